@@ -1,0 +1,87 @@
+# Every target sets up what it needs by itself and is quick when that is there. `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+BENCH_READY := .venv/.ready-bench
+TESTS ?= tests
+CODE := src testbed tests bench conftest.py
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: gates cluster-setup ## everything: gates, then every test, on a real cluster
+	@echo "== tests"
+	@$(BIN)/pytest $(TESTS)
+
+.PHONY: check
+check: gates ## gates and unit tests, under a minute
+	@echo "== unit tests"
+	@$(BIN)/pytest tests/unit
+
+.PHONY: gates
+gates: $(READY)
+	@echo "== ruff, mypy, import-linter"
+	@$(BIN)/ruff check --quiet $(CODE)
+	@$(BIN)/ruff format --quiet --check $(CODE) || { echo "not formatted: run make fmt"; $(BIN)/ruff format --check $(CODE); exit 1; }
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo --cache-dir .import_linter_cache > .venv/lint-imports.txt || { cat .venv/lint-imports.txt; exit 1; }
+
+.PHONY: fmt
+fmt: $(READY) ## format the code and mend what ruff can mend
+	@$(BIN)/ruff check --fix --quiet $(CODE) || true
+	@$(BIN)/ruff format $(CODE)
+
+.PHONY: bench
+bench: $(BENCH_READY) cluster-setup ## measure, and print the figures beside their goals
+	@$(BIN)/python -m bench
+
+.PHONY: cluster-up
+cluster-up: cluster-setup ## start a real Kubernetes on this machine (ARGS="--gpus 4 …")
+	@$(BIN)/python -m testbed up $(ARGS)
+
+.PHONY: cluster-down
+cluster-down: $(READY) ## stop it, without a trace
+	@$(BIN)/python -m testbed down $(ARGS)
+
+.PHONY: cluster-setup
+cluster-setup: $(READY)
+	@$(BIN)/python -m testbed setup
+
+.PHONY: test-versions
+test-versions: $(READY) ## the cluster tests on every supported Kubernetes
+	@for version in 1.36 1.34; do \
+	  echo "== Kubernetes $$version"; \
+	  RUNYARD_TESTBED_KUBERNETES=$$version $(BIN)/pytest tests/cluster; \
+	done
+
+.PHONY: constraints
+constraints: $(READY) ## refresh the exact pins in constraints.txt
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url \
+	  --all-extras --group dev --group bench pyproject.toml --output-file constraints.txt
+	@echo "constraints.txt is fresh: run make test, then commit it"
+
+.PHONY: clean
+clean: ## remove what make made here (compiled Kubernetes stays in its cache)
+	@if [ -x $(BIN)/python ] && [ "$$(id -u)" = 0 ]; then $(BIN)/python -m testbed down --all; fi
+	rm -rf .venv dist .artifacts .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@echo "== setting up .venv"
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + ": make PYTHON=/path/to/python")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	@$(BIN)/uv pip install --quiet --constraint constraints.txt --group dev --editable '.[kubernetes]'
+	@touch $@
+
+$(BENCH_READY): $(READY)
+	@echo "== installing the clients to compare with"
+	@$(BIN)/uv pip install --quiet --constraint constraints.txt --group bench
+	@touch $@

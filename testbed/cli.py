@@ -1,0 +1,251 @@
+"""`python -m testbed`: start, look into and stop clusters from a terminal."""
+
+import argparse
+import dataclasses
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from testbed import doctor
+from testbed.cluster import Cluster, prepare, remove_remains
+from testbed.errors import TestbedError
+from testbed.site import DEFAULT_NAME, Options, cluster_directory, find_site, iter_names
+from testbed.supervision import SupervisorHandle, last_lines
+
+_EPILOG = """\
+examples:
+  python -m testbed up                      a cluster with one real node, DNS and storage
+  python -m testbed up --name big --no-node --fake-nodes 500
+  python -m testbed up --flag kube-apiserver=--v=4 --gpus 4
+  python -m testbed kubectl get pods -A
+  eval "$(python -m testbed kubeconfig --export)"
+  python -m testbed down
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command; the exit code. An expected failure is one paragraph on standard error."""
+    arguments = _parser().parse_args(argv)
+    run: Callable[[argparse.Namespace], int] = arguments.run
+    try:
+        return run(arguments)
+    except TestbedError as error:
+        print(f"testbed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("testbed: interrupted, nothing was left running", file=sys.stderr)
+        return 130
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    options = Options(
+        kubernetes=arguments.kubernetes,
+        node=arguments.node,
+        dns=arguments.dns,
+        storage=arguments.storage,
+        metrics=arguments.metrics,
+        audit=arguments.audit,
+        gpus=arguments.gpus,
+        fake_nodes=arguments.fake_nodes,
+        flags=tuple(_parse_flag(text) for text in arguments.flag),
+    )
+    site = find_site(arguments.name)
+    if site and SupervisorHandle(site.directory).pid:
+        if site.options != options:
+            raise TestbedError(
+                f"cluster {arguments.name!r} runs already, with other options ({_differences(site.options, options)}): "
+                f"take it down first, or choose another --name"
+            )
+        print(f"cluster {arguments.name} runs already")
+        return 0
+    cluster = Cluster.up(arguments.name, options, slot=arguments.slot, say=print)
+    print(f"KUBECONFIG={cluster.kubeconfig}")
+    return 0
+
+
+def _differences(old: Options, new: Options) -> str:
+    before, after = dataclasses.asdict(old), dataclasses.asdict(new)
+    return ", ".join(f"{key} {before[key]!r}, not {after[key]!r}" for key in before if before[key] != after[key])
+
+
+def _parse_flag(text: str) -> tuple[str, str]:
+    component, separator, flag = text.partition("=")
+    if not separator or not flag.startswith("-"):
+        raise TestbedError(f"--flag {text!r}: wanted is COMPONENT=--FLAG=VALUE, as in kube-apiserver=--v=4")
+    if component not in COMPONENTS:
+        raise TestbedError(f"--flag {text!r}: no component {component!r}: known are {', '.join(COMPONENTS)}")
+    return component, flag
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    names = iter_names() if arguments.all else [arguments.name]
+    for name in names:
+        began = time.monotonic()
+        if remove_remains(name):
+            print(f"cluster {name} is gone ({time.monotonic() - began:.1f} s)")
+        else:
+            print(f"there is no cluster {name}")
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    names = [arguments.name] if arguments.name else iter_names()
+    if not names:
+        print("no clusters")
+    return max([_print_status(name) for name in names], default=0)
+
+
+def _print_status(name: str) -> int:
+    site = find_site(name)
+    if site is None or SupervisorHandle(site.directory).pid is None:
+        left = cluster_directory(name).exists()
+        print(f"{name}: not running{', but crashed and not cleaned up: run `down`' if left else ''}")
+        return 1
+    cluster = Cluster(site)
+    is_ready = cluster.api.is_ready()
+    print(f"{name}: Kubernetes {site.options.kubernetes}, {cluster.server}, {'ready' if is_ready else 'NOT READY'}")
+    memory = cluster.memory_bytes()
+    healthy = is_ready
+    for component in cluster.components().values():
+        if component.is_running:
+            print(f"  {component.name:26} running  {memory[component.name] // 1024**2:5} MiB")
+        elif component.has_died:
+            healthy = False
+            print(f"  {SupervisorHandle(site.directory).describe_death(component)}")
+        else:
+            print(f"  {component.name:26} stopped")
+    print(f"  {'all together':26}          {sum(memory.values()) // 1024**2:5} MiB")
+    return 0 if healthy else 1
+
+
+def _kubeconfig(arguments: argparse.Namespace) -> int:
+    cluster = Cluster.find(arguments.name)
+    print(f"export KUBECONFIG={cluster.kubeconfig}" if arguments.export else cluster.kubeconfig)
+    return 0
+
+
+def _kubectl(arguments: argparse.Namespace) -> int:
+    cluster = Cluster.find(arguments.name)
+    program = str(cluster.directory / "bin/kubectl")
+    os.execve(program, ["kubectl", *arguments.arguments], {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)})
+
+
+def _load_image(arguments: argparse.Namespace) -> int:
+    Cluster.find(arguments.name).load_image(arguments.archive)
+    print(f"{arguments.archive} is on the node")
+    return 0
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    cluster = Cluster.find(arguments.name)
+    path = cluster.site.logs / f"{arguments.component}.log"
+    if not path.is_file():
+        known = sorted(entry.stem for entry in cluster.site.logs.glob("*.log"))
+        raise TestbedError(f"no log of {arguments.component!r}: known are {', '.join(known)}")
+    if arguments.tail:
+        print(last_lines(path, count=arguments.tail))
+    else:
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+    return 0
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    if arguments.install:
+        doctor.install_packages()
+    findings = [*doctor.examine(), *doctor.examine_build()]
+    for finding in findings:
+        print(
+            f"{'ok  ' if finding.is_there else 'LACK'} {finding.what}"
+            + ("" if finding.is_there else f": {finding.remedy}")
+        )
+    print(f"     cgroup version {doctor.cgroup_version()}")
+    return 0 if all(finding.is_there for finding in findings) else 1
+
+
+def _setup(_: argparse.Namespace) -> int:
+    """What `make` calls: install and build all that the tests need, as far as this machine allows.
+
+    Where it does not, that is said and is no failure: the tests that need a cluster skip themselves.
+    """
+    try:
+        doctor.install_packages()
+        doctor.require(node=True)
+        prepare(Options(metrics=True, fake_nodes=1))
+    except TestbedError as error:
+        print(f"testbed: SKIPPED, tests that need a cluster will not run: {error}", file=sys.stderr)
+    return 0
+
+
+COMPONENTS = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "kubelet",
+    "coredns",
+    "local-path-provisioner",
+    "metrics-server",
+    "kwok",
+)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m testbed",
+        description="A real Kubernetes on this machine, for tests and trials.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_up(_command(commands, "up", _up, "start a cluster"))
+    down = _command(commands, "down", _down, "stop a cluster and remove every trace, also after a crash")
+    down.add_argument("--all", action="store_true", help="every cluster on this machine")
+    status = _command(commands, "status", _status, "what runs; exit code 1 when something died", default=None)
+    del status
+    kubeconfig = _command(commands, "kubeconfig", _kubeconfig, "print the path of the admin's kubeconfig")
+    kubeconfig.add_argument("--export", action="store_true", help="as a line for eval")
+    kubectl = _command(commands, "kubectl", _kubectl, "run kubectl as admin")
+    kubectl.add_argument("arguments", nargs=argparse.REMAINDER)
+    load = _command(commands, "load-image", _load_image, "import an image archive into the node")
+    load.add_argument("archive", type=Path)
+    logs = _command(commands, "logs", _logs, "print a component's log")
+    logs.add_argument("component")
+    logs.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
+    doc = _command(commands, "doctor", _doctor, "say what this machine lacks and how to get it")
+    doc.add_argument("--install", action="store_true", help="install missing Debian packages first")
+    _command(commands, "setup", _setup, "install and build what a cluster needs")
+    return parser
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    summary: str,
+    *,
+    default: str | None = DEFAULT_NAME,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--name", default=default, help=f"the cluster ({default or 'all of them'} by default)")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_up(parser: argparse.ArgumentParser) -> None:
+    defaults = Options()
+    add = parser.add_argument
+    add("--kubernetes", default=defaults.kubernetes, metavar="VERSION", help="1.36 (default) or 1.34")
+    add("--no-node", dest="node", action="store_false", help="a control plane only")
+    add("--no-dns", dest="dns", action="store_false", help="no cluster DNS")
+    add("--no-storage", dest="storage", action="store_false", help="no StorageClass")
+    add("--metrics", action="store_true", help="with metrics-server")
+    add("--audit", action="store_true", help="with an audit log: `logs audit`")
+    add("--gpus", type=int, default=0, metavar="N", help="nvidia.com/gpu on the node")
+    add("--fake-nodes", type=int, default=0, metavar="N", help="nodes that KWOK pretends")
+    add("--flag", action="append", default=[], metavar="COMPONENT=FLAG", help="a flag for a component")
+    add("--slot", type=int, metavar="N", help="an address range, 0 to 63; chosen by itself")

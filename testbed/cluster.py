@@ -1,0 +1,331 @@
+"""A cluster from nothing to Ready, and back to nothing."""
+
+import concurrent.futures
+import contextlib
+import fcntl
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from testbed import addons, build, cgroups, controlplane, doctor, images, network, node, objects
+from testbed.addresses import Addresses
+from testbed.api import Api
+from testbed.errors import TestbedError
+from testbed.pki import Authority
+from testbed.site import Options, Site, cluster_directory, find_site, iter_names, state_folder
+from testbed.supervision import PROJECT_ROOT, Component, SupervisorHandle, last_lines
+
+_START_SECONDS = 120
+_MULTI_CALL = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "kubelet",
+    "kubectl",
+)
+
+Say = Callable[[str], None]
+
+
+class Cluster:
+    """A running cluster. Made by `Cluster.up`, found again by `Cluster.find`."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self._supervisor = SupervisorHandle(site.directory)
+
+    @property
+    def name(self) -> str:
+        return self.site.name
+
+    @property
+    def directory(self) -> Path:
+        return self.site.directory
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The admin's kubeconfig."""
+        return self.site.kubeconfig
+
+    @property
+    def server(self) -> str:
+        return self.site.addresses.server
+
+    @property
+    def ca_file(self) -> Path:
+        return self.site.pki / "ca.crt"
+
+    @property
+    def node_name(self) -> str:
+        return self.site.node_name
+
+    @property
+    def node_ip(self) -> str:
+        return self.site.addresses.node_ip
+
+    @property
+    def supervisor_pid(self) -> int | None:
+        """The process on whose life everything hangs; None when the cluster is not running."""
+        return self._supervisor.pid
+
+    @property
+    def api(self) -> Api:
+        return Api(self.server, ca_file=self.ca_file, token=controlplane.admin_token(self.site))
+
+    @classmethod
+    def find(cls, name: str) -> "Cluster":
+        """A cluster that runs; raises where there is none of that name."""
+        site = find_site(name)
+        cluster = cls(site) if site else None
+        if cluster is None or cluster.supervisor_pid is None:
+            running = [other for other in iter_names() if SupervisorHandle(cluster_directory(other)).pid]
+            raise TestbedError(
+                f"no cluster {name!r} runs here ({'running: ' + ', '.join(running) if running else 'none does'}): "
+                f"start it with `python -m testbed up --name {name}`"
+            )
+        return cluster
+
+    @classmethod
+    def up(cls, name: str, options: Options, *, slot: int | None = None, say: Say = lambda _: None) -> "Cluster":
+        """Start a cluster and return when it is usable. On any failure nothing of it stays."""
+        build.kubernetes_release(options.kubernetes)
+        doctor.require(node=options.node)
+        binaries = prepare(options)
+        cluster = cls(_claim_site(name, options, slot=slot))
+        try:
+            cluster._start(binaries, say=say)
+        except BaseException as error:
+            cluster._keep_logs()
+            cluster.down()
+            if isinstance(error, OSError):
+                raise TestbedError(f"cluster {name} could not be started: {error}") from error
+            raise
+        return cluster
+
+    def down(self) -> None:
+        """Stop everything and remove every trace. Idempotent; works on what a crash left."""
+        self._supervisor.kill()
+        network.disconnect(self.site.addresses)
+        cgroups.remove_root(self.site.cgroup)
+        with _claim_lock():
+            shutil.rmtree(self.site.directory, ignore_errors=True)
+        if self.site.directory.exists():
+            raise TestbedError(f"{self.site.directory} cannot be removed completely")
+
+    def components(self) -> dict[str, Component]:
+        """Every component, dead ones too."""
+        return self._supervisor.components()
+
+    def check_alive(self) -> None:
+        """Raise with the last lines of its log for a component that died."""
+        self._supervisor.check_alive()
+
+    def kill(self, component: str) -> None:
+        """SIGKILL a component; returns when it is gone."""
+        self._supervisor.stop(component, number=signal.SIGKILL)
+
+    def stop(self, component: str) -> None:
+        """SIGTERM a component; returns when it is gone."""
+        self._supervisor.stop(component)
+
+    def start(self, component: str) -> None:
+        """Start a component again that was stopped or died."""
+        self._supervisor.start(component)
+
+    def wait_ready(self) -> None:
+        """Wait for the apiserver, after its restart for example."""
+        api = self.api
+        self._wait("the apiserver", api.is_ready)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl as admin; raises with its own words when it fails."""
+        argv = [str(self.directory / "bin/kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments]
+        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise TestbedError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def certificate(self, user: str, *, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> tuple[Path, Path]:
+        """A certificate and key of the cluster's CA, for a client or for a server at `hosts`."""
+        name = "".join(letter if letter.isalnum() else "-" for letter in user)
+        return Authority(self.site.pki).issue(f"issued-{name}", common_name=user, groups=groups, hosts=hosts)
+
+    def load_image(self, archive: Path) -> None:
+        """Import an image archive (docker or OCI layout) into the node."""
+        addons.import_image(self.site, archive)
+
+    def run_inside(self, argv: Sequence[str]) -> str:
+        """Run a command in the cluster's namespaces and return what it printed."""
+        pid = self.supervisor_pid
+        if pid is None:
+            raise TestbedError(f"cluster {self.name} is not running")
+        enter = ["nsenter", "--target", str(pid), "--net", "--mount", "--pid"]
+        done = subprocess.run([*enter, *argv], capture_output=True, text=True, check=False, cwd=PROJECT_ROOT)
+        if done.returncode != 0:
+            raise TestbedError(f"`{' '.join(argv)}` inside {self.name}: {done.stderr.strip()}")
+        return done.stdout
+
+    def compact_etcd(self) -> int:
+        """Forget all history up to now, as etcd does by itself every few minutes; the revision."""
+        return int(self.run_inside([sys.executable, "-m", "testbed.etcd", controlplane.ETCD_CLIENT_URL]))
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Resident memory of each component that runs."""
+        sizes: dict[str, int] = {}
+        for component in self.components().values():
+            if component.is_running:
+                line = self.run_inside(["grep", "VmRSS", f"/proc/{component.pid}/status"])
+                sizes[component.name] = int(line.split()[1]) * 1024
+        return sizes
+
+    def _start(self, binaries: dict[str, Path], *, say: Say) -> None:
+        site, options = self.site, self.site.options
+        began = time.monotonic()
+        self._prepare_folder(binaries)
+        controlplane.create_identities(site)
+        pid = self._supervisor.spawn()
+        network.connect(site.addresses, pid=pid)
+        self._start_component("etcd", controlplane.etcd_flags(site))
+        self._start_component("kube-apiserver", controlplane.apiserver_flags(site))
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            loading = pool.submit(self._prepare_node) if options.node else None
+            self.wait_ready()
+            say(f"apiserver ready after {time.monotonic() - began:.1f} s")
+            self._start_component("kube-controller-manager", controlplane.controller_manager_flags(site))
+            self._start_component("kube-scheduler", controlplane.scheduler_flags(site))
+            if loading:
+                loading.result()
+        if options.node:
+            self._start_component("kube-proxy", node.proxy_flags(site))
+            self._start_component("kubelet", node.kubelet_flags(site))
+        for path, obj in objects.iter_objects(site):
+            self.api.apply(path, obj)
+        addons.start(site, binaries, self._supervisor)
+        self._wait_usable()
+        self.check_alive()
+        self._supervisor.detach()
+        say(f"cluster {self.name} usable after {time.monotonic() - began:.1f} s")
+
+    def _prepare_folder(self, binaries: dict[str, Path]) -> None:
+        for folder in ("logs", "bin"):
+            (self.directory / folder).mkdir()
+        for name in _MULTI_CALL:
+            (self.directory / "bin" / name).symlink_to(binaries["kube"])
+
+    def _prepare_node(self) -> None:
+        """Start containerd and give it the images that nothing works without."""
+        cgroups.ensure_root(self.site.cgroup)
+        base_images = _ensure_images()
+        node.write_node_configuration(self.site, sandbox_image=base_images[0].tags[0])
+        program = shutil.which("containerd") or "containerd"
+        self._supervisor.start("containerd", [program, *node.containerd_flags(self.site)])
+        self._wait("containerd", lambda: addons.is_containerd_ready(self.site))
+        for image in base_images:
+            addons.import_image(self.site, image.archive)
+
+    def _start_component(self, name: str, flags: list[str]) -> None:
+        extra = self.site.options.extra_flags(name)
+        self._supervisor.start(name, [str(self.directory / "bin" / name), *flags, *extra])
+
+    def _wait_usable(self) -> None:
+        api, options = self.api, self.site.options
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self._wait("the default service account", lambda: bool(api.get(account)))
+        if not options.node:
+            return
+        path = f"/api/v1/nodes/{self.node_name}"
+        self._wait("the node to register", lambda: bool(api.get(path)))
+        if options.gpus:
+            api.merge(f"{path}/status", {"status": {"capacity": {objects.GPU_RESOURCE: str(options.gpus)}}})
+        self._wait("the node to be Ready", lambda: addons.is_node_ready(api.get(path), options))
+
+    def _wait(self, what: str, condition: Callable[[], bool]) -> None:
+        """Poll a condition; a component's death and the deadline end it with the reason."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            with contextlib.suppress(OSError):
+                if condition():
+                    return
+            self.check_alive()
+            if time.monotonic() > deadline:
+                log = self.site.logs / ("kubelet.log" if "node" in what else "kube-apiserver.log")
+                raise TestbedError(
+                    f"waited {_START_SECONDS} s for {what}; the last lines of {log.name}:\n{last_lines(log, count=8)}"
+                )
+            time.sleep(0.1)
+
+    def _keep_logs(self) -> None:
+        """Save the logs of a start that failed, beside the folder that is about to go."""
+        kept = state_folder() / f"{self.name}.failed-logs"
+        shutil.rmtree(kept, ignore_errors=True)
+        if self.site.logs.is_dir():
+            shutil.copytree(self.site.logs, kept)
+
+
+def remove_remains(name: str) -> bool:
+    """Take down whatever is left under a name, running or not; whether there was anything."""
+    directory = cluster_directory(name)
+    site = find_site(name)
+    if site is not None:
+        Cluster(site).down()
+        return True
+    if not directory.exists():
+        return False
+    # A record that cannot be read: what may exist besides the folder is found by its name.
+    SupervisorHandle(directory).kill()
+    cgroups.remove_root(Site(name, directory, Addresses(0), Options()).cgroup)
+    shutil.rmtree(directory, ignore_errors=True)
+    return True
+
+
+def prepare(options: Options) -> dict[str, Path]:
+    """Build every program and image that the options ask for. Idempotent; minutes the first time."""
+    binaries = {"kube": build.ensure_kube(options.kubernetes)}
+    for name in addons.needed(options):
+        binaries[name] = build.ensure_addon(name)
+    if options.node:
+        _ensure_images()
+    return binaries
+
+
+def _ensure_images() -> list[images.Image]:
+    """The images that every node has; the first holds pods together."""
+    return [images.ensure_pause(), images.ensure_busybox(), images.ensure_python()]
+
+
+def _claim_site(name: str, options: Options, *, slot: int | None) -> Site:
+    """Take a name and an address range; remove first what a crash left under that name."""
+    directory = cluster_directory(name)
+    if SupervisorHandle(directory).pid is not None:
+        raise TestbedError(
+            f"a cluster {name!r} runs already: use it, take it down with "
+            f"`python -m testbed down --name {name}`, or choose another --name"
+        )
+    remove_remains(name)
+    with _claim_lock():
+        sites = [site for other in iter_names() if (site := find_site(other))]
+        taken = {site.addresses.slot: site.name for site in sites}
+        if slot is None:
+            slot = network.choose_slot(taken)
+        elif slot in taken or (conflict := network.find_conflict(Addresses(slot))):
+            owner = f"cluster {taken[slot]!r}" if slot in taken else conflict
+            raise TestbedError(f"--slot {slot}: its addresses are taken ({owner}); leave --slot out")
+        site = Site(name, directory, Addresses(slot), options)
+        directory.mkdir(parents=True)
+        site.save()
+        return site
+
+
+@contextlib.contextmanager
+def _claim_lock() -> Iterator[None]:
+    folder = state_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

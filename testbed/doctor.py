@@ -1,0 +1,134 @@
+"""What a machine needs for a testbed, whether it is there, and how to get it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.cgroups import CGROUP_MOUNT
+from testbed.errors import TestbedError
+from testbed.node import CNI_PLUGINS, find_cni_folder
+from testbed.site import state_folder
+
+FREE_BYTES = 2 * 1024**3
+
+# Program → the Debian package that brings it.
+_PLANE_PROGRAMS = {"ip": "iproute2", "nsenter": "util-linux", "mount": "mount"}
+_NODE_PROGRAMS = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "iptables": "iptables",
+    "busybox": "busybox-static",
+}
+_CNI_PACKAGE = "containernetworking-plugins"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a machine must have."""
+
+    what: str
+    is_there: bool
+    remedy: str
+    package: str | None = None
+
+
+def examine(*, node: bool = True) -> list[Finding]:
+    """Everything that a cluster on this machine needs at run time, in the order in which to mend it."""
+    return [
+        Finding("Linux on x86-64 or arm64", _is_supported_platform(), "use a Linux machine"),
+        Finding("root", os.geteuid() == 0, "run as root, for example with sudo"),
+        Finding(
+            "network, mount and process namespaces",
+            _can_unshare(),
+            "run outside of an unprivileged container: CAP_SYS_ADMIN is needed",
+        ),
+        *_programs(node=node),
+        *(_node_findings() if node else ()),
+        Finding(
+            f"{FREE_BYTES // 1024**3} GiB free under {state_folder()}",
+            _free_bytes() >= FREE_BYTES,
+            "free some space, or set RUNYARD_TESTBED_STATE to a folder on another disk",
+        ),
+    ]
+
+
+def examine_build() -> list[Finding]:
+    """What it takes to compile Kubernetes; of no matter once it is in the cache."""
+    return [Finding("Go", shutil.which("go") is not None, "install Go 1.26 or newer")]
+
+
+def require(*, node: bool) -> None:
+    """Raise one line that names everything missing and its remedy."""
+    missing = [finding for finding in examine(node=node) if not finding.is_there]
+    if missing:
+        raise TestbedError(
+            "this machine cannot run a cluster yet: "
+            + "; ".join(f"missing {finding.what} ({finding.remedy})" for finding in missing)
+        )
+
+
+def install_packages() -> None:
+    """Install the Debian packages that are missing. Does nothing where none is, or where it cannot."""
+    packages = sorted({finding.package for finding in examine() if finding.package and not finding.is_there})
+    if not packages or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return
+    print(f"testbed: installing Debian packages {' '.join(packages)}", file=sys.stderr, flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+    done = subprocess.run(install, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        subprocess.run(["apt-get", "update"], env=environment, capture_output=True, check=False)
+        done = subprocess.run(install, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise TestbedError(f"`{' '.join(install)}` failed: {lines[-1] if lines else 'no output'}")
+
+
+def _programs(*, node: bool) -> Iterator[Finding]:
+    programs = _PLANE_PROGRAMS | (_NODE_PROGRAMS if node else {})
+    for program, package in programs.items():
+        there = shutil.which(program) is not None
+        yield Finding(f"the program `{program}`", there, f"apt-get install {package}", package)
+
+
+def _node_findings() -> Iterator[Finding]:
+    yield Finding(
+        f"the CNI plug-ins {', '.join(CNI_PLUGINS)}",
+        find_cni_folder() is not None,
+        f"apt-get install {_CNI_PACKAGE}",
+        _CNI_PACKAGE,
+    )
+    yield Finding(
+        "a writable cgroup hierarchy",
+        os.access(CGROUP_MOUNT, os.W_OK) and any(CGROUP_MOUNT.iterdir()),
+        f"mount cgroups at {CGROUP_MOUNT}",
+    )
+
+
+def _is_supported_platform() -> bool:
+    return sys.platform == "linux" and os.uname().machine in {"x86_64", "aarch64"}
+
+
+def _can_unshare() -> bool:
+    """Whether a child process may make the namespaces."""
+    if shutil.which("unshare") is None:
+        return False
+    argv = ["unshare", "--mount", "--pid", "--net", "--fork", "true"]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def _free_bytes() -> int:
+    folder = state_folder()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def cgroup_version() -> int:
+    """1 or 2, for the report."""
+    return 2 if Path(CGROUP_MOUNT / "cgroup.controllers").exists() else 1

@@ -1,0 +1,138 @@
+"""pytest fixtures: a real cluster for whoever asks for one.
+
+`cluster` is session-wide and has a real node; `control_plane` is a module's own, without a node, and may be
+broken at will; `namespace` is a test's own. Safe with pytest-xdist: the first worker that asks starts the
+session's cluster, and the session's end stops it, unless `RUNYARD_TESTBED_KEEP=1` keeps it for the next.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed import build, doctor
+from testbed.cluster import Cluster, remove_remains
+from testbed.dump import write_dump
+from testbed.errors import TestbedError
+from testbed.site import Options, find_site, state_folder
+from testbed.supervision import PROJECT_ROOT
+
+SESSION_VARIABLE = "RUNYARD_TESTBED_SESSION"
+KEEP_VARIABLE = "RUNYARD_TESTBED_KEEP"
+VERSION_VARIABLE = "RUNYARD_TESTBED_KUBERNETES"
+SESSION_GPUS = 4
+
+_failed_key = pytest.StashKey[bool]()
+
+
+def _kubernetes_version() -> str:
+    return os.environ.get(VERSION_VARIABLE, Options().kubernetes)
+
+
+def _session_cluster_name() -> str:
+    """One name per checkout and version, so that two checkouts do not share a cluster."""
+    digest = hashlib.sha256(f"{PROJECT_ROOT}\0{_kubernetes_version()}".encode()).hexdigest()
+    return f"test-{digest[:8]}"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Mark the session, so that its end takes down what it started and nothing else."""
+    if not hasattr(session.config, "workerinput"):
+        os.environ[SESSION_VARIABLE] = secrets.token_hex(8)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Stop the session's cluster; only the controlling process does, after all workers ended."""
+    if hasattr(session.config, "workerinput") or os.environ.get(KEEP_VARIABLE) == "1":
+        return
+    site = find_site(_session_cluster_name())
+    if site and _read_session(site.directory) == os.environ.get(SESSION_VARIABLE):
+        Cluster(site).down()
+
+
+def _read_session(directory: Path) -> str | None:
+    try:
+        return (directory / "session").read_text()
+    except OSError:
+        return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Remember that a test failed, for the fixtures that then dump what they know."""
+    report = yield
+    if report.failed:  # type: ignore[attr-defined]  # a wrapper's yield is untyped in pytest
+        item.stash[_failed_key] = True
+    return report
+
+
+def require_machine(*, node: bool) -> None:
+    """Skip, with the reason, where this machine cannot run a cluster at all."""
+    missing = [finding for finding in doctor.examine(node=node) if not finding.is_there]
+    if not build.is_cached(_kubernetes_version()):
+        missing += [finding for finding in doctor.examine_build() if not finding.is_there]
+    if missing:
+        pytest.skip("no cluster on this machine: it lacks " + ", ".join(finding.what for finding in missing))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The session's cluster: a real node with four GPUs, DNS and storage. Tests keep to their namespaces."""
+    require_machine(node=True)
+    options = Options(kubernetes=_kubernetes_version(), gpus=SESSION_GPUS)
+    state_folder().mkdir(parents=True, exist_ok=True)
+    name = _session_cluster_name()
+    with (state_folder() / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = _find_usable(name, options)
+        if found:
+            return found
+        remove_remains(name)
+        started = Cluster.up(name, options)
+        (started.directory / "session").write_text(os.environ.get(SESSION_VARIABLE, ""))
+        return started
+
+
+def _find_usable(name: str, options: Options) -> Cluster | None:
+    """The session's cluster if it runs: this session's, or with KEEP one that fits and answers."""
+    try:
+        found = Cluster.find(name)
+    except TestbedError:
+        return None
+    is_ours = _read_session(found.directory) == os.environ.get(SESSION_VARIABLE)
+    is_kept = os.environ.get(KEEP_VARIABLE) == "1"
+    if not (is_ours or is_kept) or found.site.options != options or not found.api.is_ready():
+        return None
+    if (found.directory / "bin/kubectl").resolve() != build.ensure_kube(options.kubernetes).resolve():
+        return None
+    found.check_alive()
+    return found
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[Cluster]:
+    """A control plane of the module's own, without a node: to be killed, compacted and overloaded."""
+    require_machine(node=False)
+    cluster = Cluster.up(f"plane-{os.getpid()}", Options(kubernetes=_kubernetes_version(), node=False))
+    yield cluster
+    cluster.down()
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of the test's own on the session's cluster; when the test fails, what is in it is dumped."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    name = f"{words[:40].strip('-')}-{secrets.token_hex(3)}"
+    cluster.api.apply(
+        f"/api/v1/namespaces/{name}", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    )
+    yield name
+    if request.node.stash.get(_failed_key, False):
+        folder = write_dump(cluster, name, into=PROJECT_ROOT / ".artifacts" / "failed-tests" / name)
+        print(f"\npods, events and component logs of the failed test: {folder}")
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
