@@ -16,6 +16,7 @@ from testbed.site import Options, Site
 from testbed.supervision import SupervisorHandle
 
 DNS, STORAGE, METRICS, FAKE_NODES = "coredns", "local-path-provisioner", "metrics-server", "kwok"
+_STAGES = Path(__file__).with_name("kwok-stages.yaml")
 _HELPER_IMAGE = "docker.io/library/busybox:latest"
 
 
@@ -101,7 +102,7 @@ def _fake_node_flags(site: Site) -> list[str]:
         f"--kubeconfig={kubeconfig_of(site, ADMIN)}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-        "--node-ip=10.0.0.1",
+        f"--config={_STAGES}",
     ]
 
 

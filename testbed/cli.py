@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import difflib
 import os
 import shutil
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from testbed import doctor
+from testbed.addresses import SLOTS
 from testbed.cluster import Cluster, prepare, remove_remains
 from testbed.errors import TestbedError
 from testbed.site import DEFAULT_NAME, Options, cluster_directory, find_site, iter_names
@@ -52,6 +54,8 @@ def _up(arguments: argparse.Namespace) -> int:
         fake_nodes=arguments.fake_nodes,
         flags=tuple(_parse_flag(text) for text in arguments.flag),
     )
+    if arguments.slot is not None and not 0 <= arguments.slot < SLOTS:
+        raise TestbedError(f"--slot {arguments.slot}: allowed are 0 to {SLOTS - 1}")
     site = find_site(arguments.name)
     if site and SupervisorHandle(site.directory).pid:
         if site.options != options:
@@ -61,9 +65,13 @@ def _up(arguments: argparse.Namespace) -> int:
             )
         print(f"cluster {arguments.name} runs already")
         return 0
-    cluster = Cluster.up(arguments.name, options, slot=arguments.slot, say=print)
+    cluster = Cluster.up(arguments.name, options, slot=arguments.slot, say=_say)
     print(f"KUBECONFIG={cluster.kubeconfig}")
     return 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 def _differences(old: Options, new: Options) -> str:
@@ -72,11 +80,13 @@ def _differences(old: Options, new: Options) -> str:
 
 
 def _parse_flag(text: str) -> tuple[str, str]:
-    component, separator, flag = text.partition("=")
-    if not separator or not flag.startswith("-"):
-        raise TestbedError(f"--flag {text!r}: wanted is COMPONENT=--FLAG=VALUE, as in kube-apiserver=--v=4")
+    component, _, flag = text.partition("=")
     if component not in COMPONENTS:
-        raise TestbedError(f"--flag {text!r}: no component {component!r}: known are {', '.join(COMPONENTS)}")
+        near = difflib.get_close_matches(component, COMPONENTS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise TestbedError(f"--flag {text!r}: no component {component!r}: {hint}known are {', '.join(COMPONENTS)}")
+    if not flag.startswith("-"):
+        raise TestbedError(f"--flag {text!r}: wanted is COMPONENT=--FLAG=VALUE, as in kube-apiserver=--v=4")
     return component, flag
 
 

@@ -43,7 +43,11 @@ def find_conflict(addresses: Addresses) -> str | None:
 
 
 def connect(addresses: Addresses, *, pid: int) -> None:
-    """Join the namespace of a process to this machine, and route the cluster's ranges into it."""
+    """Join the namespace of a process to this machine, and route the cluster's ranges into it.
+
+    No route leads out of it but to this machine: clusters do not see each other, and pods that call the
+    world are told at once that they cannot.
+    """
     device, node_ip = addresses.host_device, addresses.node_ip
     _output("ip", "link", "add", device, "type", "veth", "peer", "name", _INSIDE_DEVICE, "netns", str(pid))
     _output("ip", "address", "add", f"{addresses.host_ip}/24", "dev", device)
@@ -52,7 +56,6 @@ def connect(addresses: Addresses, *, pid: int) -> None:
     _output(*inside, "ip", "link", "set", "lo", "up")
     _output(*inside, "ip", "address", "add", f"{node_ip}/24", "dev", _INSIDE_DEVICE)
     _output(*inside, "ip", "link", "set", _INSIDE_DEVICE, "up")
-    _output(*inside, "ip", "route", "add", "default", "via", addresses.host_ip)
     _output(*inside, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
     for network in (addresses.pod_network, addresses.service_network):
         _output("ip", "route", "add", network, "via", node_ip, "dev", device)

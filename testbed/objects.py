@@ -15,7 +15,7 @@ METRICS_PORT = 4443
 
 
 def iter_objects(site: Site) -> Iterator[Applied]:
-    """Everything that the options ask for."""
+    """Everything that the options ask for, fake nodes aside."""
     if site.options.node:
         yield from _runtime_classes()
         if site.options.dns:
@@ -24,8 +24,6 @@ def iter_objects(site: Site) -> Iterator[Applied]:
             yield from _storage()
         if site.options.metrics:
             yield from _metrics(site)
-    for index in range(site.options.fake_nodes):
-        yield fake_node(index)
 
 
 def _runtime_classes() -> Iterator[Applied]:
@@ -141,8 +139,14 @@ def _service_on_node(
     )
 
 
-def fake_node(index: int) -> Applied:
-    """A node that only KWOK keeps alive: large, with GPUs, for what does not fit a small machine."""
+def iter_fake_nodes(site: Site) -> Iterator[Applied]:
+    """The nodes that only KWOK keeps alive."""
+    for index in range(site.options.fake_nodes):
+        yield _fake_node(index)
+
+
+def _fake_node(index: int) -> Applied:
+    """A large node with GPUs, for what does not fit a small machine."""
     name = f"fake-{index}"
     figures = {"cpu": "64", "memory": "512Gi", "ephemeral-storage": "1Ti", "pods": "110", GPU_RESOURCE: "8"}
     return (

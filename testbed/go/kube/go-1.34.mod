@@ -1,3 +1,4 @@
+// The second supported Kubernetes; go.mod says how these files work. Tidy it with `go mod tidy -modfile=go-1.34.mod`.
 module runyard/testbed/kube
 
 go 1.24.0

@@ -1,3 +1,6 @@
+// Kubernetes as an ordinary dependency. It requires its staging modules as v0.0.0, so each is replaced by its
+// published version below. This is the default release; the other is go-1.34.mod (`go build -modfile=…`).
+// For a new release: change all versions here by hand, `go mod tidy`, then the pins in ../addons/go.mod.
 module runyard/testbed/kube
 
 go 1.26.0

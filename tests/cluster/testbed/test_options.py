@@ -1,0 +1,101 @@
+"""What a cluster can have besides a node: metrics, fake nodes, an audit log, flags, images of one's own."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed import images
+from testbed.cluster import Cluster
+from testbed.errors import TestbedError
+from testbed.pytest_plugin import require_machine
+from testbed.site import Options
+from tests.cluster.testbed.manifests import create, pod, wait
+
+FAKE_NODES = 40
+
+
+@pytest.fixture(scope="module")
+def rich() -> Iterator[Cluster]:
+    """A cluster with every option."""
+    require_machine(node=True)
+    options = Options(
+        dns=False,
+        storage=False,
+        metrics=True,
+        audit=True,
+        fake_nodes=FAKE_NODES,
+        flags=(("kube-apiserver", "--event-ttl=10m"),),
+    )
+    cluster = Cluster.up(f"rich-{os.getpid()}", options)
+    yield cluster
+    cluster.down()
+
+
+def test_fake_nodes_run_pods_when_kwok_keeps_them(rich: Cluster) -> None:
+    tolerations = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
+    spec: dict[str, Any] = {"tolerations": tolerations, "nodeSelector": {"type": "kwok"}}
+    large = {"limits": {"nvidia.com/gpu": "8", "cpu": "48", "memory": "400Gi"}}
+    create(rich, "default", pod("large", "unused", spec=spec, resources=large))
+    wait(rich, "default", "pod/large", until="jsonpath={.status.phase}=Running")
+    assert rich.kubectl("get", "pod", "large", "-o", "jsonpath={.spec.nodeName}").startswith("fake-")
+    nodes = json.loads(rich.kubectl("get", "nodes", "-l", "type=kwok", "-o", "json"))["items"]
+    ready = [
+        node
+        for node in nodes
+        if any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
+    ]
+    assert len(ready) == FAKE_NODES
+
+
+def test_metrics_are_served_when_asked_for(rich: Cluster) -> None:
+    create(rich, "default", pod("worker", "while true; do :; done", resources={"limits": {"cpu": "200m"}}))
+    wait(rich, "default", "pod/worker", until="condition=Ready")
+    deadline = time.monotonic() + 90
+    while True:
+        try:
+            cpu = rich.kubectl("top", "pod", "worker", "--no-headers").split()[1]
+            break
+        except TestbedError:
+            assert time.monotonic() < deadline, "no metrics within 90 s"
+            time.sleep(2)
+    assert cpu.endswith("m")
+    assert int(cpu.removesuffix("m")) > 0
+
+
+def test_requests_are_in_the_audit_log_when_asked_for(rich: Cluster) -> None:
+    rich.kubectl("create", "configmap", "audited")
+    lines = (rich.site.logs / "audit.log").read_text().splitlines()
+    events = [json.loads(line) for line in lines if '"audited"' in line]
+    assert [(event["verb"], event["user"]["username"]) for event in events] == [("create", "admin")]
+
+
+def test_flag_reaches_the_component_when_given(rich: Cluster) -> None:
+    pid = rich.components()["kube-apiserver"].pid
+    assert "--event-ttl=10m" in rich.run_inside(["cat", f"/proc/{pid}/cmdline"]).split("\0")
+
+
+def test_own_image_runs_when_it_was_loaded(rich: Cluster, tmp_path: Path) -> None:
+    package = tmp_path / "greeting"
+    package.mkdir()
+    (package / "__init__.py").write_text("print('hello from an image of my own')\n")
+    image = images.ensure_python(extra=[package], tag="localhost/own:1")
+    rich.load_image(image.archive)
+    spec = {"securityContext": {"runAsUser": 4321}}
+    own = pod("own", "unused", spec=spec, image="localhost/own:1", command=["python3", "-c", "import greeting"])
+    create(rich, "default", own)
+    wait(rich, "default", "pod/own", until="jsonpath={.status.phase}=Succeeded")
+    assert rich.kubectl("logs", "own") == "hello from an image of my own\n"
+
+
+def test_load_image_says_why_when_the_archive_is_missing_or_broken(rich: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(TestbedError, match="no image archive"):
+        rich.load_image(tmp_path / "none.tar")
+    broken = tmp_path / "broken.tar"
+    broken.write_bytes(b"not a tar")
+    with pytest.raises(TestbedError, match=r"broken\.tar cannot be imported"):
+        rich.load_image(broken)
