@@ -94,6 +94,7 @@ def _metrics_flags(site: Site) -> list[str]:
         f"--kubelet-certificate-authority={site.pki / 'ca.crt'}",
         "--kubelet-preferred-address-types=InternalIP",
         "--metric-resolution=10s",
+        "--kubelet-request-timeout=5s",
     ]
 
 

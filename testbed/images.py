@@ -1,7 +1,7 @@
 """Container images made on this machine, because no registry can be reached: pause, busybox, Python.
 
 Each is a docker-archive that `ctr image import` takes: layers, a configuration, `manifest.json`. The same
-input gives the same bytes. Archives are entries of the cache that `testbed.build` keeps, named by the hash
+input gives the same bytes. Archives are entries of the cache, named by the hash
 of their content and of this file.
 """
 
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed import build
+from testbed.cache import ensure_entry, say
 from testbed.errors import TestbedError
 
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -123,11 +124,11 @@ def _ensure(recipe: _Recipe, *, content: Iterable[bytes]) -> Image:
         digest.update(chunk)
 
     def make(folder: Path, _lock: int) -> None:
-        build.say(f"making the image {recipe.tags[0]}")
+        say(f"making the image {recipe.tags[0]}")
         _make_archive(recipe, folder=folder)
 
     key = digest.hexdigest()[:12]
-    archive = build.ensure_entry("images", name=recipe.name, key=key, holds="image.tar", make=make)
+    archive = ensure_entry("images", name=recipe.name, key=key, holds="image.tar", make=make)
     return Image(archive, recipe.tags)
 
 

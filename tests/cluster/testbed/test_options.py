@@ -83,7 +83,7 @@ def test_own_image_runs_when_it_was_loaded(rich: Cluster, tmp_path: Path) -> Non
     package = tmp_path / "greeting"
     package.mkdir()
     (package / "__init__.py").write_text("print('hello from an image of my own')\n")
-    image = images.ensure_python(extra=[package], tag="localhost/own:1")
+    image = images.ensure_python(extra=[tmp_path], tag="localhost/own:1")
     rich.load_image(image.archive)
     spec = {"securityContext": {"runAsUser": 4321}}
     own = pod("own", "unused", spec=spec, image="localhost/own:1", command=["python3", "-c", "import greeting"])
