@@ -69,7 +69,7 @@ constraints: $(READY) ## refresh the exact pins in constraints.txt
 
 .PHONY: clean
 clean: ## remove what make made here (compiled Kubernetes stays in its cache)
-	@if [ -x $(BIN)/python ] && [ "$$(id -u)" = 0 ]; then $(BIN)/python -m testbed down --all; fi
+	@if [ -x $(BIN)/python ] && [ "$$(id -u)" = 0 ]; then $(BIN)/python -m testbed down; fi
 	rm -rf .venv dist .artifacts .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -184,6 +184,14 @@ class Cluster:
                 sizes[component.name] = int(line.split()[1]) * 1024
         return sizes
 
+    def _start_or_remove(self, binaries: dict[str, Path], *, say: Say) -> None:
+        try:
+            self._start(binaries, say=say)
+        except BaseException:
+            self._keep_logs()
+            self.down()
+            raise
+
     def _start(self, binaries: dict[str, Path], *, say: Say) -> None:
         site, options = self.site, self.site.options
         began = time.monotonic()

@@ -102,6 +102,7 @@ def _find_usable(name: str, options: Options) -> Cluster | None:
     """The session's cluster if it runs: this session's, or with KEEP one that fits and answers."""
     try:
         found = Cluster.find(name)
+        found.check_alive()
     except TestbedError:
         return None
     is_ours = _read_session(found.directory) == os.environ.get(SESSION_VARIABLE)
@@ -110,7 +111,6 @@ def _find_usable(name: str, options: Options) -> Cluster | None:
         return None
     if (found.directory / "bin/kubectl").resolve() != build.ensure_kube(options.kubernetes).resolve():
         return None
-    found.check_alive()
     return found
 
 

@@ -1,0 +1,49 @@
+"""What a user installs: small, and its command works."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runyard import __version__
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+UV = Path(sys.executable).parent / "uv"
+BASE_BYTES = 15 * 1000**2
+
+
+@pytest.fixture(scope="module")
+def base_install(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel as built from this tree, without extras."""
+    folder = tmp_path_factory.mktemp("base")
+    _uv("build", "--wheel", "--out-dir", str(folder / "dist"), str(PROJECT_ROOT))
+    (wheel,) = (folder / "dist").glob("*.whl")
+    _uv("venv", "--python", sys.executable, str(folder / "venv"))
+    constraints = ["--constraint", str(PROJECT_ROOT / "constraints.txt")]
+    _uv("pip", "install", "--python", str(folder / "venv/bin/python"), *constraints, str(wheel))
+    return folder / "venv"
+
+
+def _uv(*arguments: str) -> None:
+    done = subprocess.run([UV, "--quiet", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_command_answers_when_only_the_base_is_installed(base_install: Path) -> None:
+    done = subprocess.run([base_install / "bin/runyard", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"runyard {__version__}\n")
+    helped = subprocess.run([base_install / "bin/runyard", "--help"], capture_output=True, text=True)
+    assert helped.returncode == 0
+    assert "Run AI tasks on Kubernetes" in helped.stdout
+
+
+def test_base_is_light_when_installed(base_install: Path) -> None:
+    (site_packages,) = base_install.glob("lib/python*/site-packages")
+    size = sum(path.stat().st_size for path in site_packages.rglob("*") if path.is_file())
+    assert size <= BASE_BYTES
+
+
+def test_wheel_carries_type_information_when_installed(base_install: Path) -> None:
+    (marker,) = base_install.glob("lib/python*/site-packages/runyard/py.typed")
+    assert marker.is_file()
