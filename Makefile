@@ -9,7 +9,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 BENCH_READY := .venv/.ready-bench
 TESTS ?= tests
-CODE := src testbed tests bench conftest.py
+CODE := src testbed tests bench examples conftest.py
 
 .PHONY: help
 help: ## print this list
@@ -60,6 +60,11 @@ test-versions: $(READY) ## the cluster tests on every supported Kubernetes
 	  echo "== Kubernetes $$version"; \
 	  RUNYARD_TESTBED_KUBERNETES=$$version $(BIN)/pytest tests/cluster; \
 	done
+
+.PHONY: chaos
+chaos: cluster-setup ## the reflector's storm for ten minutes, with a new seed
+	@RUNYARD_STORM_SECONDS=$${RUNYARD_STORM_SECONDS:-600} RUNYARD_STORM_SEED=$${RUNYARD_STORM_SEED:-$$RANDOM} \
+	  $(BIN)/pytest -s --timeout 1200 tests/cluster/kube/test_storm.py
 
 .PHONY: constraints
 constraints: $(READY) ## refresh the exact pins in constraints.txt
