@@ -1,0 +1,108 @@
+"""How long to wait before the next attempt."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from runyard.kube.errors import (
+    ApiError,
+    ConfigError,
+    Forbidden,
+    Gone,
+    KubeError,
+    ServerError,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+    Untrusted,
+)
+
+# Nothing but a change of rights, credentials or certificates will help.
+DENIED = (Unauthorized, Forbidden, Untrusted, ConfigError)
+# The same request may succeed a moment later.
+PASSING = (Unavailable, Throttled, ServerError)
+
+_log = logging.getLogger(__name__)
+
+
+class Backoff:
+    """Exponential delays with jitter: the n-th lies between half and all of `initial · 2ⁿ`, capped at `maximum`."""
+
+    def __init__(self, *, initial_seconds: float, maximum_seconds: float) -> None:
+        self._initial_seconds = initial_seconds
+        self._maximum_seconds = maximum_seconds
+        self._ceiling_seconds = initial_seconds
+
+    def next_seconds(self) -> float:
+        """The delay to keep now; the next one will be longer."""
+        ceiling_seconds = self._ceiling_seconds
+        self._ceiling_seconds = min(2 * ceiling_seconds, self._maximum_seconds)
+        return random.uniform(ceiling_seconds / 2, ceiling_seconds)  # noqa: S311 - spreads load, hides nothing
+
+    def reset(self) -> None:
+        """Begin again with the shortest delay: things went well."""
+        self._ceiling_seconds = self._initial_seconds
+
+
+class Pace:
+    """The rhythm of a loop that never gives up: waits after each failure, and says what is wrong once per change.
+
+    Three rows of delays: for failures in passing, where a repeat is cheap; for those after which everything is
+    done from the beginning; and for denials, which are asked about again only seldom (`denied_seconds`).
+    """
+
+    def __init__(self, name: str, *, seconds: tuple[float, float], denied_seconds: tuple[float, float]) -> None:
+        self._name = name
+        self._passing = _build(seconds)
+        self._restart = _build(seconds)
+        self._denied = _build(denied_seconds)
+        self.last_error: KubeError | None = None
+        """The failure that has not been followed by a success yet."""
+
+    @contextmanager
+    def working(self, *, healthy_after_seconds: float) -> Iterator[None]:
+        """A block in which the attempt goes well; having lasted this long, it begins all delays anew."""
+        if self.last_error is not None:
+            _log.info("%s: works again", self._name)
+            self.last_error = None
+        began_at = time.monotonic()
+        try:
+            yield
+        finally:
+            if time.monotonic() - began_at >= healthy_after_seconds:
+                for backoff in (self._passing, self._restart, self._denied):
+                    backoff.reset()
+
+    def note_progress(self) -> None:
+        """The attempt had some effect, so that its repeat will go on from there: begin those delays anew."""
+        self._passing.reset()
+
+    async def pause(self, error: KubeError | None = None) -> None:
+        """Wait before the next attempt: longer each time, and at least as long as the server asked for."""
+        delay_seconds = self._choose(error).next_seconds()
+        if isinstance(error, ApiError | Unavailable) and error.retry_after_seconds is not None:
+            delay_seconds += error.retry_after_seconds
+        if error is not None:
+            self._note_failure(error, delay_seconds)
+        await asyncio.sleep(delay_seconds)
+
+    def _choose(self, error: KubeError | None) -> Backoff:
+        if isinstance(error, DENIED):
+            return self._denied
+        return self._passing if error is None or isinstance(error, PASSING) else self._restart
+
+    def _note_failure(self, error: KubeError, delay_seconds: float) -> None:
+        level = logging.DEBUG
+        if type(error) is not type(self.last_error):
+            # A resourceVersion that is too old is the usual reason to begin anew, not a problem.
+            level = logging.INFO if isinstance(error, Gone) else logging.WARNING
+        _log.log(level, "%s: %s; next attempt in %.1f s", self._name, error, delay_seconds)
+        # Its frames hold what was being worked on.
+        self.last_error = error.with_traceback(None)
+
+
+def _build(seconds: tuple[float, float]) -> Backoff:
+    return Backoff(initial_seconds=seconds[0], maximum_seconds=seconds[1])

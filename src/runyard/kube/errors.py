@@ -1,0 +1,317 @@
+"""Every refusal and failure of `runyard.kube`, as one tree.
+
+KubeError
+├── ConfigError                kubeconfig, in-cluster files, credentials: nothing was sent
+├── Malformed                  the answer says success, and is not what was asked for
+├── ApiError                   the apiserver answered, and it was not success
+│   ├── BadRequest             400: malformed, unknown field (which server-side apply answers with 500)
+│   ├── Unauthorized           401: it does not know who we are
+│   ├── Forbidden              403: it knows, and refuses
+│   ├── NotFound               404
+│   ├── MethodNotAllowed       405
+│   ├── NotAcceptable          406
+│   ├── Conflict               409: stale resourceVersion, failed precondition, a field of another manager
+│   ├── AlreadyExists          409 with that reason
+│   ├── Gone                   410, reasons Expired and Gone: list again
+│   ├── TooLarge               413
+│   ├── UnsupportedMediaType   415
+│   ├── Invalid                422: `causes` names each field
+│   ├── Throttled              429: refused before it was processed
+│   └── ServerError            5xx that is not below
+└── Unavailable                no usable answer, and whether the request was carried out is unknown: 502, 503,
+    │                          504, and the reasons ServiceUnavailable, ServerTimeout, Timeout
+    ├── Unreachable            no connection was made (refused, DNS, TLS): nothing was sent
+    │   └── Untrusted          the server's certificate is not trusted: a repeat cannot succeed
+    ├── Disconnected           cut after the request was sent, wholly or in part
+    ├── DeadlineExceeded       our own deadline passed
+    └── Stalled                a stream gave no byte within its read deadline
+"""
+# ruff: noqa: N818 - the names are what the server refuses with; a suffix on twenty of them says nothing.
+
+import email.utils
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+MESSAGE_CHARACTERS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One entry of a Status' `details.causes`: which field was refused, and why."""
+
+    field: str
+    reason: str
+    message: str
+
+
+class KubeError(Exception):
+    """The root of what this package raises on purpose; arguments that make no sense are ValueErrors."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.request: str | None = None
+        """Method and path of the request that failed; never its query, which may carry a command line."""
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.request}]" if self.request else self.message
+
+
+class ConfigError(KubeError):
+    """Kubeconfig, in-cluster files or credentials cannot be used; the message names file and field."""
+
+
+class Malformed(KubeError):
+    """The server said success and sent something else, as a proxy's login page does."""
+
+
+class _Answered(KubeError):
+    """What a Status object says; shared by ApiError and Unavailable."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        reason: str = "",
+        details: Mapping[str, Any] | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(_shorten(message))
+        self.reason = reason
+        self.details: dict[str, Any] = dict(details or {})
+        self.causes = _causes(self.details)
+        self.retry_after_seconds = retry_after_seconds
+        self._status = status
+
+
+class ApiError(_Answered):
+    """The apiserver answered, and it was not success."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status, or the code of a Status inside a watch."""
+        return self._status or 0
+
+
+class BadRequest(ApiError):
+    """400: the server cannot read the request, or met an unknown field."""
+
+
+class Unauthorized(ApiError):
+    """401: the credentials are missing, expired or unknown."""
+
+
+class Forbidden(ApiError):
+    """403: authenticated, and refused by authorization, admission or quota."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such resource type on this server."""
+
+
+class MethodNotAllowed(ApiError):
+    """405: the resource does not support this verb."""
+
+
+class NotAcceptable(ApiError):
+    """406: the server cannot answer in the form asked for."""
+
+
+class Conflict(ApiError):
+    """409: stale resourceVersion, failed precondition, or a field owned by another manager (see `causes`)."""
+
+
+class AlreadyExists(ApiError):
+    """409 with reason AlreadyExists; deliberately not a Conflict, which is cured by reading again."""
+
+
+class Gone(ApiError):
+    """410: the resourceVersion or continue token is too old; list again."""
+
+
+class TooLarge(ApiError):
+    """413: the body is larger than the server or etcd takes."""
+
+
+class UnsupportedMediaType(ApiError):
+    """415: the content type is not one the server takes for this verb."""
+
+
+class Invalid(ApiError):
+    """422: understood and refused; `causes` names each field."""
+
+
+class Throttled(ApiError):
+    """429: refused before it was processed; `retry_after_seconds` when the server said so."""
+
+
+class ServerError(ApiError):
+    """5xx: the server failed; whether the request was carried out is unknown."""
+
+
+class Unavailable(_Answered):
+    """No usable answer: whether the request was carried out is unknown, unless it is Unreachable."""
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status when there was an answer at all."""
+        return self._status
+
+
+class Unreachable(Unavailable):
+    """No connection was made (refused, DNS, TLS, proxy): nothing was sent."""
+
+
+class Untrusted(Unreachable):
+    """The server's certificate is not trusted: a repeat cannot succeed."""
+
+
+class Disconnected(Unavailable):
+    """The connection was cut after the request was sent, wholly or in part."""
+
+
+class DeadlineExceeded(Unavailable):
+    """Our own deadline passed."""
+
+
+class Stalled(Unavailable):
+    """A stream gave no byte within its read deadline."""
+
+
+_BY_STATUS: dict[int, type[ApiError] | type[Unavailable]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: MethodNotAllowed,
+    406: NotAcceptable,
+    409: Conflict,
+    410: Gone,
+    413: TooLarge,
+    415: UnsupportedMediaType,
+    422: Invalid,
+    429: Throttled,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+}
+
+# Where the reason says more than the code: etcd out of reach is a 500 ServerTimeout, an existing name a 409.
+_BY_REASON: dict[str, type[ApiError] | type[Unavailable]] = {
+    "AlreadyExists": AlreadyExists,
+    "Expired": Gone,
+    "Gone": Gone,
+    "ServerTimeout": Unavailable,
+    "ServiceUnavailable": Unavailable,
+    "Timeout": Unavailable,
+    "TooManyRequests": Throttled,
+}
+
+# What server-side apply answers to a field that the schema does not have, as a 500 without a reason.
+_UNKNOWN_FIELD_IN_APPLY = "failed to create typed patch object"
+
+
+def error_from_status(status: int, body: bytes, *, headers: Mapping[str, str]) -> ApiError | Unavailable:
+    """The typed error for an answer that is not success; takes any body, a proxy's HTML too."""
+    answer = _decode_status(body)
+    if answer is None:
+        answer = {"message": " ".join(body[: 8 * MESSAGE_CHARACTERS].decode(errors="replace").split())}
+    return _build(answer, code=status, retry_after_seconds=_retry_after(headers))
+
+
+def error_from_status_object(answer: Mapping[str, Any]) -> ApiError | Unavailable:
+    """The typed error for a Status that came inside a 200: a watch's ERROR event, a delete's answer."""
+    code = answer.get("code")
+    return _build(answer, code=code if isinstance(code, int) else 500, retry_after_seconds=None)
+
+
+def _build(answer: Mapping[str, Any], *, code: int, retry_after_seconds: float | None) -> ApiError | Unavailable:
+    reason = _text(answer.get("reason"))
+    details = answer.get("details")
+    details = details if isinstance(details, dict) else {}
+    message = _text(answer.get("message"))
+    if refused_patch := _find_refused_patch(details):
+        details, message = {**details, "causes": [refused_patch]}, f"patch: {refused_patch['message']}"
+    if retry_after_seconds is None:
+        seconds = details.get("retryAfterSeconds")
+        retry_after_seconds = float(seconds) if isinstance(seconds, int) and seconds > 0 else None
+    error_type = _BY_REASON.get(reason) or _BY_STATUS.get(code, ServerError if code >= 500 else ApiError)
+    if error_type is ServerError and message.startswith(_UNKNOWN_FIELD_IN_APPLY):
+        error_type = BadRequest
+    return error_type(
+        f"{code} {reason or _phrase(code)}: {message or 'no message'}",
+        status=code,
+        reason=reason,
+        details=details,
+        retry_after_seconds=retry_after_seconds,
+    )
+
+
+def _find_refused_patch(details: Mapping[str, Any]) -> dict[str, str] | None:
+    """The cause of a patch that strict validation refused, without the object that the server quotes in it.
+
+    The quotation is the whole object, a Secret's data too, and hides which field was unknown.
+    """
+    causes = _causes(details)
+    if len(causes) != 1 or causes[0].field != "patch":
+        return None
+    quoted = re.fullmatch(r'Invalid value: ".*": (.*)', causes[0].message, flags=re.DOTALL)
+    return {"reason": causes[0].reason, "message": quoted[1], "field": "patch"} if quoted else None
+
+
+def _decode_status(body: bytes) -> dict[str, Any] | None:
+    try:
+        answer = msgspec.json.decode(body)
+    except (ValueError, RecursionError):  # ValueError: not JSON, not UTF-8
+        return None
+    # The apiserver's own request timeout answers with a Status that says neither kind nor apiVersion.
+    is_status = isinstance(answer, dict) and (answer.get("kind") == "Status" or answer.get("status") == "Failure")
+    return answer if is_status else None
+
+
+def _causes(details: Mapping[str, Any]) -> tuple[Cause, ...]:
+    causes = details.get("causes")
+    return tuple(
+        Cause(
+            field=_text(cause.get("field")),
+            reason=_text(cause.get("reason")),
+            message=_text(cause.get("message")),
+        )
+        for cause in (causes if isinstance(causes, list) else ())
+        if isinstance(cause, dict)
+    )
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Retry-After in seconds, from either of its two forms; anything else is as if absent."""
+    value = headers.get("Retry-After", "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
+    try:
+        at = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return max(0.0, (at - datetime.now(UTC)).total_seconds())
+
+
+def _phrase(code: int) -> str:
+    try:
+        return HTTPStatus(code).phrase
+    except ValueError:
+        return "unknown status"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _shorten(message: str) -> str:
+    return message if len(message) <= MESSAGE_CHARACTERS else f"{message[: MESSAGE_CHARACTERS - 1]}…"

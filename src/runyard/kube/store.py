@@ -1,0 +1,174 @@
+"""The objects a reflector holds, by key and by index.
+
+Resource versions: officially opaque, and since Kubernetes 1.35 declared comparable as decimal numbers within one
+resource type (KEP-5504), which they have been in etcd all along. Hence the rule: of two states of one name, a
+smaller decimal version is the older one and never replaces the newer, whichever apiserver sent it; versions of any
+other form cannot be compared, and are taken in the order of delivery. A complete list is always believed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from runyard.kube.views import Key, Lens
+
+V = TypeVar("V")
+IndexFunction = Callable[[V], Iterable[str]]
+
+
+class Store(Generic[V]):
+    """What readers see. Every answer is a snapshot that later changes do not touch; its views are shared."""
+
+    def __init__(self, lens: Lens[V], *, indexes: Mapping[str, IndexFunction[V]] | None = None) -> None:
+        self.lens = lens
+        self._views: dict[Key, V] = {}
+        self._indexes = {name: Index(function) for name, function in (indexes or {}).items()}
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __iter__(self) -> Iterator[Key]:
+        """The keys of all objects, in no particular order."""
+        return iter(tuple(self._views))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._views
+
+    def find(self, key: tuple[str, str], *, uid: str | None = None) -> V | None:
+        """The object of that name; with `uid`, only that very object and not a later one of the same name."""
+        view = self._views.get(Key(*key))
+        if view is None or (uid is not None and self.lens.uid(view) != uid):
+            return None
+        return view
+
+    def views(self) -> list[V]:
+        """All objects, in no particular order."""
+        return list(self._views.values())
+
+    def items(self) -> list[tuple[Key, V]]:
+        """All objects with their keys, in no particular order."""
+        return list(self._views.items())
+
+    def version(self, key: tuple[str, str]) -> str | None:
+        """The resourceVersion of the object of that name."""
+        view = self._views.get(Key(*key))
+        return None if view is None else self.lens.version(view)
+
+    def find_by_index(self, index: str, value: str) -> list[V]:
+        """The objects for which the index function gave this value; KeyError when there is no such index."""
+        return [self._views[key] for key in self._indexes[index].keys(value)]
+
+    def find_keys_by_index(self, index: str, value: str) -> list[Key]:
+        """The keys of `find_by_index`."""
+        return list(self._indexes[index].keys(value))
+
+    def index_values(self, index: str) -> list[str]:
+        """The values that at least one object has now."""
+        return self._indexes[index].values()
+
+
+class WritableStore(Store[V]):
+    """The writer's side, for the one reflector that fills it. Each method returns what really changed."""
+
+    def upsert(self, view: V) -> Key | None:
+        """Take a newer state; None when what is held is the same or newer."""
+        key = self.lens.settle(view)
+        held = self._views.get(key)
+        if held is not None and not self._is_news(view, held):
+            return None
+        self._put(key, view, held)
+        return key
+
+    def remove(self, view: V) -> Key | None:
+        """Forget a deleted object; None when the name is free, or taken by an object younger than the deletion."""
+        key = self.lens.settle(view)
+        held = self._views.get(key)
+        if held is None:
+            return None
+        is_other = self.lens.uid(view) != self.lens.uid(held)
+        if is_other and is_older(self.lens.version(view), than=self.lens.version(held)):
+            return None
+        self._drop(key, held)
+        return key
+
+    def stage(self, staged: dict[Key, V], view: V) -> None:
+        """Add an item of a list under way to `staged`, keeping the held view where nothing changed."""
+        key = self.lens.settle(view)
+        held = self._views.get(key)
+        staged[key] = held if held is not None and self._is_same(view, held) else view
+
+    def replace(self, staged: Mapping[Key, V]) -> list[Key]:
+        """Become the complete list `staged`: the keys that were deleted, added or changed since."""
+        deleted = [key for key in self._views if key not in staged]
+        changed = [key for key, view in staged.items() if self._views.get(key) is not view]
+        for key in deleted:
+            self._drop(key, self._views[key])
+        for key in changed:
+            self._put(key, staged[key], self._views.get(key))
+        return deleted + changed
+
+    def _put(self, key: Key, view: V, held: V | None) -> None:
+        # All values before the first change: an index function that raises leaves the store as it was.
+        values = [index.evaluate(view) for index in self._indexes.values()]
+        for index, after in zip(self._indexes.values(), values, strict=True):
+            index.move(key, before=() if held is None else index.evaluate(held), after=after)
+        if held is not None:
+            self.lens.share(view, held)
+        self._views[key] = view
+
+    def _drop(self, key: Key, held: V) -> None:
+        for index in self._indexes.values():
+            index.move(key, before=index.evaluate(held), after=())
+        del self._views[key]
+
+    def _is_same(self, view: V, held: V) -> bool:
+        lens, version = self.lens, self.lens.version(view)
+        # An aggregated server may leave the version out; then nothing proves that two states are the same.
+        return version != "" and version == lens.version(held) and lens.uid(view) == lens.uid(held)
+
+    def _is_news(self, view: V, held: V) -> bool:
+        return not self._is_same(view, held) and not is_older(self.lens.version(view), than=self.lens.version(held))
+
+
+class Index(Generic[V]):
+    """Value → keys, maintained with every change. `function` must be pure: it is asked again to undo itself."""
+
+    def __init__(self, function: IndexFunction[V]) -> None:
+        self._function = function
+        self._buckets: dict[str, set[Key]] = {}
+
+    def keys(self, value: str) -> Iterable[Key]:
+        return self._buckets.get(value, ())
+
+    def values(self) -> list[str]:
+        return list(self._buckets)
+
+    def evaluate(self, view: V) -> tuple[str, ...]:
+        """What the function says of a view."""
+        values = self._function(view)
+        if isinstance(values, str):
+            raise TypeError(f"an index function returns several values, not the bare string {values!r}")
+        return tuple(values)
+
+    def move(self, key: Key, *, before: tuple[str, ...], after: tuple[str, ...]) -> None:
+        """Take a key out of the buckets it was in and put it into those it belongs to now."""
+        if before == after:
+            return
+        for value in before:
+            bucket = self._buckets.get(value)
+            if bucket is not None:
+                bucket.discard(key)
+                if not bucket:
+                    del self._buckets[value]
+        for value in after:
+            self._buckets.setdefault(value, set()).add(key)
+
+
+def is_older(version: str, *, than: str) -> bool:
+    """Whether both are decimal numbers and the first is smaller; compared as text, for they may be any length."""
+    if not (_is_decimal(version) and _is_decimal(than)):
+        return False
+    return (len(version), version) < (len(than), than)
+
+
+def _is_decimal(version: str) -> bool:
+    return version.isascii() and version.isdigit() and not version.startswith("0")

@@ -1,0 +1,135 @@
+"""What only streams can fail with; the rest of the tree is in `runyard.kube.errors`.
+
+KubeError
+├── ContainerUnspecified       the pod has several containers and none was named
+├── UnknownContainer           the pod has no container of that name
+├── ContainerWaiting           no log yet: the container, or its pod, has not started
+├── PreviousNotFound           no earlier instance of the container
+├── LogsUnavailable            the log, or the rest of it, cannot be read any more
+│   ├── LogsRotated            lines are missing: the last that was read is no longer in the log
+│   └── LogsUnconfirmed        nothing is known to be missing, but the end could not be confirmed
+├── NotRunning                 exec, attach or port-forward need what runs, and pod or container does not
+├── CommandNotStarted          the runtime could not start the command
+│   └── CommandNotFound        ... because there is no such file
+├── HalfCloseUnsupported       the server speaks only v4, which cannot say that stdin has ended
+├── OutputTooLarge             a command wrote more than its caller wants to hold
+└── PortForwardFailed          the node could not forward to the port
+    └── PortRefused            ... because nothing listens there
+
+The servers say these things in English sentences behind codes that mean something else (400, 500, even 200), and
+where a sentence appears depends on the version: as a refused upgrade, or as a Status on an open socket. They are
+recognised here and nowhere else; a sentence that is not recognised stays the error it came as.
+"""
+# ruff: noqa: N818 - named like the rest of the tree
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from runyard.kube.errors import ApiError, KubeError
+
+
+class ContainerUnspecified(KubeError):
+    """The pod has several containers and none was named; the message lists them."""
+
+
+class UnknownContainer(KubeError):
+    """The pod has no container of that name."""
+
+
+class ContainerWaiting(KubeError):
+    """There is no log yet: the container, or its pod, has not started. The message says why."""
+
+
+class PreviousNotFound(KubeError):
+    """The container has no earlier instance."""
+
+
+class LogsUnavailable(KubeError):
+    """The log, or the rest of it, cannot be read any more; the message is the node's own sentence."""
+
+
+class LogsRotated(LogsUnavailable):
+    """The last line that was read is no longer in the log: lines after it may be lost, later ones can be read."""
+
+
+class LogsUnconfirmed(LogsUnavailable):
+    """The log ended as a complete one does, but it is gone: nothing can confirm that it was complete."""
+
+
+class NotRunning(KubeError):
+    """The pod or its container does not run: not yet, or not any more."""
+
+
+class CommandNotStarted(KubeError):
+    """The container's runtime could not start the command; the message is the runtime's."""
+
+
+class CommandNotFound(CommandNotStarted):
+    """The command is not in the container's PATH, or its path does not exist there."""
+
+
+class HalfCloseUnsupported(KubeError):
+    """The server speaks only v4.channel.k8s.io, which has no way to say that stdin has ended."""
+
+
+class OutputTooLarge(KubeError):
+    """The command wrote more than the caller wants to hold; it was left and may still run."""
+
+
+class PortForwardFailed(KubeError):
+    """The node could not forward to the port; the message is the node's."""
+
+
+class PortRefused(PortForwardFailed):
+    """Nothing listens on that port in the pod."""
+
+
+# The first match counts. Messages of ApiErrors are cut and names may take most of them: where the telling words stand
+# behind names, the words before them decide.
+_SENTENCES: tuple[tuple[re.Pattern[str], type[KubeError]], ...] = tuple(
+    (re.compile(pattern), error_type)
+    for pattern, error_type in (
+        (r"a container name must be specified for pod ", ContainerUnspecified),
+        (r"container \S+ is not valid for pod ", UnknownContainer),
+        (r'previous terminated container "', PreviousNotFound),
+        (r'container "\S+" in pod "\S+" is terminated', LogsUnavailable),
+        (r'container "\S+" in pod "', ContainerWaiting),
+        (r'(container|pod) not found \("', NotRunning),
+        (r"container \S+ not found in pod ", NotRunning),
+        (r"pod \S+ does not have a host assigned", NotRunning),
+        (r"container is in CONTAINER_(CREATED|EXITED|UNKNOWN) state", NotRunning),
+        (r"cannot exec in a (stopped|paused) container", NotRunning),
+        (r"executable file .*not found in \$PATH", CommandNotFound),
+        (r'exec: ".*": stat .*: no such file or directory', CommandNotFound),
+        (r"unable to start container process|OCI runtime exec failed", CommandNotStarted),
+    )
+)
+
+_MESSAGE_CHARACTERS = 256
+
+
+def recognise(sentence: str) -> KubeError | None:
+    """The error that a server's sentence stands for, or None."""
+    for pattern, error_type in _SENTENCES:
+        if pattern.search(sentence):
+            return error_type(shorten(sentence))
+    return None
+
+
+def shorten(sentence: str) -> str:
+    """The end of a sentence: what each layer of Go puts in front says least."""
+    return sentence if len(sentence) <= _MESSAGE_CHARACTERS else f"…{sentence[1 - _MESSAGE_CHARACTERS :]}"
+
+
+@contextmanager
+def recognised() -> Iterator[None]:
+    """Raise what a refusal's sentence stands for, with the refusal as its cause."""
+    try:
+        yield
+    except ApiError as error:
+        typed = recognise(error.message)
+        if typed is None:
+            raise
+        typed.request = error.request
+        raise typed from error

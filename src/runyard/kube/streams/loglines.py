@@ -1,0 +1,142 @@
+"""From a log's bytes to its lines, and how far one has read. Pure.
+
+The log is always asked for with `timestamps=true`. So every line of it begins with the moment it was written, and what
+does not is not of the log: it is the kubelet speaking. A program that prints the kubelet's words gets a timestamp in
+front of them like everybody else.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+import msgspec
+
+from runyard.kube.streams.errors import LogsUnavailable, shorten
+
+# A program may write without ever ending a line: longer ones come in pieces of this size.
+MAX_LINE_BYTES = 1 << 20
+
+_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+_PART_OF_STAMP = re.compile(rb"\d[-+\dT:.Z]{0,34}")
+_GONE = b"unable to retrieve container logs for "
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class LogLine(msgspec.Struct, frozen=True, gc=False):
+    """One line of a log, without its newline."""
+
+    written_ns: int
+    """When the line was begun: nanoseconds since 1970 by the node's clock. Neither unique nor strictly rising."""
+    text: bytes
+    is_complete: bool = True
+    """False for a piece (the next line goes on with the same moment) and for what was read of a line that was cut."""
+
+    @property
+    def written_at(self) -> datetime:
+        """The moment it was begun, to the microsecond."""
+        return _EPOCH + timedelta(microseconds=self.written_ns // 1000)
+
+
+class LogPosition(msgspec.Struct, frozen=True, gc=False):
+    """How far the log of one container instance was read: up to the `count`-th line stamped `written_ns`.
+
+    Kubernetes can only be asked for whole seconds, and two outputs may write at the same moment or in each other's
+    past: so a log is taken up again by finding the last line, never by comparing moments or texts.
+    """
+
+    written_ns: int
+    count: int
+
+    @classmethod
+    def after(cls, line: LogLine, position: "LogPosition | None") -> "LogPosition | None":
+        """The position after a line that was read at `position`; a line that was cut is to be read again."""
+        if not line.is_complete and len(line.text) < MAX_LINE_BYTES:
+            return position
+        is_same_moment = position is not None and position.written_ns == line.written_ns
+        return cls(line.written_ns, position.count + 1 if position and is_same_moment else 1)
+
+
+class LineParser:
+    """Takes bytes in the order they come and gives lines; long ones are cut at the same places on every reading."""
+
+    def __init__(self, *, is_since: bool) -> None:
+        self._may_begin_headless = is_since
+        self._rest = b""
+        self._begun_ns: int | None = None
+        self._complaint: bytes | None = None
+
+    def feed(self, data: bytes) -> list[LogLine]:
+        """The lines that are known to be such now; call `check` when they were used."""
+        raw_lines = (self._rest + data).split(b"\n")
+        self._rest = raw_lines.pop()
+        lines: list[LogLine] = []
+        for raw in raw_lines:
+            self._take(raw, lines, is_complete=True)
+        if len(self._rest) > MAX_LINE_BYTES:
+            self._take(self._rest, lines, is_complete=False)
+        return lines
+
+    def check(self) -> None:
+        """LogsUnavailable if the kubelet spoke where a line should be."""
+        if self._complaint is not None:
+            raise LogsUnavailable(shorten(self._complaint.decode(errors="replace")))
+
+    def end(self) -> None:
+        """Say that the server ended the answer: what then stands without a moment is the kubelet's word."""
+        if self._rest and self.cut_line() is None and not _PART_OF_STAMP.fullmatch(self._rest):
+            self._complaint = self._rest
+        self.check()
+
+    def cut_line(self) -> LogLine | None:
+        """What is there of a line that has no end yet."""
+        if not self._rest:
+            return None
+        if self._begun_ns is not None:
+            return LogLine(self._begun_ns, self._rest, is_complete=False)
+        stamp = _parse_stamp(self._rest)
+        return LogLine(stamp[0], self._rest[stamp[1] :], is_complete=False) if stamp else None
+
+    def _take(self, raw: bytes, lines: list[LogLine], *, is_complete: bool) -> None:
+        if self._complaint is not None:
+            return
+        written_ns, start = self._begun_ns, 0
+        if written_ns is None:
+            stamp = _parse_stamp(raw)
+            if stamp is None:
+                self._take_unstamped(raw)
+                return
+            written_ns, start = stamp
+        while len(raw) - start > MAX_LINE_BYTES:
+            lines.append(LogLine(written_ns, raw[start : start + MAX_LINE_BYTES], is_complete=False))
+            start += MAX_LINE_BYTES
+        self._may_begin_headless = False
+        if is_complete:
+            lines.append(LogLine(written_ns, raw[start:]))
+            self._begun_ns = None
+        else:
+            self._begun_ns, self._rest = written_ns, raw[start:]
+
+    def _take_unstamped(self, raw: bytes) -> None:
+        # Asked for lines since a moment, the kubelet also sends the end of a long one begun before: not asked for.
+        if self._may_begin_headless and not raw.startswith(_GONE):
+            self._may_begin_headless = False
+        else:
+            self._complaint = raw
+
+
+def _parse_stamp(raw: bytes) -> tuple[int, int] | None:
+    """The moment in nanoseconds and where the text begins, or None where there is no timestamp."""
+    match = _STAMP.match(raw)
+    if match is None:
+        return None
+    second, fraction, zone = match.groups(b"")
+    try:
+        return _epoch_seconds(second, zone) * 1_000_000_000 + int(fraction.ljust(9, b"0")), match.end()
+    except ValueError:
+        return None  # It looks like a date and is none.
+
+
+@lru_cache(maxsize=256)
+def _epoch_seconds(second: bytes, zone: bytes) -> int:
+    # Most lines share their second with the line before.
+    return int(datetime.fromisoformat((second + zone).decode()).timestamp())

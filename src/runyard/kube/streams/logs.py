@@ -1,0 +1,144 @@
+"""The log of a container as it is now. `follow` reads on while it grows.
+
+Kubernetes keeps only what its node still has: the rotated part of a log cannot be read, and a log goes with its pod.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from runyard.kube.client import Client
+from runyard.kube.errors import Disconnected, KubeError
+from runyard.kube.resources import PODS
+from runyard.kube.streams.errors import recognised
+from runyard.kube.streams.instances import get_instance
+from runyard.kube.streams.loglines import LineParser, LogLine
+
+READ_DEADLINE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRequest:
+    """One question for a log."""
+
+    pod: str
+    namespace: str
+    container: str | None
+    deadline_seconds: float
+    read_deadline_seconds: float
+    follow: bool = False
+    previous: bool = False
+    since_second: int | None = None
+    tail_lines: int | None = None
+
+    @property
+    def path(self) -> str:
+        """Where it is asked."""
+        return PODS.path(namespace=self.namespace, name=self.pod, subresource="log")
+
+    def params(self) -> dict[str, str]:
+        """The question as a query; timestamps are what tells a log from an excuse."""
+        params = {"timestamps": "true"}
+        if self.container is not None:
+            params["container"] = self.container
+        if self.follow:
+            params["follow"] = "true"
+        if self.previous:
+            params["previous"] = "true"
+        if self.since_second is not None:
+            params["sinceTime"] = datetime.fromtimestamp(self.since_second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if self.tail_lines is not None:
+            params["tailLines"] = str(self.tail_lines)
+        return params
+
+
+@asynccontextmanager
+async def read_logs(
+    client: Client,
+    pod: str,
+    *,
+    namespace: str,
+    container: str | None = None,
+    previous: bool = False,
+    since_ns: int | None = None,
+    tail_lines: int | None = None,
+    limit_bytes: int | None = None,
+    deadline_seconds: float = 30.0,
+    read_deadline_seconds: float = READ_DEADLINE_SECONDS,
+) -> AsyncIterator[AsyncIterator[LogLine]]:
+    """The lines that the log has now: of the instance before with `previous`, written at `since_ns` or later.
+
+    Ends after `limit_bytes`, newlines included, in the middle of a line if need be. A cut is Disconnected; what was
+    there of the line it hit comes before it, as incomplete.
+    """
+    request = LogRequest(
+        pod=pod,
+        namespace=namespace,
+        container=container,
+        previous=previous,
+        since_second=None if since_ns is None else since_ns // 1_000_000_000,
+        tail_lines=tail_lines,
+        deadline_seconds=deadline_seconds,
+        read_deadline_seconds=read_deadline_seconds,
+    )
+    async with aclosing(_read(client, request, since_ns=since_ns, limit_bytes=limit_bytes)) as lines:
+        yield lines
+
+
+async def _read(
+    client: Client, request: LogRequest, *, since_ns: int | None, limit_bytes: int | None
+) -> AsyncGenerator[LogLine, None]:
+    left_bytes = limit_bytes
+    async with aclosing(iter_answer(client, request)) as lines:
+        async for line in lines:
+            if since_ns is not None and line.written_ns < since_ns:
+                continue
+            if left_bytes is None:
+                yield line
+                continue
+            size_bytes = len(line.text) + line.is_complete
+            yield (
+                line
+                if size_bytes <= left_bytes
+                else LogLine(line.written_ns, line.text[:left_bytes], is_complete=False)
+            )
+            left_bytes -= size_bytes
+            if left_bytes <= 0:
+                return
+
+
+async def iter_answer(client: Client, request: LogRequest) -> AsyncGenerator[LogLine, None]:
+    """The lines of one answer, and at its end or cut what is there of the last."""
+    parser = LineParser(is_since=request.since_second is not None)
+    is_empty = True
+    try:
+        async with AsyncExitStack() as stack:
+            opening = client.transport.stream(
+                request.path,
+                params=request.params(),
+                deadline_seconds=request.deadline_seconds,
+                read_deadline_seconds=request.read_deadline_seconds,
+            )
+            with recognised():
+                chunks = await stack.enter_async_context(opening)
+            async for chunk in chunks:
+                is_empty = False
+                for line in parser.feed(chunk):
+                    yield line
+                parser.check()
+        parser.end()
+    except Disconnected:
+        cut = parser.cut_line()
+        if cut is not None:
+            yield cut
+        raise
+    except KubeError as error:
+        error.request = error.request or f"GET {request.path}"
+        raise
+    cut = parser.cut_line()
+    if cut is not None:
+        yield cut
+    if is_empty and not request.previous:
+        # A pod without a node has no log and no error either: the apiserver answers 204.
+        get_instance(await client.get(PODS, request.pod, namespace=request.namespace), request.container)

@@ -1,0 +1,161 @@
+"""Level-based subscriptions: which keys changed, coalesced, with back-pressure.
+
+A subscriber is told *that* a key changed and reads the store for *what* it is now; a key that changes ten times
+while the subscriber is busy comes once, a deletion is a key the store no longer has, and an object that was
+replaced by another of the same name is one changed key whose view has another UID. Nothing is lost, because a key
+stays pending until it is handed out; a new subscriber begins with every key the store holds.
+
+The trade-off: while a subscriber has more than `max_pending` keys waiting, the reflector reads no further (what it
+has read by then, a chunk or a list, may lie beyond the limit). Memory stays bounded and the apiserver, not this
+process, absorbs the backlog: it ends a watch that falls too far behind, and the reflector resumes or lists again,
+which coalesces more. The price is that one slow subscriber makes the store stale for all: so do slow work
+elsewhere, and never wait inside the loop for the store to show something.
+`max_pending=None` never holds the reflector up; its memory is bounded by the number of distinct names only.
+"""
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Collection
+from types import TracebackType
+from typing import Self
+
+from runyard.kube.errors import KubeError
+from runyard.kube.views import Key
+
+MAX_PENDING = 10_000
+_COMPLAIN_AFTER_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class ReflectorStopped(KubeError):  # noqa: N818 - named like the rest of the tree
+    """The reflector ended before, or while, something waited for it; the cause is there when it failed."""
+
+
+class Subscription:
+    """An async iterator of batches of changed keys, each batch in the order of first change.
+
+    Close it (it is a context manager) or drop it when done; either way it no longer holds the reflector up.
+    Iteration ends after `close`, or when the reflector has stopped and everything pending was handed out.
+    """
+
+    def __init__(self, keys: Collection[Key], *, max_pending: int | None, on_taken: Callable[[], None]) -> None:
+        self._pending = dict.fromkeys(keys)
+        self._max_pending = max_pending
+        self._on_taken = on_taken
+        self._arrived = asyncio.Event()
+        self._ended = False
+        self._error: BaseException | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many keys wait to be taken."""
+        return len(self._pending)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the reflector has to wait for this subscriber."""
+        return self._max_pending is not None and len(self._pending) > self._max_pending
+
+    def add(self, keys: Collection[Key]) -> None:
+        """Mark keys as changed; the reflector's side."""
+        if not self._ended:
+            self._pending.update(dict.fromkeys(keys))
+            self._arrived.set()
+
+    def end(self, error: BaseException | None) -> None:
+        """No more keys will come; the reflector's side."""
+        self._ended = True
+        self._error = error
+        self._arrived.set()
+
+    def close(self) -> None:
+        """Stop caring: what is pending is dropped and iteration ends. Idempotent."""
+        self._pending.clear()
+        self.end(None)
+        self._on_taken()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[Key]:
+        """The keys that changed since the last batch; waits for the first. Cancelling it loses nothing."""
+        while not self._pending:
+            if self._error is not None:
+                raise ReflectorStopped("the reflector failed") from self._error
+            if self._ended:
+                raise StopAsyncIteration
+            self._arrived.clear()
+            await self._arrived.wait()
+        batch, self._pending = self._pending, {}
+        self._on_taken()
+        return list(batch)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self._on_taken()
+
+
+class Fanout:
+    """The subscriptions of one reflector. Held weakly: one that nobody iterates any more does not count."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
+        self._taken = asyncio.Event()
+        self._ended = False
+        self._error: BaseException | None = None
+
+    def subscribe(self, keys: Collection[Key], *, max_pending: int | None) -> Subscription:
+        """A subscription that begins with `keys`."""
+        if max_pending is not None and max_pending < 1:
+            raise ValueError(f"max_pending is at least 1 or None, not {max_pending}")
+        subscription = Subscription(keys, max_pending=max_pending, on_taken=self._taken.set)
+        self._subscriptions.add(subscription)
+        if self._ended:
+            subscription.end(self._error)
+        return subscription
+
+    def publish(self, keys: Collection[Key]) -> None:
+        """Mark keys as changed for everyone."""
+        if keys:
+            for subscription in self._subscriptions:
+                subscription.add(keys)
+
+    def end(self, error: BaseException | None) -> None:
+        """Let every subscriber finish: nothing will be published any more."""
+        self._ended = True
+        self._error = error
+        for subscription in self._subscriptions:
+            subscription.end(error)
+
+    async def wait_drained(self) -> None:
+        """Return once no subscriber has more pending than it allows; at once in the usual case."""
+        if not self._is_full():
+            return
+        try:
+            async with asyncio.timeout(_COMPLAIN_AFTER_SECONDS):
+                await self._wait_drained()
+        except TimeoutError:
+            pending = max((subscription.pending for subscription in self._subscriptions), default=0)
+            _log.warning("%s: paused for a subscriber that leaves %d keys pending", self._name, pending)
+            await self._wait_drained()
+
+    async def _wait_drained(self) -> None:
+        while self._is_full():
+            self._taken.clear()
+            await self._taken.wait()
+
+    def _is_full(self) -> bool:
+        return any(subscription.is_full for subscription in self._subscriptions)

@@ -1,0 +1,60 @@
+"""What the proxy says in the apiserver's stead: errors with a Status body, the event that ends a watch."""
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from testbed.faults.plan import Answer
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+def render_answer(answer: Answer, *, message: str = "told by the fault proxy", closes: bool) -> bytes:
+    """The answer with its Status body, as bytes for the wire."""
+    body = json.dumps(_render_status(answer, message=message)).encode()
+    try:
+        phrase = HTTPStatus(answer.status).phrase
+    except ValueError:
+        phrase = "Unknown"
+    lines = [
+        f"HTTP/1.1 {answer.status} {phrase}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+    ]
+    if answer.retry_after_seconds is not None:
+        lines.append(f"Retry-After: {answer.retry_after_seconds}")
+    if closes:
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def render_expired_event() -> bytes:
+    """The line with which the apiserver ends a watch whose resourceVersion it no longer has."""
+    status = _render_status(Answer(410), message="too old resource version: told by the fault proxy")
+    return json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
+
+
+def _render_status(answer: Answer, *, message: str) -> dict[str, Any]:
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": _REASONS.get(answer.status, "Unknown"),
+        "code": answer.status,
+    }
+    if answer.retry_after_seconds is not None:
+        status["details"] = {"retryAfterSeconds": answer.retry_after_seconds}
+    return status
