@@ -23,7 +23,8 @@ UP_GOAL_SECONDS = 20.0
 MEMORY_GOAL_GIB = 1.5
 NOTES = (
     "Programs are built once and cached; packages that were not compiled came from Go's own cache.",
-    "PSS counts what several processes share, as the components share one program's text, only once.",
+    "RSS counts what processes share, as the components share one program's text, once for each of them; PSS",
+    "divides it among all who share it, other clusters on this machine included. The truth lies between.",
 )
 
 
@@ -54,7 +55,7 @@ def measure() -> Section:
         ],
         [
             Goal(f"up to a Ready node, best of {STARTS}", min(ups), "s", at_most=UP_GOAL_SECONDS),
-            Goal("memory at rest, sum of PSS", sum(proportional.values()) / 2**30, "GiB", at_most=MEMORY_GOAL_GIB),
+            Goal("memory at rest, sum of RSS", sum(resident.values()) / 2**30, "GiB", at_most=MEMORY_GOAL_GIB),
         ],
         NOTES,
     )

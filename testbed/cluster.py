@@ -165,8 +165,9 @@ class Cluster:
         pid = self.supervisor_pid
         if pid is None:
             raise TestbedError(f"cluster {self.name} is not running")
-        enter = ["nsenter", "--target", str(pid), "--net", "--mount", "--pid"]
-        done = subprocess.run([*enter, *argv], capture_output=True, text=True, check=False, cwd=PROJECT_ROOT)
+        # The working folder is said to nsenter, which otherwise leaves it behind with the old mounts.
+        enter = ["nsenter", "--target", str(pid), "--net", "--mount", "--pid", f"--wd={PROJECT_ROOT}"]
+        done = subprocess.run([*enter, *argv], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise TestbedError(f"`{' '.join(argv)}` inside {self.name}: {done.stderr.strip()}")
         return done.stdout

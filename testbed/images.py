@@ -44,8 +44,12 @@ _LEFT_OUT = (
     *("lib2to3", "pydoc_data", "site-packages", "dist-packages", "config-*", "*.a", "*.o", "*.exe"),
     *("_test*.so", "_ctypes_test*.so", "_xxtestfuzz*.so", "xxlimited*.so", "_tkinter*.so"),
 )
-# Not named by ldd: loaded by glibc at run time (name service on old releases, thread exit), and by wheels.
-_LOADED_LATE = ("libnss_dns.so.2", "libnss_files.so.2", "libgcc_s.so.1", "libstdc++.so.6")
+# Not named by ldd: loaded by glibc at run time (name service on old releases, thread exit), or wanted by wheels,
+# which are linked against older releases where these were libraries of their own.
+_LOADED_LATE = (
+    *("libnss_dns.so.2", "libnss_files.so.2", "libgcc_s.so.1", "libstdc++.so.6"),
+    *("libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6"),
+)
 
 
 @dataclass(frozen=True)

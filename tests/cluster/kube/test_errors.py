@@ -282,9 +282,13 @@ async def test_unreachable_when_the_apiserver_is_dead(plane_client: Client, cont
     await plane_client.get(NAMESPACES, "default")
     control_plane.kill("kube-apiserver")
     try:
-        with pytest.raises(Unreachable) as caught:
-            await plane_client.transport.request("GET", NAMESPACES.path(name="default"))
+        async with Client.connect(load_kubeconfig(control_plane.kubeconfig)) as newcomer:
+            with pytest.raises(Unreachable) as caught:
+                await newcomer.transport.request("GET", NAMESPACES.path(name="default"))
         assert isinstance(caught.value.__cause__, OSError)
+        # The kept connection of the other client was cut; that is repeated until the deadline.
+        with pytest.raises(Unavailable):
+            await plane_client.get(NAMESPACES, "default", deadline_seconds=2)
     finally:
         control_plane.start("kube-apiserver")
     # The same client, without being told, as soon as there is a server again.

@@ -9,6 +9,7 @@ is really dead is noticed by the kernel, when it gives up on an unacknowledged p
 """
 
 import asyncio
+import select
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
@@ -40,6 +41,8 @@ class ChannelSocket:
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
+        self._unread = select.poll()
+        self._unread.register(socket.get_extra_info("socket").fileno(), select.POLLIN)
 
     @property
     def protocol(self) -> str | None:
@@ -51,9 +54,8 @@ class ChannelSocket:
         prefix = bytes([channel])
         view = memoryview(data).cast("B")
         for start in range(0, len(view), _MESSAGE_BYTES):
+            await self._let_others_read()
             await self._send(prefix + view[start : start + _MESSAGE_BYTES])
-            # A send that need not wait does not let anybody else run: not even the news that the peer is gone.
-            await asyncio.sleep(0)
 
     async def end_channel(self, channel: int) -> None:
         """Say that nothing more comes on a channel. Only v5 knows this message."""
@@ -95,6 +97,12 @@ class ChannelSocket:
                 await self._socket.ping()
             except ConnectionError:
                 return
+
+    async def _let_others_read(self) -> None:
+        await asyncio.sleep(0)
+        if self._unread.poll(0):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     async def _send(self, message: bytes) -> None:
         try:
