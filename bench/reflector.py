@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
 
@@ -52,7 +52,7 @@ class Figures:
     @classmethod
     def best(cls, rounds: Sequence["Figures"]) -> Self:
         """The least of each: what disturbs a measurement only ever adds."""
-        return cls(*(min(getattr(figures, name) for figures in rounds) for name in cls.__slots__))
+        return cls(*(min(getattr(figures, field.name) for figures in rounds) for field in fields(cls)))
 
 
 class Process:

@@ -59,7 +59,7 @@ def examine(*, node: bool = True) -> list[Finding]:
 
 def examine_build() -> list[Finding]:
     """What it takes to compile Kubernetes; of no matter once it is in the cache."""
-    return [Finding("Go", shutil.which("go") is not None, "install Go 1.26 or newer")]
+    return [Finding("Go", shutil.which("go") is not None, "install Go 1.26.4 or newer")]
 
 
 def require(*, node: bool) -> None:

@@ -35,6 +35,7 @@ _CHUNKED_BODY_BYTES = 1 << 18
 # The apiserver closes idle connections after 90 s; ours go first, so that no request meets a closing one.
 _KEEPALIVE_SECONDS = 30.0
 _WEBSOCKET_CLOSE_SECONDS = 2.0
+_WARNINGS = 1000
 _HEADERS = {
     "User-Agent": f"runyard/{__version__}",
     "Accept": "application/json, */*",
@@ -57,6 +58,7 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._tls: dict[ClientCertificate | None, ssl.SSLContext] = {}
         self._tls_lock = asyncio.Lock()
+        self._warnings: set[str] = set()
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -65,7 +67,7 @@ class Transport:
             headers=_HEADERS,
             # Deadlines are ours (`failures.deadline`), so that they also cover what comes before a connection.
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-            middlewares=(_attempt_once,),
+            middlewares=(self._attempt_once,),
             read_bufsize=_READ_BUFFER_BYTES,
         )
         return self
@@ -222,6 +224,34 @@ class Transport:
                 self._tls = {certificate: context}
             return self._tls[certificate]
 
+    async def _attempt_once(
+        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Turn failures and refusals into typed errors below aiohttp's own retry, redirect and handshake logic.
+
+        aiohttp repeats a GET, PUT or DELETE whose connection was cut; here a repeat is the caller's decision, so
+        the exception it would repeat on must not reach it. And only here can a refused upgrade's body be read.
+        """
+        label = f"{request.method} {request.url.raw_path}"
+        with typed_errors(label):
+            response = await send(request)
+        self._pass_on_warnings(label, response.headers.getall("Warning", ()))
+        is_upgrade = "Upgrade" in request.headers
+        if response.status == 101 if is_upgrade else 200 <= response.status < 300:
+            return response
+        async with response:
+            body = await _read_error_body(response)
+        raise error_from_status(response.status, body, headers=response.headers)
+
+    def _pass_on_warnings(self, label: str, warnings: Sequence[str]) -> None:
+        """Log what the server warns of, each text once: ten thousand requests may earn the same one."""
+        for warning in warnings:
+            if warning not in self._warnings:
+                if len(self._warnings) >= _WARNINGS:
+                    self._warnings.clear()
+                self._warnings.add(warning)
+                logger.warning("%s: the server warns: %s", label, warning[:MESSAGE_CHARACTERS])
+
     def _url(self, path: str, params: Params | None) -> URL:
         # Encoded here: Go refuses the bare ';' that yarl leaves in a query.
         query = f"?{urlencode(params, quote_via=quote)}" if params else ""
@@ -231,25 +261,6 @@ class Transport:
         if self._session is None:
             raise RuntimeError("the transport is not open: use it inside `async with`")
         return self._session
-
-
-async def _attempt_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Turn failures and refusals into typed errors below aiohttp's own retry, redirect and handshake logic.
-
-    aiohttp repeats a GET, PUT or DELETE whose connection was cut; here a repeat is the caller's decision, so
-    the exception it would repeat on must not reach it. And only here can a refused upgrade's body be read.
-    """
-    label = f"{request.method} {request.url.raw_path}"
-    with typed_errors(label):
-        response = await send(request)
-    for warning in response.headers.getall("Warning", ()):
-        logger.warning("%s: the server warns: %s", label, warning[:MESSAGE_CHARACTERS])
-    is_upgrade = "Upgrade" in request.headers
-    if response.status == 101 if is_upgrade else 200 <= response.status < 300:
-        return response
-    async with response:
-        body = await _read_error_body(response)
-    raise error_from_status(response.status, body, headers=response.headers)
 
 
 async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:

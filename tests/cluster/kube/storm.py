@@ -23,12 +23,13 @@ from runyard.kube.reflector import Reflector
 from runyard.kube.resources import CONFIG_MAPS
 from runyard.kube.views import Key
 from testbed.cluster import Cluster
-from testbed.faults import FaultProxy
+from testbed.faults import FaultPlan, FaultProxy, Rule, Stall
 
 COLOURS = ("red", "green", "blue")
 STORM_NAMESPACES = ("storm-0", "storm-1", "storm-2")
 NAMES_PER_NAMESPACE = 60
 WRITE_SECONDS = 5.0
+SILENCE_SECONDS = 60.0
 
 Identity = tuple[str, str]  # uid, resourceVersion
 
@@ -156,6 +157,17 @@ async def break_down(plane: Cluster, proxy: FaultProxy) -> None:
     await asyncio.to_thread(plane.compact_etcd)
     await asyncio.to_thread(plane.start, "kube-apiserver")
     await asyncio.to_thread(plane.wait_ready)
+
+
+async def fall_silent(proxy: FaultProxy, *, watches: int) -> None:
+    """Let the next watches hang for ever, as on a connection that died unnoticed: only a deadline helps."""
+    wanted = proxy.counts["stall"] + watches
+    proxy.plan = FaultPlan(rules=[Rule(Stall(), watch=True, times=watches)])
+    proxy.sever()
+    async with asyncio.timeout(SILENCE_SECONDS):
+        while proxy.counts["stall"] < wanted:  # noqa: ASYNC110 - the proxy lives in another thread
+            await asyncio.sleep(0.1)
+    await asyncio.sleep(1.0)  # the writers go on behind their backs
 
 
 def identify(obj: Mapping[str, Any]) -> Identity:

@@ -160,6 +160,7 @@ async def test_children_stay_when_a_deletion_orphans_them(client: Client, namesp
     await wait_until(has_owner)
     await client.delete(JOBS, "j", namespace=namespace, propagation="Orphan")
     await wait_until(is_orphan)
+    assert (await client.list(JOBS, namespace=namespace)).items == []
 
 
 async def test_status_changes_alone_when_it_is_patched_as_a_subresource(client: Client, namespace: str) -> None:

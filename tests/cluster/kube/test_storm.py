@@ -1,4 +1,8 @@
-"""Proof: whatever happens between it and the apiserver, a reflector's store ends equal to the cluster."""
+"""Proof: whatever happens between it and the apiserver, a reflector's store ends equal to the cluster.
+
+`RUNYARD_STORM_SEED` repeats what the writers do and which faults each row of requests meets, though not the
+moments at which they meet; `RUNYARD_STORM_SECONDS` makes the storm longer.
+"""
 
 import asyncio
 import dataclasses
@@ -23,6 +27,7 @@ from tests.cluster.kube.storm import (
     Mirror,
     Writer,
     break_down,
+    fall_silent,
     identify,
     running,
     witnessed,
@@ -110,11 +115,15 @@ def differences(name: str, expected: Mapping[Key, object], actual: Mapping[Key, 
     missing = [f"{name}: {key} is missing" for key in expected.keys() - actual.keys()]
     surplus = [f"{name}: {key} should not be there" for key in actual.keys() - expected.keys()]
     other = [
-        f"{name}: {key} should be {str(expected[key])[:300]}, is {str(actual[key])[:300]}"
+        f"{name}: {key} should be {describe(expected[key])}, is {describe(actual[key])}"
         for key in expected.keys() & actual.keys()
         if expected[key] != actual[key]
     ]
     return sorted(missing + surplus + other)
+
+
+def describe(value: object) -> str:
+    return f"{identify(value)} {str(value)[:200]}" if isinstance(value, dict) else str(value)
 
 
 async def settle(readers: Readers, plane: Cluster) -> None:
@@ -131,9 +140,10 @@ async def rage(plane: Cluster, proxy: FaultProxy) -> tuple[int, int]:
     outages = compactions = 0
     while True:
         share = (time.monotonic() - began_at) / STORM_SECONDS
-        if share >= 1 and not set(RATES) - set(proxy.counts):
+        missing = set(RATES) - set(proxy.counts)
+        if share >= 1 and (outages, compactions) == (OUTAGES, COMPACTIONS) and not missing:
             return outages, compactions
-        assert share < 3, f"never struck: {set(RATES) - set(proxy.counts)}"
+        assert share < 3, f"{outages} outages, {compactions} compactions, never struck: {missing}"
         if outages < OUTAGES and share >= (outages + 1) / (OUTAGES + 1):
             await break_down(plane, proxy)
             outages += 1
@@ -180,6 +190,7 @@ async def test_stores_equal_the_cluster_when_a_storm_has_passed(
             async with readers.whole, readers.narrow, readers.red, running(readers.mirror.run()):
                 async with running(*(writer.run() for writer in writers)):
                     outages, compactions = await rage(control_plane, proxy)
+                    await fall_silent(proxy, watches=len(readers.counters))
                 proxy.enabled = False
                 await settle(readers, control_plane)
                 written = sum((writer.done for writer in writers), start=Counter[str]())
@@ -189,8 +200,7 @@ async def test_stores_equal_the_cluster_when_a_storm_has_passed(
                 )
 
                 assert set(RATES) <= set(proxy.counts)
-                assert outages == OUTAGES >= 2
-                assert compactions >= 2
+                assert min(outages, compactions) >= 2
                 assert witness.expired_for_real >= OUTAGES
                 assert all(counters.lists >= 2 and counters.events > 0 for counters in readers.counters)
                 assert readers.mirror.replaced > 0

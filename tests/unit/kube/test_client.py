@@ -536,5 +536,7 @@ async def test_custom_resource_is_addressed_when_it_is_described() -> None:
 
 
 async def test_nothing_is_sent_when_a_client_is_only_opened() -> None:
-    async with Client.connect(ClusterConfig(server="https://nowhere.invalid")):
-        pass
+    async with serve(answer({})) as server:
+        async with Client.connect(ClusterConfig(server=server.server)):
+            await asyncio.sleep(0.05)
+        assert server.requests == []

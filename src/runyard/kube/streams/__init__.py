@@ -3,7 +3,7 @@
 Every function takes the client first, then the pod. Start with `run_command` (a command, its output and
 exit code), `exec_in_pod` (the same as a conversation), `read_logs` and `follow_logs`, `forward_port`.
 What goes wrong is typed: `streams.errors` for what only streams know, `kube.errors` for the rest.
-Nothing here is retried, and nothing is read ahead of the caller: who reads slowly slows the sender down.
+No command or connection is ever repeated, and nothing is read ahead: who reads slowly slows the sender down.
 May import what `runyard.kube` may; knows nothing of runs.
 """
 

@@ -1,7 +1,7 @@
 """Numbered byte channels over one WebSocket: the first byte of every message names its channel.
 
-Read nowhere ahead of the caller and written no further than the peer reads: bytes in flight are bounded by the
-buffers of socket, TLS and aiohttp (together well below a megabyte each way), whatever the speeds of the two sides.
+Nothing is read ahead of the caller or written further than the peer reads: bytes in flight are bounded by the buffers
+of kernel, TLS and aiohttp (a few megabytes, nearly all of them the kernel's), whatever the speeds of the two sides.
 
 A ping every 20 s keeps proxies from taking a quiet connection for a dead one. Pongs are not waited for: the servers
 answer pings in order with stdin, so a command that does not read its stdin for an hour would look dead. A path that
@@ -41,8 +41,10 @@ class ChannelSocket:
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
-        self._unread = select.poll()
-        self._unread.register(socket.get_extra_info("socket").fileno(), select.POLLIN)
+        self._incoming = select.poll()
+        connection = socket.get_extra_info("socket")
+        if connection is not None:
+            self._incoming.register(connection, select.POLLIN)
 
     @property
     def protocol(self) -> str | None:
@@ -54,7 +56,7 @@ class ChannelSocket:
         prefix = bytes([channel])
         view = memoryview(data).cast("B")
         for start in range(0, len(view), _MESSAGE_BYTES):
-            await self._let_others_read()
+            await self._read_first()
             await self._send(prefix + view[start : start + _MESSAGE_BYTES])
 
     async def end_channel(self, channel: int) -> None:
@@ -98,9 +100,15 @@ class ChannelSocket:
             except ConnectionError:
                 return
 
-    async def _let_others_read(self) -> None:
+    async def _read_first(self) -> None:
+        """Let the event loop take what has come, before a send.
+
+        A server that has answered and closed resets a peer that goes on sending, and asyncio drops what it has not
+        read when a send fails: the answer. A send that need not wait would let nobody else run at all.
+        """
         await asyncio.sleep(0)
-        if self._unread.poll(0):
+        if self._incoming.poll(0):
+            # Once for the loop to notice, once for it to have read.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
@@ -124,7 +132,8 @@ async def open_channels(
     opening = transport.websocket(path, params=params, protocols=protocols, deadline_seconds=deadline_seconds)
     stack = AsyncExitStack()
     with recognised():
-        channels = ChannelSocket(await stack.enter_async_context(opening))
+        socket = await stack.enter_async_context(opening)
+    channels = ChannelSocket(socket)
     pinging = asyncio.create_task(channels.ping_forever())
     try:
         if channels.protocol is None:

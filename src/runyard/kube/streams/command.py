@@ -1,7 +1,7 @@
 """A command in a container from start to end: its exit code and what it wrote."""
 
 import asyncio
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Sequence
 from dataclasses import dataclass
 
 from runyard.kube.client import Client
@@ -34,6 +34,9 @@ async def run_command(
 
     More than `max_output_bytes` on both outputs together is OutputTooLarge. After that, and after the deadline, the
     command may still run: Kubernetes has no way to end it.
+    With `stdin`, exit code 0 may mean that the node died (see `exec`): where it matters, let the command print a last
+    word. And a command that ends without reading all of a large stdin may be Disconnected instead of its exit code:
+    the server resets the connection, sometimes before its answer was read.
     """
     try:
         async with asyncio.timeout(deadline_seconds) as timer:
@@ -72,15 +75,23 @@ async def _converse(session: ExecSession, stdin: bytes | AsyncIterable[bytes], m
 
 
 async def _feed(session: ExecSession, stdin: bytes | AsyncIterable[bytes]) -> None:
+    if isinstance(stdin, bytes):
+        if not await _was_sent(session.write(stdin)):
+            return
+    else:
+        async for data in stdin:
+            if not await _was_sent(session.write(data)):
+                return
+    await _was_sent(session.close_stdin())
+
+
+async def _was_sent(sending: Awaitable[None]) -> bool:
+    """False when the connection is gone: the command ended without reading all, and whoever collects learns how."""
     try:
-        if isinstance(stdin, bytes):
-            await session.write(stdin)
-        else:
-            async for data in stdin:
-                await session.write(data)
-        await session.close_stdin()
+        await sending
     except Disconnected:
-        pass  # The command ended without reading all; whoever collects learns how.
+        return False
+    return True
 
 
 async def _collect(session: ExecSession, max_output_bytes: int) -> ExecResult:

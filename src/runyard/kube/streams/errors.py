@@ -11,7 +11,7 @@ KubeError
 ├── NotRunning                 exec, attach or port-forward need what runs, and pod or container does not
 ├── CommandNotStarted          the runtime could not start the command
 │   └── CommandNotFound        ... because there is no such file
-├── HalfCloseUnsupported       the server speaks only v4, which cannot say that stdin has ended
+├── HalfCloseUnsupported       the stream is v4, which cannot say that stdin has ended
 ├── OutputTooLarge             a command wrote more than its caller wants to hold
 └── PortForwardFailed          the node could not forward to the port
     └── PortRefused            ... because nothing listens there
@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from runyard.kube.errors import ApiError, KubeError
+from runyard.kube.errors import ApiError, KubeError, Unavailable
 
 
 class ContainerUnspecified(KubeError):
@@ -70,7 +70,7 @@ class CommandNotFound(CommandNotStarted):
 
 
 class HalfCloseUnsupported(KubeError):
-    """The server speaks only v4.channel.k8s.io, which has no way to say that stdin has ended."""
+    """The stream is v4.channel.k8s.io, which has no way to say that stdin has ended."""
 
 
 class OutputTooLarge(KubeError):
@@ -95,6 +95,8 @@ _SENTENCES: tuple[tuple[re.Pattern[str], type[KubeError]], ...] = tuple(
         (r'previous terminated container "', PreviousNotFound),
         (r'container "\S+" in pod "\S+" is terminated', LogsUnavailable),
         (r'container "\S+" in pod "', ContainerWaiting),
+        # A kubelet that has just started does not know its pods yet; its 404 is not the apiserver's.
+        (r'pod ("\S+" )?does not exist', Unavailable),
         (r'(container|pod) not found \("', NotRunning),
         (r"container \S+ not found in pod ", NotRunning),
         (r"pod \S+ does not have a host assigned", NotRunning),
@@ -128,7 +130,8 @@ def recognised() -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        typed = recognise(error.message)
+        # Behind a general sentence of its own the apiserver quotes the kubelet's as a cause.
+        typed = recognise("; ".join((error.message, *(cause.message for cause in error.causes))))
         if typed is None:
             raise
         typed.request = error.request

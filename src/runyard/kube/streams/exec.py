@@ -1,8 +1,14 @@
 """Exec and attach: a command's stdin, output, terminal size and exit code over v5 or v4.channel.k8s.io.
 
-v5 (Kubernetes 1.30 and later) can say that stdin has ended; v4 cannot, and asking for it there is an error rather
-than a command that waits for ever. Both answer with a Status on a channel of its own once all output was sent; a
-connection that ends before it is Disconnected, never an exit code.
+Both answer with a Status on a channel of its own once all output was sent; a connection that ends before it is
+Disconnected, never an exit code. They differ in who writes that Status:
+
+- v4 goes to the container runtime as it is. Its Status is the runtime's own, and a node that dies is a cut.
+- v5 (Kubernetes 1.30 and later) can say that stdin has ended, which v4 cannot. But it is translated to SPDY on the way,
+  up to 1.35 by the apiserver and since 1.36 by the kubelet, and client-go takes a SPDY stream that was cut for success:
+  when the next hop dies, the answer is exit code 0 (measured on 1.34; `watchErrorStream` is the same in 1.36).
+
+So v5 is spoken only where stdin has to be ended: with stdin and without a terminal, which has a character for that.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -18,8 +24,8 @@ from runyard.kube.resources import PODS
 from runyard.kube.streams.channels import ChannelSocket, open_channels
 from runyard.kube.streams.errors import HalfCloseUnsupported, recognise
 
-V5: Final = "v5.channel.k8s.io"
-V4: Final = "v4.channel.k8s.io"
+_V5: Final = "v5.channel.k8s.io"
+_V4: Final = "v4.channel.k8s.io"
 
 _STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE = range(5)
 # A Status is a few hundred bytes; what grows beyond this is not one.
@@ -71,16 +77,16 @@ class StreamSession:
         await self._channels.send(_STDIN, data)
 
     async def close_stdin(self) -> None:
-        """Say that stdin has ended. HalfCloseUnsupported where `can_close_stdin` is false."""
+        """Say that stdin has ended. HalfCloseUnsupported where that cannot be said; a terminal takes a Ctrl-D."""
         self._check_stdin()
         if not self.can_close_stdin:
-            raise HalfCloseUnsupported("the server speaks only v4.channel.k8s.io, which cannot end stdin")
+            raise HalfCloseUnsupported("v4.channel.k8s.io has no way to say that stdin has ended")
         await self._channels.end_channel(_STDIN)
 
     @property
     def can_close_stdin(self) -> bool:
         """Whether the server can be told that stdin has ended."""
-        return self._channels.protocol == V5
+        return self._channels.protocol == _V5
 
     async def resize(self, *, width: int, height: int) -> None:
         """Tell the terminal its size in characters."""
@@ -149,8 +155,9 @@ async def exec_in_pod(
 ) -> AsyncIterator[ExecSession]:
     """Start a command in a running container and talk to it; not idempotent, and never repeated.
 
-    `deadline_seconds` runs until the command was accepted. A terminal has one output, stdout. Leaving the block closes
-    stdin and the outputs; the kubelet does not end a command that goes on without them.
+    `deadline_seconds` runs until the server has taken the request. A terminal has one output, stdout. Leaving the block
+    closes stdin and the outputs; the kubelet does not end a command that goes on without them.
+    Where stdin has to be ended, exit code 0 may mean that the node died (see above): let the command say a last word.
     """
     if isinstance(command, str) or not command:
         raise ValueError("a command is a sequence of at least one argument")
@@ -159,7 +166,7 @@ async def exec_in_pod(
         client.transport,
         PODS.path(namespace=namespace, name=pod, subresource="exec"),
         params=params,
-        protocols=(V5, V4),
+        protocols=(_V5, _V4) if stdin and not tty else (_V4,),
         deadline_seconds=deadline_seconds,
     ) as channels:
         yield ExecSession(channels, stdin=stdin, tty=tty)
@@ -185,7 +192,7 @@ async def attach_to_pod(
         client.transport,
         PODS.path(namespace=namespace, name=pod, subresource="attach"),
         params=_stream_params(container, stdin=stdin, tty=tty),
-        protocols=(V5, V4),
+        protocols=(_V5, _V4) if stdin and not tty else (_V4,),
         deadline_seconds=deadline_seconds,
     ) as channels:
         yield StreamSession(channels, stdin=stdin, tty=tty)

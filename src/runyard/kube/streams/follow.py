@@ -12,13 +12,17 @@ from dataclasses import replace
 
 from runyard.kube.backoff import Backoff
 from runyard.kube.client import Client
-from runyard.kube.errors import ApiError, Disconnected, NotFound, Stalled
-from runyard.kube.objects import Object
-from runyard.kube.resources import PODS
-from runyard.kube.streams.errors import LogsRotated, LogsUnavailable, LogsUnconfirmed, PreviousNotFound
+from runyard.kube.errors import Disconnected, KubeError, NotFound, Stalled
+from runyard.kube.streams.errors import (
+    ContainerWaiting,
+    LogsRotated,
+    LogsUnavailable,
+    LogsUnconfirmed,
+    PreviousNotFound,
+)
 from runyard.kube.streams.instances import get_instance
 from runyard.kube.streams.loglines import LogLine, LogPosition
-from runyard.kube.streams.logs import LogRequest, iter_answer
+from runyard.kube.streams.logs import LogRequest, get_pod, iter_answer
 
 _NANOSECONDS = 1_000_000_000
 # Two outputs of one program may be stamped in an order other than the log's, by scheduling: far less than this.
@@ -72,16 +76,18 @@ class _Follower:
         self._cut: LogLine | None = None
 
     async def run(self) -> AsyncGenerator[LogLine, None]:
-        pod = await self._get_pod()
+        pod = await get_pod(self._client, self._request)
         uid = pod["metadata"]["uid"]
         container_id = get_instance(pod, self._request.container).container_id
         try:
-            async for line in self._follow():
-                yield line
+            async with aclosing(self._follow()) as lines:
+                async for line in lines:
+                    yield line
             is_previous = await self._await_end(uid, container_id)
-            async for line in self._confirm(is_previous=is_previous):
-                yield line
-        except (ApiError, Disconnected, LogsUnavailable):
+            async with aclosing(self._confirm(is_previous=is_previous)) as lines:
+                async for line in lines:
+                    yield line
+        except KubeError:
             if self._cut is not None:
                 yield self._cut
             raise
@@ -140,12 +146,14 @@ class _Follower:
         backoff = Backoff(initial_seconds=0.2, maximum_seconds=2.0)
         while True:
             try:
-                pod = await self._get_pod()
+                pod = await get_pod(self._client, self._request)
+                instance = get_instance(pod, self._request.container)
             except NotFound as error:
                 raise LogsUnconfirmed("the log ended, and its pod is gone") from error
+            except ContainerWaiting as error:
+                raise LogsUnconfirmed("the log ended, and its container's state was forgotten") from error
             if pod["metadata"]["uid"] != uid:
                 raise LogsUnconfirmed("the log ended, and another pod has its pod's name")
-            instance = get_instance(pod, self._request.container)
             if instance.previous_id == container_id:
                 return True
             if instance.container_id != container_id:
@@ -155,9 +163,3 @@ class _Follower:
             if clock() > ends_at:
                 raise Disconnected("the log ended, but its container still runs")
             await asyncio.sleep(backoff.next_seconds())
-
-    async def _get_pod(self) -> Object:
-        request = self._request
-        return await self._client.get(
-            PODS, request.pod, namespace=request.namespace, deadline_seconds=request.deadline_seconds
-        )

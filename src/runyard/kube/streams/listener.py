@@ -67,20 +67,17 @@ async def _serve(
     try:
         async with forwarding as connection:
             await _exchange(connection, reader, writer)
+        writer.close()
     except KubeError as error:
-        _reset(writer)
         report(error)
     except OSError:
-        _reset(writer)  # The client is gone, or got no answer any more: there is nobody else to tell.
-    except asyncio.CancelledError:
+        pass  # The client is gone, or got no answer any more: there is nobody else to tell.
+    finally:
         _reset(writer)
-        raise
-    else:
-        writer.close()
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close so that the client sees an error: with a lingering time of zero the kernel resets."""
+    """Close, unless that was done, so that the client sees an error: without lingering the kernel resets."""
     if not writer.transport.is_closing():
         option = struct.pack("ii", 1, 0)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)

@@ -103,7 +103,7 @@ class LineParser:
         if written_ns is None:
             stamp = _parse_stamp(raw)
             if stamp is None:
-                self._take_unstamped(raw)
+                self._take_unstamped(raw, is_complete=is_complete)
                 return
             written_ns, start = stamp
         while len(raw) - start > MAX_LINE_BYTES:
@@ -116,12 +116,14 @@ class LineParser:
         else:
             self._begun_ns, self._rest = written_ns, raw[start:]
 
-    def _take_unstamped(self, raw: bytes) -> None:
+    def _take_unstamped(self, raw: bytes, *, is_complete: bool) -> None:
+        if not self._may_begin_headless or raw.startswith(_GONE):
+            self._complaint = raw
         # Asked for lines since a moment, the kubelet also sends the end of a long one begun before: not asked for.
-        if self._may_begin_headless and not raw.startswith(_GONE):
+        elif is_complete:
             self._may_begin_headless = False
         else:
-            self._complaint = raw
+            self._rest = b""
 
 
 def _parse_stamp(raw: bytes) -> tuple[int, int] | None:

@@ -10,12 +10,11 @@ from datetime import UTC, datetime
 
 from runyard.kube.client import Client
 from runyard.kube.errors import Disconnected, KubeError
+from runyard.kube.objects import Object
 from runyard.kube.resources import PODS
 from runyard.kube.streams.errors import recognised
 from runyard.kube.streams.instances import get_instance
 from runyard.kube.streams.loglines import LineParser, LogLine
-
-READ_DEADLINE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,7 @@ async def read_logs(
     tail_lines: int | None = None,
     limit_bytes: int | None = None,
     deadline_seconds: float = 30.0,
-    read_deadline_seconds: float = READ_DEADLINE_SECONDS,
+    read_deadline_seconds: float = 30.0,
 ) -> AsyncIterator[AsyncIterator[LogLine]]:
     """The lines that the log has now: of the instance before with `previous`, written at `since_ns` or later.
 
@@ -98,13 +97,12 @@ async def _read(
                 yield line
                 continue
             size_bytes = len(line.text) + line.is_complete
-            yield (
-                line
-                if size_bytes <= left_bytes
-                else LogLine(line.written_ns, line.text[:left_bytes], is_complete=False)
-            )
+            if size_bytes > left_bytes:
+                yield LogLine(line.written_ns, line.text[:left_bytes], is_complete=False)
+                return
+            yield line
             left_bytes -= size_bytes
-            if left_bytes <= 0:
+            if not left_bytes:
                 return
 
 
@@ -141,4 +139,9 @@ async def iter_answer(client: Client, request: LogRequest) -> AsyncGenerator[Log
         yield cut
     if is_empty and not request.previous:
         # A pod without a node has no log and no error either: the apiserver answers 204.
-        get_instance(await client.get(PODS, request.pod, namespace=request.namespace), request.container)
+        get_instance(await get_pod(client, request), request.container)
+
+
+async def get_pod(client: Client, request: LogRequest) -> Object:
+    """The pod whose log is asked for."""
+    return await client.get(PODS, request.pod, namespace=request.namespace, deadline_seconds=request.deadline_seconds)

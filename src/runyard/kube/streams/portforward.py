@@ -1,9 +1,9 @@
 """A byte stream to a port of a pod, over v4.channel.k8s.io: channel 0 is the data, channel 1 the node's complaint.
 
 Of the two protocols that apiservers take, this is the simple one: it goes through apiserver and kubelet as it is and
-ends in the container runtime's own streaming server, of which it has been part since 1.6; seen on 1.36 with containerd.
-The other, SPDY within WebSocket, could in addition close one direction. But containerd does not pass that on: it cuts
-the connection a second later, answer or not (measured with kubectl). So there is no half-close here either.
+ends in the streaming server of the container runtime (measured on 1.34 and 1.36 with containerd 1.6). The other, SPDY
+within WebSocket, could in addition close one direction. But containerd does not pass that on: it cuts the connection a
+second later, answer or not (measured with kubectl). So there is no half-close here either.
 """
 
 from collections.abc import AsyncIterator

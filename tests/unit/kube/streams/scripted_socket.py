@@ -56,7 +56,9 @@ def talk(script: Callable[[Side], Awaitable[None]], *protocols: str, close: int 
     """Accept with the first of `protocols` that the client offers, follow the script, then close."""
 
     async def respond(request: web.BaseRequest) -> web.StreamResponse:
-        socket = web.WebSocketResponse(protocols=protocols or ("v5.channel.k8s.io",), max_msg_size=0)
+        socket = web.WebSocketResponse(
+            protocols=protocols or ("v5.channel.k8s.io", "v4.channel.k8s.io"), max_msg_size=0
+        )
         await socket.prepare(request)
         await script(Side(socket, request))
         await socket.close(code=close)

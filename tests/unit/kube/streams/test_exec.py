@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from runyard.kube.client import Client
-from runyard.kube.errors import DeadlineExceeded, Disconnected, KubeError, NotFound, ServerError
+from runyard.kube.errors import DeadlineExceeded, Disconnected, KubeError, NotFound, ServerError, Unavailable
 from runyard.kube.streams import (
     CommandNotFound,
     CommandNotStarted,
@@ -59,7 +59,6 @@ async def test_outputs_and_exit_code_are_told_apart_when_a_command_ends() -> Non
     assert server.requests[0].target == (
         "/api/v1/namespaces/ns/pods/pod/exec?command=sh&command=-c&command=a%3Bb%26c%20d&stdout=true&stderr=true"
     )
-    assert server.requests[0].headers["Sec-WebSocket-Protocol"] == f"{V5},{V4}"
 
 
 async def test_output_comes_in_its_order_when_a_session_is_iterated() -> None:
@@ -124,6 +123,20 @@ async def test_the_iterator_s_own_failure_comes_out_when_stdin_breaks() -> None:
     assert isinstance(caught.value.__cause__, ValueError)
 
 
+async def test_a_cut_of_the_iterator_s_own_source_comes_out_when_stdin_comes_from_another_stream() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"a"
+        raise Disconnected("the other stream")
+
+    async def script(side: Side) -> None:
+        while (await side.socket.receive()).type.name == "BINARY":
+            pass
+
+    async with connected(talk(script)) as (client, _):
+        with pytest.raises(Disconnected, match="the other stream"):
+            await run(client, "cat", stdin=pieces())
+
+
 @pytest.mark.parametrize("is_reset", [False, True])
 async def test_the_exit_code_is_known_when_a_command_ends_without_reading_its_stdin(is_reset: bool) -> None:
     async def script(side: Side) -> None:
@@ -137,12 +150,23 @@ async def test_the_exit_code_is_known_when_a_command_ends_without_reading_its_st
         assert (await run(client, "true", stdin=b"x" * 50_000_000)).exit_code == 141
 
 
-async def test_an_exit_code_is_known_when_the_server_speaks_only_v4() -> None:
+@pytest.mark.parametrize(
+    ("stdin", "tty", "offered"),
+    [(False, False, V4), (False, True, V4), (True, True, V4), (True, False, f"{V5},{V4}")],
+)
+async def test_the_protocol_that_takes_a_cut_for_success_is_only_spoken_when_stdin_must_be_ended(
+    stdin: bool, tty: bool, offered: str
+) -> None:
     async def script(side: Side) -> None:
-        await side.send(STATUS, failure("7"))
+        await side.send(STATUS, SUCCESS)
 
-    async with connected(talk(script, V4)) as (client, _):
-        assert (await run(client)).exit_code == 7
+    async with connected(talk(script)) as (client, server):
+        async with exec_in_pod(client, "pod", ["x"], namespace="ns", stdin=stdin, tty=tty) as session:
+            assert await session.wait() == 0
+        async with attach_to_pod(client, "pod", namespace="ns", stdin=stdin, tty=tty):
+            pass
+    assert [each.headers["Sec-WebSocket-Protocol"] for each in server.requests] == [offered, offered]
+    assert session.can_close_stdin == (stdin and not tty)
 
 
 async def test_stdin_is_refused_before_a_byte_of_it_when_the_server_cannot_end_it() -> None:
@@ -461,6 +485,7 @@ async def test_the_reason_is_typed_when_a_status_says_it(sentence: str, error: t
         (500, 'container not found ("main")', NotRunning),
         (500, 'pod not found ("pod_ns")', NotRunning),
         (500, "container main not found in pod pod_ns", NotRunning),
+        (404, "pod does not exist", Unavailable),
         (400, "pod pod does not have a host assigned", NotRunning),
         (400, "container zz is not valid for pod pod", UnknownContainer),
         (400, "a container name must be specified for pod pod, choose one of: [a b]", ContainerUnspecified),

@@ -111,6 +111,12 @@ def test_the_end_of_an_earlier_line_is_left_out_when_lines_since_a_moment_were_a
         parse(b"tail\nsecond\n", is_since=True)
 
 
+def test_the_end_of_an_earlier_line_is_left_out_when_it_is_longer_than_a_piece() -> None:
+    body = b"x" * (3 * MAX_LINE_BYTES) + b"\n" + AT + b" a\n"
+    for step in (MAX_LINE_BYTES // 3, MAX_LINE_BYTES + 1, len(body)):
+        assert [line.text for line in parse(body, is_since=True, step=step)] == [b"a"]
+
+
 @pytest.mark.parametrize("length", range(1, len(AT) + 1))
 def test_a_piece_of_a_stamp_is_no_sentence_when_a_node_died_while_writing_it(length: int) -> None:
     assert parse(AT + b" a\n" + AT[:length]) == [LogLine(AT_NS, b"a")]

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from runyard.kube.errors import BadRequest, Disconnected, KubeError, NotFound, Stalled
+from runyard.kube.errors import BadRequest, Disconnected, KubeError, NotFound, Stalled, Unavailable
 from runyard.kube.streams import (
     ContainerUnspecified,
     ContainerWaiting,
@@ -112,6 +112,16 @@ async def test_the_reason_is_typed_when_a_log_is_refused(sentence: str, error: t
         with pytest.raises(error) as caught:
             await take(read_logs(client, "pod", namespace="ns"), [])
     assert type(caught.value) is error
+
+
+async def test_a_pod_is_not_gone_when_only_its_kubelet_does_not_know_it() -> None:
+    cause = {"reason": "UnexpectedServerResponse", "message": 'pod "pod" does not exist'}
+    message = "the server could not find the requested resource ( pods/log pod)"
+    status = {"kind": "Status", "message": message, "reason": "NotFound", "code": 404, "details": {"causes": [cause]}}
+    async with playing(pods=[pod()], logs=[answer(status, status=404)]) as (client, _):
+        for opening in (read_logs(client, "pod", namespace="ns"), follow_logs(client, "pod", namespace="ns")):
+            with pytest.raises(Unavailable, match="does not exist"):
+                await take(opening, [])
 
 
 async def test_a_pod_without_a_node_is_no_empty_log_when_the_answer_is_empty() -> None:
@@ -221,6 +231,7 @@ async def test_the_instance_before_is_read_again_when_its_container_was_restarte
         refuse(404, "NotFound"),
         pod(uid="u2"),
         pod(container_id="c://3", previous_id="c://2"),
+        pod("waiting"),
     ],
 )
 async def test_the_end_is_unconfirmed_when_nobody_is_left_to_ask(later: Step) -> None:

@@ -92,7 +92,7 @@ async def test_reset_is_seen_as_such_when_the_answer_is_on_its_way() -> None:
 
 
 async def test_stall_goes_on_when_its_time_is_over() -> None:
-    async with proxied(Rule(Stall(after_bytes=4, seconds=0.5))) as (proxy, _, client):
+    async with proxied(Rule(Stall(after_bytes=4, seconds=1.0))) as (proxy, _, client):
         await client.send(GET)
         assert await client.take(len(OK) - 6) == OK[:-6]
         assert await client.is_silent()
@@ -115,7 +115,7 @@ async def test_stall_lasts_when_it_has_no_end() -> None:
 
 
 async def test_delay_holds_the_request_back_when_it_is_not_over() -> None:
-    async with proxied(Rule(Delay(0.5))) as (proxy, upstream, client):
+    async with proxied(Rule(Delay(1.0))) as (proxy, upstream, client):
         await client.send(POST)
         assert await client.is_silent()
         assert upstream.received == []
@@ -134,11 +134,11 @@ async def test_delayed_request_is_dropped_when_the_client_leaves() -> None:
 
 @pytest.mark.parametrize("by_command", [True, False])
 async def test_connections_are_refused_when_the_listener_is_closed(by_command: bool) -> None:
-    rules = [] if by_command else [Rule(Refuse(0.5))]
+    rules = [] if by_command else [Rule(Refuse(1.0))]
     async with proxied(*rules) as (proxy, _, client):
         url = proxy.url
         if by_command:
-            proxy.refuse(0.5)
+            proxy.refuse(1.0)
         else:
             await client.send(GET)
             with pytest.raises(ConnectionResetError):
@@ -146,7 +146,7 @@ async def test_connections_are_refused_when_the_listener_is_closed(by_command: b
         with pytest.raises(ConnectionRefusedError):
             async with connection_to(url):
                 pass
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.2)
         async with connection_to(url) as later:
             await later.send(GET)
             assert await later.take(len(OK)) == OK

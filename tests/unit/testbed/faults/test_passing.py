@@ -97,7 +97,7 @@ async def test_upstream_is_released_when_the_client_leaves_its_watch() -> None:
         await client.send(WATCH)
         await client.take(len(CHUNKED))
         client.writer.close()
-        await asyncio.wait_for(upstream.left.wait(), DEADLINE_SECONDS)
+        assert await asyncio.wait_for(upstream.left.wait(), DEADLINE_SECONDS)
 
 
 async def test_client_sees_the_end_when_the_upstream_closes_an_idle_connection() -> None:
