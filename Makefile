@@ -43,7 +43,8 @@ bench: $(BENCH_READY) cluster-setup ## measure, and print the figures beside the
 	@$(BIN)/python -m bench
 
 .PHONY: cluster-up
-cluster-up: cluster-setup ## start a real Kubernetes on this machine (ARGS="--gpus 4 …")
+cluster-up: $(READY) ## start a real Kubernetes on this machine (ARGS="--gpus 4 …")
+	@$(BIN)/python -m testbed setup
 	@$(BIN)/python -m testbed up $(ARGS)
 
 .PHONY: cluster-down
@@ -52,10 +53,10 @@ cluster-down: $(READY) ## stop it, without a trace
 
 .PHONY: cluster-setup
 cluster-setup: $(READY)
-	@$(BIN)/python -m testbed setup
+	@$(BIN)/python -m testbed setup --build
 
 .PHONY: test-versions
-test-versions: $(READY) ## the cluster tests on every supported Kubernetes
+test-versions: cluster-setup ## the cluster tests on every supported Kubernetes
 	@for version in 1.36 1.34; do \
 	  echo "== Kubernetes $$version"; \
 	  RUNYARD_TESTBED_KUBERNETES=$$version $(BIN)/pytest tests/cluster; \

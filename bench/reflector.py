@@ -98,7 +98,7 @@ def measure() -> Section:
 @contextmanager
 def _pods_on_a_control_plane() -> Iterator[Path]:
     progress("starting a control plane without a node")
-    cluster = Cluster.up(f"bench-{os.getpid()}", Options(node=False), say=progress)
+    cluster = Cluster.up(f"bench-{os.getpid()}", Options(node=False), outlives_us=False, say=progress)
     try:
         asyncio.run(_create(cluster))
         yield cluster.kubeconfig

@@ -85,7 +85,7 @@ def _report_jobs(seconds: Sequence[float]) -> list[list[Cell]]:
 
 def _start() -> tuple[Cluster, float]:
     began_at = time.monotonic()
-    cluster = Cluster.up(f"bench-{os.getpid()}", Options(), say=progress)
+    cluster = Cluster.up(f"bench-{os.getpid()}", Options(), outlives_us=False, say=progress)
     return cluster, time.monotonic() - began_at
 
 

@@ -23,7 +23,11 @@ class Api:
     def __init__(self, server: str, *, ca_file: Path, token: str) -> None:
         self._server = server
         self._token = token
-        self._context = ssl.create_default_context(cafile=str(ca_file))
+        # No proxy: the cluster's addresses are this machine's own.
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}),
+            urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(ca_file))),
+        )
 
     def get(self, path: str, *, timeout_seconds: float = 5) -> Any:
         """GET a path; JSON where the answer is JSON, else text."""
@@ -78,7 +82,7 @@ class Api:
             headers={"Authorization": f"Bearer {self._token}", "Content-Type": content_type},
         )
         try:
-            with urllib.request.urlopen(request, context=self._context, timeout=timeout_seconds) as response:
+            with self._opener.open(request, timeout=timeout_seconds) as response:
                 text = response.read().decode()
                 is_json = response.headers.get_content_type() == "application/json"
         except urllib.error.HTTPError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from testbed.cache import cache_dir, ensure_entry
 from testbed.errors import TestbedError
-from testbed.gobuild import BuildRecord, Product, build_product
+from testbed.gobuild import BuildRecord, Product, build_product, release_of
 
 _GO = Path(__file__).parent / "go"
 # Minor version → mod file. The patch release is written there, and only there.
@@ -58,6 +58,13 @@ def ensure_addon(name: str) -> Path:
             shares_with=_kube(DEFAULT_KUBERNETES).name,
         )
     )
+
+
+def required_go() -> str:
+    """The Go release that compiles everything here."""
+    files = [*(_GO / "kube").glob("*.mod"), _GO / "addons" / "go.mod"]
+    lines = [re.search(r"^go (\S+)", file.read_text(), re.MULTILINE) for file in files]
+    return max((line[1] for line in lines if line), key=release_of)
 
 
 def kubernetes_release(version: str) -> str:

@@ -1,21 +1,21 @@
 """`python -m testbed`: start, look into and stop clusters from a terminal."""
 
 import argparse
+import collections
 import dataclasses
 import difflib
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from testbed import doctor
+from testbed import build, doctor
 from testbed.addresses import SLOTS
 from testbed.cluster import Cluster, prepare, remove_remains
 from testbed.errors import TestbedError
 from testbed.site import DEFAULT_NAME, Options, cluster_directory, find_site, iter_names
-from testbed.supervision import SupervisorHandle, last_lines
+from testbed.supervision import SupervisorHandle, environment_without_proxies
 
 _EPILOG = """\
 examples:
@@ -30,16 +30,28 @@ examples:
 
 def main(argv: Sequence[str]) -> int:
     """Run one command; the exit code. An expected failure is one paragraph on standard error."""
-    arguments = _parser().parse_args(argv)
+    own, foreign = _split_at_kubectl(argv)
+    arguments = _parser().parse_args(own)
+    arguments.rest = foreign
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
         return run(arguments)
-    except TestbedError as error:
+    except (TestbedError, OSError) as error:
         print(f"testbed: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("testbed: interrupted, nothing was left running", file=sys.stderr)
+        print("testbed: interrupted", file=sys.stderr)
         return 130
+
+
+def _split_at_kubectl(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """What is ours, and what is kubectl's: all that follows its name, but for a `--name N` right behind it."""
+    if "kubectl" not in argv:
+        return argv, []
+    end = argv.index("kubectl") + 1
+    following = argv[end] if end < len(argv) else ""
+    end += 2 if following == "--name" else int(following.startswith("--name="))
+    return argv[:end], argv[end:]
 
 
 def _up(arguments: argparse.Namespace) -> int:
@@ -63,7 +75,11 @@ def _up(arguments: argparse.Namespace) -> int:
                 f"cluster {arguments.name!r} runs already, with other options ({_differences(site.options, options)}): "
                 f"take it down first, or choose another --name"
             )
-        print(f"cluster {arguments.name} runs already")
+        cluster = Cluster(site)
+        cluster.check_alive()
+        if not cluster.api.is_ready():
+            raise TestbedError(f"cluster {arguments.name!r} is being started, or does not answer: see `status`")
+        print(f"cluster {arguments.name} runs already\nKUBECONFIG={cluster.kubeconfig}")
         return 0
     cluster = Cluster.up(arguments.name, options, slot=arguments.slot, say=_say)
     print(f"KUBECONFIG={cluster.kubeconfig}")
@@ -140,7 +156,8 @@ def _kubeconfig(arguments: argparse.Namespace) -> int:
 def _kubectl(arguments: argparse.Namespace) -> int:
     cluster = Cluster.find(arguments.name)
     program = str(cluster.directory / "bin/kubectl")
-    os.execve(program, ["kubectl", *arguments.arguments], {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)})
+    environment = {**environment_without_proxies(), "KUBECONFIG": str(cluster.kubeconfig)}
+    os.execve(program, ["kubectl", *arguments.rest], environment)
 
 
 def _load_image(arguments: argparse.Namespace) -> int:
@@ -155,11 +172,9 @@ def _logs(arguments: argparse.Namespace) -> int:
     if not path.is_file():
         known = sorted(entry.stem for entry in cluster.site.logs.glob("*.log"))
         raise TestbedError(f"no log of {arguments.component!r}: known are {', '.join(known)}")
-    if arguments.tail:
-        print(last_lines(path, count=arguments.tail))
-    else:
-        with path.open("rb") as file:
-            shutil.copyfileobj(file, sys.stdout.buffer)
+    with path.open("rb") as file:
+        lines = file if arguments.tail is None else collections.deque(file, maxlen=max(0, arguments.tail))
+        sys.stdout.buffer.writelines(lines)
     return 0
 
 
@@ -176,18 +191,23 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return 0 if all(finding.is_there for finding in findings) else 1
 
 
-def _setup(_: argparse.Namespace) -> int:
-    """What `make` calls: install and build all that the tests need, as far as this machine allows.
+def _setup(arguments: argparse.Namespace) -> int:
+    """What `make` calls: install, and with --build compile, all that the tests need.
 
-    Where it does not, that is said and is no failure: the tests that need a cluster skip themselves.
+    What this machine cannot run is said, and is a failure only where it is required: the tests that need it
+    skip themselves. What it can and what fails all the same is a failure.
     """
-    try:
-        doctor.install_packages()
-        doctor.require(node=True)
-        prepare(Options(metrics=True, fake_nodes=1))
-    except TestbedError as error:
-        print(f"testbed: SKIPPED, tests that need a cluster will not run: {error}", file=sys.stderr)
-    return 0
+    doctor.install_packages()
+    is_complete = True
+    for version in build.KUBERNETES_VERSIONS:
+        lacking = doctor.missing(node=True, kubernetes=version)
+        if lacking:
+            reasons = "; ".join(f"{finding.what} ({finding.remedy})" for finding in lacking)
+            print(f"testbed: SKIPPED, Kubernetes {version} cannot run here: it lacks {reasons}", file=sys.stderr)
+            is_complete = False
+        elif arguments.build:
+            prepare(Options(kubernetes=version, metrics=True, fake_nodes=1))
+    return 0 if is_complete or os.environ.get(doctor.REQUIRED_VARIABLE) != "1" else 1
 
 
 COMPONENTS = (
@@ -215,12 +235,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_up(_command(commands, "up", _up, "start a cluster"))
     down = _command(commands, "down", _down, "stop a cluster and remove every trace, also after a crash")
     down.add_argument("--all", action="store_true", help="every cluster on this machine")
-    status = _command(commands, "status", _status, "what runs; exit code 1 when something died", default=None)
-    del status
+    _command(commands, "status", _status, "what runs; exit code 1 when something died", default=None)
     kubeconfig = _command(commands, "kubeconfig", _kubeconfig, "print the path of the admin's kubeconfig")
     kubeconfig.add_argument("--export", action="store_true", help="as a line for eval")
-    kubectl = _command(commands, "kubectl", _kubectl, "run kubectl as admin")
-    kubectl.add_argument("arguments", nargs=argparse.REMAINDER)
+    _command(commands, "kubectl", _kubectl, "run kubectl as admin, with all that follows")
     load = _command(commands, "load-image", _load_image, "import an image archive into the node")
     load.add_argument("archive", type=Path)
     logs = _command(commands, "logs", _logs, "print a component's log")
@@ -228,7 +246,8 @@ def _parser() -> argparse.ArgumentParser:
     logs.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
     doc = _command(commands, "doctor", _doctor, "say what this machine lacks and how to get it")
     doc.add_argument("--install", action="store_true", help="install missing Debian packages first")
-    _command(commands, "setup", _setup, "install and build what a cluster needs")
+    setup = _command(commands, "setup", _setup, "install the packages that a cluster needs")
+    setup.add_argument("--build", action="store_true", help="and compile all that the tests use")
     return parser
 
 

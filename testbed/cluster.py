@@ -17,7 +17,13 @@ from testbed.api import Api
 from testbed.errors import TestbedError
 from testbed.pki import Authority
 from testbed.site import Options, Site, cluster_directory, find_site, iter_names, state_folder
-from testbed.supervision import PROJECT_ROOT, Component, SupervisorHandle, last_lines
+from testbed.supervision import (
+    PROJECT_ROOT,
+    Component,
+    SupervisorHandle,
+    environment_without_proxies,
+    last_lines,
+)
 
 _START_SECONDS = 120
 _MULTI_CALL = (
@@ -31,6 +37,8 @@ _MULTI_CALL = (
 )
 
 Say = Callable[[str], None]
+
+_LOCK = Path("/run/runyard-testbed.lock")
 
 
 class Cluster:
@@ -92,29 +100,46 @@ class Cluster:
         return cluster
 
     @classmethod
-    def up(cls, name: str, options: Options, *, slot: int | None = None, say: Say = lambda _: None) -> "Cluster":
-        """Start a cluster and return when it is usable. On any failure nothing of it stays."""
+    def up(
+        cls,
+        name: str,
+        options: Options,
+        *,
+        slot: int | None = None,
+        outlives_us: bool = True,
+        say: Say = lambda _: None,
+    ) -> "Cluster":
+        """Start a cluster and return when it is usable. On any failure nothing of it stays.
+
+        Unless it `outlives_us`, it ends with this process, however that ends.
+        """
         build.kubernetes_release(options.kubernetes)
         doctor.require(node=options.node)
         binaries = prepare(options)
-        cluster = cls(_claim_site(name, options, slot=slot))
+        cluster = None
         try:
+            with _machine_lock():
+                cluster = cls(_claim_site(name, options, slot=slot))
+                cluster._prepare(binaries)
             cluster._start(binaries, say=say)
         except BaseException as error:
-            cluster._keep_logs()
-            cluster.down()
+            if cluster:
+                cluster._keep_logs()
+                cluster.down()
             if isinstance(error, OSError):
                 raise TestbedError(f"cluster {name} could not be started: {error}") from error
             raise
+        if outlives_us:
+            cluster._supervisor.detach()
         return cluster
 
     def down(self) -> None:
         """Stop everything and remove every trace. Idempotent; works on what a crash left."""
         self._supervisor.kill()
-        network.disconnect(self.site.addresses)
+        if self._link_marker.exists():
+            network.disconnect(self.site.addresses)
         cgroups.remove_root(self.site.cgroup)
-        with _claim_lock():
-            shutil.rmtree(self.site.directory, ignore_errors=True)
+        shutil.rmtree(self.site.directory, ignore_errors=True)
         if self.site.directory.exists():
             raise TestbedError(f"{self.site.directory} cannot be removed completely")
 
@@ -146,7 +171,9 @@ class Cluster:
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl as admin; raises with its own words when it fails."""
         argv = [str(self.directory / "bin/kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments]
-        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            argv, input=stdin, capture_output=True, text=True, check=False, env=environment_without_proxies()
+        )
         if done.returncode != 0:
             raise TestbedError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
@@ -185,21 +212,23 @@ class Cluster:
                 sizes[component.name] = int(line.split()[1]) * 1024
         return sizes
 
-    def _start_or_remove(self, binaries: dict[str, Path], *, say: Say) -> None:
-        try:
-            self._start(binaries, say=say)
-        except BaseException:
-            self._keep_logs()
-            self.down()
-            raise
+    def _prepare(self, binaries: dict[str, Path]) -> None:
+        """Folder, namespaces and link: from here on the machine shows that name and addresses are taken."""
+        self._prepare_folder(binaries)
+        pid = self._supervisor.spawn()
+        network.create_link(self.site.addresses, pid=pid)
+        self._link_marker.touch()
+        network.connect(self.site.addresses, pid=pid)
+
+    @property
+    def _link_marker(self) -> Path:
+        """Says that the link of that name is this cluster's, and may be removed with it."""
+        return self.directory / "linked"
 
     def _start(self, binaries: dict[str, Path], *, say: Say) -> None:
         site, options = self.site, self.site.options
         began = time.monotonic()
-        self._prepare_folder(binaries)
         controlplane.create_identities(site)
-        pid = self._supervisor.spawn()
-        network.connect(site.addresses, pid=pid)
         self._start_component("etcd", controlplane.etcd_flags(site))
         self._start_component("kube-apiserver", controlplane.apiserver_flags(site))
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -217,7 +246,6 @@ class Cluster:
         addons.start(site, binaries, self._supervisor)
         self._wait_usable()
         self.check_alive()
-        self._supervisor.detach()
         say(f"cluster {self.name} usable after {time.monotonic() - began:.1f} s")
 
     def _prepare_folder(self, binaries: dict[str, Path]) -> None:
@@ -270,7 +298,8 @@ class Cluster:
                     return
             self.check_alive()
             if time.monotonic() > deadline:
-                log = self.site.logs / ("kubelet.log" if "node" in what else "kube-apiserver.log")
+                component = {"the apiserver": "kube-apiserver", "containerd": "containerd"}.get(what, "kubelet")
+                log = self.site.logs / f"{component}.log"
                 raise TestbedError(
                     f"waited {_START_SECONDS} s for {what}; the last lines of {log.name}:\n{last_lines(log, count=8)}"
                 )
@@ -278,22 +307,24 @@ class Cluster:
 
     def _keep_logs(self) -> None:
         """Save the logs of a start that failed, beside the folder that is about to go."""
-        kept = state_folder() / f"{self.name}.failed-logs"
+        kept = _failed_logs(self.name)
         shutil.rmtree(kept, ignore_errors=True)
-        if self.site.logs.is_dir():
+        # The disk may be full, which is why the start failed: then there is nothing to keep them on.
+        with contextlib.suppress(OSError):
             shutil.copytree(self.site.logs, kept)
 
 
 def remove_remains(name: str) -> bool:
     """Take down whatever is left under a name, running or not; whether there was anything."""
     directory = cluster_directory(name)
+    shutil.rmtree(_failed_logs(name), ignore_errors=True)
     site = find_site(name)
     if site is not None:
         Cluster(site).down()
         return True
     if not directory.exists():
         return False
-    # A record that cannot be read: what may exist besides the folder is found by its name.
+    # A record that cannot be read: what exists besides the folder goes with the supervisor or is found by name.
     SupervisorHandle(directory).kill()
     cgroups.remove_root(Site(name, directory, Addresses(0), Options()).cgroup)
     shutil.rmtree(directory, ignore_errors=True)
@@ -324,24 +355,26 @@ def _claim_site(name: str, options: Options, *, slot: int | None) -> Site:
             f"`python -m testbed down --name {name}`, or choose another --name"
         )
     remove_remains(name)
-    with _claim_lock():
-        sites = [site for other in iter_names() if (site := find_site(other))]
-        taken = {site.addresses.slot: site.name for site in sites}
-        if slot is None:
-            slot = network.choose_slot(taken)
-        elif slot in taken or (conflict := network.find_conflict(Addresses(slot))):
-            owner = f"cluster {taken[slot]!r}" if slot in taken else conflict
-            raise TestbedError(f"--slot {slot}: its addresses are taken ({owner}); leave --slot out")
-        site = Site(name, directory, Addresses(slot), options)
-        directory.mkdir(parents=True)
-        site.save()
-        return site
+    sites = [site for other in iter_names() if (site := find_site(other))]
+    taken = {site.addresses.slot: site.name for site in sites}
+    if slot is None:
+        slot = network.choose_slot(taken)
+    elif slot in taken or (conflict := network.find_conflict(Addresses(slot))):
+        owner = f"cluster {taken[slot]!r}" if slot in taken else conflict
+        raise TestbedError(f"--slot {slot}: its addresses are taken ({owner}); leave --slot out")
+    site = Site(name, directory, Addresses(slot), options)
+    directory.mkdir(parents=True)
+    site.save()
+    return site
+
+
+def _failed_logs(name: str) -> Path:
+    return state_folder() / f"{name}.failed-logs"
 
 
 @contextlib.contextmanager
-def _claim_lock() -> Iterator[None]:
-    folder = state_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
+def _machine_lock() -> Iterator[None]:
+    """Be alone on this machine: names belong to a state folder, addresses and devices to everybody."""
+    with _LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

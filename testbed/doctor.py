@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed import build
 from testbed.cgroups import CGROUP_MOUNT
 from testbed.errors import TestbedError
+from testbed.gobuild import installed_go, release_of
+from testbed.images import find_busybox
 from testbed.node import CNI_PLUGINS, find_cni_folder
 from testbed.site import state_folder
 
 FREE_BYTES = 2 * 1024**3
+REQUIRED_VARIABLE = "RUNYARD_TESTBED_REQUIRED"
 
 # Program → the Debian package that brings it.
 _PLANE_PROGRAMS = {"ip": "iproute2", "nsenter": "util-linux", "mount": "mount"}
@@ -22,7 +26,7 @@ _NODE_PROGRAMS = {
     "ctr": "containerd",
     "runc": "runc",
     "iptables": "iptables",
-    "busybox": "busybox-static",
+    "busybox": "busybox-static",  # the static one: it goes into images
 }
 _CNI_PACKAGE = "containernetworking-plugins"
 
@@ -59,7 +63,19 @@ def examine(*, node: bool = True) -> list[Finding]:
 
 def examine_build() -> list[Finding]:
     """What it takes to compile Kubernetes; of no matter once it is in the cache."""
-    return [Finding("Go", shutil.which("go") is not None, "install Go 1.26.4 or newer")]
+    needed = build.required_go()
+    found = installed_go()
+    is_enough = found is not None and release_of(found) >= release_of(needed)
+    remedy = f"it is {found.removeprefix('go')}: update it" if found else "install it"
+    return [Finding(f"Go {needed} or newer", is_enough, remedy)]
+
+
+def missing(*, node: bool, kubernetes: str) -> list[Finding]:
+    """All that this machine lacks for a cluster of that version."""
+    findings = examine(node=node)
+    if not build.is_cached(kubernetes):
+        findings += examine_build()
+    return [finding for finding in findings if not finding.is_there]
 
 
 def require(*, node: bool) -> None:
@@ -92,7 +108,7 @@ def install_packages() -> None:
 def _programs(*, node: bool) -> Iterator[Finding]:
     programs = _PLANE_PROGRAMS | (_NODE_PROGRAMS if node else {})
     for program, package in programs.items():
-        there = shutil.which(program) is not None
+        there = find_busybox() is not None if program == "busybox" else shutil.which(program) is not None
         yield Finding(f"the program `{program}`", there, f"apt-get install {package}", package)
 
 

@@ -121,14 +121,26 @@ def _find_go(product: Product) -> _Go:
         raise TestbedError(f"{command} does not work: {_last_line(asked.stderr)}")
     answer = json.loads(asked.stdout)
     version = answer["GOVERSION"]
-    if _release(version) < _release(needed[1]):
+    if release_of(version) < release_of(needed[1]):
         raise TestbedError(
             f"{product.title} needs Go {needed[1]} or newer and {command} is {version.removeprefix('go')}: update it"
         )
     return _Go(command, version, (Path(answer["GOCACHE"]), Path(answer["GOMODCACHE"]), cache_dir()))
 
 
-def _release(version: str) -> tuple[int, ...]:
+def installed_go() -> str | None:
+    """The version of the Go on this machine; None where there is none that works."""
+    command = shutil.which("go")
+    if command is None:
+        return None
+    asked = subprocess.run(
+        [command, "env", "GOVERSION"], env=_environment(), capture_output=True, text=True, check=False
+    )
+    return asked.stdout.strip() or None
+
+
+def release_of(version: str) -> tuple[int, ...]:
+    """A version's numbers, to compare."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 

@@ -83,7 +83,7 @@ def ensure_pause() -> Image:
 
 def ensure_busybox() -> Image:
     """A shell and its tools, from Debian's busybox-static. Idempotent."""
-    busybox = _find_busybox()
+    busybox = _get_busybox()
     recipe = _Recipe(
         "busybox",
         ("docker.io/library/busybox:latest", "docker.io/library/busybox:1.36"),
@@ -99,7 +99,7 @@ def ensure_python(*, extra: Sequence[Path] = (), tag: str | None = None) -> Imag
     `extra` goes into its site-packages: wheels unpacked, a folder's content as it is. Such an image wants a
     `tag` of its own, or it takes the plain one's place in a cluster that has both.
     """
-    busybox = _find_busybox()
+    busybox = _get_busybox()
     missing = [str(path) for path in extra if not path.exists()]
     if missing:
         raise TestbedError(f"cannot be put into the Python image, because it does not exist: {', '.join(missing)}")
@@ -201,11 +201,17 @@ def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     archive.addfile(entry, io.BytesIO(content))
 
 
-def _find_busybox() -> Path:
+def find_busybox() -> Path | None:
+    """This machine's busybox, if it is one that needs no libraries."""
     found = shutil.which("busybox")
-    if found is None or _libraries([Path(found)]):
+    return Path(found).resolve() if found and not _libraries([Path(found)]) else None
+
+
+def _get_busybox() -> Path:
+    busybox = find_busybox()
+    if busybox is None:
         raise TestbedError("images need a static busybox: install Debian's busybox-static")
-    return Path(found).resolve()
+    return busybox
 
 
 def _fill_shell(root: Path, *, busybox: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import subprocess
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from testbed.addresses import SLOTS, Addresses
 from testbed.errors import TestbedError
@@ -42,14 +43,19 @@ def find_conflict(addresses: Addresses) -> str | None:
     return None
 
 
+def create_link(addresses: Addresses, *, pid: int) -> None:
+    """Make the pair of devices that joins the namespace of a process to this machine."""
+    device = addresses.host_device
+    _output("ip", "link", "add", device, "type", "veth", "peer", "name", _INSIDE_DEVICE, "netns", str(pid))
+
+
 def connect(addresses: Addresses, *, pid: int) -> None:
-    """Join the namespace of a process to this machine, and route the cluster's ranges into it.
+    """Give both ends of the link their addresses, and route the cluster's ranges into it.
 
     No route leads out of it but to this machine: clusters do not see each other, and pods that call the
     world are told at once that they cannot.
     """
     device, node_ip = addresses.host_device, addresses.node_ip
-    _output("ip", "link", "add", device, "type", "veth", "peer", "name", _INSIDE_DEVICE, "netns", str(pid))
     _output("ip", "address", "add", f"{addresses.host_ip}/24", "dev", device)
     _output("ip", "link", "set", device, "up")
     inside = ("nsenter", "--target", str(pid), "--net")
@@ -65,7 +71,7 @@ def disconnect(addresses: Addresses) -> None:
     """Remove the link. Idempotent; without it, the kernel does so a moment after the namespace's end."""
     subprocess.run(["ip", "link", "delete", addresses.host_device], capture_output=True, check=False)
     deadline = time.monotonic() + 10
-    while addresses.host_device in _output("ip", "-oneline", "link"):
+    while Path("/sys/class/net", addresses.host_device).exists():
         if time.monotonic() > deadline:
             raise TestbedError(f"the device {addresses.host_device} cannot be removed: `ip link` shows it")
         time.sleep(0.05)

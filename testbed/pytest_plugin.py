@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,29 +22,32 @@ from testbed.dump import write_dump
 from testbed.errors import TestbedError
 from testbed.site import Options, find_site, state_folder
 from testbed.supervision import PROJECT_ROOT
+from testbed.supervisor import process_start_ticks
 
 SESSION_VARIABLE = "RUNYARD_TESTBED_SESSION"
 KEEP_VARIABLE = "RUNYARD_TESTBED_KEEP"
 VERSION_VARIABLE = "RUNYARD_TESTBED_KUBERNETES"
 SESSION_GPUS = 4
+_ARTIFACTS = PROJECT_ROOT / ".artifacts" / "failed-tests"
 
 _failed_key = pytest.StashKey[bool]()
 
 
-def _kubernetes_version() -> str:
+def kubernetes_version() -> str:
+    """The Kubernetes that this session's tests run on."""
     return os.environ.get(VERSION_VARIABLE, Options().kubernetes)
 
 
 def _session_cluster_name() -> str:
     """One name per checkout and version, so that two checkouts do not share a cluster."""
-    digest = hashlib.sha256(f"{PROJECT_ROOT}\0{_kubernetes_version()}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{PROJECT_ROOT}\0{kubernetes_version()}".encode()).hexdigest()
     return f"test-{digest[:8]}"
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Mark the session, so that its end takes down what it started and nothing else."""
     if not hasattr(session.config, "workerinput"):
-        os.environ[SESSION_VARIABLE] = secrets.token_hex(8)
+        os.environ[SESSION_VARIABLE] = f"{os.getpid()} {process_start_ticks(os.getpid())}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -56,10 +60,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _read_session(directory: Path) -> str | None:
+    """The session that started a cluster: the pid of its controlling process, and when that was started."""
     try:
         return (directory / "session").read_text()
     except OSError:
         return None
+
+
+def _is_alive(session: str | None) -> bool:
+    pid, _, start_ticks = (session or "").partition(" ")
+    return pid.isdigit() and str(process_start_ticks(int(pid))) == start_ticks
 
 
 @pytest.hookimpl(wrapper=True)
@@ -71,23 +81,24 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
-def require_machine(*, node: bool) -> None:
-    """Skip, with the reason, where this machine cannot run a cluster at all."""
-    missing = [finding for finding in doctor.examine(node=node) if not finding.is_there]
-    if not build.is_cached(_kubernetes_version()):
-        missing += [finding for finding in doctor.examine_build() if not finding.is_there]
+def require_machine(*, node: bool, kubernetes: str | None = None) -> None:
+    """Skip, with the reason, where this machine cannot run such a cluster; fail where it must."""
+    missing = doctor.missing(node=node, kubernetes=kubernetes or kubernetes_version())
     if missing:
-        pytest.skip("no cluster on this machine: it lacks " + ", ".join(finding.what for finding in missing))
+        reason = "no cluster on this machine: it lacks " + ", ".join(finding.what for finding in missing)
+        if os.environ.get(doctor.REQUIRED_VARIABLE) == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """The session's cluster: a real node with four GPUs, DNS and storage. Tests keep to their namespaces."""
     require_machine(node=True)
-    options = Options(kubernetes=_kubernetes_version(), gpus=SESSION_GPUS)
+    options = Options(kubernetes=kubernetes_version(), gpus=SESSION_GPUS)
     state_folder().mkdir(parents=True, exist_ok=True)
     name = _session_cluster_name()
-    with (state_folder() / f"{name}.lock").open("w") as lock:
+    with (state_folder() / "session.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = _find_usable(name, options)
         if found:
@@ -99,27 +110,47 @@ def cluster() -> Cluster:
 
 
 def _find_usable(name: str, options: Options) -> Cluster | None:
-    """The session's cluster if it runs: this session's, or with KEEP one that fits and answers."""
+    """The session's cluster if it runs: this session's, or with KEEP one that fits and answers.
+
+    One that another session is using right now is left alone, and this session told so.
+    """
     try:
         found = Cluster.find(name)
-        found.check_alive()
     except TestbedError:
         return None
-    is_ours = _read_session(found.directory) == os.environ.get(SESSION_VARIABLE)
-    is_kept = os.environ.get(KEEP_VARIABLE) == "1"
-    if not (is_ours or is_kept) or found.site.options != options or not found.api.is_ready():
+    owner, is_kept = _read_session(found.directory), os.environ.get(KEEP_VARIABLE) == "1"
+    is_ours = owner == os.environ.get(SESSION_VARIABLE)
+    if not (is_ours or is_kept) and _is_alive(owner):
+        pytest.fail(f"another test run (pid {owner}) uses the cluster {name}: wait for it, or set {KEEP_VARIABLE}=1")
+    if not (is_ours or is_kept) or found.site.options != options or not _is_healthy(found):
         return None
-    if (found.directory / "bin/kubectl").resolve() != build.ensure_kube(options.kubernetes).resolve():
-        return None
-    return found
+    is_same_program = (found.directory / "bin/kubectl").resolve() == build.ensure_kube(options.kubernetes).resolve()
+    return found if is_same_program else None
+
+
+def _is_healthy(cluster: Cluster) -> bool:
+    try:
+        cluster.check_alive()
+    except TestbedError:
+        return False
+    return cluster.api.is_ready()
 
 
 @pytest.fixture(scope="module")
-def control_plane() -> Iterator[Cluster]:
-    """A control plane of the module's own, without a node: to be killed, compacted and overloaded."""
+def control_plane(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A control plane of the module's own, without a node: to be killed, compacted and overloaded.
+
+    When a test of the module failed, the components' logs are kept.
+    """
     require_machine(node=False)
-    cluster = Cluster.up(f"plane-{os.getpid()}", Options(kubernetes=_kubernetes_version(), node=False))
+    options = Options(kubernetes=kubernetes_version(), node=False)
+    cluster = Cluster.up(f"plane-{os.getpid()}", options, outlives_us=False)
+    failed_before = request.session.testsfailed
     yield cluster
+    if request.session.testsfailed > failed_before:
+        folder = _ARTIFACTS / request.node.name.replace("/", "-")
+        shutil.copytree(cluster.site.logs, folder, dirs_exist_ok=True)
+        print(f"\ncomponent logs of the failed module: {folder}")
     cluster.down()
 
 
@@ -133,6 +164,6 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     )
     yield name
     if request.node.stash.get(_failed_key, False):
-        folder = write_dump(cluster, name, into=PROJECT_ROOT / ".artifacts" / "failed-tests" / name)
+        folder = write_dump(cluster, name, into=_ARTIFACTS / name)
         print(f"\npods, events and component logs of the failed test: {folder}")
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
+    cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")

@@ -1,6 +1,7 @@
 """Where a cluster lives on this machine, and what was asked of it."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import re
@@ -10,6 +11,7 @@ from typing import Any
 
 from testbed.addresses import Addresses
 from testbed.errors import TestbedError
+from testbed.supervisor import PRIVATE_FOLDERS
 
 DEFAULT_NAME = "dev"
 # A path in it must fit into the 107 characters of a unix socket's address.
@@ -75,12 +77,15 @@ class Site:
 
     @property
     def cgroup(self) -> str:
-        return f"runyard-testbed-{self.name}"
+        # Cgroups are the machine's, names only the state folder's.
+        return f"runyard-testbed-{self.name}-{hashlib.sha256(str(self.directory).encode()).hexdigest()[:6]}"
 
     def save(self) -> None:
         """Write it down, so that any later process finds the cluster by its name."""
         record = {"slot": self.addresses.slot, "options": dataclasses.asdict(self.options)}
-        (self.directory / "cluster.json").write_text(json.dumps(record, indent=1))
+        temporary = self.directory / "cluster.json.new"
+        temporary.write_text(json.dumps(record, indent=1))
+        temporary.rename(self.directory / "cluster.json")
 
 
 def check_name(name: str) -> str:
@@ -107,6 +112,11 @@ def cluster_directory(name: str) -> Path:
         raise TestbedError(
             f"the folder {directory} is too long for unix sockets ({len(str(directory))} characters, "
             f"allowed are {_LONGEST_DIRECTORY}): set RUNYARD_TESTBED_STATE to a shorter one"
+        )
+    hidden = next((folder for folder in PRIVATE_FOLDERS if directory.is_relative_to(folder)), None)
+    if hidden:
+        raise TestbedError(
+            f"the folder {directory} cannot be used: a cluster has its own {hidden}; set RUNYARD_TESTBED_STATE"
         )
     return directory
 

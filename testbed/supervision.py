@@ -1,5 +1,6 @@
 """The outside of a supervisor: start one, talk to it, end it by the pid that it was given."""
 
+import contextlib
 import json
 import os
 import signal
@@ -42,7 +43,9 @@ class SupervisorHandle:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._starter: subprocess.Popen[str] | None = None
+        # The writing end of the supervisor's standard input. A bare descriptor: it is to stay open until
+        # `detach`, `kill` or the end of this process, whatever becomes of this object.
+        self._leash: int | None = None
 
     @property
     def pid(self) -> int | None:
@@ -51,23 +54,26 @@ class SupervisorHandle:
             identity = json.loads((self._directory / IDENTITY_FILE).read_text())
         except (OSError, ValueError):
             return None
-        pid = int(identity["pid"])
-        return pid if process_start_ticks(pid) == identity["start_ticks"] else None
+        pid, start_ticks = int(identity["pid"]), identity["start_ticks"]
+        return pid if start_ticks is not None and process_start_ticks(pid) == start_ticks else None
 
     def spawn(self) -> int:
         """Start a supervisor that lives as long as this process, until `detach`."""
         log_path = self._directory / "logs" / "supervisor.log"
-        with log_path.open("ab") as log:
-            self._starter = subprocess.Popen(
+        reading, self._leash = os.pipe()
+        with log_path.open("ab") as log, os.fdopen(reading) as stdin:
+            starter = subprocess.run(
                 [sys.executable, "-m", "testbed.supervisor", str(self._directory)],
-                stdin=subprocess.PIPE,
+                stdin=stdin,
                 stdout=log,
                 stderr=log,
-                text=True,
                 cwd=PROJECT_ROOT,
+                env=environment_without_proxies(),
                 start_new_session=True,
+                timeout=30,
+                check=False,
             )
-        if self._starter.wait(timeout=30) != 0:
+        if starter.returncode != 0:
             raise TestbedError(f"no namespaces could be made on this machine: {last_lines(log_path, count=1)}")
         deadline = time.monotonic() + 10
         while not (self._directory / CONTROL_SOCKET).exists():
@@ -81,23 +87,28 @@ class SupervisorHandle:
 
     def detach(self) -> None:
         """Let the supervisor live on after this process."""
-        if self._starter and self._starter.stdin:
-            self._starter.stdin.write("detach\n")
-            self._starter.stdin.close()
+        if self._leash is not None:
+            os.write(self._leash, b"detach\n")
+            self._let_go()
 
     def kill(self) -> None:
         """End the supervisor, and with it everything in its namespaces. Idempotent; returns when it is gone."""
         pid = self.pid
-        if self._starter and self._starter.stdin and not self._starter.stdin.closed:
-            self._starter.stdin.close()
+        self._let_go()
         if pid is None:
             return
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
         deadline = time.monotonic() + 30
         while self.pid is not None:
             if time.monotonic() > deadline:
                 raise TestbedError(f"pid {pid} was killed and is still there after 30 s; see `ps {pid}`")
             time.sleep(0.02)
+
+    def _let_go(self) -> None:
+        if self._leash is not None:
+            os.close(self._leash)
+            self._leash = None
 
     def start(self, name: str, argv: list[str] | None = None) -> int:
         """Start a component, again as before where no command is given; its output goes to logs/NAME.log.
@@ -153,6 +164,11 @@ class SupervisorHandle:
         if "error" in answer:
             raise TestbedError(f"the cluster's supervisor refused: {answer['error']}")
         return answer
+
+
+def environment_without_proxies() -> dict[str, str]:
+    """This process's environment for one that talks to the cluster, which no proxy can reach."""
+    return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
 
 
 def last_lines(path: Path, *, count: int) -> str:

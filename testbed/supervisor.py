@@ -30,7 +30,10 @@ _CLONE_NEWPID = 0x20000000
 _CLONE_NEWNET = 0x40000000
 
 # Folders in which container runtimes and the kubelet leave things whatever their configuration says.
-_PRIVATE_FOLDERS = ("/run", "/var/log", "/var/lib/cni", "/var/lib/kubelet")
+_EMPTY_FOLDERS = ("/run", "/var/log")
+# Here they make folders of their own, which this machine may not have, beside things that are needed.
+_COPIED_FOLDER = "/var/lib"
+PRIVATE_FOLDERS = (*_EMPTY_FOLDERS, _COPIED_FOLDER)
 
 
 def process_start_ticks(pid: int) -> int | None:
@@ -52,14 +55,18 @@ def enter_namespaces() -> None:
 
 
 def arrange_mounts() -> None:
-    """Give the namespace its own /proc and its own empty copies of the folders that get littered."""
+    """Give the namespace its own /proc, and its own copies of the folders that get littered."""
     _run("mount", "--make-rprivate", "/")
     # Shared again, among the cluster's own processes only: mount propagation of pods needs it.
     _run("mount", "--make-rshared", "/")
     _run("mount", "-t", "proc", "proc", "/proc")
-    for folder in _PRIVATE_FOLDERS:
-        if Path(folder).is_dir():
-            _run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", folder)
+    for folder in _EMPTY_FOLDERS:
+        _run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", folder)
+    layers = Path("/run/testbed")
+    for name in ("upper", "work"):
+        (layers / name).mkdir(parents=True)
+    options = f"lowerdir={_COPIED_FOLDER},upperdir={layers / 'upper'},workdir={layers / 'work'}"
+    _run("mount", "-t", "overlay", "-o", options, "overlay", _COPIED_FOLDER)
 
 
 def _run(*argv: str) -> None:
@@ -201,6 +208,7 @@ def main() -> None:
     """Enter the namespaces, leave pid 1 of them behind, and end: the caller waits for nothing."""
     directory = Path(sys.argv[1])
     enter_namespaces()
+    written_read, written_write = os.pipe()
     pid = os.fork()
     if pid:
         # Written by the parent: only out here is the pid the one that the rest of the machine knows.
@@ -208,7 +216,11 @@ def main() -> None:
         temporary = directory / f"{IDENTITY_FILE}.new"
         temporary.write_text(json.dumps(identity))
         temporary.rename(directory / IDENTITY_FILE)
+        os.write(written_write, b"1")
         os._exit(0)
+    # Not before it is written: both share the mounts, and a new /proc would hide the child from the parent.
+    if not os.read(written_read, 1):
+        raise SystemExit("the starter could not write the supervisor's identity")
     os.setsid()
     arrange_mounts()
     Supervisor(directory).run()

@@ -25,6 +25,9 @@ DENIED = (Unauthorized, Forbidden, Untrusted, ConfigError)
 # The same request may succeed a moment later.
 PASSING = (Unavailable, Throttled, ServerError)
 
+# A proxy on the way may ask for a day; a store must not be stale for one.
+_LONGEST_ASKED_SECONDS = 300.0
+
 _log = logging.getLogger(__name__)
 
 
@@ -81,10 +84,10 @@ class Pace:
         self._passing.reset()
 
     async def pause(self, error: KubeError | None = None) -> None:
-        """Wait before the next attempt: longer each time, and at least as long as the server asked for."""
+        """Wait before the next attempt: longer each time, and as long as the server asked for, within reason."""
         delay_seconds = self._choose(error).next_seconds()
         if isinstance(error, ApiError | Unavailable) and error.retry_after_seconds is not None:
-            delay_seconds += error.retry_after_seconds
+            delay_seconds += min(error.retry_after_seconds, _LONGEST_ASKED_SECONDS)
         if error is not None:
             self._note_failure(error, delay_seconds)
         await asyncio.sleep(delay_seconds)

@@ -17,7 +17,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 from runyard.kube.backoff import PASSING, Pace
 from runyard.kube.client import Client
-from runyard.kube.errors import KubeError, Stalled
+from runyard.kube.errors import Gone, KubeError, Stalled
 from runyard.kube.objects import Object
 from runyard.kube.resources import Resource
 from runyard.kube.store import IndexFunction, Store, WritableStore
@@ -26,6 +26,9 @@ from runyard.kube.views import Key, build_lens
 from runyard.kube.watch import AnyEvent, Bookmark, Deleted, Failure, LineBuffer, Page, Wire, failure_to_error
 
 V = TypeVar("V")
+
+# How many paged lists may expire before one is taken whole.
+_EXPIRED_LISTS = 2
 
 _log = logging.getLogger(__name__)
 
@@ -120,6 +123,7 @@ class Reflector(Generic[V]):
             denied_seconds=self._timing.denied_backoff_seconds,
         )
         self._resource_version = ""
+        self._expired_lists = 0
         self._has_synced = False
         self._settled = asyncio.Event()
         self._crash: BaseException | None = None
@@ -206,6 +210,9 @@ class Reflector(Generic[V]):
             except PASSING as error:
                 await self._pace.pause(error)
                 continue
+            except Gone:
+                self._expired_lists += 1
+                raise
             for view in page.items or ():
                 self._store.stage(staged, view)
             version = version or page.metadata.resource_version
@@ -213,6 +220,7 @@ class Reflector(Generic[V]):
             if not token:
                 break
         changed = self._store.replace(staged)
+        self._expired_lists = 0
         self._resource_version = version
         self.counters.lists += 1
         self._has_synced = True
@@ -220,8 +228,13 @@ class Reflector(Generic[V]):
         self._fanout.publish(changed)
 
     async def _read_page(self, token: str) -> Page[V]:
-        """One page. No resourceVersion: only a consistent list proves that what is absent is gone."""
-        params = {**self._selectors, "limit": str(self._timing.page_size)}
+        """One page. No resourceVersion: only a consistent list proves that what is absent is gone.
+
+        Where lists expire between pages again and again, a single page is asked for, which cannot.
+        """
+        params = dict(self._selectors)
+        if self._expired_lists < _EXPIRED_LISTS:
+            params["limit"] = str(self._timing.page_size)
         if token:
             params["continue"] = token
         body = await self._transport.request(

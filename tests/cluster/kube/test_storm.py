@@ -134,15 +134,15 @@ async def settle(readers: Readers, plane: Cluster) -> None:
         await asyncio.sleep(0.5)
 
 
-async def rage(plane: Cluster, proxy: FaultProxy) -> tuple[int, int]:
-    """A storm's worth of outages and compactions, then on until every kind of fault has struck."""
+async def rage(plane: Cluster, proxy: FaultProxy) -> None:
+    """A storm's worth of outages and compactions, then on until every kind of fault has struck; or fail."""
     began_at = time.monotonic()
     outages = compactions = 0
     while True:
         share = (time.monotonic() - began_at) / STORM_SECONDS
         missing = set(RATES) - set(proxy.counts)
         if share >= 1 and (outages, compactions) == (OUTAGES, COMPACTIONS) and not missing:
-            return outages, compactions
+            return
         assert share < 3, f"{outages} outages, {compactions} compactions, never struck: {missing}"
         if outages < OUTAGES and share >= (outages + 1) / (OUTAGES + 1):
             await break_down(plane, proxy)
@@ -189,7 +189,7 @@ async def test_stores_equal_the_cluster_when_a_storm_has_passed(
         with witnessed() as witness:
             async with readers.whole, readers.narrow, readers.red, running(readers.mirror.run()):
                 async with running(*(writer.run() for writer in writers)):
-                    outages, compactions = await rage(control_plane, proxy)
+                    await rage(control_plane, proxy)
                     await fall_silent(proxy, watches=len(readers.counters))
                 proxy.enabled = False
                 await settle(readers, control_plane)
@@ -199,12 +199,10 @@ async def test_stores_equal_the_cluster_when_a_storm_has_passed(
                     f"expired for real {witness.expired_for_real}, {readers.counters}"
                 )
 
-                assert set(RATES) <= set(proxy.counts)
-                assert min(outages, compactions) >= 2
                 assert witness.expired_for_real >= OUTAGES
                 assert all(counters.lists >= 2 and counters.events > 0 for counters in readers.counters)
                 assert readers.mirror.replaced > 0
-                assert min(written.values()) > 0
+                assert all(written[act] > 0 for act in ("_create", "_change", "_delete", "_replace"))
 
                 # They are alive, not merely equal.
                 await direct.create(

@@ -399,7 +399,7 @@ async def test_the_reason_is_typed_when_nothing_listens_on_the_port(yard: Yard) 
 def own_cluster(cluster: Cluster) -> Iterator[Cluster]:
     """A node of the test's own, which may be killed."""
     options = Options(kubernetes=cluster.site.options.kubernetes, dns=False, storage=False)
-    own = Cluster.up(f"streams-{os.getpid()}", options)
+    own = Cluster.up(f"streams-{os.getpid()}", options, outlives_us=False)
     yield own
     own.down()
 

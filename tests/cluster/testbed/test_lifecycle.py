@@ -1,24 +1,29 @@
 """A cluster goes without a trace, whatever became of it, and says what died."""
 
+import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from testbed.addresses import SLOTS, Addresses
 from testbed.cluster import Cluster, remove_remains
 from testbed.errors import TestbedError
-from testbed.pytest_plugin import require_machine
+from testbed.pytest_plugin import kubernetes_version, require_machine
 from testbed.site import Options, cluster_directory, find_site, state_folder
 from testbed.supervision import PROJECT_ROOT, SupervisorHandle
 from tests.cluster.testbed.manifests import create, pod, wait
 from tests.cluster.testbed.traces import assert_gone, count_traces, namespaces_of, processes_naming
 
-SMALL = Options(dns=False, storage=False)
-PLANE = Options(node=False)
+SMALL = Options(kubernetes=kubernetes_version(), dns=False, storage=False)
+PLANE = Options(kubernetes=kubernetes_version(), node=False)
 
 
 @pytest.fixture
@@ -33,7 +38,7 @@ def name() -> Iterator[str]:
 
 def start_with_a_pod(name: str) -> Cluster:
     """A cluster with a running container: shims, mounts, veths and cgroups all exist."""
-    cluster = Cluster.up(name, SMALL)
+    cluster = Cluster.up(name, SMALL, outlives_us=False)
     create(cluster, "default", pod("busy", "sleep 3600"))
     wait(cluster, "default", "pod/busy", until="condition=Ready")
     return cluster
@@ -46,7 +51,7 @@ def test_nothing_is_left_when_a_cluster_with_containers_goes_down(name: str) -> 
     assert pid
     namespaces = namespaces_of(pid)
     during = count_traces(name)
-    assert (len(during.links), len(during.folders)) == (len(before.links) + 1, len(before.folders) + 1)
+    assert (len(during.links), len(during.state)) == (len(before.links) + 1, len(before.state) + 1)
     assert len(during.cgroups) > len(before.cgroups)
     cluster.down()
     assert_gone(cluster, namespaces)
@@ -79,22 +84,22 @@ def test_up_works_when_an_earlier_cluster_of_the_name_had_crashed(name: str) -> 
     assert pid
     os.kill(pid, signal.SIGKILL)
     _wait_until(lambda: crashed.supervisor_pid is None)
-    again = Cluster.up(name, SMALL)
+    again = Cluster.up(name, SMALL, outlives_us=False)
     assert "busy" not in again.kubectl("get", "pods", "-A")
     assert again.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}") == again.node_name
 
 
 def test_up_works_when_the_record_of_a_crashed_cluster_cannot_be_read(name: str) -> None:
-    crashed = Cluster.up(name, PLANE)
+    crashed = Cluster.up(name, PLANE, outlives_us=False)
     (crashed.directory / "cluster.json").write_text("{")
     remove_remains(name)
     assert not crashed.directory.exists()
     assert processes_naming(crashed.directory) == []
-    assert Cluster.up(name, PLANE).api.is_ready()
+    assert Cluster.up(name, PLANE, outlives_us=False).api.is_ready()
 
 
 def test_nothing_is_left_running_when_up_itself_is_killed(name: str) -> None:
-    argv = [sys.executable, "-m", "testbed", "up", "--name", name, "--no-node"]
+    argv = [sys.executable, "-m", "testbed", "up", "--name", name, "--no-node", "--kubernetes", kubernetes_version()]
     directory = cluster_directory(name)
     with subprocess.Popen(argv, cwd=PROJECT_ROOT, stdout=subprocess.DEVNULL) as up:
         _wait_until((directory / "logs/kube-apiserver.log").exists)
@@ -110,15 +115,70 @@ def test_nothing_is_left_running_when_up_itself_is_killed(name: str) -> None:
 
 def test_up_says_why_and_leaves_nothing_when_a_component_dies(name: str) -> None:
     before = count_traces(name)
-    options = Options(node=False, flags=(("kube-scheduler", "--no-such-flag"),))
+    options = dataclasses.replace(PLANE, flags=(("kube-scheduler", "--no-such-flag"),))
     with pytest.raises(TestbedError, match=r"(?s)kube-scheduler died with exit code 1.*unknown flag: --no-such-flag"):
         Cluster.up(name, options)
+    kept = state_folder() / f"{name}.failed-logs"
+    assert "unknown flag" in (kept / "kube-scheduler.log").read_text()
+    assert remove_remains(name) is False
     assert count_traces(name) == before
-    assert "unknown flag" in (state_folder() / f"{name}.failed-logs/kube-scheduler.log").read_text()
+
+
+def test_nothing_is_left_when_the_disk_fills_during_a_start(name: str) -> None:
+    disk = Path(tempfile.mkdtemp(prefix="ry"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=True)
+    before = count_traces(name)
+    # As on a disk that had room enough when the start began.
+    code = "import sys; from testbed import cli, doctor; doctor.FREE_BYTES = 0; sys.exit(cli.main(sys.argv[1:]))"
+    argv = [sys.executable, "-c", code, "up", "--name", name, "--no-node", "--kubernetes", kubernetes_version()]
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=PROJECT_ROOT,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "RUNYARD_TESTBED_STATE": str(disk / "state")},
+        )
+        left = [path.name for path in (disk / "state").iterdir() if not path.name.endswith(".failed-logs")]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+        disk.rmdir()
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert re.search("^testbed: .*(No space left on device|died with exit code)", done.stderr)
+    assert left == []
+    assert processes_naming(disk) == []
+    assert count_traces(name) == before
+
+
+def test_link_of_a_slot_is_gone_when_a_slot_that_begins_alike_is_in_use(name: str) -> None:
+    wanted = next(slot for slot in range(1, 6) if not {f"rytb{slot}", f"rytb{slot}0"} & _devices())
+    first = Cluster.up(name, PLANE, slot=wanted, outlives_us=False)
+    second = Cluster.up(f"{name}-b", PLANE, slot=wanted * 10, outlives_us=False)
+    try:
+        first.down()
+        assert f"rytb{wanted}" not in _devices()
+        assert second.api.is_ready()
+    finally:
+        second.down()
+
+
+def test_addresses_of_this_machine_are_respected_when_a_slot_is_chosen(name: str) -> None:
+    addresses = Addresses(SLOTS - 1)
+    add = ["ip", "link", "add", "rytbtest", "type", "bridge"]
+    subprocess.run(add, check=True)
+    try:
+        subprocess.run(["ip", "address", "add", f"{addresses.host_ip}/16", "dev", "rytbtest"], check=True)
+        subprocess.run(["ip", "link", "set", "rytbtest", "up"], check=True)
+        with pytest.raises(TestbedError, match=r"--slot 63: its addresses are taken \(10\.217\.63\.0/24 overlaps with"):
+            Cluster.up(name, PLANE, slot=SLOTS - 1)
+    finally:
+        subprocess.run(["ip", "link", "delete", "rytbtest"], check=True)
+    assert not cluster_directory(name).exists()
 
 
 def test_status_says_so_when_a_component_died(name: str) -> None:
-    cluster = Cluster.up(name, PLANE)
+    cluster = Cluster.up(name, PLANE, outlives_us=False)
     pid = cluster.components()["kube-scheduler"].pid
     cluster.run_inside(["kill", "-KILL", str(pid)])
     _wait_until(lambda: cluster.components()["kube-scheduler"].has_died)
@@ -132,21 +192,22 @@ def test_status_says_so_when_a_component_died(name: str) -> None:
 
 
 def test_second_up_is_refused_when_the_name_or_the_addresses_are_taken(name: str) -> None:
-    cluster = Cluster.up(name, PLANE)
+    cluster = Cluster.up(name, PLANE, outlives_us=False)
     slot = cluster.site.addresses.slot
     with pytest.raises(TestbedError, match=f"a cluster '{name}' runs already"):
-        Cluster.up(name, PLANE)
+        Cluster.up(name, PLANE, outlives_us=False)
     with pytest.raises(TestbedError, match=f"--slot {slot}: its addresses are taken \\(cluster '{name}'\\)"):
         Cluster.up(f"{name}-b", PLANE, slot=slot)
     assert not cluster_directory(f"{name}-b").exists()
-    other_options = _testbed("up", "--name", name)
+    other_options = _testbed("up", "--name", name, "--kubernetes", kubernetes_version())
     assert other_options.returncode == 1
     assert "runs already, with other options (node False, not True)" in other_options.stderr
-    assert _testbed("up", "--name", name, "--no-node").stdout == f"cluster {name} runs already\n"
+    again = _testbed("up", "--name", name, "--no-node", "--kubernetes", kubernetes_version())
+    assert again.stdout == f"cluster {name} runs already\nKUBECONFIG={cluster.kubeconfig}\n"
 
 
 def test_two_clusters_do_not_see_each_other_when_both_run(cluster: Cluster, namespace: str, name: str) -> None:
-    other = Cluster.up(name, SMALL)
+    other = Cluster.up(name, SMALL, outlives_us=False)
     for one in (cluster, other):
         if one is other:
             one.kubectl("create", "namespace", namespace)
@@ -167,6 +228,10 @@ def test_two_clusters_do_not_see_each_other_when_both_run(cluster: Cluster, name
     # Neither disturbs the other's end: the first still works when the second is gone.
     other.down()
     assert cluster.kubectl("exec", "-n", namespace, "same", "--", "echo", "alive") == "alive\n"
+
+
+def _devices() -> set[str]:
+    return {path.name for path in Path("/sys/class/net").iterdir()}
 
 
 def _testbed(*arguments: str) -> subprocess.CompletedProcess[str]:

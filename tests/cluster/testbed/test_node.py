@@ -55,8 +55,7 @@ def test_container_is_killed_when_it_exceeds_its_memory_limit(cluster: Cluster, 
     assert status["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"
 
 
-def test_logs_arrive_when_the_job_still_runs(cluster: Cluster, namespace: str) -> None:
-    # Without a line on its standard input the pod never ends: what is read was read while it ran.
+def test_logs_arrive_when_the_pod_still_runs(cluster: Cluster, namespace: str) -> None:
     create(cluster, namespace, pod("talker", "for i in 1 2 3; do echo line $i; sleep 0.2; done; sleep 3600"))
     wait(cluster, namespace, "pod/talker", until="condition=Ready")
     follow = [

@@ -12,7 +12,7 @@ import pytest
 from testbed import images
 from testbed.cluster import Cluster
 from testbed.errors import TestbedError
-from testbed.pytest_plugin import require_machine
+from testbed.pytest_plugin import kubernetes_version, require_machine
 from testbed.site import Options
 from tests.cluster.testbed.manifests import create, pod, wait
 
@@ -24,6 +24,7 @@ def rich() -> Iterator[Cluster]:
     """A cluster with every option."""
     require_machine(node=True)
     options = Options(
+        kubernetes=kubernetes_version(),
         dns=False,
         storage=False,
         metrics=True,
@@ -31,7 +32,7 @@ def rich() -> Iterator[Cluster]:
         fake_nodes=FAKE_NODES,
         flags=(("kube-apiserver", "--event-ttl=10m"),),
     )
-    cluster = Cluster.up(f"rich-{os.getpid()}", options)
+    cluster = Cluster.up(f"rich-{os.getpid()}", options, outlives_us=False)
     yield cluster
     cluster.down()
 

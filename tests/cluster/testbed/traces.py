@@ -7,7 +7,7 @@ from pathlib import Path
 
 from testbed.cgroups import hierarchies
 from testbed.cluster import Cluster
-from testbed.site import state_folder
+from testbed.site import find_site, iter_names, state_folder
 
 _LITTERED = (
     "/run/netns",
@@ -33,26 +33,30 @@ class Traces:
     iptables: frozenset[str]
     cgroups: frozenset[str]
     files: frozenset[str]
-    folders: frozenset[str]
+    state: frozenset[str]
 
 
 def count_traces(name: str) -> Traces:
-    others = [entry.name for entry in state_folder().iterdir() if entry.name != name] if state_folder().exists() else []
+    """What is there now, but for what belongs to clusters of other names."""
+    others = [site for other in iter_names() if other != name and (site := find_site(other))]
+    devices = {site.addresses.host_device for site in others}
+    groups = {site.cgroup for site in others}
     return Traces(
-        links=frozenset(link["ifname"] for link in _ip("link") if not _is_other_link(link["ifname"], others)),
-        routes=frozenset(json.dumps(route) for route in _ip("route") if not _is_other_link(route["dev"], others)),
-        mounts=frozenset(Path("/proc/self/mounts").read_text().splitlines()),
+        links=frozenset(link["ifname"] for link in _ip("link") if link["ifname"] not in devices),
+        routes=frozenset(json.dumps(route) for route in _ip("route") if route["dev"] not in devices),
+        # Folders of other tests, which mount things of their own, are not ours to count.
+        mounts=frozenset(line for line in Path("/proc/self/mounts").read_text().splitlines() if " /tmp/" not in line),
         iptables=frozenset(line for line in _iptables_lines() if not line.startswith("#")),
         cgroups=frozenset(
             str(group)
             for hierarchy in hierarchies()
             for group in hierarchy.glob("runyard-testbed-*")
-            if group.name.removeprefix("runyard-testbed-") not in others
+            if group.name not in groups
         ),
-        files=frozenset(str(path) for folder in _LITTERED for path in Path(folder).glob("*")),
-        folders=frozenset(
-            entry.name for entry in state_folder().glob("*") if entry.is_dir() and entry.name not in others
+        files=frozenset(
+            str(path) for folder in map(Path, _LITTERED) for path in (folder, *folder.glob("*")) if path.exists()
         ),
+        state=frozenset(entry.name for entry in state_folder().glob("*") if entry.name.startswith(name)),
     )
 
 
@@ -90,17 +94,6 @@ def _ip(what: str) -> list[dict[str, str]]:
     text = subprocess.run(["ip", "-json", what], capture_output=True, text=True, check=True).stdout
     rows: list[dict[str, str]] = json.loads(text)
     return rows
-
-
-def _is_other_link(device: str, others: list[str]) -> bool:
-    if not device.startswith("rytb"):
-        return False
-    slots = set()
-    for other in others:
-        record = state_folder() / other / "cluster.json"
-        if record.is_file():
-            slots.add(json.loads(record.read_text())["slot"])
-    return int(device.removeprefix("rytb")) in slots
 
 
 def _iptables_lines() -> list[str]:

@@ -133,7 +133,7 @@ def test_doctor_names_each_thing_and_its_remedy_when_some_are_missing(folder: Pa
     done = run("doctor", state=folder, PATH=str(folder))
     assert done.returncode == 1
     assert "LACK the program `containerd`: apt-get install containerd\n" in done.stdout
-    assert "LACK Go: install Go 1.26.4 or newer\n" in done.stdout
+    assert "LACK Go 1.26.4 or newer: install it\n" in done.stdout
 
 
 def test_help_lists_every_command_when_asked(folder: Path) -> None:

@@ -115,6 +115,20 @@ async def test_list_begins_again_when_a_page_has_expired(api: ScriptedApi, clien
     assert [request.get("continue") for request in api.list_requests] == [None, "p2", None]
 
 
+async def test_list_is_taken_whole_when_it_expires_between_pages_again_and_again(
+    api: ScriptedApi, client: Client
+) -> None:
+    api.lists += [
+        *(page(config_map("a", 1), version=10, token="p2"), refusal(410, reason="Expired")),
+        *(page(config_map("a", 1), version=11, token="p2"), refusal(410, reason="Expired")),
+        page(config_map("a", 1), config_map("b", 2), version=12),
+    ]
+    async with reflect(client) as reflector:
+        await reflector.wait_synced()
+        assert held(reflector) == {"a": "1", "b": "2"}
+    assert ["limit" in request for request in api.list_requests] == [True, True, True, True, False]
+
+
 async def test_page_is_repeated_when_it_failed_in_passing(api: ScriptedApi, client: Client) -> None:
     api.lists += [
         refusal(500),

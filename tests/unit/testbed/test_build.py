@@ -120,15 +120,10 @@ def test_full_release_names_the_same_program_when_it_is_known(fake_go: Path) -> 
     assert build.ensure_kube(build.kubernetes_release("1.36")) == build.ensure_kube("1.36")
 
 
-def test_cached_program_is_found_within_50_ms_when_there_is_no_go(
-    fake_go: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_program_is_found_when_there_is_no_go(fake_go: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = build.ensure_kube("1.36")
     monkeypatch.setenv("PATH", "/nowhere")
-
-    started = time.perf_counter()
     assert build.ensure_kube("1.36") == program
-    assert time.perf_counter() - started < 0.05
 
 
 def test_program_is_built_again_when_it_was_removed_from_its_entry(fake_go: Path) -> None:
