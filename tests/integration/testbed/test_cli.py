@@ -129,6 +129,13 @@ def test_commands_say_what_to_do_when_there_is_no_such_cluster(folder: Path) -> 
     assert run("status", state=folder).stdout == "no clusters\n"
 
 
+def test_everything_behind_kubectl_is_kubectls_when_it_begins_with_a_flag(folder: Path) -> None:
+    for arguments in (["kubectl", "-n", "kube-system", "get"], ["kubectl", "--name", "other", "-A"]):
+        done = run(*arguments, state=folder)
+        name = "other" if "other" in arguments else "dev"
+        assert done.stderr.startswith(f"testbed: no cluster '{name}' runs here")
+
+
 def test_doctor_names_each_thing_and_its_remedy_when_some_are_missing(folder: Path) -> None:
     done = run("doctor", state=folder, PATH=str(folder))
     assert done.returncode == 1
