@@ -256,6 +256,8 @@ def _fill_interpreter(root: Path) -> None:
     for folder in compiled:
         shutil.copytree(folder, library / "lib-dynload", ignore=shutil.ignore_patterns(*_LEFT_OUT))
     (library / "site-packages").mkdir(exist_ok=True)
+    # Debian's interpreter looks under this name.
+    (library / "dist-packages").symlink_to("site-packages")
     _install_libraries(root)
     _strip_debug_symbols(root)
     _compile_modules(root, folder=library)

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -166,11 +167,8 @@ class FaultProxy:
     async def _relay(self, connection: socket.socket) -> None:
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
-        timeout = CONNECT_SECONDS if self._tls else None
         try:
-            transport, _ = await self._loop.connect_accepted_socket(
-                lambda: protocol, connection, ssl=self._tls, ssl_handshake_timeout=timeout
-            )
+            transport = await self._shake_hands(connection, protocol)
         except OSError as error:
             log.info("a client did not finish its handshake: %s", error)
             return
@@ -179,6 +177,27 @@ class FaultProxy:
         if task is not None:
             self._relays[task] = relay
         await relay.run()
+
+    async def _shake_hands(self, connection: socket.socket, protocol: asyncio.Protocol) -> asyncio.WriteTransport:
+        """Make an accepted socket a transport. When cancelled, the socket is ended first and the rest follows:
+        Pythons before 3.11.4 leave the transport of a cancelled handshake open.
+        """
+        timeout = CONNECT_SECONDS if self._tls else None
+        shaking = asyncio.ensure_future(
+            self._loop.connect_accepted_socket(
+                lambda: protocol, connection, ssl=self._tls, ssl_handshake_timeout=timeout
+            )
+        )
+        try:
+            transport, _ = await asyncio.shield(shaking)
+        except asyncio.CancelledError:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            (outcome,) = await asyncio.gather(shaking, return_exceptions=True)
+            if not isinstance(outcome, BaseException):
+                outcome[0].abort()
+            raise
+        return transport
 
 
 def _server_tls(certificate: tuple[Path, Path]) -> ssl.SSLContext:

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import NamedTuple
 
 from testbed.faults.http1 import Ending, Framing, ProtocolError
@@ -140,7 +141,9 @@ class Wire:
 
     def abort(self) -> None:
         """Close at once, whatever is buffered. Idempotent."""
-        self._writer.transport.abort()
+        # Pythons before 3.11.4 stumble over a TLS transport that is closed already.
+        with suppress(AttributeError):
+            self._writer.transport.abort()
 
     async def closed(self) -> None:
         """Wait until a connection that was closed or aborted is gone, for a moment at most."""
