@@ -114,11 +114,12 @@ def is_containerd_ready(site: Site) -> bool:
 
 def import_image(site: Site, archive: Path) -> None:
     """Import an image archive into the node's containerd, where the kubelet finds it."""
+    hint = "wanted is what `docker save` or `podman save` writes"
     if not archive.is_file():
-        raise TestbedError(f"no image archive {archive}: make one with `docker save` or `podman save`")
+        raise TestbedError(f"no image archive {archive}: {hint}")
     done = _ctr(site, "--namespace", "k8s.io", "images", "import", "--no-unpack=false", str(archive))
     if done.returncode != 0:
-        raise TestbedError(f"image archive {archive} cannot be imported: {done.stderr.strip()}")
+        raise TestbedError(f"image archive {archive} cannot be imported ({done.stderr.strip()}): {hint}")
 
 
 def _ctr(site: Site, *arguments: str) -> subprocess.CompletedProcess[str]:

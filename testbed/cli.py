@@ -12,7 +12,7 @@ from pathlib import Path
 
 from testbed import build, doctor
 from testbed.addresses import SLOTS
-from testbed.cluster import Cluster, prepare, remove_remains
+from testbed.cluster import Cluster, describe_running, prepare, remove_remains
 from testbed.errors import TestbedError
 from testbed.site import DEFAULT_NAME, Options, cluster_directory, find_site, iter_names
 from testbed.supervision import SupervisorHandle, environment_without_proxies
@@ -23,6 +23,7 @@ examples:
   python -m testbed up --name big --no-node --fake-nodes 500
   python -m testbed up --flag kube-apiserver=--v=4 --gpus 4
   python -m testbed kubectl get pods -A
+  python -m testbed kubectl --name big get nodes
   eval "$(python -m testbed kubeconfig --export)"
   python -m testbed down
 """
@@ -72,8 +73,8 @@ def _up(arguments: argparse.Namespace) -> int:
     if site and SupervisorHandle(site.directory).pid:
         if site.options != options:
             raise TestbedError(
-                f"cluster {arguments.name!r} runs already, with other options ({_differences(site.options, options)}): "
-                f"take it down first, or choose another --name"
+                f"cluster {arguments.name!r} runs already, and differs in: {_differences(site.options, options)}; "
+                f"run `python -m testbed down --name {arguments.name}` first, or choose another --name"
             )
         cluster = Cluster(site)
         cluster.check_alive()
@@ -92,7 +93,7 @@ def _say(text: str) -> None:
 
 def _differences(old: Options, new: Options) -> str:
     before, after = dataclasses.asdict(old), dataclasses.asdict(new)
-    return ", ".join(f"{key} {before[key]!r}, not {after[key]!r}" for key in before if before[key] != after[key])
+    return ", ".join(key.replace("_", " ") for key in before if before[key] != after[key])
 
 
 def _parse_flag(text: str) -> tuple[str, str]:
@@ -113,7 +114,7 @@ def _down(arguments: argparse.Namespace) -> int:
         if remove_remains(name):
             print(f"cluster {name} is gone ({time.monotonic() - began:.1f} s)")
         else:
-            print(f"there is no cluster {name}")
+            print(f"there is no cluster {name} ({describe_running()})")
     return 0
 
 
@@ -128,7 +129,8 @@ def _print_status(name: str) -> int:
     site = find_site(name)
     if site is None or SupervisorHandle(site.directory).pid is None:
         left = cluster_directory(name).exists()
-        print(f"{name}: not running{', but crashed and not cleaned up: run `down`' if left else ''}")
+        remedy = f", but crashed and not cleaned up: run `python -m testbed down --name {name}`"
+        print(f"{name}: not running{remedy if left else ''}")
         return 1
     cluster = Cluster(site)
     is_ready = cluster.api.is_ready()
@@ -171,9 +173,12 @@ def _logs(arguments: argparse.Namespace) -> int:
     path = cluster.site.logs / f"{arguments.component}.log"
     if not path.is_file():
         known = sorted(entry.stem for entry in cluster.site.logs.glob("*.log"))
-        raise TestbedError(f"no log of {arguments.component!r}: known are {', '.join(known)}")
+        hint = "; start with --audit to have that one" if arguments.component == "audit" else ""
+        raise TestbedError(f"no log of {arguments.component!r}: known are {', '.join(known)}{hint}")
+    if arguments.tail is not None and arguments.tail < 0:
+        raise TestbedError(f"--tail {arguments.tail}: allowed are 0 and more")
     with path.open("rb") as file:
-        lines = file if arguments.tail is None else collections.deque(file, maxlen=max(0, arguments.tail))
+        lines = file if arguments.tail is None else collections.deque(file, maxlen=arguments.tail)
         sys.stdout.buffer.writelines(lines)
     return 0
 
@@ -210,6 +215,7 @@ def _setup(arguments: argparse.Namespace) -> int:
     return 0 if is_complete or os.environ.get(doctor.REQUIRED_VARIABLE) != "1" else 1
 
 
+_NO_CLUSTER = ""
 COMPONENTS = (
     "etcd",
     "kube-apiserver",
@@ -230,11 +236,12 @@ def _parser() -> argparse.ArgumentParser:
         description="A real Kubernetes on this machine, for tests and trials.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_up(_command(commands, "up", _up, "start a cluster"))
     down = _command(commands, "down", _down, "stop a cluster and remove every trace, also after a crash")
-    down.add_argument("--all", action="store_true", help="every cluster on this machine")
+    down.add_argument("--all", action="store_true", help="every cluster of this state folder")
     _command(commands, "status", _status, "what runs; exit code 1 when something died", default=None)
     kubeconfig = _command(commands, "kubeconfig", _kubeconfig, "print the path of the admin's kubeconfig")
     kubeconfig.add_argument("--export", action="store_true", help="as a line for eval")
@@ -242,11 +249,11 @@ def _parser() -> argparse.ArgumentParser:
     load = _command(commands, "load-image", _load_image, "import an image archive into the node")
     load.add_argument("archive", type=Path)
     logs = _command(commands, "logs", _logs, "print a component's log")
-    logs.add_argument("component")
+    logs.add_argument("component", help=f"{', '.join(COMPONENTS)}, containerd, supervisor or audit")
     logs.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
-    doc = _command(commands, "doctor", _doctor, "say what this machine lacks and how to get it")
+    doc = _command(commands, "doctor", _doctor, "say what this machine lacks and how to get it", default=_NO_CLUSTER)
     doc.add_argument("--install", action="store_true", help="install missing Debian packages first")
-    setup = _command(commands, "setup", _setup, "install the packages that a cluster needs")
+    setup = _command(commands, "setup", _setup, "install the packages that a cluster needs", default=_NO_CLUSTER)
     setup.add_argument("--build", action="store_true", help="and compile all that the tests use")
     return parser
 
@@ -259,8 +266,9 @@ def _command(
     *,
     default: str | None = DEFAULT_NAME,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=summary, description=summary)
-    parser.add_argument("--name", default=default, help=f"the cluster ({default or 'all of them'} by default)")
+    parser = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+    if default != _NO_CLUSTER:
+        parser.add_argument("--name", default=default, help=f"the cluster ({default or 'all of them'} by default)")
     parser.set_defaults(run=run)
     return parser
 

@@ -92,9 +92,8 @@ class Cluster:
         site = find_site(name)
         cluster = cls(site) if site else None
         if cluster is None or cluster.supervisor_pid is None:
-            running = [other for other in iter_names() if SupervisorHandle(cluster_directory(other)).pid]
             raise TestbedError(
-                f"no cluster {name!r} runs here ({'running: ' + ', '.join(running) if running else 'none does'}): "
+                f"no cluster {name!r} runs here ({describe_running()}): "
                 f"start it with `python -m testbed up --name {name}`"
             )
         return cluster
@@ -123,11 +122,15 @@ class Cluster:
                 cluster._prepare(binaries)
             cluster._start(binaries, say=say)
         except BaseException as error:
-            if cluster:
+            if cluster is None or isinstance(error, KeyboardInterrupt):
+                kept = ""
+            else:
                 cluster._keep_logs()
+                kept = f"\nall its logs: {_failed_logs(name)}"
+            if cluster:
                 cluster.down()
-            if isinstance(error, OSError):
-                raise TestbedError(f"cluster {name} could not be started: {error}") from error
+            if isinstance(error, TestbedError | OSError):
+                raise TestbedError(f"cluster {name} could not be started: {error}{kept}") from error
             raise
         if outlives_us:
             cluster._supervisor.detach()
@@ -185,6 +188,8 @@ class Cluster:
 
     def load_image(self, archive: Path) -> None:
         """Import an image archive (docker or OCI layout) into the node."""
+        if not self.site.options.node:
+            raise TestbedError(f"cluster {self.name} has no node to load images into: it was started with --no-node")
         addons.import_image(self.site, archive)
 
     def run_inside(self, argv: Sequence[str]) -> str:
@@ -312,6 +317,12 @@ class Cluster:
         # The disk may be full, which is why the start failed: then there is nothing to keep them on.
         with contextlib.suppress(OSError):
             shutil.copytree(self.site.logs, kept)
+
+
+def describe_running() -> str:
+    """Which clusters run, in words."""
+    running = [name for name in iter_names() if SupervisorHandle(cluster_directory(name)).pid]
+    return f"running: {', '.join(running)}" if running else "none runs"
 
 
 def remove_remains(name: str) -> bool:

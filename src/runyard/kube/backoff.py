@@ -102,7 +102,7 @@ class Pace:
         if type(error) is not type(self.last_error):
             # A resourceVersion that is too old is the usual reason to begin anew, not a problem.
             level = logging.INFO if isinstance(error, Gone) else logging.WARNING
-        _log.log(level, "%s: %s; next attempt in %.1f s", self._name, error, delay_seconds)
+        _log.log(level, "%s: %s; tried again until it works, next in %.1f s", self._name, error, delay_seconds)
         # Its frames hold what was being worked on.
         self.last_error = error.with_traceback(None)
 

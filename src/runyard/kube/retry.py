@@ -66,7 +66,9 @@ async def send_repeatedly(
             if clock() + delay_seconds >= ends_at:
                 raise
             earlier.append(error)
-            logger.info("sending again in %.1f s: %s", delay_seconds, error)
+            # Said aloud once: a call that takes its whole deadline should not look like one that hangs.
+            level = logging.INFO if len(earlier) > 1 else logging.WARNING
+            logger.log(level, "sent again until %.0f s have passed: %s", deadline_seconds, error)
         await asyncio.sleep(delay_seconds)
 
 

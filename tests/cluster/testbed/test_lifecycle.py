@@ -116,7 +116,8 @@ def test_nothing_is_left_running_when_up_itself_is_killed(name: str) -> None:
 def test_up_says_why_and_leaves_nothing_when_a_component_dies(name: str) -> None:
     before = count_traces(name)
     options = dataclasses.replace(PLANE, flags=(("kube-scheduler", "--no-such-flag"),))
-    with pytest.raises(TestbedError, match=r"(?s)kube-scheduler died with exit code 1.*unknown flag: --no-such-flag"):
+    said = r"(?s)kube-scheduler died with exit code 1.*unknown flag: --no-such-flag.*\nall its logs: .*\.failed-logs"
+    with pytest.raises(TestbedError, match=said):
         Cluster.up(name, options)
     kept = state_folder() / f"{name}.failed-logs"
     assert "unknown flag" in (kept / "kube-scheduler.log").read_text()
@@ -201,7 +202,7 @@ def test_second_up_is_refused_when_the_name_or_the_addresses_are_taken(name: str
     assert not cluster_directory(f"{name}-b").exists()
     other_options = _testbed("up", "--name", name, "--kubernetes", kubernetes_version())
     assert other_options.returncode == 1
-    assert "runs already, with other options (node False, not True)" in other_options.stderr
+    assert f"runs already, and differs in: node; run `python -m testbed down --name {name}`" in other_options.stderr
     again = _testbed("up", "--name", name, "--no-node", "--kubernetes", kubernetes_version())
     assert again.stdout == f"cluster {name} runs already\nKUBECONFIG={cluster.kubeconfig}\n"
 

@@ -123,9 +123,9 @@ def test_commands_say_what_to_do_when_there_is_no_such_cluster(folder: Path) -> 
         done = run(*arguments, state=folder)
         assert done.returncode == 1
         assert done.stderr == (
-            "testbed: no cluster 'dev' runs here (none does): start it with `python -m testbed up --name dev`\n"
+            "testbed: no cluster 'dev' runs here (none runs): start it with `python -m testbed up --name dev`\n"
         )
-    assert run("down", state=folder).stdout == "there is no cluster dev\n"
+    assert run("down", state=folder).stdout == "there is no cluster dev (none runs)\n"
     assert run("status", state=folder).stdout == "no clusters\n"
 
 
