@@ -399,7 +399,7 @@ async def test_failure_is_said_once_when_it_repeats(
     async with reflect(client):
         await eventually(lambda: api.open_watches == 1)
 
-    levels = [(record.levelname, record.getMessage().split("; next")[0]) for record in caplog.records]
+    levels = [(record.levelname, record.getMessage().split("; tried again")[0]) for record in caplog.records]
     path = "/api/v1/namespaces/n/configmaps"
     assert levels == [
         ("WARNING", f"{path}: 503 Service Unavailable: scripted [GET {path}]"),
