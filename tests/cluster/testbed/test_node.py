@@ -65,8 +65,10 @@ def test_logs_arrive_when_the_pod_still_runs(cluster: Cluster, namespace: str) -
     ]
     with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        lines = [process.stdout.readline() for _ in range(3)]
-        process.kill()
+        try:
+            lines = [process.stdout.readline() for _ in range(3)]
+        finally:
+            process.kill()
     assert lines == ["line 1\n", "line 2\n", "line 3\n"]
     phase = cluster.kubectl("get", "pod", "-n", namespace, "talker", "-o", "jsonpath={.status.phase}")
     assert phase == "Running"
