@@ -72,25 +72,26 @@ def examine_build() -> list[Finding]:
 
 def missing(*, node: bool, kubernetes: str) -> list[Finding]:
     """All that this machine lacks for a cluster of that version."""
-    findings = examine(node=node)
-    if not build.is_cached(kubernetes):
-        findings += examine_build()
-    return [finding for finding in findings if not finding.is_there]
+    return [*_lacking(examine(node=node)), *(_lacking(examine_build()) if not build.is_cached(kubernetes) else ())]
 
 
 def require(*, node: bool) -> None:
     """Raise one line that names everything missing and its remedy."""
-    missing = [finding for finding in examine(node=node) if not finding.is_there]
-    if missing:
+    lacking = _lacking(examine(node=node))
+    if lacking:
         raise TestbedError(
             "this machine cannot run a cluster yet: "
-            + "; ".join(f"missing {finding.what} ({finding.remedy})" for finding in missing)
+            + "; ".join(f"missing {finding.what} ({finding.remedy})" for finding in lacking)
         )
+
+
+def _lacking(findings: list[Finding]) -> list[Finding]:
+    return [finding for finding in findings if not finding.is_there]
 
 
 def install_packages() -> None:
     """Install the Debian packages that are missing. Does nothing where none is, or where it cannot."""
-    packages = sorted({finding.package for finding in examine() if finding.package and not finding.is_there})
+    packages = sorted({finding.package for finding in _lacking(examine()) if finding.package})
     if not packages or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
     print(f"testbed: installing Debian packages {' '.join(packages)}", file=sys.stderr, flush=True)

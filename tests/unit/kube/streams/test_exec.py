@@ -378,7 +378,7 @@ async def test_leaving_is_quick_when_the_server_goes_on_talking() -> None:
     async with connected(talk(script)) as (client, _):
         async with asyncio.timeout(5):
             async with exec_in_pod(client, "pod", ["yes"], namespace="ns") as session:
-                await anext(session)
+                assert (await anext(session)).stream == "stdout"
 
 
 async def test_what_the_block_raises_stays_what_it_is_when_it_is_the_caller_s() -> None:
