@@ -1,0 +1,98 @@
+"""What is denied to users unless the policy allows it by name; the lists are in `runyard.spec.denials`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from runyard.domain.board import Board
+from runyard.domain.limits import allows_toleration
+from runyard.domain.rulings import Rulings
+from runyard.spec import denials
+from runyard.spec.patterns import matches
+from runyard.spec.placement import iter_affinity_namespaces
+from runyard.spec.problems import Problem
+
+
+def check_denials(board: Board, rulings: Rulings) -> Iterator[Problem]:
+    """Every refusal of what users asked and no policy names. What profiles set is the admin's word."""
+    yield from _check_tolerations(board, rulings)
+    yield from _check_service_type(board, rulings)
+    yield from _check_envs(board, rulings)
+    yield from _check_namespaces(board, rulings)
+    yield from _check_claims(board, rulings)
+
+
+def _list_allowed(rulings: Rulings, name: str, *, with_options: bool = False) -> list[Any]:
+    """What the platform's policy names. A project's cannot lift a denial: the narrower only tightens."""
+    rule = rulings.platform_wide.rules.get(name)
+    if rule is None:
+        return []
+    return [*(rule.allowed or ()), *((rule.options or ()) if with_options else ())]
+
+
+def _check_tolerations(board: Board, rulings: Rulings) -> Iterator[Problem]:
+    named = _list_allowed(rulings, "tolerations")
+    for path, offer in board.under("tolerations"):
+        if not offer.is_users:
+            continue
+        key = offer.value.get("key") or ""
+        exact = [entry for entry in named if entry["key"] == key and allows_toleration(entry, offer.value)]
+        if key and key not in denials.CONTROL_PLANE_TAINTS:
+            continue
+        if not exact:
+            what = (
+                "a toleration without a key reaches every node"
+                if not key
+                else f"`{key}` marks nodes that run the cluster"
+            )
+            allowed = "tolerations with a key that is not the control plane's"
+            yield Problem("denied.toleration", path, what, value=str(offer.value), allowed=allowed)
+
+
+def _check_service_type(board: Board, rulings: Rulings) -> Iterator[Problem]:
+    offer = board.find("service_type")
+    if offer is None or not offer.is_users or offer.value not in denials.SERVICE_TYPES:
+        return
+    if offer.value not in _list_allowed(rulings, "service_type", with_options=True):
+        message = f"a {offer.value} service reaches beyond the cluster, and the policy does not name it"
+        yield Problem(
+            "denied.service_type", ("service_type",), message, value=offer.value, allowed="ClusterIP, NodePort"
+        )
+
+
+def _check_envs(board: Board, rulings: Rulings) -> Iterator[Problem]:
+    named = _list_allowed(rulings, "envs")
+    for path, offer in [*board.under("envs"), *board.under("secrets")]:
+        name = str(path[1])
+        is_variable = path[0] == "envs" or offer.value.mount_path is None
+        is_platforms = any(matches(pattern, name) for pattern in denials.ENVS)
+        if offer.is_users and is_variable and is_platforms and name not in named:
+            yield Problem("denied.env", path, f"`{name}` is set by the platform", value=name, allowed="any other name")
+
+
+def _check_namespaces(board: Board, rulings: Rulings) -> Iterator[Problem]:
+    offer = board.find("affinity")
+    if offer is None or not offer.is_users:
+        return
+    named = _list_allowed(rulings, "affinity.namespaces")
+    for path, namespace in iter_affinity_namespaces(offer.value):
+        is_allowed = "*" in named if namespace == "*" else any(matches(pattern, namespace) for pattern in named)
+        if not is_allowed:
+            shown = "namespaces by selector" if namespace == "*" else f"namespace `{namespace}`"
+            message = f"the affinity looks into {shown}, and the policy does not allow it"
+            yield Problem("denied.namespace", ("affinity", *path), message, allowed="the run's own namespace")
+
+
+def _check_claims(board: Board, rulings: Rulings) -> Iterator[Problem]:
+    named = _list_allowed(rulings, "volumes.claim_name")
+    for path, offer in board.under("volumes"):
+        volume = offer.value
+        is_existing = volume.type == "persistent_volume_claim" and volume.claim_name is not None
+        if is_existing and offer.is_users and not any(matches(pattern, volume.claim_name) for pattern in named):
+            message = "existing claims may not be mounted unless the policy names them"
+            yield Problem(
+                "denied.claim",
+                (*path, "claim_name"),
+                message,
+                value=volume.claim_name,
+                allowed="claims made for the run",
+            )

@@ -1,0 +1,199 @@
+"""What follows from what was set: locks, defaults where all left a blank, and figures that Kubernetes needs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from runyard.domain.board import Board, Offer, show
+from runyard.domain.merge import LIMIT, REQUEST, Setting
+from runyard.domain.rulings import Choice, Rulings, offer_of
+from runyard.spec.policy import BUILT_IN
+from runyard.spec.problems import Path, Problem
+from runyard.spec.quantity import Quantity
+from runyard.spec.rules import RULED
+from runyard.spec.volumes import SHARED_MEMORY_PATH, Volume
+
+MAPS = ("node_selector", "envs")
+SCALARS = tuple(name for name in RULED if "." not in name and name not in (*MAPS, "tolerations", "secrets", "profile"))
+"""Ruled fields that are one leaf."""
+
+_BLANK = offer_of(BUILT_IN, None)
+
+
+def apply_locks(board: Board, rulings: Rulings) -> None:
+    """What the policy locks: its value holds; where it has none, users' values are refused."""
+    for name, rule, _ in rulings.iter_rules():
+        if not rule.locked or name == "profile" or name.startswith("volumes."):
+            continue
+        choice = rulings.find_default(name)
+        if choice is None:
+            _refuse_users(board, name, rulings)
+        elif name in MAPS:
+            _lock_map(board, name, choice)
+        elif name == "tolerations":
+            for path, _offer in board.under("tolerations"):
+                board.take(path, message=None)
+            for index, entry in enumerate(choice.value):
+                board.put(("tolerations", index), replace(choice.offer("locked"), value=entry))
+        else:
+            _lock_leaf(board, name, choice)
+
+
+def _refuse_users(board: Board, name: str, rulings: Rulings) -> None:
+    scope = rulings.find_lock(name)
+    for path, offer in _iter_offers(board, name):
+        if offer.is_users:
+            message = f"the {scope.name if scope else 'policy'} locks `{name}`: only a profile may set it"
+            board.refusals.append(Problem("policy.locked", path, message, value=show(offer.value)))
+
+
+def _iter_offers(board: Board, name: str) -> list[tuple[Path, Offer]]:
+    path = tuple(name.split("."))
+    exact = board.find(*path)
+    return [*([(path, exact)] if exact is not None else []), *board.under(*path)]
+
+
+def _lock_map(board: Board, name: str, choice: Choice) -> None:
+    for path, offer in board.under(name):
+        if path[1] not in choice.value:
+            message = f"the {choice.scope.name} locks `{name}`; `{path[1]}` from {offer.source} is not used"
+            board.take(path, message=message if offer.is_users else None)
+    for key, value in choice.value.items():
+        board.put((name, key), replace(choice.offer("locked"), value=value))
+
+
+def _lock_leaf(board: Board, name: str, choice: Choice) -> None:
+    path = tuple(name.split("."))
+    if path[0] == "resources" and path[1:] == ("gpu",):
+        path = ("resources", "gpu", LIMIT)
+    elif path[0] == "resources" and path[1:] == ("disk",):
+        path = ("resources", "disk", "size")
+    elif path[0] == "resources" and len(path) == 2:
+        limit = board.find(*path, LIMIT)
+        if limit is not None:
+            message = f"the {choice.scope.name} locks `{name}`; the limit {limit.value} from {limit.source} is not used"
+            board.take((*path, LIMIT), message=message if limit.is_users else None)
+        path = (*path, REQUEST)
+    board.put(path, choice.offer("locked"))
+
+
+def fill_blanks(board: Board, rulings: Rulings, setting: Setting) -> None:
+    """Defaults of policy and platform, and what follows from what was asked."""
+    for name in SCALARS:
+        if name not in _skipped(setting) and (choice := rulings.find_default(name)) is not None:
+            board.fill((name,), choice.offer("default"))
+    for name in MAPS:
+        if (choice := rulings.find_default(name)) is not None:
+            for key, value in choice.value.items():
+                board.fill((name, key), replace(choice.offer("default"), value=value))
+    if (choice := rulings.find_default("tolerations")) is not None and not board.under("tolerations"):
+        for index, entry in enumerate(choice.value):
+            board.fill(("tolerations", index), replace(choice.offer("default"), value=entry))
+    _fill_resources(board, rulings)
+    _fill_platform(board, rulings, setting)
+
+
+def _skipped(setting: Setting) -> frozenset[str]:
+    from_job = frozenset({"replicas", "service_type"})
+    from_service = frozenset({"backoff_limit", "timeout", "ttl"})
+    return {"job": from_job, "build": from_job, "serve": from_service}.get(
+        setting.action, from_service | {"service_type"}
+    )
+
+
+def _fill_resources(board: Board, rulings: Rulings) -> None:
+    names = dict.fromkeys(["cpu", "mem", "ephemeral-storage", *(str(path[1]) for path, _ in board.under("resources"))])
+    for name in names:
+        if name not in ("gpu", "disk"):
+            _fill_sides(board, rulings, name)
+    for field, leaf in (("resources.gpu", ("gpu", LIMIT)), ("resources.disk", ("disk", "size"))):
+        if (choice := rulings.find_default(field)) is not None:
+            board.fill(("resources", *leaf), choice.offer("default"))
+
+
+def _fill_sides(board: Board, rulings: Rulings, name: str) -> None:
+    request_path, limit_path = ("resources", name, REQUEST), ("resources", name, LIMIT)
+    limit = board.find(*limit_path)
+    if limit is not None:
+        board.fill(request_path, replace(limit, rule="limits alone: request = limit"))
+    for field in (f"resources.{name}.request", f"resources.{name}"):
+        if (choice := rulings.find_default(field)) is not None:
+            board.fill(request_path, choice.offer("default"))
+    request = board.find(*request_path)
+    if limit is None and (choice := rulings.find_default(f"resources.{name}.limit")) is not None:
+        _fill_default_limit(board, name, choice, request)
+    if name == "mem" and request is not None and limit_path not in board and not request.value.is_zero:
+        board.fill(limit_path, _tolerate(request, rulings))
+    if "/" in name and request is not None:
+        board.fill(limit_path, replace(request, rule="request = limit, as Kubernetes wants of such resources"))
+
+
+def _fill_default_limit(board: Board, name: str, choice: Choice, request: Offer | None) -> None:
+    path = ("resources", name, LIMIT)
+    if request is None:
+        board.fill(path, choice.offer("default"))
+        board.fill(("resources", name, REQUEST), choice.offer("limits alone: request = limit"))
+    elif choice.value >= request.value:
+        board.fill(path, choice.offer("default"))
+    else:
+        message = (
+            f"the {choice.scope.name}'s default limit {choice.value} is below the request {request.value}; "
+            "the limit is the request"
+        )
+        board.warnings.append(Problem("policy.default_limit", path, message))
+        board.fill(path, replace(choice.offer("default limit, raised to the request"), value=request.value))
+
+
+def _tolerate(request: Offer, rulings: Rulings) -> Offer:
+    tolerance, offer = rulings.mem_tolerance
+    amount: Quantity = request.value.scale(tolerance)
+    rule = f"request × {tolerance}"
+    cap = rulings.find_cap("resources.mem", "resources.mem.limit")
+    if cap is not None and request.value <= cap[0] < amount:
+        return offer_of(cap[1], cap[0], f"{rule}, at most the {cap[1].name}'s max")
+    return replace(offer, value=amount, rule=rule)
+
+
+def _fill_platform(board: Board, rulings: Rulings, setting: Setting) -> None:
+    board.put(("pod_security",), rulings.pod_security)
+    secrets = rulings.get_platform("image_pull_secrets")
+    if secrets.value:
+        board.fill(("image_pull_secrets",), secrets)
+    gpus = board.value("resources", "gpu", LIMIT)
+    if gpus is not None and not gpus.is_zero:
+        names = rulings.get_platform("gpu_resources")
+        board.fill(("resources", "gpu", "resource"), replace(names, value=names.value[0]))
+    elif board.find("resources", "gpu", "resource") is not None:
+        board.take(("resources", "gpu", "resource"), message=None)
+    if board.find("resources", "disk", "size") is not None:
+        medium = rulings.get_platform("disk_medium")
+        board.put(("resources", "disk", "medium"), medium)
+        choice = rulings.find_default("resources.disk.storage_class") or rulings.find_default("volumes.storage_class")
+        if choice is not None and medium.value == "ephemeral":
+            board.put(("resources", "disk", "storage_class"), choice.offer("default"))
+    version = board.value("python_version")
+    if setting.kind == "python" and version is not None and version in rulings.python_images:
+        images = rulings.get_platform("python_images")
+        board.fill(("image",), replace(images, value=images.value[version], rule=f"the image for {version}"))
+
+
+def complete_volume(volume: Volume, rulings: Rulings) -> tuple[Volume, Mapping[str, Offer]]:
+    """The volume without blanks, and who filled each."""
+    filled: dict[str, Offer] = {}
+    is_new_claim = volume.type == "persistent_volume_claim" and volume.claim_name is None
+    if is_new_claim or volume.type == "ephemeral":
+        _choose(filled, "size", volume.size, rulings.find_default("volumes.size"))
+        _choose(filled, "storage_class", volume.storage_class, rulings.find_default("volumes.storage_class"))
+    if is_new_claim and volume.lifetime is None:
+        filled["lifetime"] = replace(_BLANK, value="run")
+    if volume.type == "empty_dir":
+        _choose(filled, "size", volume.size, rulings.find_default("volumes.size_limit"))
+        if volume.medium is None and volume.mount_path == SHARED_MEMORY_PATH:
+            filled["medium"] = replace(_BLANK, value="Memory", rule="shared memory is memory")
+    values: dict[str, Any] = {name: offer.value for name, offer in filled.items()}
+    return replace(volume, **values), filled
+
+
+def _choose(filled: dict[str, Offer], name: str, asked: Any, choice: Choice | None) -> None:
+    if choice is not None and (asked is None or (choice.is_locked and asked != choice.value)):
+        filled[name] = choice.offer("locked" if choice.is_locked else "default")

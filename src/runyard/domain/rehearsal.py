@@ -1,0 +1,132 @@
+"""Rehearsal: recorded requests played against another policy or other profiles, before those are applied. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from runyard.domain.request import Belongings, Prepared, Request
+from runyard.domain.resolve import Resolution, resolve
+from runyard.spec.problems import Path, Problem, format_path
+from runyard.spec.quantity import Quantity, QuantityError
+
+Outcome = Literal["refused", "accepted", "changed", "unchanged"]
+OUTCOMES: tuple[Outcome, ...] = ("refused", "accepted", "changed", "unchanged")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A request as it was made, and what its project had then."""
+
+    id: str
+    request: Request
+    belongings: Belongings
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A leaf that would differ; None where it is or was blank."""
+
+    path: Path
+    old: Any
+    new: Any
+    by: str
+    """Who decides the new value, or who decided the old one where it goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What would become of one run: newly refused, newly accepted, changed, or unchanged."""
+
+    id: str
+    project: str
+    outcome: Outcome
+    changes: tuple[Change, ...] = ()
+    refusals: tuple[Problem, ...] = ()
+    """Those that the new side adds."""
+    direction: Literal["smaller", "larger", "mixed"] | None = None
+    """Of a changed run: what it would get of cpu, memory, GPUs and disk, where that changes."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        shown: dict[str, Any] = {"id": self.id, "project": self.project, "outcome": self.outcome}
+        if self.direction:
+            shown["direction"] = self.direction
+        if self.changes:
+            shown["changes"] = [
+                {"path": format_path(change.path), "old": change.old, "new": change.new, "by": change.by}
+                for change in self.changes
+            ]
+        if self.refusals:
+            shown["refusals"] = [problem.to_dict() for problem in self.refusals]
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """All runs, in the order given, and the sum."""
+
+    runs: tuple[Played, ...]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Runs by outcome, and the changed ones by direction."""
+        counted = Counter(run.outcome for run in self.runs)
+        directions = Counter(run.direction for run in self.runs if run.direction)
+        return {
+            **{outcome: counted[outcome] for outcome in OUTCOMES},
+            **{str(key): directions[key] for key in sorted(directions)},
+        }
+
+
+def rehearse(recorded: Iterable[Recorded], *, old: Prepared, new: Prepared) -> Rehearsal:
+    """Play every request on both sides and compare."""
+    return Rehearsal(tuple(_play(entry, old=old, new=new) for entry in recorded))
+
+
+def _play(entry: Recorded, *, old: Prepared, new: Prepared) -> Played:
+    before = resolve(entry.request, old, entry.belongings)
+    after = resolve(entry.request, new, entry.belongings)
+    project = entry.request.project
+    if after.is_refused and not before.is_refused:
+        return Played(id=entry.id, project=project, outcome="refused", refusals=after.refusals)
+    if before.is_refused and after.is_refused:
+        known = {(problem.code, problem.path) for problem in before.refusals}
+        added = tuple(problem for problem in after.refusals if (problem.code, problem.path) not in known)
+        return Played(id=entry.id, project=project, outcome="unchanged", refusals=added)
+    if before.is_refused:
+        return Played(id=entry.id, project=project, outcome="accepted")
+    changes = _compare(before, after)
+    outcome: Outcome = "changed" if changes else "unchanged"
+    return Played(id=entry.id, project=project, outcome=outcome, changes=changes, direction=_find_direction(changes))
+
+
+def _compare(before: Resolution, after: Resolution) -> tuple[Change, ...]:
+    old = {leaf.path: leaf for leaf in before.leaves}
+    new = {leaf.path: leaf for leaf in after.leaves}
+    changes = []
+    for path in dict.fromkeys([*old, *new]):
+        was, will = old.get(path), new.get(path)
+        if (was and was.value) != (will and will.value):
+            by = will.source if will is not None else was.source if was is not None else ""
+            changes.append(Change(path, was and was.value, will and will.value, by))
+    return tuple(changes)
+
+
+def _find_direction(changes: Iterable[Change]) -> Literal["smaller", "larger", "mixed"] | None:
+    found = set()
+    for change in changes:
+        if change.path[0] == "resources" and change.path[-1] in ("request", "limit", "size"):
+            was, will = _amount(change.old), _amount(change.new)
+            if was is not None and will is not None and was != will:
+                found.add("larger" if was < will else "smaller")
+    if not found:
+        return None
+    return "mixed" if len(found) > 1 else "larger" if "larger" in found else "smaller"
+
+
+def _amount(value: Any) -> Quantity | None:
+    try:
+        return Quantity.parse(0 if value is None else value)
+    except (QuantityError, TypeError):
+        return None

@@ -1,0 +1,224 @@
+"""Who wins: what the user asked + what the admin prepared → what will run, with an owner for every value. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from runyard.domain.board import Board, Offer
+from runyard.domain.denied import check_denials
+from runyard.domain.derive import apply_locks, complete_volume, fill_blanks
+from runyard.domain.effective import SECONDS, Disk, EffectiveSpec, Leaf, to_plain
+from runyard.domain.limits import check_rules
+from runyard.domain.merge import LIMIT, Layer, Setting, put_layer
+from runyard.domain.references import settle_collisions, settle_references
+from runyard.domain.request import Belongings, Prepared, Request
+from runyard.domain.rulings import Rulings
+from runyard.spec.lints import lint_fields
+from runyard.spec.problems import Problem, find_nearest, list_words
+from runyard.spec.profile import DEFAULT_PROFILE, Profile
+from runyard.spec.resources import Sides
+from runyard.spec.run import AdminFields
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The answer. With refusals nothing may be started, and `spec` shows what would have been."""
+
+    spec: EffectiveSpec
+    leaves: tuple[Leaf, ...]
+    warnings: tuple[Problem, ...]
+    refusals: tuple[Problem, ...]
+    profile: Profile | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether anything stands against this run."""
+        return bool(self.refusals)
+
+
+def resolve(request: Request, prepared: Prepared, belongings: Belongings) -> Resolution:
+    """Decide. Deterministic; never raises on a parsed request; inputs are not changed."""
+    rulings = Rulings(prepared.policy, request.project)
+    board = Board()
+    setting = Setting(request.action, request.kind, rulings.gpu_resources)
+    choice, profile = _choose_profile(board, request, prepared, rulings)
+    for layer in _iter_layers(request, profile):
+        put_layer(board, layer, setting)
+    apply_locks(board, rulings)
+    settle_references(board, belongings)
+    settle_collisions(board)
+    fill_blanks(board, rulings, setting)
+    fills = _complete_volumes(board, rulings)
+    board.refusals += check_rules(board, rulings, profile=choice)
+    board.refusals += check_denials(board, rulings)
+    lints = [lint for fields in (request.function, request.task, request.run) if fields for lint in lint_fields(fields)]
+    return Resolution(
+        spec=_assemble(board, request, choice),
+        leaves=tuple(_iter_leaves(board, request, choice, fills)),
+        warnings=tuple(dict.fromkeys([*board.warnings, *lints])),
+        refusals=tuple(dict.fromkeys(board.refusals)),
+        profile=profile,
+    )
+
+
+def _choose_profile(
+    board: Board, request: Request, prepared: Prepared, rulings: Rulings
+) -> tuple[Offer | None, Profile | None]:
+    offers = [
+        Offer(fields.profile, owner, source)
+        for fields, owner, source in _iter_users(request)
+        if fields is not None and fields.profile is not None
+    ]
+    default = rulings.find_default("profile")
+    if default is not None and (default.is_locked or not offers):
+        if offers and offers[-1].value != default.value:
+            message = f"the {default.scope.name} locks the profile {default.value}; yours is not used"
+            board.warnings.append(Problem("override", ("profile",), message, value=offers[-1].value))
+        offers.append(default.offer("locked" if default.is_locked else "default"))
+    if not offers:
+        if DEFAULT_PROFILE not in prepared.profiles:
+            return None, None
+        offers.append(Offer(DEFAULT_PROFILE, "profile", "profile default", "applies where no profile is named"))
+    offer = offers[-1]
+    profile = prepared.profiles.get(offer.value)
+    if profile is None:
+        names = sorted(prepared.profiles)
+        board.refusals.append(
+            Problem(
+                "profile.unknown",
+                ("profile",),
+                f"there is no profile `{offer.value}`",
+                value=offer.value,
+                allowed=list_words(names) if names else "no profiles are loaded",
+                suggestion=find_nearest(offer.value, names),
+            )
+        )
+    return offer, profile
+
+
+def _iter_users(request: Request) -> Iterator[tuple[Any, Any, str]]:
+    yield request.function, "function", "function"
+    yield request.task, "task", "task"
+    yield request.run, "you", "you"
+
+
+def _iter_layers(request: Request, profile: Profile | None) -> Iterator[Layer]:
+    if profile is not None:
+        for kind in ("Job",) if request.action in ("job", "build") else ("Deployment", "Service"):
+            base: AdminFields | None = profile.base.get(kind)  # type: ignore[call-overload]  # a literal in a tuple
+            if base is not None:
+                yield Layer("base", f"base {kind} of {profile.id}", base)
+    for fields, owner, source in _iter_users(request):
+        if fields is not None:
+            yield Layer(owner, source, fields)
+    if profile is not None:
+        yield Layer("profile", f"profile {profile.id}", profile.fields)
+
+
+def _complete_volumes(board: Board, rulings: Rulings) -> dict[str, Mapping[str, Offer]]:
+    fills: dict[str, Mapping[str, Offer]] = {}
+    for path, offer in board.under("volumes"):
+        volume, filled = complete_volume(offer.value, rulings)
+        for name, fill in filled.items():
+            asked = getattr(offer.value, name)
+            if asked is not None and offer.is_users:
+                message = (
+                    f"{fill.source} locks {to_plain(fill.value)}; {to_plain(asked)} from {offer.source} is not used"
+                )
+                board.warnings.append(Problem("override", (*path, name), message))
+        board.put(path, replace(offer, value=volume))
+        fills[str(path[1])] = filled
+    return fills
+
+
+_PLAIN = (
+    "image",
+    "command",
+    "args",
+    "image_pull_policy",
+    "image_pull_secrets",
+    "topology_spread",
+    "runtime_class",
+    "priority_class",
+    "scheduler_name",
+    "service_account",
+    "host_aliases",
+    "run_as_user",
+    "run_as_group",
+    "fs_group",
+    "pod_security",
+    "replicas",
+    "service_ports",
+    "service_type",
+    "service_name",
+    "readiness_path",
+    "backoff_limit",
+    "affinity",
+    "parameters",
+    "inputs",
+    "init_parameters",
+    "source",
+    "python_version",
+    "requirements",
+)
+
+
+def _assemble(board: Board, request: Request, profile: Offer | None) -> EffectiveSpec:
+    values: dict[str, Any] = {name: value for name in _PLAIN if (value := board.value(name)) is not None}
+    values |= {f"{name}_seconds": value for name in SECONDS if (value := board.value(name)) is not None}
+    for name in ("command", "args", "topology_spread"):
+        if name in values:
+            values[name] = tuple(values[name])
+    for name in ("node_selector", "envs", "labels"):
+        values[name] = MappingProxyType({str(path[1]): offer.value for path, offer in board.under(name)})
+    sides: dict[str, Sides] = {}
+    for path, offer in board.under("resources"):
+        if path[1] not in ("gpu", "disk"):
+            sides[str(path[1])] = replace(sides.get(str(path[1]), Sides()), **{str(path[2]): offer.value})
+    gpus = board.value("resources", "gpu", LIMIT)
+    size = board.value("resources", "disk", "size")
+    if size is not None:
+        medium, storage_class = (board.value("resources", "disk", leaf) for leaf in ("medium", "storage_class"))
+        values["disk"] = Disk(size=size, medium=medium, storage_class=storage_class)
+    return EffectiveSpec(
+        kind=request.kind,
+        action=request.action,
+        profile=None if profile is None else profile.value,
+        resources=MappingProxyType(sides),
+        gpu=None if gpus is None else gpus.value,
+        gpu_resource=board.value("resources", "gpu", "resource"),
+        tolerations=tuple(offer.value for _, offer in board.under("tolerations")),
+        volumes=tuple(offer.value for _, offer in board.under("volumes")),
+        secrets=tuple(offer.value for _, offer in board.under("secrets")),
+        **values,
+    )
+
+
+def _iter_leaves(
+    board: Board, request: Request, profile: Offer | None, fills: Mapping[str, Mapping[str, Offer]]
+) -> Iterator[Leaf]:
+    who, source = ("function", "function") if request.function is not None else ("you", "you")
+    yield Leaf(("kind",), request.kind, who, source)  # type: ignore[arg-type]  # both are owners
+    yield Leaf(("action",), request.action, "you", "you")
+    if profile is not None:
+        yield Leaf(("profile",), profile.value, profile.owner, profile.source, profile.rule)
+    for leaf in board.iter_leaves():
+        if leaf.path[0] != "volumes":
+            yield leaf
+            continue
+        yield from _iter_volume_leaves(leaf, fills.get(str(leaf.path[1]), {}))
+
+
+def _iter_volume_leaves(leaf: Leaf, filled: Mapping[str, Offer]) -> Iterator[Leaf]:
+    for key, value in leaf.value.items():
+        replaced = tuple(
+            replace(other, value=other.value.get(key))
+            for other in leaf.replaced
+            if other.value.get(key) not in (None, value)
+        )
+        fill = filled.get(key)
+        if fill is None:
+            yield Leaf((*leaf.path, key), value, leaf.owner, leaf.source, leaf.rule, replaced)
+        else:
+            yield Leaf((*leaf.path, key), value, fill.owner, fill.source, fill.rule, replaced)

@@ -1,0 +1,98 @@
+"""A policy as it applies to one project: which default holds, what is locked, and every rule to check."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from runyard.domain.board import Offer
+from runyard.domain.effective import Owner
+from runyard.spec.policy import BUILT_IN, Policy, Scope
+from runyard.spec.rules import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A value that the policy gives, and whether it holds against all others."""
+
+    value: Any
+    scope: Scope
+    is_locked: bool
+
+    def offer(self, rule: str | None = None) -> Offer:
+        """As an offer for the board."""
+        return offer_of(self.scope, self.value, rule)
+
+
+class Rulings:
+    """The scopes that apply to a project, the widest first."""
+
+    def __init__(self, policy: Policy, project: str) -> None:
+        self.scopes = policy.get_scopes(project)
+        self.platform_wide = policy.scope
+
+    def iter_rules(self) -> Iterator[tuple[str, Rule, Scope]]:
+        """Every rule of every scope: each is to hold."""
+        for scope in self.scopes:
+            for name, rule in scope.rules.items():
+                yield name, rule, scope
+
+    def find_rules(self, name: str) -> list[tuple[Rule, Scope]]:
+        """The rules of one field."""
+        return [(scope.rules[name], scope) for scope in self.scopes if name in scope.rules]
+
+    def find_default(self, name: str) -> Choice | None:
+        """The narrowest scope's default, unless a wider one locks the field."""
+        choice = None
+        for rule, scope in self.find_rules(name):
+            if rule.default is not None:
+                choice = Choice(rule.default, scope, rule.locked)
+            if rule.locked:
+                return choice
+        return choice
+
+    def find_lock(self, name: str) -> Scope | None:
+        """The scope that locks the field, or None."""
+        return next((scope for rule, scope in self.find_rules(name) if rule.locked), None)
+
+    def find_cap(self, *names: str) -> tuple[Any, Scope] | None:
+        """The smallest `max` of these fields."""
+        caps = [(rule.max, scope) for name in names for rule, scope in self.find_rules(name) if rule.max is not None]
+        return min(caps, key=lambda cap: cap[0]) if caps else None
+
+    @property
+    def pod_security(self) -> Offer:
+        """Restricted, unless the admin relaxed it and no narrower scope tightened it again."""
+        said = [(scope.platform.pod_security, scope) for scope in self.scopes if scope.platform.pod_security]
+        admins = [entry for entry in said if entry[1] is not BUILT_IN]
+        level, scope = next((entry for entry in admins if entry[0] == "restricted"), (admins or said)[-1])
+        return offer_of(scope, level)
+
+    def get_platform(self, name: str) -> Offer:
+        """The narrowest scope's word on a platform choice."""
+        scope = next(scope for scope in reversed(self.scopes) if getattr(scope.platform, name) is not None)
+        return offer_of(scope, getattr(scope.platform, name))
+
+    @property
+    def gpu_resources(self) -> tuple[str, ...]:
+        """Kubernetes' names of GPUs; the first is what `gpu` means."""
+        names: tuple[str, ...] = self.get_platform("gpu_resources").value
+        return names
+
+    @property
+    def mem_tolerance(self) -> tuple[Decimal, Offer]:
+        """The factor between a memory request and its limit, and whose it is."""
+        offer = self.get_platform("mem_tolerance")
+        return offer.value, offer
+
+    @property
+    def python_images(self) -> Mapping[str, str]:
+        """The image of each python version."""
+        images: Mapping[str, str] = self.get_platform("python_images").value
+        return images
+
+
+def offer_of(scope: Scope, value: Any, rule: str | None = None) -> Offer:
+    """What a scope offers: built-in choices are the platform's, all others the policy's."""
+    owner: Owner = "platform" if scope is BUILT_IN else "policy"
+    return Offer(value, owner, scope.name, rule)

@@ -1,0 +1,126 @@
+"""Labels, annotations and owners: what every object says about the run it belongs to."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from runyard.domain.effective import EffectiveSpec
+from runyard.manifests.identity import Owner, RunIdentity
+from runyard.manifests.names import HASH_CHARACTERS, hash_text, run_name
+from runyard.spec.names import MOST_LABEL_CHARACTERS, check_label_value
+
+PREFIX = "runyard.io/"
+RUN_LABEL = f"{PREFIX}run"
+INSTALLATION_LABEL = f"{PREFIX}installation"
+VOLUME_LABEL = f"{PREFIX}volume"
+LIFETIME_ANNOTATION = f"{PREFIX}lifetime"
+"""Of a claim: `run`, `keep`, or how many seconds it is kept after the run."""
+PENDING_TIMEOUT_ANNOTATION = f"{PREFIX}pending-timeout"
+"""Of a Job or Deployment: how many seconds it may wait for its place."""
+RUN_NAME_ANNOTATION = f"{PREFIX}run-name"
+
+API_VERSIONS: Mapping[str, str] = MappingProxyType({"Job": "batch/v1", "Deployment": "apps/v1"})
+
+_FRAMEWORKS = MappingProxyType({"job": "k8sjob", "serve": "k8sserve", "deploy": "k8sdeployment"})
+_RESERVED_PREFIXES = (PREFIX, "dhcore/", "batch.kubernetes.io/")
+_RESERVED_LABELS = frozenset({"controller-uid", "job-name", "pod-template-hash"})
+"""Kubernetes' controllers set these, and refuse objects that have other values there."""
+_HASHED_VALUE = re.compile(rf"(?:.*-)?x[0-9a-f]{{{HASH_CHARACTERS}}}")
+
+
+def to_label_value(text: str) -> str:
+    """The text itself where it is a legal value, else what is legal of it and a hash; never the same for two texts.
+
+    A text that only looks hashed is hashed too: it could be made to imitate another.
+    """
+    if check_label_value(text) is None and not _HASHED_VALUE.fullmatch(text):
+        return text
+    ending = f"x{hash_text(text)}"
+    room = MOST_LABEL_CHARACTERS - len(ending) - 1
+    slug = re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-_.")[:room].strip("-_.")
+    return f"{slug}-{ending}" if slug else ending
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What all objects of one run carry."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    namespace: str | None
+    owner: Owner | None = None
+
+    def render_metadata(
+        self,
+        name: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        is_owned: bool = True,
+    ) -> dict[str, Any]:
+        """An object's metadata; without a name, that of a template."""
+        metadata: dict[str, Any] = {"name": name} if name else {}
+        if name and self.namespace:
+            metadata["namespace"] = self.namespace
+        metadata["labels"] = {**self.labels, **(labels or {})}
+        if notes := {**self.annotations, **(annotations or {})}:
+            metadata["annotations"] = notes
+        if name and self.owner and is_owned:
+            metadata["ownerReferences"] = [_render_owner(self.owner)]
+        return metadata
+
+    def render_selector(self) -> dict[str, str]:
+        """What tells the run's pods from all others; it never changes in a Deployment's life."""
+        return {key: self.labels[key] for key in (INSTALLATION_LABEL, RUN_LABEL)}
+
+
+def make_marks(spec: EffectiveSpec, identity: RunIdentity, *, owner: Owner | None = None) -> Marks:
+    """The marks of a run's objects. An admin's labels are added to the platform's, which stay."""
+    exact = {
+        INSTALLATION_LABEL: identity.installation,
+        RUN_LABEL: identity.run_id,
+        f"{PREFIX}project": identity.project,
+        f"{PREFIX}action": spec.action,
+        f"{PREFIX}kind": spec.kind,
+        f"{PREFIX}profile": spec.profile,
+        f"{PREFIX}user": identity.user,
+        f"{PREFIX}function": identity.function,
+        "dhcore/project": identity.project,
+        "dhcore/run": identity.run_id,
+        "dhcore/runtime": spec.kind,
+        "dhcore/framework": _FRAMEWORKS.get(spec.action),
+        "dhcore/user": identity.user,
+    }
+    ours = {
+        "app.kubernetes.io/name": to_label_value(identity.function or spec.kind),
+        "app.kubernetes.io/instance": run_name(identity.run_id),
+        "app.kubernetes.io/component": spec.action,
+        "app.kubernetes.io/part-of": to_label_value(identity.project),
+        "app.kubernetes.io/managed-by": "runyard",
+        **{key: to_label_value(text) for key, text in exact.items() if text is not None},
+    }
+    admins = {key: value for key, value in spec.labels.items() if key not in ours and not _is_reserved(key)}
+    notes = {
+        key: text for key, text in exact.items() if text is not None and key.startswith(PREFIX) and ours[key] != text
+    }
+    if identity.run_name is not None:
+        notes[RUN_NAME_ANNOTATION] = identity.run_name
+    return Marks({**ours, **admins}, notes, identity.namespace, owner)
+
+
+def _is_reserved(key: str) -> bool:
+    return key.startswith(_RESERVED_PREFIXES) or key in _RESERVED_LABELS
+
+
+def _render_owner(owner: Owner) -> dict[str, Any]:
+    # Not a controller: the anchor does not manage these objects; and blocking its deletion would need rights on it.
+    return {
+        "apiVersion": API_VERSIONS[owner.kind],
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }

@@ -1,0 +1,76 @@
+"""Names of a run's objects: legal for Kubernetes, and different for different runs, however odd or long their ids.
+
+A name is the id itself where that is legal, and otherwise ends with a hash of it. A prefix of its own, or a character
+that the readable form cannot have, keeps hashed names apart: no id can be chosen to imitate another's.
+"""
+
+import hashlib
+import json
+import re
+
+from runyard.spec.names import check_dns_label
+
+HASH_CHARACTERS = 20
+"""80 bits: nobody finds an id that takes a given run's name."""
+MOST_PLAIN_ID_CHARACTERS = 40
+MOST_RUN_NAME_CHARACTERS = 52
+"""Controllers add up to 11 characters for ReplicaSets and pods, and the result must fit a label."""
+MOST_SERVICE_NAME_CHARACTERS = 63
+
+
+def run_name(run_id: str) -> str:
+    """The name of a run's Job or Deployment, a DNS label that begins with a letter."""
+    if len(run_id) <= MOST_PLAIN_ID_CHARACTERS and check_dns_label(run_id) is None:
+        return f"run-{run_id}"
+    return _join_hashed("runx", run_id, hashed=run_id, most=MOST_RUN_NAME_CHARACTERS)
+
+
+def claim_name(run_id: str, *, volume: str) -> str:
+    """The name of the claim behind a volume. Kept claims are mounted again by it.
+
+    Joined by a dot, which neither half has: with a dash, run `a` and volume `b-c` would meet run `a-b` and volume `c`.
+    """
+    if check_dns_label(volume) is None:
+        return f"{run_name(run_id)}.{volume}"
+    return f"{run_name(run_id)}.{_join_hashed('x', volume, hashed=volume, most=63)}.x"
+
+
+def config_map_name(run_id: str, *, volume: str) -> str:
+    """The name of the ConfigMap with a volume's inline data."""
+    return claim_name(run_id, volume=volume)
+
+
+def secret_name(run_id: str) -> str:
+    """The name of the run's own Secret."""
+    return f"{run_name(run_id)}-secrets"
+
+
+def service_name(run_id: str) -> str:
+    """The name of the run's own Service."""
+    return run_name(run_id)
+
+
+def alias_name(project: str, *, function: str | None, service: str) -> str:
+    """The stable name of a service, which outlives its runs: the same for every run of that function and service name.
+
+    Parts are joined by two dashes; where a part has two of its own, or is no DNS label, the name is hashed.
+    """
+    parts = [part for part in (project, function, service) if part is not None]
+    plain = f"svc-{'--'.join(parts)}"
+    is_plain = all(check_dns_label(part) is None and "--" not in part for part in parts)
+    if is_plain and len(plain) <= MOST_SERVICE_NAME_CHARACTERS:
+        return plain
+    return _join_hashed(
+        "svcx", "-".join(parts), hashed=json.dumps([project, function, service]), most=MOST_SERVICE_NAME_CHARACTERS
+    )
+
+
+def hash_text(text: str) -> str:
+    """The hash that tells two texts apart where they cannot stand as they are."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:HASH_CHARACTERS]
+
+
+def _join_hashed(prefix: str, text: str, *, hashed: str, most: int) -> str:
+    room = most - len(prefix) - HASH_CHARACTERS - 2
+    slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:room].strip("-")
+    return "-".join(part for part in (prefix, slug, hash_text(hashed)) if part)

@@ -1,0 +1,61 @@
+"""A run's objects: all at once as `kubectl apply` takes them, or the anchor first and then what it owns."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runyard.domain.effective import EffectiveSpec
+from runyard.manifests.checks import check_run, check_workload
+from runyard.manifests.environment import render_secret
+from runyard.manifests.identity import Owner, RunIdentity
+from runyard.manifests.metadata import Marks, make_marks
+from runyard.manifests.services import render_services
+from runyard.manifests.volumes import render_claims, render_config_maps
+from runyard.manifests.workloads import render_workload
+
+
+def render_run(spec: EffectiveSpec, identity: RunIdentity, *, secret_values: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Everything as it runs, in an order in which it can be applied; raises `Refused` where that cannot be."""
+    check_run(spec, secret_values=secret_values)
+    marks = make_marks(spec, identity)
+    return [
+        *_render_needs(spec, identity, marks, secret_values=secret_values),
+        render_workload(spec, identity, marks),
+        *_render_services(spec, identity, marks),
+    ]
+
+
+def render_anchor(spec: EffectiveSpec, identity: RunIdentity) -> dict[str, Any]:
+    """The one object a run begins with, at rest: a suspended Job without a TTL, or a Deployment of no replicas.
+
+    Released by `spec.suspend: false` or `spec.replicas`, under its UID. Raises `Refused` where it cannot be rendered.
+    """
+    check_workload(spec)
+    return render_workload(spec, identity, make_marks(spec, identity), is_anchor=True)
+
+
+def render_dependents(
+    spec: EffectiveSpec, identity: RunIdentity, *, owner: Owner, secret_values: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """What the anchor needs and owns, so that its deletion collects them; claims that are kept have no owner.
+
+    Raises `Refused` where it cannot be rendered.
+    """
+    check_run(spec, secret_values=secret_values)
+    marks = make_marks(spec, identity, owner=owner)
+    needs = _render_needs(spec, identity, marks, secret_values=secret_values)
+    return [*needs, *_render_services(spec, identity, marks)]
+
+
+def _render_needs(
+    spec: EffectiveSpec, identity: RunIdentity, marks: Marks, *, secret_values: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """What must be there before the pods."""
+    return [
+        *render_secret(spec, identity, marks, values=secret_values),
+        *render_config_maps(spec, identity, marks),
+        *render_claims(spec, identity, marks),
+    ]
+
+
+def _render_services(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
+    return render_services(spec, identity, marks) if spec.action == "serve" else []

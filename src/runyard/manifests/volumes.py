@@ -1,0 +1,125 @@
+"""Volumes: what the pod mounts, and the claims and ConfigMaps made for it."""
+
+from typing import Any
+
+from runyard.domain.effective import EffectiveSpec
+from runyard.manifests.identity import RunIdentity
+from runyard.manifests.metadata import LIFETIME_ANNOTATION, VOLUME_LABEL, Marks, to_label_value
+from runyard.manifests.names import claim_name, config_map_name
+from runyard.spec.quantity import Quantity
+from runyard.spec.volumes import SCRATCH_PATH, SHARED_MEMORY_PATH, Volume
+
+SCRATCH_VOLUME = "runyard-scratch"
+
+
+def render_volumes(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
+    """The pod's volumes, scratch space first."""
+    rendered: list[dict[str, Any]] = []
+    if spec.disk and spec.disk.medium == "empty_dir":
+        rendered.append({"name": SCRATCH_VOLUME, "emptyDir": {"sizeLimit": spec.disk.size.text}})
+    elif spec.disk:
+        source = _render_ephemeral(SCRATCH_VOLUME, marks, size=spec.disk.size, storage_class=spec.disk.storage_class)
+        rendered.append({"name": SCRATCH_VOLUME, **source})
+    rendered += [{"name": volume.name, **_render_source(volume, identity, marks)} for volume in spec.volumes]
+    return rendered
+
+
+def render_mounts(spec: EffectiveSpec) -> list[dict[str, Any]]:
+    """Where the container mounts them."""
+    mounts: list[dict[str, Any]] = []
+    if spec.disk:
+        mounts.append({"name": SCRATCH_VOLUME, "mountPath": SCRATCH_PATH})
+    for volume in spec.volumes:
+        mount = {"name": volume.name, "mountPath": volume.mount_path}
+        mounts.append(mount | ({"subPath": volume.sub_path} if volume.sub_path else {}))
+    return mounts
+
+
+def render_claims(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
+    """The claims to create. One that is kept beyond the run has no owner: nothing but the ledger ends it."""
+    return [_render_claim(volume, identity, marks) for volume in spec.volumes if _is_new_claim(volume)]
+
+
+def render_config_maps(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
+    """One ConfigMap for each volume with inline data, as each may be nearly as large as an object can be."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": marks.render_metadata(
+                config_map_name(identity.run_id, volume=volume.name), labels=_render_volume_label(volume)
+            ),
+            "immutable": True,
+            "data": dict(volume.data),
+        }
+        for volume in spec.volumes
+        if volume.type == "config_map" and volume.data is not None
+    ]
+
+
+def has_claim(spec: EffectiveSpec) -> bool:
+    """Whether a claim is mounted that a second pod might have to wait for; of existing ones the mode is not known."""
+    return any(volume.type in ("persistent_volume_claim", "shared_volume") for volume in spec.volumes)
+
+
+def _render_source(volume: Volume, identity: RunIdentity, marks: Marks) -> dict[str, Any]:
+    match volume.type:
+        case "persistent_volume_claim" | "shared_volume":
+            name = volume.claim_name or claim_name(identity.run_id, volume=volume.name)
+            return {"persistentVolumeClaim": {"claimName": name}}
+        case "ephemeral":
+            return _render_ephemeral(volume.name, marks, size=volume.size, storage_class=volume.storage_class)
+        case "empty_dir":
+            return {"emptyDir": _render_empty_dir(volume)}
+        case "config_map":
+            ours = config_map_name(identity.run_id, volume=volume.name)
+            return {"configMap": {"name": volume.config_map if volume.data is None else ours}}
+        case "image":
+            return {"image": {"reference": volume.image, "pullPolicy": "IfNotPresent"}}
+
+
+def _render_empty_dir(volume: Volume) -> dict[str, Any]:
+    # Programs map /dev/shm and mean memory; on a disk it would work and be slow.
+    medium = volume.medium or ("Memory" if volume.mount_path == SHARED_MEMORY_PATH else None)
+    source = {"medium": medium, "sizeLimit": volume.size.text if volume.size is not None else None}
+    return {key: value for key, value in source.items() if value is not None}
+
+
+def _render_ephemeral(name: str, marks: Marks, *, size: Quantity | None, storage_class: str | None) -> dict[str, Any]:
+    template = {
+        "metadata": marks.render_metadata(labels={VOLUME_LABEL: to_label_value(name)}),
+        "spec": _render_claim_spec(size=size, storage_class=storage_class),
+    }
+    return {"ephemeral": {"volumeClaimTemplate": template}}
+
+
+def _render_claim(volume: Volume, identity: RunIdentity, marks: Marks) -> dict[str, Any]:
+    lifetime = "run" if volume.lifetime is None else str(volume.lifetime)
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": marks.render_metadata(
+            claim_name(identity.run_id, volume=volume.name),
+            labels=_render_volume_label(volume),
+            annotations={LIFETIME_ANNOTATION: lifetime},
+            is_owned=lifetime == "run",
+        ),
+        "spec": _render_claim_spec(size=volume.size, storage_class=volume.storage_class),
+    }
+
+
+def _render_claim_spec(*, size: Quantity | None, storage_class: str | None) -> dict[str, Any]:
+    spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"}
+    if storage_class is not None:
+        spec["storageClassName"] = storage_class
+    if size is not None:
+        spec["resources"] = {"requests": {"storage": size.text}}
+    return spec
+
+
+def _render_volume_label(volume: Volume) -> dict[str, str]:
+    return {VOLUME_LABEL: to_label_value(volume.name)}
+
+
+def _is_new_claim(volume: Volume) -> bool:
+    return volume.type == "persistent_volume_claim" and volume.claim_name is None

@@ -1,0 +1,29 @@
+"""Checks on volumes: none of the host's paths; in *restricted*, only those that carry no rights of their own."""
+
+from runyard.pods.security.facts import Pod, Volume
+from runyard.pods.security.known import FORBIDDEN_VOLUMES
+from runyard.pods.security.wording import Finding, choose, quote_each
+
+
+def check_host_path_volumes(pod: Pod) -> Finding | None:
+    """No paths of the host."""
+    names = [volume.name for volume in pod.volumes if "hostPath" in volume.sources]
+    if not names:
+        return None
+    return Finding("hostPath volumes", f"{choose('volume', 'volumes', count=len(names))} {quote_each(names)}")
+
+
+def check_volume_kinds(pod: Pod) -> Finding | None:
+    """Only the kinds that *restricted* names. A second source beside an allowed one does not slip through."""
+    bad = {volume: kind for volume in pod.volumes if (kind := _find_forbidden_kind(volume))}
+    if not bad:
+        return None
+    names = [volume.name for volume in pod.volumes if volume in bad]
+    kinds = sorted(set(bad.values()))
+    noun = choose("restricted volume type", "restricted volume types", count=len(kinds))
+    use, volumes = choose("uses", "use", count=len(names)), choose("volume", "volumes", count=len(names))
+    return Finding("restricted volume types", f"{volumes} {quote_each(names)} {use} {noun} {quote_each(kinds)}")
+
+
+def _find_forbidden_kind(volume: Volume) -> str | None:
+    return next((kind for kind in FORBIDDEN_VOLUMES if kind in volume.sources), None)

@@ -1,0 +1,202 @@
+"""Entities around a run, in DigitalHub's form: project, function, task, run, secret. Specs are strict."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from runyard.spec.names import check_project_name, check_slug, suggest_project_name
+from runyard.spec.problems import Problem
+from runyard.spec.reading import Findings, describe_type, expect_option, expect_text, read_by, refuse
+from runyard.spec.references import (
+    FunctionReference,
+    TaskReference,
+    find_run_kind,
+    find_task_kind,
+    parse_function_reference,
+    parse_task_reference,
+)
+from runyard.spec.run import ACTIONS, RunFields, read_model
+
+FUNCTION_KINDS = ("python", "container")
+"""The kinds we run; others may be stored by a server, word for word."""
+
+_TEXT = {"type": "string"}
+
+
+def _read_flag(given: Any) -> bool:
+    if not isinstance(given, bool):
+        raise refuse("type.boolean", f"must be true or false, not {describe_type(given)}", value=given)
+    return given
+
+
+def _read_text(given: Any) -> str:
+    return expect_text(given, what="the text", most=4096)
+
+
+def _read_secret_path(given: Any) -> str:
+    path = expect_text(given, what="the path", most=300)
+    key = path.removeprefix("secret://")
+    if key == path or check_slug(key):
+        raise refuse("secret.path", "must name a secret", value=path, allowed="secret://NAME")
+    return path
+
+
+class ContainerSpec(RunFields):
+    """The spec of a `container` function: its image and program, and defaults for its runs."""
+
+    base_image: Annotated[str | None, *read_by(_read_text, _TEXT)] = Field(
+        default=None, description="What a build starts from."
+    )
+
+
+class PythonSpec(ContainerSpec):
+    """The spec of a `python` function: its code, and the version it is written for."""
+
+
+class TaskSpec(RunFields):
+    """The spec of a task: a function, an action, and defaults for its runs."""
+
+    function: Annotated[FunctionReference | None, *read_by(parse_function_reference, _TEXT)] = Field(
+        default=None, description="kind://project/name:id"
+    )
+    workflow: Annotated[FunctionReference | None, *read_by(parse_function_reference, _TEXT)] = None
+    instructions: Annotated[tuple[str, ...] | None, *read_by(tuple, {"type": "array", "items": _TEXT})] = Field(
+        default=None, description="Of a build: lines added to the image's recipe."
+    )
+
+
+class RunSpec(TaskSpec):
+    """The spec of a run: its task, and what it asks for itself."""
+
+    task: Annotated[TaskReference | None, *read_by(parse_task_reference, _TEXT)] = Field(
+        default=None, description="kind+action://project/id"
+    )
+    local_execution: Annotated[bool | None, *read_by(_read_flag, {"type": "boolean"})] = Field(
+        default=None, description="That the client runs it itself."
+    )
+    base_image: Annotated[str | None, *read_by(_read_text, _TEXT)] = None
+
+
+class SecretSpec(BaseModel):
+    """The spec of a secret: where its value is kept. The value itself is never part of an entity."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: Annotated[str | None, *read_by(_read_secret_path, _TEXT)] = Field(
+        default=None, examples=["secret://my-secret-key"]
+    )
+    provider: str = "kubernetes"
+
+
+class ProjectSpec(BaseModel):
+    """The spec of a project: what the client keeps there, word for word."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    source: str | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+
+
+class Entity(BaseModel):
+    """What all entities have in common; `spec` is the model of its type and kind."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    kind: str
+    id: str | None = None
+    name: str | None = None
+    project: str | None = None
+    key: str | None = None
+    user: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    spec: Any = None
+    status: dict[str, Any] = Field(default_factory=dict)
+    extensions: list[Any] = Field(default_factory=list)
+
+
+ENTITY_TYPES = ("project", "function", "task", "run", "secret")
+
+
+def read_entity(entity_type: str, given: Any) -> Entity:
+    """An entity of one of the types and kinds we run; raises `Refused` with everything that is wrong with it."""
+    findings = Findings()
+    entity = findings.read(lambda value: read_model(Entity, value), given)
+    if entity is None:
+        findings.finish()
+        raise AssertionError
+    model = findings.read(lambda kind: find_spec_model(entity_type, kind), entity.kind, "kind")
+    spec = (
+        findings.read(lambda value: read_model(model, value), entity.spec or {}, "spec") if model is not None else None
+    )
+    findings.problems += [*_check_names(entity_type, entity), *_check_spec(entity.kind, spec)]
+    findings.finish()
+    return entity.model_copy(update={"spec": spec})
+
+
+def find_spec_model(entity_type: str, kind: str) -> type[BaseModel]:
+    """The model of a spec; raises `Refused` where we do not run such a thing."""
+    if entity_type in ("project", "secret"):
+        expect_option(kind, what=f"the kind of a {entity_type}", options=(entity_type,))
+        return ProjectSpec if entity_type == "project" else SecretSpec
+    if entity_type == "function":
+        expect_option(kind, what="the kind of a function", options=FUNCTION_KINDS)
+        return PythonSpec if kind == "python" else ContainerSpec
+    if entity_type == "task":
+        expect_option(kind, what="the kind of a task", options=[f"{name}+{action}" for name, action in _PAIRS])
+        return TaskSpec
+    expect_option(entity_type, what="the type", options=ENTITY_TYPES)
+    run_kind = find_run_kind(kind)
+    if run_kind is None or (run_kind.function, run_kind.action or "job") not in _PAIRS:
+        expect_option(kind, what="the kind of a run", options=[*_RUN_KINDS, *_OLD_RUN_KINDS])
+    return RunSpec
+
+
+_PAIRS = tuple(
+    (name, action) for name in FUNCTION_KINDS for action in ACTIONS if (name, action) != ("python", "deploy")
+)
+_RUN_KINDS = tuple(f"{name}+{action}:run" for name, action in _PAIRS)
+_OLD_RUN_KINDS = tuple(f"{name}+run" for name in FUNCTION_KINDS)
+
+SPEC_MODELS: Mapping[str, type[BaseModel]] = MappingProxyType(
+    {"project": ProjectSpec, "function": PythonSpec, "task": TaskSpec, "run": RunSpec, "secret": SecretSpec}
+)
+
+
+def _check_names(entity_type: str, entity: Entity) -> list[Problem]:
+    found = []
+    for field in ("id", "name"):
+        value = getattr(entity, field)
+        if value is not None and (error := check_slug(value)):
+            found.append(Problem("name.invalid", (field,), error, value=value))
+    project = entity.name if entity_type == "project" else entity.project
+    if project is not None and (error := check_project_name(project)):
+        where = "name" if entity_type == "project" else "project"
+        found.append(Problem("project.name", (where,), error, value=project, suggestion=suggest_project_name(project)))
+    if entity_type in ("project", "function", "secret") and not entity.name:
+        found.append(Problem("field.missing", ("name",), f"a {entity_type} needs its `name`"))
+    return found
+
+
+def _check_spec(kind: str, spec: BaseModel | None) -> list[Problem]:
+    if spec is None:
+        return []
+    found = []
+    if isinstance(spec, PythonSpec) and kind == "python":
+        found += [
+            Problem("field.missing", ("spec", field), f"a python function needs `{field}`")
+            for field in ("python_version", "source")
+            if getattr(spec, field) is None
+        ]
+    if isinstance(spec, RunSpec):
+        if spec.task is None:
+            found.append(Problem("field.missing", ("spec", "task"), "a run needs its `task`"))
+    elif isinstance(spec, TaskSpec):
+        if spec.function is None and spec.workflow is None:
+            found.append(Problem("field.missing", ("spec", "function"), "a task needs its `function`"))
+        pair = find_task_kind(kind)
+        if spec.function is not None and pair is not None and spec.function.kind != pair[0]:
+            message = f"a {kind} task runs {pair[0]} functions"
+            found.append(Problem("task.kind", ("spec", "function"), message, value=str(spec.function)))
+    return found

@@ -1,0 +1,198 @@
+"""`envs`, `secrets` and `node_selector`: names with values, as a list of pairs or as a mapping."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from runyard.spec.names import check_env_name, check_label_value, check_qualified_name, check_slug, suggest_env_name
+from runyard.spec.reading import Findings, describe_type, expect_keys, expect_list, expect_mapping, expect_text, refuse
+from runyard.spec.volumes import read_mount_path
+
+MOST_VALUE_CHARACTERS = 32_768
+MOST_ENVIRONMENT_CHARACTERS = 262_144
+
+_PAIRS = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+
+
+def _list_schema(key: str) -> dict[str, Any]:
+    entry = {"type": "object", "required": [key, "value"], "additionalProperties": False}
+    properties = {key: {"type": "string"}, "value": {"type": ["string", "number", "boolean"]}}
+    return {"type": "array", "items": {**entry, "properties": properties}}
+
+
+ENVS_SCHEMA: dict[str, Any] = {
+    "description": "Environment variables; numbers and booleans become text.",
+    "anyOf": [_list_schema("name"), _PAIRS],
+    "examples": [[{"name": "HF_HOME", "value": "/local-data/huggingface"}], {"EPOCHS": 3}],
+}
+NODE_SELECTOR_SCHEMA: dict[str, Any] = {
+    "description": "Labels that the node must have.",
+    "anyOf": [_list_schema("key"), _PAIRS],
+    "examples": [[{"key": "disktype", "value": "ssd"}], {"disktype": "ssd"}],
+}
+SECRETS_SCHEMA: dict[str, Any] = {
+    "description": "Secrets that the platform stores: as environment variables of their names, or as files.",
+    "type": "array",
+    "items": {
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "required": ["name"],
+                "additionalProperties": False,
+                "properties": {"name": {"type": "string"}, "mount_path": {"type": "string"}},
+            },
+        ]
+    },
+    "examples": [["my-secret-key", {"name": "kaggle", "mount_path": "/secrets/kaggle.json"}]],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretUse:
+    """A secret of the platform in a run: an environment variable of its name, or a file."""
+
+    name: str
+    mount_path: str | None = None
+
+
+def read_envs(given: Any) -> Mapping[str, str]:
+    """Variables in the order they were written."""
+    envs = _read_pairs(given, key="name", what="variables", read_key=_read_env_name, read_value=_read_env_value)
+    if sum(map(len, envs.values())) > MOST_ENVIRONMENT_CHARACTERS:
+        raise refuse(
+            "size.characters", "the environment is too large", allowed=f"{MOST_ENVIRONMENT_CHARACTERS} characters"
+        )
+    return envs
+
+
+def read_node_selector(given: Any) -> Mapping[str, str]:
+    """Labels and their values."""
+    return _read_pairs(given, key="key", what="labels", read_key=_read_label_key, read_value=_read_label_value)
+
+
+def read_labels(given: Any) -> Mapping[str, str]:
+    """An admin's labels for the objects, as DigitalHub writes them (`[{name, value}]`) or as a mapping."""
+    return _read_pairs(given, key="name", what="labels", read_key=_read_label_key, read_value=_read_label_value)
+
+
+def read_secrets(given: Any) -> tuple[SecretUse, ...]:
+    """Uses of secrets; the same name or path twice is refused."""
+    findings = Findings()
+    uses: list[SecretUse] = []
+    for index, entry in enumerate(expect_list(given, of="names")):
+        use = findings.read(_read_secret, entry, index)
+        if use is None:
+            continue
+        if any(use.name == other.name for other in uses):
+            findings.add("secrets.twice", (index,), f"`{use.name}` is named twice", value=use.name)
+        if use.mount_path and any(use.mount_path == other.mount_path for other in uses):
+            findings.add(
+                "secrets.path_twice", (index, "mount_path"), "another secret is mounted there", value=use.mount_path
+            )
+        uses.append(use)
+    findings.finish()
+    return tuple(uses)
+
+
+def _read_secret(given: Any) -> SecretUse:
+    if isinstance(given, str):
+        return SecretUse(name=_read_secret_name(given))
+    findings = Findings()
+    entry = expect_mapping(given, of="a secret's `name` and `mount_path`")
+    expect_keys(entry, ("name", "mount_path"), findings)
+    if entry.get("name") is None:
+        findings.add("field.missing", ("name",), "a secret needs its `name`")
+    name = findings.read(_read_secret_name, entry["name"], "name") if entry.get("name") is not None else ""
+    path = entry.get("mount_path")
+    mount_path = findings.read(read_mount_path, path, "mount_path") if path is not None else None
+    findings.finish()
+    return SecretUse(name=name or "", mount_path=mount_path)
+
+
+def _read_secret_name(given: Any) -> str:
+    name = expect_text(given, what="a secret's name", most=253)
+    if error := check_slug(name) or check_env_name(name):
+        raise refuse("secrets.name", error, value=name, suggestion=suggest_env_name(name))
+    return name
+
+
+def _read_pairs(
+    given: Any,
+    *,
+    key: str,
+    what: str,
+    read_key: Callable[[Any], str],
+    read_value: Callable[[Any], str],
+) -> Mapping[str, str]:
+    findings = Findings()
+    pairs: dict[str, str] = {}
+
+    def add(name: str | None, value: str | None, *path: str | int) -> None:
+        if name is None or value is None:
+            return
+        if name in pairs:
+            findings.add(f"{key}.twice", path, f"`{name}` stands twice", value=name)
+        pairs[name] = value
+
+    if isinstance(given, Mapping):
+        for name, value in expect_mapping(given, of=what).items():
+            add(findings.read(read_key, name, name), findings.read(read_value, value, name), name)
+        findings.finish()
+        return MappingProxyType(pairs)
+    if not isinstance(given, (list, tuple)):
+        allowed = f"[{{{key}: …, value: …}}] or {{{key}: value}}"
+        raise refuse("type.pairs", f"must be {what}, not {describe_type(given)}", value=given, allowed=allowed)
+    for index, entry in enumerate(expect_list(given, of=what)):
+        fields = findings.read(lambda entry: expect_mapping(entry, of=f"`{key}` and `value`"), entry, index)
+        if fields is None:
+            continue
+        expect_keys(fields, (key, "value"), findings, index)
+        for name in (key, "value"):
+            if fields.get(name) is None:
+                findings.add("field.missing", (index, name), f"an entry needs `{name}`")
+        word = findings.read(read_key, fields[key], index, key) if fields.get(key) is not None else None
+        value = findings.read(read_value, fields["value"], index, "value") if fields.get("value") is not None else None
+        add(word, value, index, key)
+    findings.finish()
+    return MappingProxyType(pairs)
+
+
+def read_plain_text(given: Any) -> str:
+    """Text; numbers and booleans as YAML writes them."""
+    if isinstance(given, bool):
+        return "true" if given else "false"
+    if isinstance(given, (int, float)):
+        return str(given)
+    if not isinstance(given, str):
+        raise refuse("type.text", f"must be text, a number or true/false, not {describe_type(given)}", value=given)
+    if "\0" in given or any("\ud800" <= character <= "\udfff" for character in given):
+        raise refuse("text.control", "must not contain NUL or halves of characters")
+    if len(given) > MOST_VALUE_CHARACTERS:
+        raise refuse("text.long", f"has {len(given)} characters", allowed=f"at most {MOST_VALUE_CHARACTERS}")
+    return given
+
+
+def _read_env_name(given: Any) -> str:
+    name = expect_text(given, what="a variable's name", most=253)
+    if error := check_env_name(name):
+        raise refuse("envs.name", error, value=name, suggestion=suggest_env_name(name))
+    return name
+
+
+_read_env_value = read_plain_text
+
+
+def _read_label_key(given: Any) -> str:
+    name = expect_text(given, what="a label's key", most=317)
+    if error := check_qualified_name(name):
+        raise refuse("label.key", error, value=name)
+    return name
+
+
+def _read_label_value(given: Any) -> str:
+    value = read_plain_text(given)
+    if error := check_label_value(value):
+        raise refuse("label.value", error, value=value)
+    return value

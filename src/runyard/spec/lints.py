@@ -1,0 +1,80 @@
+"""What is legal and probably not meant: a warning each, with a proposal."""
+
+import re
+from collections.abc import Iterator
+
+from runyard.spec.images import is_latest
+from runyard.spec.problems import Problem
+from runyard.spec.quantity import Quantity
+from runyard.spec.run import RunFields
+
+SMALLEST_MEMORY = Quantity.parse("1Mi")
+MOST_CORES = Quantity.parse("256")
+_CREDENTIALS = re.compile(
+    r"(?i)(^|[^a-z])(pass(word|wd|phrase)?|secret|token|api_?key|credentials?|private_?key|access_?key)([^a-z]|$)"
+)
+
+
+def lint_fields(fields: RunFields) -> Iterator[Problem]:
+    """Every doubt about what one layer asks."""
+    yield from _lint_resources(fields)
+    yield from _lint_volumes(fields)
+    for name in fields.envs or {}:
+        if _CREDENTIALS.search(name):
+            message = f"`{name}` looks like a credential, and envs can be read by everyone who can see the run"
+            yield Problem("lint.credential", ("envs", name), message, suggestion=f"secrets: [{name}]")
+    if fields.image and is_latest(fields.image):
+        message = f"`{fields.image}` is whatever `latest` is on the day it is pulled"
+        yield Problem("lint.latest", ("image",), message, value=fields.image, suggestion="a version or a digest")
+    if fields.command and len(fields.command) == 1 and re.search(r"\s", fields.command[0].strip()):
+        words = fields.command[0].split()
+        message = "a command that is one text is the name of one program, spaces included"
+        yield Problem(
+            "lint.command", ("command",), message, value=fields.command[0], suggestion=f"[{', '.join(words)}]"
+        )
+
+
+def _lint_resources(fields: RunFields) -> Iterator[Problem]:
+    for name, sides in (fields.resources or {}).items():
+        for side, amount in (("requests", sides.request), ("limits", sides.limit)):
+            if amount is None:
+                continue
+            path = ("resources", name) if name in ("gpu", "disk") else ("resources", name, side)
+            if name in ("mem", "disk") and not amount.is_zero and amount < SMALLEST_MEMORY:
+                meant = f"{amount.value}Mi" if amount.is_whole else f"{amount.milli_value}Mi"
+                message = f"{amount} is {amount.value} bytes"
+                yield Problem("lint.bytes", path, message, value=str(amount), suggestion=meant)
+            elif name in ("mem", "disk") and (binary := _find_binary(amount)):
+                message = f"{amount} is decimal, {binary} is binary and {_gap(amount, binary)} % more"
+                yield Problem("lint.decimal", path, message, value=str(amount), suggestion=binary)
+            if name == "cpu" and amount >= MOST_CORES and amount.is_whole:
+                message = f"{amount} is {amount.value} cores"
+                yield Problem("lint.cores", path, message, value=str(amount), suggestion=f"{amount.value}m")
+            if name == "gpu" and amount.is_zero:
+                yield Problem("lint.no_gpu", path, "0 GPUs is no GPU", value="0", suggestion="leave `gpu` out")
+
+
+def _find_binary(amount: Quantity) -> str | None:
+    match = re.fullmatch(r"([0-9.]+)([kMGTPE])", amount.text)
+    if match is None:
+        return None
+    number, unit = match.groups()
+    return f"{number}{unit.upper() if unit == 'k' else unit}i"
+
+
+def _gap(amount: Quantity, meant: str) -> int:
+    return round((Quantity.parse(meant).value / amount.value - 1) * 100)
+
+
+def _lint_volumes(fields: RunFields) -> Iterator[Problem]:
+    for volume in fields.volumes or ():
+        path = ("volumes", volume.name)
+        if volume.type == "shared_volume" and volume.size is not None:
+            yield Problem("lint.size", (*path, "size"), "a shared volume exists already; its size is not changed")
+        elif volume.size is not None and volume.size < SMALLEST_MEMORY:
+            meant = f"{volume.size.value}Gi"
+            message = f"{volume.size} is {volume.size.value} bytes"
+            yield Problem("lint.bytes", (*path, "size"), message, value=str(volume.size), suggestion=meant)
+        if volume.type == "image" and volume.image and is_latest(volume.image):
+            message = f"`{volume.image}` is whatever `latest` is on the day it is pulled"
+            yield Problem("lint.latest", (*path, "image"), message, suggestion="a version or a digest")

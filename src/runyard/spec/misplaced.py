@@ -1,0 +1,58 @@
+"""Fields that stand one level too high: what a snippet looks like that lost its indentation on the way."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from runyard.spec.problems import Problem
+
+_HOMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "cpu": ("resources",),
+        "mem": ("resources",),
+        "gpu": ("resources",),
+        "disk": ("resources",),
+        "requests": ("resources",),
+        "limits": ("resources",),
+        "volume_type": ("volumes",),
+        "mount_path": ("volumes", "secrets"),
+        "spec": ("volumes",),
+        "size": ("volumes",),
+        "size_limit": ("volumes",),
+        "storage_class": ("volumes",),
+        "claim_name": ("volumes",),
+        "name": ("volumes", "envs", "secrets"),
+        "value": ("envs", "node_selector"),
+        "key": ("node_selector", "tolerations"),
+        "operator": ("tolerations",),
+        "effect": ("tolerations",),
+        "node_affinity": ("affinity",),
+        "pod_affinity": ("affinity",),
+        "pod_anti_affinity": ("affinity",),
+        "target_port": ("service_ports",),
+        "port": ("service_ports",),
+    }
+)
+_IN_SPEC = frozenset({"size", "size_limit", "storage_class", "claim_name"})
+
+
+def find_misplaced(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Problem]:
+    """For each key that is not known here but belongs somewhere: where."""
+    names = set(known)
+    found = {}
+    for key, value in given.items():
+        homes = _HOMES.get(key, ())
+        if key in names or not homes:
+            continue
+        home = next((candidate for candidate in homes if candidate in given), homes[0])
+        place = f"{home}[].spec" if key in _IN_SPEC else home if home in ("resources", "affinity") else f"{home}[]"
+        message = f"`{key}` belongs under `{place}`"
+        if home in given:
+            message += "; was the indentation lost?"
+        shown = value if isinstance(value, str | int | float) else None
+        found[key] = Problem("field.misplaced", (key,), message, value=shown, suggestion=_show(home, key, shown))
+    return found
+
+
+def _show(home: str, key: str, value: Any) -> str | None:
+    return None if value is None else f"{home}: {{{key}: {value}}}" if home == "resources" else None

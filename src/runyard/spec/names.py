@@ -1,0 +1,183 @@
+"""Names as Kubernetes and DigitalHub allow them: each check returns what is wrong, in a sentence, or None.
+
+The rules are Kubernetes' own (1.34 and 1.36 agree on them), so what passes here passes there; where this is narrower
+on purpose, the check says so. Letters are ASCII letters, and nothing may follow the last character, not even a newline.
+"""
+
+import re
+from collections.abc import Callable
+
+MOST_LABEL_CHARACTERS = 63
+MOST_SUBDOMAIN_CHARACTERS = 253
+MOST_PORT_NAME_CHARACTERS = 15
+PROJECT_CHARACTERS = (2, 38)
+
+_DNS_1123_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
+_DNS_1123_SUBDOMAIN = re.compile(rf"{_DNS_1123_LABEL.pattern}(?:\.{_DNS_1123_LABEL.pattern})*")
+_DNS_1035_LABEL = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
+_QUALIFIED_PART = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_PORT_NAME = re.compile(r"[-a-z0-9]+")
+_SLUG = re.compile(r"[a-zA-Z0-9._+-]+")
+_PROJECT = re.compile(r"[a-z0-9-]+")
+
+_PART_CHARACTERS = "letters, digits, `-`, `_` and `.`, and begins and ends with a letter or digit"
+
+
+def check_dns_label(name: str) -> str | None:
+    """A DNS-1123 label: names of namespaces, volumes, containers."""
+    if error := _check_length(name, most=MOST_LABEL_CHARACTERS):
+        return error
+    if _DNS_1123_LABEL.fullmatch(name):
+        return None
+    if _DNS_1123_SUBDOMAIN.fullmatch(name):
+        return "must not contain dots"
+    return "must consist of lower-case letters, digits and `-`, and begin and end with a letter or digit"
+
+
+def check_dns_subdomain(name: str) -> str | None:
+    """A DNS-1123 subdomain: names of most objects (Jobs, claims, classes, nodes)."""
+    if error := _check_length(name, most=MOST_SUBDOMAIN_CHARACTERS):
+        return error
+    if _DNS_1123_SUBDOMAIN.fullmatch(name):
+        return None
+    return (
+        "must consist of lower-case letters, digits, `-` and `.`; each part between dots begins and ends with a letter "
+        "or digit"
+    )
+
+
+def check_dns_1035_label(name: str) -> str | None:
+    """A DNS-1035 label: names of Services; narrower than a DNS-1123 label by its first character."""
+    if error := _check_length(name, most=MOST_LABEL_CHARACTERS):
+        return error
+    if _DNS_1035_LABEL.fullmatch(name):
+        return None
+    return "must consist of lower-case letters, digits and `-`, begin with a letter and end with a letter or digit"
+
+
+def check_qualified_name(name: str) -> str | None:
+    """`name` or `prefix/name`: keys of labels, taints, tolerations and topologies, names of resources."""
+    prefix, slash, last = name.rpartition("/")
+    if slash and not prefix:
+        return "has an empty prefix before `/`"
+    if "/" in prefix:
+        return "has more than one `/`; it is a name, or a DNS name, `/` and a name"
+    if slash and (error := check_dns_subdomain(prefix)):
+        return f"has a prefix that is no DNS name: it {error}"
+    if error := _check_length(last, most=MOST_LABEL_CHARACTERS):
+        return f"has a name part that {error}" if slash else error
+    if _QUALIFIED_PART.fullmatch(last):
+        return None
+    return f"must have a name {'after `/` ' if slash else ''}of {_PART_CHARACTERS}"
+
+
+check_label_key = check_qualified_name
+check_toleration_key = check_qualified_name
+
+
+def check_label_value(value: str) -> str | None:
+    """A label's value; empty is one."""
+    if not value or (len(value) <= MOST_LABEL_CHARACTERS and _QUALIFIED_PART.fullmatch(value)):
+        return None
+    if error := _check_length(value, most=MOST_LABEL_CHARACTERS):
+        return error
+    return f"must be empty, or consist of {_PART_CHARACTERS}"
+
+
+def check_env_name(name: str) -> str | None:
+    """An environment variable's name.
+
+    Narrower than Kubernetes, which takes every printable ASCII character but `=` and so names that no shell can read.
+    """
+    if not name:
+        return "must not be empty"
+    if _ENV_NAME.fullmatch(name):
+        return _check_parent_prefix(name)
+    return "must consist of letters, digits, `_`, `-` and `.`, and not begin with a digit"
+
+
+def check_config_key(key: str) -> str | None:
+    """A key in a ConfigMap or Secret, which is also the name of the file it is mounted as."""
+    if error := _check_length(key, most=MOST_SUBDOMAIN_CHARACTERS):
+        return error
+    if _CONFIG_KEY.fullmatch(key):
+        return _check_parent_prefix(key)
+    return "must consist of letters, digits, `-`, `_` and `.`"
+
+
+def check_port_name(name: str) -> str | None:
+    """A port's name in a container (RFC 6335 in lower case): at most 15 characters."""
+    if error := _check_length(name, most=MOST_PORT_NAME_CHARACTERS):
+        return error
+    if not _PORT_NAME.fullmatch(name):
+        return "must consist of lower-case letters, digits and `-`"
+    if not any("a" <= character <= "z" for character in name):
+        return "must contain a letter"
+    if "--" in name:
+        return "must not contain `--`"
+    if name.startswith("-") or name.endswith("-"):
+        return "must not begin or end with `-`"
+    return None
+
+
+def check_slug(name: str) -> str | None:
+    """An id or name in DigitalHub's paths; bounded, as it becomes part of names in Kubernetes."""
+    if error := _check_length(name, most=MOST_SUBDOMAIN_CHARACTERS):
+        return error
+    return None if _SLUG.fullmatch(name) else "must consist of letters, digits, `.`, `_`, `+` and `-`"
+
+
+def check_project_name(name: str) -> str | None:
+    """A project's name, which becomes part of a namespace's."""
+    least, most = PROJECT_CHARACTERS
+    if error := _check_length(name, most=most):
+        return error
+    if len(name) < least:
+        return f"must have at least {least} characters"
+    return None if _PROJECT.fullmatch(name) else "must consist of lower-case letters, digits and `-`"
+
+
+def suggest_dns_label(name: str) -> str | None:
+    """The nearest DNS-1123 label, or None where nothing of the name would be left."""
+    return _suggest(name.lower(), r"[^a-z0-9]+", check=check_dns_label, most=MOST_LABEL_CHARACTERS)
+
+
+def suggest_dns_1035_label(name: str) -> str | None:
+    """The nearest DNS-1035 label."""
+    return _suggest(name.lower().lstrip("0123456789-_. "), r"[^a-z0-9]+", check=check_dns_1035_label, most=63)
+
+
+def suggest_dns_subdomain(name: str) -> str | None:
+    """The nearest DNS-1123 subdomain."""
+    return _suggest(name.lower(), r"[^a-z0-9.]+", check=check_dns_subdomain, most=MOST_SUBDOMAIN_CHARACTERS)
+
+
+def suggest_env_name(name: str) -> str | None:
+    """The nearest name that a shell can read too."""
+    word = re.sub(r"[^A-Za-z0-9_]+", "_", name[:MOST_SUBDOMAIN_CHARACTERS]).strip("_")
+    word = f"_{word}" if word[:1].isdigit() else word
+    return word if word and word != name else None
+
+
+def suggest_project_name(name: str) -> str | None:
+    """The nearest project name."""
+    return _suggest(name.lower(), r"[^a-z0-9]+", check=check_project_name, most=PROJECT_CHARACTERS[1])
+
+
+def _suggest(name: str, strange: str, *, check: Callable[[str], str | None], most: int) -> str | None:
+    word = re.sub(strange, "-", name[: 4 * most])
+    word = re.sub(r"-*\.[-.]*", ".", word).strip("-.")[:most].rstrip("-.")
+    return word if word and check(word) is None else None
+
+
+def _check_length(name: str, *, most: int) -> str | None:
+    if not name:
+        return "must not be empty"
+    return f"must have at most {most} characters, not {len(name)}" if len(name) > most else None
+
+
+def _check_parent_prefix(name: str) -> str | None:
+    """Kubernetes' rule for names that become files."""
+    return "must not be `.` or begin with `..`" if name == "." or name.startswith("..") else None

@@ -1,0 +1,179 @@
+"""Tools for readers: functions that turn one field, in any of its forms, into its value or refuse it.
+
+A reader takes what was given and returns the value, or raises `Refused` with every problem, each with a path relative
+to the field. Readers are hand-written because most fields have several forms and the path must be the one the user
+wrote; pydantic carries them (`read_by`), owns the models around them, and publishes the schema.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from runyard.spec.problems import Path, Problem, Refused, find_nearest, list_words
+
+T = TypeVar("T")
+
+MOST_ENTRIES = 256
+"""No list or mapping of a request may be longer: a pod with more of anything is a mistake or an attack."""
+
+
+class Findings:
+    """Collects problems, so that all of an input's are told at once."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def add(
+        self,
+        code: str,
+        path: Path,
+        message: str,
+        *,
+        value: Any = None,
+        allowed: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        """Note one problem."""
+        self.problems.append(Problem(code, path, message, value=value, allowed=allowed, suggestion=suggestion))
+
+    def read(self, reader: Callable[[Any], T], given: Any, *path: str | int) -> T | None:
+        """What the reader makes of it, or None when it refused: its problems are kept under `path`."""
+        try:
+            return reader(given)
+        except Refused as refused:
+            self.problems += [problem.under(*path) for problem in refused.problems]
+            return None
+
+    def finish(self) -> None:
+        """Raise `Refused` if anything was found."""
+        if self.problems:
+            raise Refused(self.problems)
+
+
+def read_by(reader: Callable[[Any], Any], schema: Mapping[str, Any]) -> tuple[PlainValidator, WithJsonSchema]:
+    """A reader as pydantic metadata; null means blank."""
+
+    def validate(given: Any) -> Any:
+        if given is None:
+            return None
+        try:
+            return reader(given)
+        except Refused as refused:
+            raise PydanticCustomError("refused", "refused", {"problems": refused.problems}) from None
+
+    return PlainValidator(validate), WithJsonSchema(dict(schema))
+
+
+def refuse(code: str, message: str, **details: Any) -> Refused:
+    """One problem with the field as a whole."""
+    path = details.pop("path", ())
+    return Refused([Problem(code, path, message, **details)])
+
+
+def describe_type(given: Any) -> str:
+    """What kind of thing was given, in the words of YAML."""
+    names = {dict: "a mapping", list: "a list", str: "text", bool: "true/false", int: "a number", float: "a number"}
+    return "nothing" if given is None else names.get(type(given), type(given).__name__)
+
+
+def expect_mapping(given: Any, *, of: str) -> Mapping[str, Any]:
+    """`given` if it is a mapping with text keys, bounded."""
+    if not isinstance(given, Mapping):
+        raise refuse("type.mapping", f"must be a mapping of {of}, not {describe_type(given)}", value=given)
+    if len(given) > MOST_ENTRIES:
+        raise refuse("size.entries", f"has {len(given)} entries", allowed=f"at most {MOST_ENTRIES}")
+    if strange := [key for key in given if not isinstance(key, str)]:
+        raise refuse(
+            "type.key", f"has a key that is {describe_type(strange[0])}", value=strange[0], allowed="text keys"
+        )
+    return given
+
+
+def expect_list(given: Any, *, of: str) -> list[Any]:
+    """`given` if it is a list, bounded."""
+    if not isinstance(given, (list, tuple)):
+        raise refuse("type.list", f"must be a list of {of}, not {describe_type(given)}", value=given)
+    if len(given) > MOST_ENTRIES:
+        raise refuse("size.entries", f"has {len(given)} entries", allowed=f"at most {MOST_ENTRIES}")
+    return list(given)
+
+
+def expect_text(given: Any, *, what: str, most: int = 1024) -> str:
+    """`given` if it is text that may stand in a Kubernetes object: not empty, bounded, without control characters."""
+    if not isinstance(given, str):
+        raise refuse("type.text", f"{what} must be text, not {describe_type(given)}", value=given)
+    if not given:
+        raise refuse("text.empty", f"{what} must not be empty")
+    if len(given) > most:
+        raise refuse("text.long", f"{what} has {len(given)} characters", allowed=f"at most {most}")
+    if has_control_characters(given):
+        raise refuse("text.control", f"{what} has control characters or halves of characters", value=repr(given))
+    return given
+
+
+def has_control_characters(text: str) -> bool:
+    """Whether something is in it that cannot be shown or cannot be sent: C0, DEL, C1, surrogates."""
+    return re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", text) is not None
+
+
+def expect_integer(given: Any, *, what: str, at_least: int, at_most: int) -> int:
+    """An integer, or text that is one; within bounds."""
+    bounds = f"a whole number from {at_least} to {at_most}"
+    if isinstance(given, str) and re.fullmatch(r"[+-]?[0-9]{1,20}", given):
+        number = int(given)
+    elif isinstance(given, int) and not isinstance(given, bool):
+        number = given
+    elif isinstance(given, float) and given.is_integer() and abs(given) < 2**53:
+        number = int(given)
+    else:
+        raise refuse("number.invalid", f"{what} must be a whole number", value=given, allowed=bounds)
+    if not at_least <= number <= at_most:
+        raise refuse("number.range", f"{what} is out of range", value=given, allowed=bounds)
+    return number
+
+
+def expect_option(given: Any, *, what: str, options: Iterable[str]) -> str:
+    """One of `options`, in their spelling; another spelling of case is proposed, not taken."""
+    known = list(options)
+    if isinstance(given, str) and given in known:
+        return given
+    folded = {option.lower(): option for option in known}
+    nearest = folded.get(str(given).lower()) or find_nearest(str(given), known)
+    allowed = ", ".join(known)
+    raise refuse("value.option", f"{what} is not known", value=given, allowed=allowed, suggestion=nearest)
+
+
+def expect_keys(given: Mapping[str, Any], known: Iterable[str], findings: Findings, *path: str | int) -> None:
+    """Note every key that is not known, with the nearest one."""
+    names = list(known)
+    for key in given:
+        if key not in names:
+            findings.add(
+                "field.unknown",
+                (*path, key),
+                f"`{key}` is not known here",
+                allowed=list_words(names, most=20),
+                suggestion=find_nearest(key, names),
+            )
+
+
+def fold_keys(given: Mapping[str, Any], findings: Findings, *path: str | int) -> tuple[dict[str, Any], dict[str, str]]:
+    """The mapping with snake_case keys, and the spelling of each; two spellings at once are a problem."""
+    folded: dict[str, Any] = {}
+    spelling: dict[str, str] = {}
+    for key, value in given.items():
+        name = to_snake_case(key)
+        if name in folded:
+            findings.add("field.twice", (*path, key), f"`{key}` and `{spelling[name]}` are the same field")
+            continue
+        folded[name] = value
+        spelling[name] = key
+    return folded, spelling
+
+
+def to_snake_case(name: str) -> str:
+    """`storageClass` as `storage_class`; what is already snake_case stays."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: f"_{match.group(1).lower()}", name[:100]) + name[100:]

@@ -1,0 +1,211 @@
+"""`resources`: cpu, mem, gpu and disk, in the forms of the seeds and in Kubernetes' own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from runyard.spec.names import check_qualified_name
+from runyard.spec.problems import Problem, find_nearest
+from runyard.spec.quantity import Quantity, QuantityError
+from runyard.spec.reading import Findings, expect_mapping, refuse
+
+RESOURCES = ("cpu", "mem", "gpu", "disk")
+SIDES = ("requests", "limits")
+KUBERNETES_NAMES = MappingProxyType({"cpu": "cpu", "mem": "memory"})
+"""What our names are called in a container; gpu has the name the admin chose, disk is a volume."""
+
+_PLAIN_NAMES = {"cpu": "cpu", "memory": "mem", "mem": "mem"}
+
+RESOURCES_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "What the run needs: an amount, or requests and limits. Both forms may be mixed.",
+    "properties": {
+        name: {
+            "description": text,
+            "anyOf": [
+                {"type": ["string", "number"]},
+                {
+                    "type": "object",
+                    "properties": {side: {"type": ["string", "number"]} for side in SIDES},
+                    "additionalProperties": False,
+                },
+            ],
+            "examples": examples,
+        }
+        for name, text, examples in (
+            ("cpu", "Cores. A plain amount is the request.", ["8", "500m", {"requests": "10", "limits": "12"}]),
+            ("mem", "Memory. A plain amount is the request; the limit is somewhat above it.", ["32Gi"]),
+            ("gpu", "Whole GPUs.", ["1", {"limits": "1"}]),
+            ("disk", "Scratch space of that size at /shared.", ["10Gi"]),
+        )
+    },
+    "additionalProperties": False,
+}
+ADMIN_RESOURCES_SCHEMA: dict[str, Any] = {
+    **RESOURCES_SCHEMA,
+    "properties": {
+        **RESOURCES_SCHEMA["properties"],
+        **{
+            side: {
+                "type": "object",
+                "description": f"{side} by Kubernetes' resource names",
+                "additionalProperties": {"type": ["string", "number"]},
+                "examples": [{"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "1"}],
+            }
+            for side in SIDES
+        },
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What is asked of one resource; a side that is None was left blank."""
+
+    request: Quantity | None = None
+    limit: Quantity | None = None
+
+
+Resources = Mapping[str, Sides]
+"""By our names (`cpu`, `mem`, `gpu`, `disk`), and by Kubernetes' for what only an admin may ask."""
+
+
+def read_resources(given: Any) -> Resources:
+    """What a user asks: cpu, mem, gpu, disk."""
+    return _read(given, is_admin=False)
+
+
+def read_admin_resources(given: Any) -> Resources:
+    """What a profile sets: the same, and `requests`/`limits` by Kubernetes' names, any of them."""
+    return _read(given, is_admin=True)
+
+
+def read_quantity(given: Any) -> Quantity:
+    """An amount: text or number, not negative."""
+    if not isinstance(given, (str, int, float)) or isinstance(given, bool):
+        raise refuse("quantity.invalid", "an amount is text or a number", value=given, allowed="8, 500m, 0.5, 32Gi")
+    try:
+        quantity = Quantity.parse(given)
+    except QuantityError as error:
+        allowed = "a number with an optional unit: m, k, M, G, T, Ki, Mi, Gi, Ti"
+        raise refuse(
+            "quantity.invalid", str(error), value=given, allowed=allowed, suggestion=error.suggestion
+        ) from None
+    if quantity.is_negative:
+        raise refuse("quantity.negative", "an amount cannot be negative", value=given, allowed="0 or more")
+    return quantity
+
+
+def _read(given: Any, *, is_admin: bool) -> Resources:
+    findings = Findings()
+    sides: dict[str, Sides] = {}
+    for name, value in expect_mapping(given, of="resources").items():
+        if value is None:
+            continue
+        if name in SIDES:
+            _read_kubernetes_side(name, value, sides, findings, is_admin=is_admin)
+        elif name in RESOURCES:
+            read = findings.read(partial(_read_sides, name), value, name)
+            if read is not None:
+                sides[name] = _merge_sides(sides.get(name), read, (name,), findings)
+        else:
+            findings.problems.append(_unknown_resource(name, is_admin=is_admin))
+    checked = {name: _check_sides(name, read, findings) for name, read in sides.items()}
+    findings.finish()
+    return MappingProxyType(checked)
+
+
+def _read_sides(name: str, given: Any) -> Sides:
+    if not isinstance(given, Mapping):
+        return Sides(request=read_quantity(given))
+    findings = Findings()
+    for key in given:
+        if key not in SIDES:
+            meant = find_nearest(str(key), SIDES)
+            findings.add(
+                "field.unknown", (key,), f"`{name}` has no `{key}`", allowed="requests, limits", suggestion=meant
+            )
+    request, limit = (
+        findings.read(read_quantity, given[side], side) if given.get(side) is not None else None for side in SIDES
+    )
+    findings.finish()
+    if request is None and limit is None:
+        raise refuse(
+            "resources.empty", f"`{name}` says neither requests nor limits", allowed="an amount, or either side"
+        )
+    return Sides(request=request, limit=limit)
+
+
+def _read_kubernetes_side(
+    side: str, given: Any, sides: dict[str, Sides], findings: Findings, *, is_admin: bool
+) -> None:
+    entries = findings.read(lambda value: expect_mapping(value, of="Kubernetes resource names"), given, side)
+    for kubernetes_name, value in (entries or {}).items():
+        name = _PLAIN_NAMES.get(kubernetes_name, kubernetes_name)
+        if name not in RESOURCES and not is_admin:
+            problem = _unknown_resource(kubernetes_name, is_admin=False)
+            findings.problems.append(replace(problem, path=(side, kubernetes_name)))
+            continue
+        if name not in RESOURCES and (error := check_qualified_name(name)):
+            findings.add(
+                "resources.name", (side, kubernetes_name), f"not a resource name: {error}", value=kubernetes_name
+            )
+            continue
+        quantity = findings.read(read_quantity, value, side, kubernetes_name)
+        if quantity is not None:
+            read = Sides(request=quantity) if side == "requests" else Sides(limit=quantity)
+            sides[name] = _merge_sides(sides.get(name), read, (side, kubernetes_name), findings)
+
+
+def _merge_sides(old: Sides | None, new: Sides, path: tuple[str, ...], findings: Findings) -> Sides:
+    if old is None:
+        return new
+    for mine, yours in ((old.request, new.request), (old.limit, new.limit)):
+        if mine is not None and yours is not None and mine != yours:
+            findings.add("resources.twice", path, f"is said twice: {mine} and {yours}")
+    return Sides(
+        request=new.request if new.request is not None else old.request,
+        limit=new.limit if new.limit is not None else old.limit,
+    )
+
+
+def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
+    request, limit = sides.request, sides.limit
+    if name in ("gpu", "disk"):
+        if request is not None and limit is not None and request != limit:
+            findings.add(
+                "resources.sides", (name,), f"`{name}` has one amount: requests {request} is not limits {limit}"
+            )
+        amount = limit if limit is not None else request
+        if name == "gpu" and amount is not None and not amount.is_whole:
+            findings.add("resources.whole", (name,), "GPUs are whole", value=str(amount), suggestion=str(amount.value))
+        if name == "disk" and amount is not None and amount.is_zero:
+            findings.add("resources.zero", (name,), "a disk of no size cannot be made", suggestion="leave `disk` out")
+        return Sides(limit=amount)
+    if request is not None and limit is not None and limit < request:
+        findings.add(
+            "resources.limit_below_request",
+            (name,),
+            f"the limit {limit} is below the request {request}",
+            suggestion=f"limits: {request}",
+        )
+    return sides
+
+
+def _unknown_resource(name: str, *, is_admin: bool) -> Problem:
+    near = {"memory": "mem", "ram": "mem", "cpus": "cpu", "gpus": "gpu", "storage": "disk"}
+    meant = near.get(name.lower()) or find_nearest(name, RESOURCES)
+    if "/" in name and name.endswith("gpu"):
+        meant = "gpu"
+    allowed = "cpu, mem, gpu, disk" + (", requests, limits" if is_admin else "")
+    return Problem("resources.unknown", (name,), f"there is no resource `{name}`", allowed=allowed, suggestion=meant)
+
+
+def read_amount(given: Any) -> Quantity:
+    """An amount that must be more than nothing, such as a volume's size."""
+    quantity = read_quantity(given)
+    if quantity.is_zero:
+        raise refuse("quantity.zero", "must be more than 0", value=given)
+    return quantity

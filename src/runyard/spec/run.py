@@ -1,0 +1,352 @@
+"""What a run may ask: `RunFields` for users, `AdminFields` for profiles and base templates. Every field may be blank.
+
+The same fields stand in functions, tasks and runs; `runyard.domain` decides between them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from runyard.spec.duration import DurationError, parse_duration
+from runyard.spec.environment import (
+    ENVS_SCHEMA,
+    NODE_SELECTOR_SCHEMA,
+    SECRETS_SCHEMA,
+    SecretUse,
+    read_envs,
+    read_labels,
+    read_node_selector,
+    read_plain_text,
+    read_secrets,
+)
+from runyard.spec.misplaced import find_misplaced
+from runyard.spec.names import check_dns_subdomain, check_slug
+from runyard.spec.placement import read_affinity, read_tolerations, read_topology_spread
+from runyard.spec.problems import Problem, find_nearest, list_words
+from runyard.spec.reading import (
+    Findings,
+    describe_type,
+    expect_integer,
+    expect_list,
+    expect_mapping,
+    expect_option,
+    expect_text,
+    fold_keys,
+    read_by,
+    refuse,
+)
+from runyard.spec.resources import (
+    ADMIN_RESOURCES_SCHEMA,
+    RESOURCES_SCHEMA,
+    Resources,
+    read_admin_resources,
+    read_resources,
+)
+from runyard.spec.serving import (
+    SERVICE_PORTS_SCHEMA,
+    SERVICE_TYPES,
+    ServicePort,
+    read_readiness_path,
+    read_service_name,
+    read_service_ports,
+    read_service_type,
+)
+from runyard.spec.volumes import VOLUMES_SCHEMA, Volume, read_image, read_volumes
+
+Action = Literal["job", "serve", "deploy", "build"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+PYTHON_VERSIONS = tuple(f"PYTHON3_{minor}" for minor in range(10, 15))
+LARGEST_ID = 2**31 - 1
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_ID: dict[str, Any] = {"type": ["integer", "string"], "minimum": 1, "maximum": LARGEST_ID}
+_DURATION: dict[str, Any] = {"type": ["string", "integer"], "examples": ["90s", "2h", "7d"]}
+_OBJECT: dict[str, Any] = {"type": "object"}
+_WORDS: dict[str, Any] = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+_KUBERNETES_LIST: dict[str, Any] = {"type": "array", "items": {"type": "object"}}
+
+
+def _read_duration(given: Any) -> int:
+    try:
+        return parse_duration(given)
+    except (DurationError, TypeError) as error:
+        nearest = getattr(error, "suggestion", None)
+        raise refuse(
+            "duration.invalid", str(error), value=given, allowed="90s, 15m, 2h, 7d", suggestion=nearest
+        ) from None
+
+
+def _read_user_id(given: Any) -> int:
+    if given in (0, "0") and not isinstance(given, bool):
+        raise refuse(
+            "identity.root", "0 is root, which the platform does not run", value=given, allowed=f"1 to {LARGEST_ID}"
+        )
+    return expect_integer(given, what="the id", at_least=1, at_most=LARGEST_ID)
+
+
+def _read_class_name(given: Any) -> str:
+    name = expect_text(given, what="the name", most=253)
+    if error := check_dns_subdomain(name):
+        raise refuse("name.invalid", error, value=name)
+    return name
+
+
+def read_profile_name(given: Any) -> str:
+    """The id of a profile."""
+    name = expect_text(given, what="a profile's name", most=253)
+    if error := check_slug(name):
+        raise refuse("profile.name", error, value=name)
+    return name
+
+
+def _read_words(given: Any) -> tuple[str, ...]:
+    findings = Findings()
+    words = [findings.read(read_plain_text, word, index) for index, word in enumerate(expect_list(given, of="words"))]
+    findings.finish()
+    return tuple(word for word in words if word is not None)
+
+
+def _read_command(given: Any) -> tuple[str, ...]:
+    return (expect_text(given, what="the command", most=32_768),) if isinstance(given, str) else _read_words(given)
+
+
+def _read_replicas(given: Any) -> int:
+    return expect_integer(given, what="the number of replicas", at_least=0, at_most=1000)
+
+
+def _read_backoff(given: Any) -> int:
+    return expect_integer(given, what="the number of retries", at_least=0, at_most=100)
+
+
+def _read_pull_policy(given: Any) -> str:
+    return expect_option(given, what="the pull policy", options=PULL_POLICIES)
+
+
+def _read_python_version(given: Any) -> str:
+    return expect_option(given, what="the Python version", options=PYTHON_VERSIONS)
+
+
+def _read_values(given: Any) -> Mapping[str, Any]:
+    return MappingProxyType(dict(expect_mapping(given, of="names to values")))
+
+
+def _read_requirements(given: Any) -> tuple[str, ...]:
+    return tuple(expect_text(entry, what="a requirement") for entry in expect_list(given, of="requirements"))
+
+
+def _read_object_names(given: Any) -> tuple[str, ...]:
+    entries = [entry.get("name") if isinstance(entry, Mapping) else entry for entry in expect_list(given, of="names")]
+    return tuple(_read_class_name(entry) for entry in entries)
+
+
+def _read_host_aliases(given: Any) -> tuple[Mapping[str, Any], ...]:
+    aliases = []
+    for index, entry in enumerate(expect_list(given, of="host aliases")):
+        alias = expect_mapping(entry, of="`ip` and `hostnames`")
+        if alias.keys() != {"ip", "hostnames"}:
+            raise refuse("host_aliases.invalid", "a host alias has `ip` and `hostnames`", path=(index,), value=entry)
+        hostnames = [
+            expect_text(name, what="a host name", most=253) for name in expect_list(alias["hostnames"], of="names")
+        ]
+        aliases.append({"ip": expect_text(alias["ip"], what="an address", most=45), "hostnames": hostnames})
+    return tuple(aliases)
+
+
+def _asked(reader: Callable[[Any], Any], schema: Mapping[str, Any]) -> Any:
+    return read_by(reader, schema)
+
+
+class RunFields(BaseModel):
+    """What users may ask, each field in every form it may be written in; parsed, it holds values of one form."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    profile: Annotated[str | None, *_asked(read_profile_name, _TEXT)] = Field(
+        default=None, description="The admin's named shape; what it sets wins over what you set.", examples=["1xa100"]
+    )
+    resources: Annotated[Resources | None, *_asked(read_resources, RESOURCES_SCHEMA)] = None
+    node_selector: Annotated[Mapping[str, str] | None, *_asked(read_node_selector, NODE_SELECTOR_SCHEMA)] = None
+    tolerations: Annotated[list[dict[str, Any]] | None, *_asked(read_tolerations, _KUBERNETES_LIST)] = Field(
+        default=None, description="Taints that the run tolerates, in Kubernetes' own form; camelCase or snake_case."
+    )
+    affinity: Annotated[dict[str, Any] | None, *_asked(read_affinity, _OBJECT)] = Field(
+        default=None, description="Where the run should stand, in Kubernetes' own form; camelCase or snake_case."
+    )
+    runtime_class: Annotated[str | None, *_asked(_read_class_name, _TEXT)] = Field(
+        default=None, description="A RuntimeClass."
+    )
+    priority_class: Annotated[str | None, *_asked(_read_class_name, _TEXT)] = Field(
+        default=None, description="A PriorityClass."
+    )
+    volumes: Annotated[tuple[Volume, ...] | None, *_asked(read_volumes, VOLUMES_SCHEMA)] = None
+    secrets: Annotated[tuple[SecretUse, ...] | None, *_asked(read_secrets, SECRETS_SCHEMA)] = None
+    envs: Annotated[Mapping[str, str] | None, *_asked(read_envs, ENVS_SCHEMA)] = None
+    fs_group: Annotated[int | None, *_asked(_read_user_id, _ID)] = Field(
+        default=None, description="The group that owns mounted volumes.", examples=[1000]
+    )
+    run_as_user: Annotated[int | None, *_asked(_read_user_id, _ID)] = Field(
+        default=None, description="The user that the process runs as; never root.", examples=[1000]
+    )
+    run_as_group: Annotated[int | None, *_asked(_read_user_id, _ID)] = Field(
+        default=None, description="The group that the process runs as.", examples=[1000]
+    )
+    image: Annotated[str | None, *_asked(read_image, _TEXT)] = Field(default=None, description="The container image.")
+    command: Annotated[tuple[str, ...] | None, *_asked(_read_command, {"anyOf": [_TEXT, _WORDS]})] = Field(
+        default=None,
+        description="The program to start, as words; a text is one word.",
+        examples=[["python", "train.py"]],
+    )
+    args: Annotated[tuple[str, ...] | None, *_asked(_read_words, _WORDS)] = Field(
+        default=None, description="Arguments of the program.", examples=[["--epochs", "3"]]
+    )
+    image_pull_policy: Annotated[str | None, *_asked(_read_pull_policy, {"enum": list(PULL_POLICIES)})] = Field(
+        default=None, description="When the image is pulled."
+    )
+    replicas: Annotated[int | None, *_asked(_read_replicas, {"type": "integer", "minimum": 0, "maximum": 1000})] = (
+        Field(default=None, description="Copies of a service.")
+    )
+    service_ports: Annotated[tuple[ServicePort, ...] | None, *_asked(read_service_ports, SERVICE_PORTS_SCHEMA)] = None
+    service_type: Annotated[str | None, *_asked(read_service_type, {"enum": list(SERVICE_TYPES)})] = Field(
+        default=None, description="The type of the Service."
+    )
+    service_name: Annotated[str | None, *_asked(read_service_name, _TEXT)] = Field(
+        default=None, description="A stable name for the service, beside its run's own."
+    )
+    readiness_path: Annotated[str | None, *_asked(read_readiness_path, _TEXT)] = Field(
+        default=None, description="The path that answers 200 once the service is ready.", examples=["/healthz"]
+    )
+    backoff_limit: Annotated[int | None, *_asked(_read_backoff, {"type": "integer", "minimum": 0, "maximum": 100})] = (
+        Field(default=None, description="How often a failed job is started again.")
+    )
+    timeout: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
+        default=None, description="How long a job may take, waiting included."
+    )
+    pending_timeout: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
+        default=None, description="How long the run may wait for its place."
+    )
+    ttl: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
+        default=None, description="How long an ended job's objects are kept."
+    )
+    grace_period: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
+        default=None, description="How long the process may take to end after it was asked to."
+    )
+    parameters: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
+        default=None, description="Arguments of a python function.", examples=[{"x": 41}]
+    )
+    inputs: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
+        default=None, description="Entities that a python function reads, by the names of its arguments."
+    )
+    init_parameters: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
+        default=None, description="Arguments of a python service's init function."
+    )
+    python_version: Annotated[str | None, *_asked(_read_python_version, {"enum": list(PYTHON_VERSIONS)})] = Field(
+        default=None, description="Of a python function."
+    )
+    source: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
+        default=None, description="Of a function: its code and handler."
+    )
+    requirements: Annotated[tuple[str, ...] | None, *_asked(_read_requirements, {"type": "array", "items": _TEXT})] = (
+        Field(default=None, description="Of a python function: packages to install.")
+    )
+
+
+class AdminFields(RunFields):
+    """What an admin may set in a profile or a base template: all of a user's fields, and these."""
+
+    resources: Annotated[Resources | None, *_asked(read_admin_resources, ADMIN_RESOURCES_SCHEMA)] = None
+    labels: Annotated[Mapping[str, str] | None, *_asked(read_labels, _OBJECT)] = Field(
+        default=None, description="Labels of the run's objects; the platform's own stay."
+    )
+    image_pull_secrets: Annotated[tuple[str, ...] | None, *_asked(_read_object_names, {"type": "array"})] = Field(
+        default=None, description="Secrets of the cluster by which images are pulled."
+    )
+    scheduler_name: Annotated[str | None, *_asked(_read_class_name, _TEXT)] = Field(
+        default=None, description="The scheduler that places the pods."
+    )
+    service_account: Annotated[str | None, *_asked(_read_class_name, _TEXT)] = Field(
+        default=None, description="The pods' service account; its token is not mounted."
+    )
+    host_aliases: Annotated[tuple[Mapping[str, Any], ...] | None, *_asked(_read_host_aliases, _KUBERNETES_LIST)] = (
+        Field(default=None, description="Additional lines of /etc/hosts, in Kubernetes' own form.")
+    )
+    topology_spread: Annotated[list[dict[str, Any]] | None, *_asked(read_topology_spread, _KUBERNETES_LIST)] = Field(
+        default=None, description="topologySpreadConstraints, in Kubernetes' own form."
+    )
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+USER_FIELDS: tuple[str, ...] = tuple(RunFields.model_fields)
+ADMIN_FIELDS: tuple[str, ...] = tuple(AdminFields.model_fields)
+
+_OTHER_NAMES = MappingProxyType(
+    {
+        "runtime_class_name": "runtime_class",
+        "priority_class_name": "priority_class",
+        "env": "envs",
+        "affinities": "affinity",
+        "service_account_name": "service_account",
+        "topology_spread_constraints": "topology_spread",
+        "termination_grace_period_seconds": "grace_period",
+    }
+)
+
+
+def read_run_fields(given: Any) -> RunFields:
+    """What a user asks; raises `Refused` with everything that is wrong with it."""
+    return read_model(RunFields, given)
+
+
+def read_admin_fields(given: Any) -> AdminFields:
+    """What a profile or base template sets; raises `Refused` with everything that is wrong with it."""
+    return read_model(AdminFields, given)
+
+
+def read_model(model: type[Model], given: Any) -> Model:
+    """Any of our models, keys in both spellings; raises `Refused` with everything that is wrong with it."""
+    findings = Findings()
+    folded, spelling = fold_keys(expect_mapping(given, of="fields"), findings)
+    known = set(model.model_fields)
+    is_open = model.model_config.get("extra") == "allow"
+    misplaced = find_misplaced(folded, known)
+    for name in [name for name in folded if name not in known and not is_open]:
+        del folded[name]
+        findings.problems.append(misplaced.get(name) or _unknown_field(spelling[name], name, known))
+    try:
+        read = model.model_validate(folded)
+    except ValidationError as error:
+        findings.problems += [_respell(problem, spelling) for problem in iter_problems(error)]
+    findings.finish()
+    return read
+
+
+def _unknown_field(written: str, name: str, known: Iterable[str]) -> Problem:
+    meant = _OTHER_NAMES.get(name) or find_nearest(name, known)
+    return Problem(
+        "field.unknown",
+        (written,),
+        f"`{written}` is not known here",
+        allowed=list_words(sorted(known), most=60),
+        suggestion=meant,
+    )
+
+
+def _respell(problem: Problem, spelling: Mapping[str, str]) -> Problem:
+    first, *rest = problem.path
+    written = spelling.get(str(first), first)
+    return Problem(problem.code, (written, *rest), problem.message, problem.value, problem.allowed, problem.suggestion)
+
+
+def iter_problems(error: ValidationError) -> list[Problem]:
+    """What pydantic found, in our form."""
+    found: list[Problem] = []
+    for entry in error.errors(include_url=False):
+        if entry["type"] == "refused":
+            found += [problem.under(*entry["loc"]) for problem in entry["ctx"]["problems"]]
+        else:
+            shown = entry["input"] if isinstance(entry["input"], str | int | float) else describe_type(entry["input"])
+            found.append(Problem(entry["type"].replace("_", "."), tuple(entry["loc"]), entry["msg"], value=shown))
+    return found

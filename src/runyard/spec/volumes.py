@@ -1,0 +1,321 @@
+"""`volumes`: what is mounted into a run, and where it may be mounted."""
+
+import posixpath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from runyard.spec.duration import DurationError, parse_duration
+from runyard.spec.names import check_config_key, check_dns_label, check_dns_subdomain, suggest_dns_label
+from runyard.spec.problems import find_nearest
+from runyard.spec.quantity import Quantity
+from runyard.spec.reading import (
+    Findings,
+    expect_keys,
+    expect_list,
+    expect_mapping,
+    expect_option,
+    expect_text,
+    fold_keys,
+    has_control_characters,
+    refuse,
+)
+from runyard.spec.resources import read_amount
+
+VolumeType = Literal["persistent_volume_claim", "config_map", "empty_dir", "ephemeral", "shared_volume", "image"]
+VOLUME_TYPES: tuple[VolumeType, ...] = (
+    "persistent_volume_claim",
+    "config_map",
+    "empty_dir",
+    "ephemeral",
+    "shared_volume",
+    "image",
+)
+RESERVED_PREFIX = "runyard-"
+"""Volumes whose names begin so are the platform's own."""
+SCRATCH_PATH = "/shared"
+"""Where `resources.disk` is mounted."""
+SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - a mount path in the user's container, not a file of ours
+
+MOST_DATA_BYTES = 900_000
+"""Of an inline config map: Kubernetes takes objects of about 1 MiB."""
+
+_FORBIDDEN_TREES = (
+    "/proc",
+    "/sys",
+    "/dev",
+    "/etc",
+    "/var/run/secrets/kubernetes.io",
+    "/run/secrets/kubernetes.io",
+)
+_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "persistent_volume_claim": ("size", "storage_class", "claim_name", "sub_path", "lifetime"),
+        "config_map": ("data", "name", "sub_path"),
+        "empty_dir": ("size_limit", "medium", "sub_path"),
+        "ephemeral": ("size", "storage_class", "sub_path"),
+        "shared_volume": ("claim_name", "size", "sub_path"),
+        "image": ("image", "sub_path"),
+    }
+)
+
+VOLUMES_SCHEMA: dict[str, Any] = {
+    "type": "array",
+    "description": "Volumes to create or to mount.",
+    "items": {
+        "type": "object",
+        "required": ["volume_type", "name", "mount_path"],
+        "additionalProperties": False,
+        "properties": {
+            "volume_type": {"enum": list(VOLUME_TYPES)},
+            "name": {"type": "string", "description": "lower-case letters, digits and dashes", "maxLength": 63},
+            "mount_path": {"type": "string", "description": "absolute path in the container"},
+            "spec": {
+                "type": "object",
+                "description": "What the type needs; each key also in camelCase.",
+                "properties": {
+                    "size": {"type": ["string", "number"], "examples": ["10Gi"]},
+                    "storage_class": {"type": "string"},
+                    "claim_name": {"type": "string", "description": "an existing claim of the project"},
+                    "lifetime": {"type": ["string", "number"], "description": "run, keep, or a duration such as 7d"},
+                    "size_limit": {"type": ["string", "number"]},
+                    "medium": {"enum": ["", "Memory"]},
+                    "sub_path": {"type": "string"},
+                    "data": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "name": {"type": "string", "description": "a config map of the project"},
+                    "image": {"type": "string"},
+                },
+            },
+        },
+    },
+    "examples": [
+        [{"volume_type": "persistent_volume_claim", "name": "my-pvc", "mount_path": "/data", "spec": {"size": "10Gi"}}]
+    ],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """One volume as asked for; what its type does not know is None."""
+
+    name: str
+    type: VolumeType
+    mount_path: str
+    size: Quantity | None = None
+    """Of a claim or an ephemeral volume; the size limit of an empty_dir."""
+    storage_class: str | None = None
+    medium: str | None = None
+    claim_name: str | None = None
+    sub_path: str | None = None
+    lifetime: int | Literal["run", "keep"] | None = None
+    """Of a claim: with the run, for ever, or that many seconds."""
+    image: str | None = None
+    config_map: str | None = None
+    """The name of an existing config map."""
+    data: Mapping[str, str] | None = None
+    """The content of a config map that the platform makes."""
+
+
+def read_volumes(given: Any) -> tuple[Volume, ...]:
+    """Every volume; a name or a path that stands twice is refused."""
+    findings = Findings()
+    volumes: list[Volume] = []
+    names: dict[str, int] = {}
+    paths: dict[str, int] = {}
+    for index, entry in enumerate(expect_list(given, of="volumes")):
+        volume = findings.read(_read_volume, entry, index)
+        if volume is None:
+            continue
+        volumes.append(volume)
+        for seen, key, field in ((names, volume.name, "name"), (paths, volume.mount_path, "mount_path")):
+            if key in seen:
+                message = f"volumes[{seen[key]}] has the same {field}"
+                findings.add(f"volumes.{field}_twice", (index, field), message, value=key)
+            seen.setdefault(key, index)
+    findings.finish()
+    return tuple(volumes)
+
+
+def read_mount_path(given: Any) -> str:
+    """Where something may be mounted: absolute, without `..`, not over what belongs to the system; normalised."""
+    path = expect_text(given, what="a mount path", most=1024)
+    if not path.startswith("/"):
+        raise refuse("mount_path.relative", "must be absolute", value=path, suggestion=f"/{path.lstrip('./')}")
+    if ".." in path:
+        raise refuse("mount_path.dots", "must not contain `..`", value=path)
+    if ":" in path or "\\" in path:
+        raise refuse("mount_path.character", "must not contain `:` or a backslash", value=path)
+    normal = "/" + posixpath.normpath(path).lstrip("/")
+    if normal == "/":
+        raise refuse("mount_path.system", "the root of the container cannot be mounted over", value=path)
+    for tree in _FORBIDDEN_TREES:
+        inside = normal == tree or normal.startswith(f"{tree}/") or tree.startswith(f"{normal}/secrets")
+        if inside and normal != SHARED_MEMORY_PATH:
+            raise refuse(
+                "mount_path.system",
+                f"`{tree}` belongs to the system",
+                value=path,
+                allowed="any other path; /dev/shm for shared memory",
+            )
+    return normal
+
+
+def _read_volume(given: Any) -> Volume:
+    findings = Findings()
+    entry, spelling = fold_keys(expect_mapping(given, of="a volume's fields"), findings)
+    expect_keys(entry, ("volume_type", "name", "mount_path", "spec"), findings)
+    missing = [key for key in ("volume_type", "name", "mount_path") if entry.get(key) is None]
+    for key in missing:
+        findings.add("field.missing", (key,), f"a volume needs `{key}`")
+    kind = (
+        findings.read(_read_type, entry["volume_type"], spelling["volume_type"])
+        if "volume_type" not in missing
+        else None
+    )
+    name = findings.read(_read_name, entry["name"], "name") if "name" not in missing else None
+    path = (
+        findings.read(read_mount_path, entry["mount_path"], spelling["mount_path"])
+        if "mount_path" not in missing
+        else None
+    )
+    options = findings.read(lambda spec: _read_spec(kind, spec), entry.get("spec") or {}, "spec") if kind else None
+    findings.finish()
+    assert kind is not None  # noqa: S101 - told apart by the findings above
+    return Volume(name=name or "", type=kind, mount_path=path or "", **(options or {}))
+
+
+def _read_type(given: Any) -> VolumeType:
+    if given in ("secret", "secrets"):
+        raise refuse(
+            "volumes.type",
+            "a secret is not a volume here",
+            value=given,
+            suggestion="secrets: [{name: …, mount_path: …}]",
+        )
+    if given in ("pvc", "persistentVolumeClaim", "configMap", "emptyDir", "sharedVolume"):
+        meant = find_nearest("persistent_volume_claim" if given == "pvc" else given, VOLUME_TYPES)
+        raise refuse(
+            "volumes.type",
+            "the volume type is not known",
+            value=given,
+            allowed=", ".join(VOLUME_TYPES),
+            suggestion=meant,
+        )
+    known: Mapping[str, VolumeType] = {name: name for name in VOLUME_TYPES}
+    return known[expect_option(given, what="the volume type", options=VOLUME_TYPES)]
+
+
+def _read_name(given: Any) -> str:
+    name = expect_text(given, what="a volume's name", most=253)
+    if error := check_dns_label(name):
+        raise refuse("volumes.name", error, value=name, suggestion=suggest_dns_label(name))
+    if name.startswith(RESERVED_PREFIX):
+        raise refuse("volumes.name", f"names that begin with `{RESERVED_PREFIX}` are the platform's", value=name)
+    return name
+
+
+def _read_spec(kind: VolumeType, given: Any) -> dict[str, Any]:
+    findings = Findings()
+    spec, spelling = fold_keys(expect_mapping(given, of=f"what a {kind} needs"), findings)
+    if kind == "empty_dir" and "size" in spec and "size_limit" not in spec:
+        spec["size_limit"], spelling["size_limit"] = spec.pop("size"), spelling["size"]
+    known = _KEYS[kind]
+    options: dict[str, Any] = {}
+    for key, value in spec.items():
+        if key not in known:
+            findings.add(
+                "field.unknown",
+                (spelling[key],),
+                f"a {kind} has no `{spelling[key]}`",
+                allowed=", ".join(known),
+                suggestion=find_nearest(key, known),
+            )
+        elif value is not None and value != "":
+            target, reader = _READERS[key]
+            options[target] = findings.read(reader, value, spelling[key])
+    _check_spec(kind, options, findings)
+    findings.finish()
+    return options
+
+
+def _check_spec(kind: VolumeType, options: dict[str, Any], findings: Findings) -> None:
+    if kind == "config_map" and (options.get("data") is None) == (options.get("config_map") is None):
+        findings.add("volumes.config_map", (), "a config_map needs either `data` or the `name` of one of the project")
+    if kind == "image" and not options.get("image"):
+        findings.add("field.missing", ("image",), "an image volume needs `image`")
+    if kind == "persistent_volume_claim" and options.get("claim_name"):
+        for key in ("size", "storage_class", "lifetime"):
+            if options.get(key) is not None:
+                message = f"an existing claim (`claim_name`) already has its own `{key}`"
+                findings.add("volumes.existing", (key,), message)
+
+
+def _read_sub_path(given: Any) -> str:
+    path = expect_text(given, what="a sub path", most=1024)
+    if path.startswith("/") or ".." in path or "\\" in path:
+        raise refuse("volumes.sub_path", "must be relative and without `..`", value=path)
+    return path
+
+
+def _read_lifetime(given: Any) -> int | str:
+    if given in ("run", "keep"):
+        return str(given)
+    try:
+        return parse_duration(given)
+    except (DurationError, TypeError) as error:
+        allowed = "run, keep, or a duration such as 7d"
+        raise refuse("volumes.lifetime", str(error), value=given, allowed=allowed) from None
+
+
+def _read_medium(given: Any) -> str:
+    return expect_option(given, what="the medium", options=("Memory",))
+
+
+def _read_object_name(given: Any) -> str:
+    name = expect_text(given, what="the name", most=253)
+    if error := check_dns_subdomain(name):
+        raise refuse("name.invalid", error, value=name)
+    return name
+
+
+def read_image(given: Any) -> str:
+    """The name of a container image: no spaces, bounded; whether it exists only the node will know."""
+    image = expect_text(given, what="an image", most=512)
+    if any(character.isspace() or ord(character) > 126 for character in image):
+        raise refuse("image.invalid", "an image name has neither spaces nor letters beyond ASCII", value=image)
+    return image
+
+
+def _read_data(given: Any) -> Mapping[str, str]:
+    findings = Findings()
+    data: dict[str, str] = {}
+    for key, value in expect_mapping(given, of="file names to contents").items():
+        if error := check_config_key(key):
+            findings.add("volumes.data_key", (key,), error, value=key)
+        elif isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            findings.add("type.text", (key,), "a file's content must be text", value=value)
+        elif has_control_characters(str(value).replace("\n", "").replace("\t", "").replace("\r", "")):
+            findings.add("text.control", (key,), "a file's content must be text without control characters")
+        else:
+            data[key] = str(value)
+    if sum(len(value.encode()) for value in data.values()) > MOST_DATA_BYTES:
+        findings.add("size.bytes", (), "a config map this large cannot be stored", allowed=f"{MOST_DATA_BYTES} bytes")
+    findings.finish()
+    return MappingProxyType(data)
+
+
+_READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        "size": ("size", read_amount),
+        "size_limit": ("size", read_amount),
+        "storage_class": ("storage_class", _read_object_name),
+        "claim_name": ("claim_name", _read_object_name),
+        "name": ("config_map", _read_object_name),
+        "sub_path": ("sub_path", _read_sub_path),
+        "lifetime": ("lifetime", _read_lifetime),
+        "medium": ("medium", _read_medium),
+        "image": ("image", read_image),
+        "data": ("data", _read_data),
+    }
+)

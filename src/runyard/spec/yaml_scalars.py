@@ -1,0 +1,91 @@
+"""What a scalar of a YAML text means: YAML 1.2's core rules, made safer for people who write YAML 1.1 by habit.
+
+`yes`, `on`, `12:30`, `1_000`, dates, and numbers with leading zeros (`0777`, `007.5`) stay the text that was written:
+whoever wants a number there reads the text, and nothing is lost. `.inf` and `.nan` are refused, as JSON has no such
+numbers.
+"""
+
+import math
+import re
+
+MOST_DIGITS = 100
+"""Longer numbers are refused: nobody means them, and converting them costs the square of their length."""
+
+TAG_PREFIX = "tag:yaml.org,2002:"
+
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("null", "Null", "NULL", "~", ""), None),
+}
+_TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "null": type(None)}
+
+Scalar = str | int | float | bool | None
+
+
+class ScalarError(ValueError):
+    """A scalar that has no value here; the message says why, for people, and `code` for programs."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def read_scalar(text: str, *, tag: str | None, is_plain: bool) -> Scalar:
+    """The value of a scalar. Quoted and block scalars are text; `tag` overrules."""
+    text = join_surrogates(text)
+    if tag is None:
+        return resolve_plain(text) if is_plain else text
+    if tag == "!":
+        return text
+    name = tag.removeprefix(TAG_PREFIX)
+    if tag == name or name not in _TYPES:
+        raise ScalarError("yaml.tag", f"the tag `{show_tag(tag)}` is not known; plain values need no tag")
+    if name == "str":
+        return text
+    value = resolve_plain(text)
+    if name == "float" and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not _TYPES[name]:
+        raise ScalarError("yaml.tag", f"the value does not fit its tag `{show_tag(tag)}`")
+    return value
+
+
+def resolve_plain(text: str) -> Scalar:
+    """The value of an unquoted scalar."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "0123456789+-.":
+        return text
+    if _NOT_FINITE.fullmatch(text):
+        raise ScalarError("yaml.number", f"`{text}` is not a number here; quote it if it is text")
+    is_integer = _INTEGER.fullmatch(text) is not None
+    if not is_integer and not _FLOAT.fullmatch(text):
+        return text
+    if len(text) > MOST_DIGITS:
+        raise ScalarError("yaml.number", f"a number of {len(text)} characters is too long; quote it if it is text")
+    if is_integer:
+        return int(text, 10) if text[:2] not in ("0o", "0x") else int(text, 0)
+    number = float(text)
+    if math.isinf(number):
+        raise ScalarError("yaml.number", "the number is too large; quote it if it is text")
+    return number
+
+
+def join_surrogates(text: str) -> str:
+    """JSON's pairs of escapes (`\\ud83d\\ude00`) as the character they stand for; a half alone is refused."""
+    if not _SURROGATE.search(text):
+        return text
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise ScalarError("yaml.character", "the text holds half of a character (a lone surrogate)") from None
+
+
+def show_tag(tag: str) -> str:
+    """A tag as it is usually written."""
+    return f"!!{tag.removeprefix(TAG_PREFIX)}"[:60] if tag.startswith(TAG_PREFIX) else tag[:60]
