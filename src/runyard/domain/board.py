@@ -29,6 +29,8 @@ class Board:
     def __init__(self) -> None:
         self._winners: dict[Path, Offer] = {}
         self._losers: dict[Path, list[Offer]] = {}
+        self.fills: dict[Path, Offer] = {}
+        """Who filled a blank of a volume: the volume lies on the board as one, its blanks are filled one by one."""
         self.warnings: list[Problem] = []
         self.refusals: list[Problem] = []
 

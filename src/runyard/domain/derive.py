@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from runyard.domain.board import Board, Offer, show
-from runyard.domain.merge import LIMIT, REQUEST, Setting
+from runyard.domain.merge import LIMIT, REQUEST, Setting, settle_contradiction
 from runyard.domain.rulings import Choice, Rulings, offer_of
+from runyard.spec.placement import iter_node_keys
 from runyard.spec.policy import BUILT_IN
 from runyard.spec.problems import Path, Problem
 from runyard.spec.quantity import Quantity
 from runyard.spec.rules import RULED
-from runyard.spec.volumes import SHARED_MEMORY_PATH, Volume
+from runyard.spec.volumes import SCRATCH_PATH, SHARED_MEMORY_PATH, Volume
 
 MAPS = ("node_selector", "envs")
 SCALARS = tuple(name for name in RULED if "." not in name and name not in (*MAPS, "tolerations", "secrets", "profile"))
@@ -23,18 +24,17 @@ _BLANK = offer_of(BUILT_IN, None)
 def apply_locks(board: Board, rulings: Rulings) -> None:
     """What the policy locks: its value holds; where it has none, users' values are refused."""
     for name, rule, _ in rulings.iter_rules():
-        if not rule.locked or name == "profile" or name.startswith("volumes."):
+        if not rule.locked or name in ("profile", "resources.disk.storage_class") or name.startswith("volumes."):
             continue
+        if name == "node_selector":
+            _refuse_node_affinity(board, rulings)
         choice = rulings.find_default(name)
         if choice is None:
             _refuse_users(board, name, rulings)
         elif name in MAPS:
             _lock_map(board, name, choice)
         elif name == "tolerations":
-            for path, _offer in board.under("tolerations"):
-                board.take(path, message=None)
-            for index, entry in enumerate(choice.value):
-                board.put(("tolerations", index), replace(choice.offer("locked"), value=entry))
+            _lock_tolerations(board, choice)
         else:
             _lock_leaf(board, name, choice)
 
@@ -51,6 +51,24 @@ def _iter_offers(board: Board, name: str) -> list[tuple[Path, Offer]]:
     path = tuple(name.split("."))
     exact = board.find(*path)
     return [*([(path, exact)] if exact is not None else []), *board.under(*path)]
+
+
+def _refuse_node_affinity(board: Board, rulings: Rulings) -> None:
+    """Where node labels are locked, a user's node affinity would be a way round."""
+    scope, affinity = rulings.find_lock("node_selector"), board.find("affinity")
+    if affinity is None or not affinity.is_users or scope is None:
+        return
+    for path, key in iter_node_keys(affinity.value):
+        message = f"the {scope.name} locks `node_selector`, and a node affinity chooses nodes as well"
+        board.refusals.append(Problem("policy.locked", ("affinity", *path), message, value=key))
+
+
+def _lock_tolerations(board: Board, choice: Choice) -> None:
+    for path, offer in board.under("tolerations"):
+        message = f"the {choice.scope.name} locks `tolerations`; one from {offer.source} is not used"
+        board.take(path, message=message if offer.is_users and offer.value not in choice.value else None)
+    for index, entry in enumerate(choice.value):
+        board.put(("tolerations", index), replace(choice.offer("locked"), value=entry))
 
 
 def _lock_map(board: Board, name: str, choice: Choice) -> None:
@@ -75,6 +93,8 @@ def _lock_leaf(board: Board, name: str, choice: Choice) -> None:
             board.take((*path, LIMIT), message=message if limit.is_users else None)
         path = (*path, REQUEST)
     board.put(path, choice.offer("locked"))
+    if path[0] == "resources" and path[-1] in (REQUEST, LIMIT):
+        settle_contradiction(board, path[1], stronger_side=path[-1])
 
 
 def fill_blanks(board: Board, rulings: Rulings, setting: Setting) -> None:
@@ -85,7 +105,8 @@ def fill_blanks(board: Board, rulings: Rulings, setting: Setting) -> None:
     for name in MAPS:
         if (choice := rulings.find_default(name)) is not None:
             for key, value in choice.value.items():
-                board.fill((name, key), replace(choice.offer("default"), value=value))
+                if name != "envs" or ("secrets", key) not in board:
+                    board.fill((name, key), replace(choice.offer("default"), value=value))
     if (choice := rulings.find_default("tolerations")) is not None and not board.under("tolerations"):
         for index, entry in enumerate(choice.value):
             board.fill(("tolerations", index), replace(choice.offer("default"), value=entry))
@@ -107,8 +128,14 @@ def _fill_resources(board: Board, rulings: Rulings) -> None:
         if name not in ("gpu", "disk"):
             _fill_sides(board, rulings, name)
     for field, leaf in (("resources.gpu", ("gpu", LIMIT)), ("resources.disk", ("disk", "size"))):
-        if (choice := rulings.find_default(field)) is not None:
+        choice = rulings.find_default(field)
+        is_taken = field == "resources.disk" and SCRATCH_PATH in _list_mount_paths(board)
+        if choice is not None and not is_taken:
             board.fill(("resources", *leaf), choice.offer("default"))
+
+
+def _list_mount_paths(board: Board) -> set[str | None]:
+    return {offer.value.mount_path for name in ("volumes", "secrets") for _, offer in board.under(name)}
 
 
 def _fill_sides(board: Board, rulings: Rulings, name: str) -> None:
@@ -182,7 +209,7 @@ def complete_volume(volume: Volume, rulings: Rulings) -> tuple[Volume, Mapping[s
     filled: dict[str, Offer] = {}
     is_new_claim = volume.type == "persistent_volume_claim" and volume.claim_name is None
     if is_new_claim or volume.type == "ephemeral":
-        _choose(filled, "size", volume.size, rulings.find_default("volumes.size"))
+        _choose(filled, "size", volume.size, _cap_default(rulings))
         _choose(filled, "storage_class", volume.storage_class, rulings.find_default("volumes.storage_class"))
     if is_new_claim and volume.lifetime is None:
         filled["lifetime"] = replace(_BLANK, value="run")
@@ -192,6 +219,14 @@ def complete_volume(volume: Volume, rulings: Rulings) -> tuple[Volume, Mapping[s
             filled["medium"] = replace(_BLANK, value="Memory", rule="shared memory is memory")
     values: dict[str, Any] = {name: offer.value for name, offer in filled.items()}
     return replace(volume, **values), filled
+
+
+def _cap_default(rulings: Rulings) -> Choice | None:
+    """The default size; the built-in one gives way where the policy's max is smaller."""
+    choice, cap = rulings.find_default("volumes.size"), rulings.find_cap("volumes.size")
+    if choice is not None and choice.scope is BUILT_IN and cap is not None and cap[0] < choice.value:
+        return Choice(cap[0], cap[1], is_locked=False)
+    return choice
 
 
 def _choose(filled: dict[str, Offer], name: str, asked: Any, choice: Choice | None) -> None:

@@ -9,7 +9,7 @@ from runyard.domain.board import Board, Offer, show
 from runyard.domain.merge import LIMIT, REQUEST
 from runyard.domain.rulings import Rulings
 from runyard.spec.duration import format_duration
-from runyard.spec.images import list_spellings
+from runyard.spec.images import matches_image
 from runyard.spec.patterns import matches
 from runyard.spec.placement import iter_node_keys
 from runyard.spec.policy import Scope
@@ -105,7 +105,7 @@ def _collect_volumes(attribute: str, *, types: tuple[str, ...]) -> Callable[[Boa
             if isinstance(volume, Volume) and volume.type in types:
                 value = getattr(volume, attribute)
                 if value is not None and not (attribute != "claim_name" and attribute != "type" and volume.claim_name):
-                    yield Ruled((*path, attribute), value, offer)
+                    yield Ruled((*path, attribute), value, board.fills.get((*path, attribute), offer))
 
     return collect
 
@@ -160,7 +160,8 @@ def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator
         if is_broken:
             most = "at most" if code == "max" else "at least"
             limit, value = _write(name, bound), _write(name, ruled.value)
-            message = f"{value} from {ruled.offer.source} is {'above' if code == 'max' else 'below'} the {scope.name}'s {code}"
+            side = "above" if code == "max" else "below"
+            message = f"{value} from {ruled.offer.source} is {side} the {scope.name}'s {code}"
             yield Problem(
                 f"policy.{code}", ruled.path, message, value=value, allowed=f"{most} {limit}", suggestion=limit
             )
@@ -168,6 +169,9 @@ def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator
 
 def _check_lists(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
     shown = _write(name, ruled.value)
+    if rule.locked and name.startswith("volumes.") and rule.default is None:
+        message = f"the {scope.name} locks `{name}`: only a profile may set it"
+        yield Problem("policy.locked", ruled.path, message, value=shown)
     if rule.options is not None and ruled.value not in rule.options:
         options = [_write(name, option) for option in rule.options]
         message = f"{shown} is not among what the {scope.name} offers"
@@ -187,22 +191,20 @@ def _check_lists(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[
 def _allows(name: str, entry: Any, value: Any) -> bool:
     if name == "tolerations":
         return allows_toleration(entry, value)
-    return any(matches(entry, spelling) for spelling in _spell(name, value))
+    return matches_image(entry, value) if name == "image" else matches(entry, str(value))
 
 
 def _denies(name: str, entry: Any, value: Any) -> bool:
     if name == "tolerations":
         return denies_toleration(entry, value)
-    return any(matches(entry, spelling) for spelling in _spell(name, value))
-
-
-def _spell(name: str, value: Any) -> tuple[str, ...]:
-    return list_spellings(value) if name == "image" else (str(value),)
+    return matches_image(entry, value) if name == "image" else matches(entry, str(value))
 
 
 def allows_toleration(matcher: Mapping[str, str], toleration: Mapping[str, Any]) -> bool:
     """Whether all that the toleration reaches lies within the matcher."""
     defaults = {"operator": "Equal"}
+    if toleration.get("operator") == "Exists" and matcher.get("value", "*") != "*":
+        return False
     return all(matches(pattern, str(toleration.get(key) or defaults.get(key, ""))) for key, pattern in matcher.items())
 
 

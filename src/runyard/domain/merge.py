@@ -8,6 +8,7 @@ from typing import Any
 from runyard.domain.board import Board, Offer
 from runyard.domain.effective import Owner
 from runyard.spec.problems import Problem
+from runyard.spec.quantity import Quantity
 from runyard.spec.resources import Sides
 from runyard.spec.run import RunFields
 
@@ -53,7 +54,8 @@ class Setting:
 def put_layer(board: Board, layer: Layer, setting: Setting) -> None:
     """Lay one layer over the weaker ones."""
     for name, value in layer.fields.__dict__.items():
-        if value is None or name == "profile":
+        is_blank = value is None or (not value and not isinstance(value, int))
+        if is_blank or name == "profile":
             continue
         if name in POINTLESS[setting.action] or (setting.kind == "container" and name in POINTLESS_FOR_CONTAINERS):
             _warn_pointless(board, layer, name, value, setting)
@@ -84,28 +86,46 @@ def _put_map(name: str) -> Callable[[Board, Layer, Mapping[str, str]], None]:
 
 
 def _put_resources(board: Board, layer: Layer, value: Mapping[str, Sides], gpu_names: tuple[str, ...]) -> None:
-    for given_name, sides in value.items():
-        name, rule = given_name, None
-        if given_name in gpu_names:
-            name, rule = "gpu", f"{given_name} is the platform's name of a GPU"
-            board.put(("resources", "gpu", "resource"), Offer(given_name, layer.owner, layer.source))
-        amount = sides.limit if sides.limit is not None else sides.request
-        if name == "gpu":
-            board.put(("resources", "gpu", LIMIT), Offer(amount, layer.owner, layer.source, rule))
+    gpus = [name for name in value if name == "gpu" or name in gpu_names]
+    if len(gpus) > 1:
+        message = f"{layer.source} asks for GPUs under {len(gpus)} names: {', '.join(gpus)}"
+        board.refusals.append(Problem("resources.gpus", ("resources",), message, allowed="one of them"))
+    for name, sides in value.items():
+        if name in gpus:
+            _put_gpus(board, layer, name, sides)
         elif name == "disk":
-            board.put(("resources", "disk", "size"), Offer(amount, layer.owner, layer.source))
+            board.put(("resources", "disk", "size"), Offer(sides.limit, layer.owner, layer.source))
         else:
             _put_sides(board, layer, name, sides)
+
+
+def _put_gpus(board: Board, layer: Layer, name: str, sides: Sides) -> None:
+    """`gpu`, or the same by its Kubernetes name, which only an admin can write and which spec cannot check."""
+    amount = sides.limit if sides.limit is not None else sides.request
+    if amount is None or not amount.is_whole or sides.request not in (None, amount):
+        message = f"{layer.source} asks for GPUs that are not whole, or for other requests than limits"
+        board.refusals.append(Problem("resources.whole", ("resources", name), message, value=str(amount)))
+        return
+    rule = None
+    if name != "gpu":
+        rule = f"{name} is the platform's name of a GPU"
+        board.put(("resources", "gpu", "resource"), Offer(name, layer.owner, layer.source))
+    board.put(("resources", "gpu", LIMIT), Offer(Quantity.from_int(amount.value), layer.owner, layer.source, rule))
 
 
 def _put_sides(board: Board, layer: Layer, name: str, sides: Sides) -> None:
     for side, amount in ((REQUEST, sides.request), (LIMIT, sides.limit)):
         if amount is not None:
             board.put(("resources", name, side), Offer(amount, layer.owner, layer.source))
+    settle_contradiction(board, name, stronger_side=REQUEST if sides.limit is None else LIMIT)
+
+
+def settle_contradiction(board: Board, name: str, *, stronger_side: str) -> None:
+    """Where the limit is below the request, the weaker side goes, with a warning."""
     request, limit = board.find("resources", name, REQUEST), board.find("resources", name, LIMIT)
     if request is None or limit is None or limit.value >= request.value:
         return
-    side, weaker, stronger = (LIMIT, limit, request) if sides.limit is None else (REQUEST, request, limit)
+    side, weaker, stronger = (LIMIT, limit, request) if stronger_side == REQUEST else (REQUEST, request, limit)
     other = REQUEST if side == LIMIT else LIMIT
     message = (
         f"the {side} {weaker.value} from {weaker.source} contradicts the {other} {stronger.value} from "

@@ -1,6 +1,6 @@
 """Who wins: what the user asked + what the admin prepared → what will run, with an owner for every value. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -49,13 +49,13 @@ def resolve(request: Request, prepared: Prepared, belongings: Belongings) -> Res
     settle_references(board, belongings)
     settle_collisions(board)
     fill_blanks(board, rulings, setting)
-    fills = _complete_volumes(board, rulings)
+    _complete_volumes(board, rulings)
     board.refusals += check_rules(board, rulings, profile=choice)
     board.refusals += check_denials(board, rulings)
     lints = [lint for fields in (request.function, request.task, request.run) if fields for lint in lint_fields(fields)]
     return Resolution(
         spec=_assemble(board, request, choice),
-        leaves=tuple(_iter_leaves(board, request, choice, fills)),
+        leaves=tuple(_iter_leaves(board, request, choice)),
         warnings=tuple(dict.fromkeys([*board.warnings, *lints])),
         refusals=tuple(dict.fromkeys(board.refusals)),
         profile=profile,
@@ -116,8 +116,7 @@ def _iter_layers(request: Request, profile: Profile | None) -> Iterator[Layer]:
         yield Layer("profile", f"profile {profile.id}", profile.fields)
 
 
-def _complete_volumes(board: Board, rulings: Rulings) -> dict[str, Mapping[str, Offer]]:
-    fills: dict[str, Mapping[str, Offer]] = {}
+def _complete_volumes(board: Board, rulings: Rulings) -> None:
     for path, offer in board.under("volumes"):
         volume, filled = complete_volume(offer.value, rulings)
         for name, fill in filled.items():
@@ -128,8 +127,7 @@ def _complete_volumes(board: Board, rulings: Rulings) -> dict[str, Mapping[str, 
                 )
                 board.warnings.append(Problem("override", (*path, name), message))
         board.put(path, replace(offer, value=volume))
-        fills[str(path[1])] = filled
-    return fills
+        board.fills |= {(*path, name): fill for name, fill in filled.items()}
 
 
 _PLAIN = (
@@ -195,30 +193,29 @@ def _assemble(board: Board, request: Request, profile: Offer | None) -> Effectiv
     )
 
 
-def _iter_leaves(
-    board: Board, request: Request, profile: Offer | None, fills: Mapping[str, Mapping[str, Offer]]
-) -> Iterator[Leaf]:
+def _iter_leaves(board: Board, request: Request, profile: Offer | None) -> Iterator[Leaf]:
     who, source = ("function", "function") if request.function is not None else ("you", "you")
     yield Leaf(("kind",), request.kind, who, source)  # type: ignore[arg-type]  # both are owners
     yield Leaf(("action",), request.action, "you", "you")
     if profile is not None:
         yield Leaf(("profile",), profile.value, profile.owner, profile.source, profile.rule)
     for leaf in board.iter_leaves():
-        if leaf.path[0] != "volumes":
+        if leaf.path[0] == "volumes":
+            yield from _iter_volume_leaves(leaf, board)
+        else:
             yield leaf
-            continue
-        yield from _iter_volume_leaves(leaf, fills.get(str(leaf.path[1]), {}))
 
 
-def _iter_volume_leaves(leaf: Leaf, filled: Mapping[str, Offer]) -> Iterator[Leaf]:
+def _iter_volume_leaves(leaf: Leaf, board: Board) -> Iterator[Leaf]:
     for key, value in leaf.value.items():
+        path = (*leaf.path, key)
         replaced = tuple(
             replace(other, value=other.value.get(key))
             for other in leaf.replaced
             if other.value.get(key) not in (None, value)
         )
-        fill = filled.get(key)
+        fill = board.fills.get(path)
         if fill is None:
-            yield Leaf((*leaf.path, key), value, leaf.owner, leaf.source, leaf.rule, replaced)
+            yield Leaf(path, value, leaf.owner, leaf.source, leaf.rule, replaced)
         else:
-            yield Leaf((*leaf.path, key), value, fill.owner, fill.source, fill.rule, replaced)
+            yield Leaf(path, value, fill.owner, fill.source, fill.rule, replaced)

@@ -146,13 +146,13 @@ def _read_plain(
 _NODE_REQUIREMENT = {
     "key": read_label_key,
     "operator": option_reader(
-        ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"), what="operator of a node selector"
+        ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"), what="an operator of a node selector"
     ),
     "values": read_label_values,
 }
 _FIELD_REQUIREMENT = {
-    "key": option_reader((NODE_NAME_FIELD,), what="field by which a node can be chosen"),
-    "operator": option_reader(("In", "NotIn"), what="operator for fields"),
+    "key": option_reader((NODE_NAME_FIELD,), what="a field by which a node can be chosen"),
+    "operator": option_reader(("In", "NotIn"), what="an operator for fields"),
     "values": list_reader(text_reader(check_dns_subdomain, "name.node"), of="node names"),
 }
 _NODE_TERM = {

@@ -42,7 +42,7 @@ class Fields:
 def read_fields(given: Any, findings: Findings, path: Path, readers: Mapping[str, Reader], *, of: str) -> Fields | None:
     """Every field by its reader; unknown names, and two spellings of one name, are problems. Nulls are left out."""
     if not isinstance(given, Mapping):
-        findings.add("type.mapping", path, f"must be {of}, a mapping, not {describe_type(given)}", value=given)
+        findings.add("type.mapping", path, f"must be a mapping ({of}), not {describe_type(given)}", value=given)
         return None
     is_snake = any("_" in str(key) for key in given)
     names = {spelling: name for name in readers for spelling in (name, to_snake_case(name))}
@@ -104,7 +104,8 @@ def integer_reader(*, least: int, most: int) -> Reader:
             is_digits = isinstance(given, str) and given.isascii() and given.isdigit()
             suggestion = given if is_digits or (isinstance(given, float) and given.is_integer()) else None
             shown = str(int(suggestion)) if suggestion is not None and len(str(suggestion)) < len(str(2**63)) else None
-            message = f"must be a whole number, not {describe_type(given)}"
+            kind = "one with a fraction or a point" if isinstance(given, float) else describe_type(given)
+            message = f"must be a whole number, not {kind}"
             findings.add("type.integer", path, message, value=given, allowed=allowed, suggestion=shown)
             return None
         if not least <= given <= most:
@@ -126,7 +127,7 @@ def option_reader(options: Iterable[str], *, what: str, empty: bool = False) -> 
         folded = {option.lower(): option for option in known}
         nearest = folded.get(text.lower()) or find_nearest(text, known)
         allowed = ", ".join(known)
-        findings.add("value.option", path, f"is no {what}", value=text, allowed=allowed, suggestion=nearest)
+        findings.add("value.option", path, f"is not {what}", value=text, allowed=allowed, suggestion=nearest)
         return None
 
     return read

@@ -24,7 +24,7 @@ read_label_keys = list_reader(read_label_key, of="label keys")
 
 _REQUIREMENT = {
     "key": read_label_key,
-    "operator": option_reader(("In", "NotIn", "Exists", "DoesNotExist"), what="operator of a label selector"),
+    "operator": option_reader(("In", "NotIn", "Exists", "DoesNotExist"), what="an operator of a label selector"),
     "values": read_label_values,
 }
 

@@ -141,16 +141,18 @@ def _blank_to(blank: Any, given: Any) -> Any:
 
 _TOLERATION = {
     "key": _read_toleration_key,
-    "operator": option_reader(("Equal", "Exists"), what="operator of a toleration", empty=True),
+    "operator": option_reader(("Equal", "Exists"), what="an operator of a toleration", empty=True),
     "value": read_text,
-    "effect": option_reader(EFFECTS, what="effect of a taint", empty=True),
+    "effect": option_reader(EFFECTS, what="an effect of a taint", empty=True),
     "tolerationSeconds": integer_reader(least=-(2**63), most=2**63 - 1),
 }
-_read_policy = option_reader(("Honor", "Ignore"), what="policy for nodes")
+_read_policy = option_reader(("Honor", "Ignore"), what="a node inclusion policy")
 _CONSTRAINT = {
     "maxSkew": integer_reader(least=1, most=_MOST_INT32),
     "topologyKey": read_label_key,
-    "whenUnsatisfiable": option_reader(("DoNotSchedule", "ScheduleAnyway"), what="way to treat a misfit"),
+    "whenUnsatisfiable": option_reader(
+        ("DoNotSchedule", "ScheduleAnyway"), what="something that can be done when the constraint is not satisfied"
+    ),
     "labelSelector": read_label_selector,
     "minDomains": integer_reader(least=1, most=_MOST_INT32),
     "nodeAffinityPolicy": _read_policy,

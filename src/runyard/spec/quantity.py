@@ -208,7 +208,7 @@ def _read_exponent(text: str, suffix: str) -> tuple[Format, int]:
     power = int(f"{found[1]}{digits or 0}")
     if power != _wrap(power, bits=64):
         raise _refuse(text)
-    return "DecimalExponent", _wrap(power, bits=32)
+    return "DecimalExponent", power
 
 
 def _read_long(digits: str, places: int, *, kind: Format, power: int, sign: str) -> Quantity:

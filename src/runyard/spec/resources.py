@@ -16,6 +16,11 @@ SIDES = ("requests", "limits")
 KUBERNETES_NAMES = MappingProxyType({"cpu": "cpu", "mem": "memory"})
 """What our names are called in a container; gpu has the name the admin chose, disk is a volume."""
 
+LARGEST_AMOUNT = Quantity.parse("512Pi")
+"""Beyond it a tolerance of ten would leave Kubernetes' 64 bits, where amounts print as others and limits turn to 0."""
+LARGEST_COUNT = Quantity.parse(2**31 - 1)
+"""Of cores and GPUs; Kubernetes counts thousandths."""
+
 _PLAIN_NAMES = {"cpu": "cpu", "memory": "mem", "mem": "mem"}
 
 RESOURCES_SCHEMA: dict[str, Any] = {
@@ -93,6 +98,8 @@ def read_quantity(given: Any) -> Quantity:
         raise refuse(
             "quantity.invalid", str(error), value=given, allowed=allowed, suggestion=error.suggestion
         ) from None
+    if quantity > LARGEST_AMOUNT:
+        raise refuse("quantity.large", "there is nothing that large", value=given, allowed=f"at most {LARGEST_AMOUNT}")
     if quantity.is_negative:
         raise refuse("quantity.negative", "an amount cannot be negative", value=given, allowed="0 or more")
     return quantity
@@ -173,6 +180,10 @@ def _merge_sides(old: Sides | None, new: Sides, path: tuple[str, ...], findings:
 
 def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
     request, limit = sides.request, sides.limit
+    for amount in (request, limit):
+        if name in ("cpu", "gpu") and amount is not None and amount > LARGEST_COUNT:
+            findings.add("quantity.large", (name,), f"nobody has {amount}", allowed=f"at most {LARGEST_COUNT}")
+            return sides
     if name in ("gpu", "disk"):
         if request is not None and limit is not None and request != limit:
             findings.add(

@@ -28,6 +28,8 @@ Clause = Literal["default", "min", "max", "options", "required", "locked", "allo
 
 _FIGURE: tuple[Clause, ...] = ("default", "min", "max", "options", "required", "locked")
 _NAME: tuple[Clause, ...] = ("default", "options", "required", "locked", "allowed", "denied")
+_SIZE: tuple[Clause, ...] = ("default", "min", "max", "options", "locked")
+_CLASS: tuple[Clause, ...] = ("default", "options", "locked", "allowed", "denied")
 _KEYS: tuple[Clause, ...] = ("default", "required", "locked", "allowed", "denied")
 _LIST: tuple[Clause, ...] = ("default", "locked", "allowed", "denied")
 _WHOLE: tuple[Clause, ...] = ("default", "locked")
@@ -113,10 +115,10 @@ _FIELDS = (
     ),
     RuledField("resources.gpu", _FIGURE, read_quantity),
     RuledField("resources.disk", _FIGURE, read_quantity),
-    RuledField("resources.disk.storage_class", _NAME, _read_name),
-    RuledField("volumes.size", _FIGURE, read_quantity),
-    RuledField("volumes.size_limit", _FIGURE, read_quantity),
-    RuledField("volumes.storage_class", _NAME, _read_name),
+    RuledField("resources.disk.storage_class", _CLASS, _read_name),
+    RuledField("volumes.size", _SIZE, read_quantity),
+    RuledField("volumes.size_limit", _SIZE, read_quantity),
+    RuledField("volumes.storage_class", _CLASS, _read_name),
     RuledField("volumes.type", ("options", "allowed", "denied"), _read_volume_type),
     RuledField("volumes.claim_name", _ALLOW, _read_name),
     RuledField("node_selector", _KEYS, read_node_selector),

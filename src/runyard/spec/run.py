@@ -3,6 +3,7 @@
 The same fields stand in functions, tasks and runs; `runyard.domain` decides between them.
 """
 
+import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -142,16 +143,21 @@ def _read_object_names(given: Any) -> tuple[str, ...]:
     return tuple(_read_class_name(entry) for entry in entries)
 
 
+def _read_address(given: Any) -> str:
+    try:
+        return str(ipaddress.ip_address(expect_text(given, what="an address", most=45)))
+    except ValueError:
+        raise refuse("address.invalid", "not an IP address", value=given) from None
+
+
 def _read_host_aliases(given: Any) -> tuple[Mapping[str, Any], ...]:
     aliases = []
     for index, entry in enumerate(expect_list(given, of="host aliases")):
         alias = expect_mapping(entry, of="`ip` and `hostnames`")
         if alias.keys() != {"ip", "hostnames"}:
             raise refuse("host_aliases.invalid", "a host alias has `ip` and `hostnames`", path=(index,), value=entry)
-        hostnames = [
-            expect_text(name, what="a host name", most=253) for name in expect_list(alias["hostnames"], of="names")
-        ]
-        aliases.append({"ip": expect_text(alias["ip"], what="an address", most=45), "hostnames": hostnames})
+        hostnames = [_read_class_name(name) for name in expect_list(alias["hostnames"], of="names")]
+        aliases.append({"ip": _read_address(alias["ip"]), "hostnames": hostnames})
     return tuple(aliases)
 
 

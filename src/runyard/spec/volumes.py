@@ -150,8 +150,8 @@ def read_mount_path(given: Any) -> str:
     if normal == "/":
         raise refuse("mount_path.system", "the root of the container cannot be mounted over", value=path)
     for tree in _FORBIDDEN_TREES:
-        inside = normal == tree or normal.startswith(f"{tree}/") or tree.startswith(f"{normal}/secrets")
-        if inside and normal != SHARED_MEMORY_PATH:
+        is_inside = normal == tree or normal.startswith(f"{tree}/") or f"{normal}/kubernetes.io" == tree
+        if is_inside and normal != SHARED_MEMORY_PATH:
             raise refuse(
                 "mount_path.system",
                 f"`{tree}` belongs to the system",
