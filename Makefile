@@ -15,6 +15,9 @@ CODE := src testbed tests bench examples conftest.py
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+.PHONY: setup
+setup: $(READY) ## the virtual environment in .venv, with the runyard command
+
 .PHONY: test
 test: gates cluster-setup ## everything: gates, then every test, on a real cluster
 	@echo "== tests"
@@ -66,6 +69,10 @@ test-versions: cluster-setup ## the cluster tests on every supported Kubernetes
 chaos: cluster-setup ## the reflector's storm for ten minutes, with a new seed
 	@RUNYARD_STORM_SECONDS=$${RUNYARD_STORM_SECONDS:-600} RUNYARD_STORM_SEED=$${RUNYARD_STORM_SEED:-$$RANDOM} \
 	  $(BIN)/pytest -s --timeout 1200 tests/cluster/kube/test_storm.py
+
+.PHONY: adversary
+adversary: $(READY) ## hostile users against policies and profiles (CASES=1000000 for the long one)
+	@$(BIN)/python -m tests.adversary --count $${CASES:-20000} --seed $${SEED:-$$RANDOM} --workers 2
 
 .PHONY: constraints
 constraints: $(READY) ## refresh the exact pins in constraints.txt
