@@ -1,6 +1,7 @@
 """What is denied to users unless the policy allows it by name; the lists are in `runyard.spec.denials`."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runyard.domain.board import Board
@@ -64,22 +65,34 @@ def _check_envs(board: Board, rulings: Rulings) -> Iterator[Problem]:
     for path, offer in [*board.under("envs"), *board.under("secrets")]:
         name = str(path[1])
         is_variable = path[0] == "envs" or offer.value.mount_path is None
-        is_platforms = any(matches(pattern, name) for pattern in denials.ENVS)
-        if offer.is_users and is_variable and is_platforms and name not in named:
+        if not (offer.is_users and is_variable) or name in named:
+            continue
+        if _is_platforms(name):
             yield Problem("denied.env", path, f"`{name}` is set by the platform", value=name, allowed="any other name")
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_platforms(name: str) -> bool:
+    return any(matches(pattern, name) for pattern in denials.ENVS)
 
 
 def _check_namespaces(board: Board, rulings: Rulings) -> Iterator[Problem]:
     offer = board.find("affinity")
     if offer is None or not offer.is_users:
         return
-    named = _list_allowed(rulings, "affinity.namespaces")
+    # No other rule reads namespaces, so the project's own list is held against them here.
+    lists: list[Sequence[str]] = [_list_allowed(rulings, "affinity.namespaces")]
+    lists += [rule.allowed or () for rule, _ in rulings.find_rules("affinity.namespaces")]
     for path, namespace in iter_affinity_namespaces(offer.value):
-        is_allowed = "*" in named if namespace == "*" else any(matches(pattern, namespace) for pattern in named)
-        if not is_allowed:
+        if not all(_names_namespace(named, namespace) for named in lists):
             shown = "namespaces by selector" if namespace == "*" else f"namespace `{namespace}`"
             message = f"the affinity looks into {shown}, and the policy does not allow it"
             yield Problem("denied.namespace", ("affinity", *path), message, allowed="the run's own namespace")
+
+
+def _names_namespace(named: Sequence[str], namespace: str) -> bool:
+    """`*` stands for a selector, which could choose any: only `*` itself names that."""
+    return "*" in named if namespace == "*" else any(matches(pattern, namespace) for pattern in named)
 
 
 def _check_claims(board: Board, rulings: Rulings) -> Iterator[Problem]:

@@ -5,13 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 from runyard.domain.board import Board, Offer, show
-from runyard.domain.merge import LIMIT, REQUEST, Setting, settle_contradiction
+from runyard.domain.merge import LIMIT, POINTLESS, REQUEST, Setting, settle_contradiction
 from runyard.domain.rulings import Choice, Rulings, offer_of
+from runyard.spec.patterns import matches
 from runyard.spec.placement import iter_node_keys
 from runyard.spec.policy import BUILT_IN
 from runyard.spec.problems import Path, Problem
 from runyard.spec.quantity import Quantity
-from runyard.spec.rules import RULED
+from runyard.spec.rules import RULED, Rule
+from runyard.spec.serving import ServicePort
 from runyard.spec.volumes import SCRATCH_PATH, SHARED_MEMORY_PATH, Volume
 
 MAPS = ("node_selector", "envs")
@@ -21,13 +23,16 @@ SCALARS = tuple(name for name in RULED if "." not in name and name not in (*MAPS
 _BLANK = offer_of(BUILT_IN, None)
 
 
-def apply_locks(board: Board, rulings: Rulings) -> None:
+def apply_locks(board: Board, rulings: Rulings, setting: Setting) -> None:
     """What the policy locks: its value holds; where it has none, users' values are refused."""
+    skipped = {"profile", "resources.disk.storage_class", *POINTLESS[setting.action]}
     for name, rule, _ in rulings.iter_rules():
-        if not rule.locked or name in ("profile", "resources.disk.storage_class") or name.startswith("volumes."):
+        if not rule.locked or name in skipped or name.startswith("volumes."):
             continue
         if name == "node_selector":
             _refuse_node_affinity(board, rulings)
+        if name == "image":
+            _refuse_image_volumes(board, rulings)
         choice = rulings.find_default(name)
         if choice is None:
             _refuse_users(board, name, rulings)
@@ -63,10 +68,20 @@ def _refuse_node_affinity(board: Board, rulings: Rulings) -> None:
         board.refusals.append(Problem("policy.locked", ("affinity", *path), message, value=key))
 
 
+def _refuse_image_volumes(board: Board, rulings: Rulings) -> None:
+    """Where the image is locked, a user's image volume would bring another program along."""
+    scope, choice = rulings.find_lock("image"), rulings.find_default("image")
+    for path, offer in board.under("volumes"):
+        image = offer.value.image
+        if image is not None and offer.is_users and scope is not None and (choice is None or image != choice.value):
+            message = f"the {scope.name} locks `image`, and a volume would bring another one"
+            board.refusals.append(Problem("policy.locked", (*path, "image"), message, value=image))
+
+
 def _lock_tolerations(board: Board, choice: Choice) -> None:
     for path, offer in board.under("tolerations"):
         message = f"the {choice.scope.name} locks `tolerations`; one from {offer.source} is not used"
-        board.take(path, message=message if offer.is_users and offer.value not in choice.value else None)
+        board.take(path, message=message if board.is_asked(path) and offer.value not in choice.value else None)
     for index, entry in enumerate(choice.value):
         board.put(("tolerations", index), replace(choice.offer("locked"), value=entry))
 
@@ -75,7 +90,7 @@ def _lock_map(board: Board, name: str, choice: Choice) -> None:
     for path, offer in board.under(name):
         if path[1] not in choice.value:
             message = f"the {choice.scope.name} locks `{name}`; `{path[1]}` from {offer.source} is not used"
-            board.take(path, message=message if offer.is_users else None)
+            board.take(path, message=message if board.is_asked(path) else None)
     for key, value in choice.value.items():
         board.put((name, key), replace(choice.offer("locked"), value=value))
 
@@ -90,8 +105,12 @@ def _lock_leaf(board: Board, name: str, choice: Choice) -> None:
         limit = board.find(*path, LIMIT)
         if limit is not None:
             message = f"the {choice.scope.name} locks `{name}`; the limit {limit.value} from {limit.source} is not used"
-            board.take((*path, LIMIT), message=message if limit.is_users else None)
+            board.take((*path, LIMIT), message=message if board.is_asked((*path, LIMIT)) else None)
         path = (*path, REQUEST)
+    if choice.value == {}:
+        message = f"the {choice.scope.name} locks `{name}` to nothing"
+        board.take(path, message=message if board.is_asked(path) else None)
+        return
     board.put(path, choice.offer("locked"))
     if path[0] == "resources" and path[-1] in (REQUEST, LIMIT):
         settle_contradiction(board, path[1], stronger_side=path[-1])
@@ -100,26 +119,25 @@ def _lock_leaf(board: Board, name: str, choice: Choice) -> None:
 def fill_blanks(board: Board, rulings: Rulings, setting: Setting) -> None:
     """Defaults of policy and platform, and what follows from what was asked."""
     for name in SCALARS:
-        if name not in _skipped(setting) and (choice := rulings.find_default(name)) is not None:
+        choice = rulings.find_default(name)
+        if name not in POINTLESS[setting.action] and choice is not None and choice.value != {}:
             board.fill((name,), choice.offer("default"))
     for name in MAPS:
         if (choice := rulings.find_default(name)) is not None:
             for key, value in choice.value.items():
-                if name != "envs" or ("secrets", key) not in board:
+                if name != "envs" or not _is_secret_variable(board, key):
                     board.fill((name, key), replace(choice.offer("default"), value=value))
     if (choice := rulings.find_default("tolerations")) is not None and not board.under("tolerations"):
         for index, entry in enumerate(choice.value):
             board.fill(("tolerations", index), replace(choice.offer("default"), value=entry))
     _fill_resources(board, rulings)
+    _fill_workload(board, rulings, setting)
     _fill_platform(board, rulings, setting)
 
 
-def _skipped(setting: Setting) -> frozenset[str]:
-    from_job = frozenset({"replicas", "service_type"})
-    from_service = frozenset({"backoff_limit", "timeout", "ttl"})
-    return {"job": from_job, "build": from_job, "serve": from_service}.get(
-        setting.action, from_service | {"service_type"}
-    )
+def _is_secret_variable(board: Board, name: str) -> bool:
+    secret = board.find("secrets", name)
+    return secret is not None and secret.value.mount_path is None
 
 
 def _fill_resources(board: Board, rulings: Rulings) -> None:
@@ -151,8 +169,6 @@ def _fill_sides(board: Board, rulings: Rulings, name: str) -> None:
         _fill_default_limit(board, name, choice, request)
     if name == "mem" and request is not None and limit_path not in board and not request.value.is_zero:
         board.fill(limit_path, _tolerate(request, rulings))
-    if "/" in name and request is not None:
-        board.fill(limit_path, replace(request, rule="request = limit, as Kubernetes wants of such resources"))
 
 
 def _fill_default_limit(board: Board, name: str, choice: Choice, request: Offer | None) -> None:
@@ -168,7 +184,7 @@ def _fill_default_limit(board: Board, name: str, choice: Choice, request: Offer 
             "the limit is the request"
         )
         board.warnings.append(Problem("policy.default_limit", path, message))
-        board.fill(path, replace(choice.offer("default limit, raised to the request"), value=request.value))
+        board.fill(path, replace(request, rule="the default limit, raised to the request"))
 
 
 def _tolerate(request: Offer, rulings: Rulings) -> Offer:
@@ -179,6 +195,39 @@ def _tolerate(request: Offer, rulings: Rulings) -> Offer:
     if cap is not None and request.value <= cap[0] < amount:
         return offer_of(cap[1], cap[0], f"{rule}, at most the {cap[1].name}'s max")
     return replace(offer, value=amount, rule=rule)
+
+
+def _fill_workload(board: Board, rulings: Rulings, setting: Setting) -> None:
+    """What a Job or Deployment cannot do without, where nobody said anything."""
+    if setting.action == "job":
+        _fill_count(board, rulings, "backoff_limit", 0)
+    elif setting.action in ("serve", "deploy"):
+        _fill_count(board, rulings, "replicas", 1)
+    if setting.action == "serve":
+        board.fill(("service_ports",), replace(_BLANK, value=(ServicePort(port=8080, target_port=8080),)))
+        board.fill(("service_type",), replace(_BLANK, value=_choose_service_type(rulings)))
+
+
+def _choose_service_type(rulings: Rulings) -> str:
+    """The plainest that every rule lets through; where none does, the plainest."""
+    rules = [rule for rule, _ in rulings.find_rules("service_type")]
+    kinds = ("ClusterIP", "NodePort", "LoadBalancer")
+    return next((kind for kind in kinds if all(_lets_through(rule, kind) for rule in rules)), kinds[0])
+
+
+def _lets_through(rule: Rule, kind: str) -> bool:
+    is_offered = rule.options is None or kind in rule.options
+    is_allowed = rule.allowed is None or any(matches(pattern, kind) for pattern in rule.allowed)
+    return is_offered and is_allowed and not any(matches(pattern, kind) for pattern in rule.denied)
+
+
+def _fill_count(board: Board, rulings: Rulings, name: str, value: int) -> None:
+    """The built-in figure, or the policy's min where that is more."""
+    offer = replace(_BLANK, value=value)
+    for rule, scope in rulings.find_rules(name):
+        if rule.min is not None and rule.min > offer.value:
+            offer = offer_of(scope, rule.min, "the least that the policy allows")
+    board.fill((name,), offer)
 
 
 def _fill_platform(board: Board, rulings: Rulings, setting: Setting) -> None:

@@ -101,7 +101,7 @@ class EffectiveSpec:
         plain = {item.name: to_plain(getattr(self, item.name)) for item in fields(self)}
         gpu, gpu_resource, disk = plain.pop("gpu"), plain.pop("gpu_resource"), plain.pop("disk")
         if gpu_resource is not None:
-            plain["resources"]["gpu"] = {"limit": str(gpu), "resource": gpu_resource}
+            plain["resources"]["gpu"] = {"limit": Quantity.from_int(gpu).text, "resource": gpu_resource}
         elif gpu is not None:
             plain["resources"]["gpu"] = {"limit": "0"}
         if disk is not None:
@@ -161,13 +161,20 @@ def _iter_entry(entry: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         yield (*path, key), value
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_RECORDS: Mapping[type, tuple[str, ...]] = {
+    kind: tuple(item.name for item in fields(kind)) for kind in (Sides, Volume, Disk, SecretUse, ServicePort)
+}
+
+
 def to_plain(value: Any) -> Any:
     """Plain JSON of anything that stands in an effective spec."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, Quantity):
         return value.text
-    if isinstance(value, Sides | Volume | Disk | SecretUse | ServicePort):
-        pairs = ((item.name, getattr(value, item.name)) for item in fields(value))
-        return {name: to_plain(item) for name, item in pairs if item is not None}
+    if (names := _RECORDS.get(type(value))) is not None:
+        return {name: to_plain(item) for name in names if (item := getattr(value, name)) is not None}
     if isinstance(value, Mapping):
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list | frozenset):

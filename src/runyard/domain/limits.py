@@ -1,27 +1,26 @@
 """The policy's word on the outcome: every rule of every scope is held against every value, and refuses in words."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from runyard.domain.board import Board, Offer, show
-from runyard.domain.merge import LIMIT, REQUEST
+from runyard.domain.merge import LIMIT, POINTLESS, REQUEST, Setting
 from runyard.domain.rulings import Rulings
 from runyard.spec.duration import format_duration
-from runyard.spec.images import matches_image
+from runyard.spec.images import denies_image, matches_image
 from runyard.spec.patterns import matches
 from runyard.spec.placement import iter_node_keys
-from runyard.spec.policy import Scope
+from runyard.spec.policy import BUILT_IN, Scope
 from runyard.spec.problems import Path, Problem, find_nearest, list_words
 from runyard.spec.rules import Rule
 from runyard.spec.volumes import Volume
 
+_LATE_LOCKS = ("volumes.", "resources.")
 DURATIONS = frozenset({"timeout", "pending_timeout", "ttl", "grace_period"})
 
 
-@dataclass(frozen=True, slots=True)
-class Ruled:
+class Ruled(NamedTuple):
     """One value that a rule is about."""
 
     path: Path
@@ -29,22 +28,35 @@ class Ruled:
     offer: Offer
 
 
-def check_rules(board: Board, rulings: Rulings, *, profile: Offer | None) -> list[Problem]:
+def check_rules(board: Board, rulings: Rulings, setting: Setting) -> list[Problem]:
     """Every refusal by a rule. Lists and options bind what users asked; min and max bind profiles too."""
     found: list[Problem] = []
     for name, rule, scope in rulings.iter_rules():
-        values = _collect(board, name, profile)
-        found += _check_required(name, rule, scope, values)
+        if not rule.can_refuse:
+            continue
+        values = _collect(board, name)
+        if rule.required and name not in POINTLESS[setting.action]:
+            found += _check_required(name, rule, scope, [ruled for ruled in values if _is_said(ruled.offer)])
+        has_bounds = rule.min is not None or rule.max is not None
         for ruled in values:
-            found += _check_bounds(name, rule, scope, ruled)
+            if has_bounds:
+                found += _check_bounds(name, rule, scope, ruled)
             if ruled.offer.is_users:
                 found += _check_lists(name, rule, scope, ruled)
+                if rule.locked and rule.default is None and name.startswith(_LATE_LOCKS):
+                    found += _check_late_lock(name, rulings, scope, ruled)
     return found
 
 
-def _collect(board: Board, name: str, profile: Offer | None) -> list[Ruled]:
-    if name == "profile":
-        return [] if profile is None else [Ruled(("profile",), profile.value, profile)]
+def _check_late_lock(name: str, rulings: Rulings, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
+    """Other locks were applied before the blanks were filled; these may be said by what follows from another value."""
+    choice = rulings.find_default(name)
+    if choice is None or choice.scope is BUILT_IN:
+        message = f"the {scope.name} locks `{name}`: only a profile may set it"
+        yield Problem("policy.locked", ruled.path, message, value=_write(name, ruled.value))
+
+
+def _collect(board: Board, name: str) -> list[Ruled]:
     collect = _COLLECTORS.get(name)
     if collect is not None:
         return list(collect(board))
@@ -142,25 +154,25 @@ _COLLECTORS: Mapping[str, Callable[[Board], Iterator[Ruled]]] = MappingProxyType
 )
 
 
+def _is_said(offer: Offer) -> bool:
+    """Whether somebody said it, or it follows from what somebody said; what fills a blank at last is no answer."""
+    return offer.owner != "platform" or offer.rule is not None
+
+
 def _check_required(name: str, rule: Rule, scope: Scope, values: list[Ruled]) -> Iterator[Problem]:
     if isinstance(rule.required, tuple):
         there = {ruled.path[-1] for ruled in values if ruled.path[0] == name}
         for key in rule.required:
             if key not in there:
                 yield Problem("policy.required", (name, key), f"the {scope.name} requires `{key}`")
-    elif rule.required and not values:
+    elif not values:
         yield Problem("policy.required", tuple(name.split(".")), f"the {scope.name} requires `{name}`")
 
 
 def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
-    for code, bound, is_broken in (
-        ("max", rule.max, rule.max is not None and ruled.value > rule.max),
-        ("min", rule.min, rule.min is not None and ruled.value < rule.min),
-    ):
-        if is_broken:
-            most = "at most" if code == "max" else "at least"
+    for code, bound, side, most in (("max", rule.max, "above", "at most"), ("min", rule.min, "below", "at least")):
+        if bound is not None and (ruled.value > bound if code == "max" else ruled.value < bound):
             limit, value = _write(name, bound), _write(name, ruled.value)
-            side = "above" if code == "max" else "below"
             message = f"{value} from {ruled.offer.source} is {side} the {scope.name}'s {code}"
             yield Problem(
                 f"policy.{code}", ruled.path, message, value=value, allowed=f"{most} {limit}", suggestion=limit
@@ -168,23 +180,20 @@ def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator
 
 
 def _check_lists(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
-    shown = _write(name, ruled.value)
-    if rule.locked and name.startswith("volumes.") and rule.default is None:
-        message = f"the {scope.name} locks `{name}`: only a profile may set it"
-        yield Problem("policy.locked", ruled.path, message, value=shown)
     if rule.options is not None and ruled.value not in rule.options:
-        options = [_write(name, option) for option in rule.options]
+        shown, options = _write(name, ruled.value), [_write(name, option) for option in rule.options]
         message = f"{shown} is not among what the {scope.name} offers"
         nearest = find_nearest(shown, options)
         yield Problem(
             "policy.options", ruled.path, message, value=shown, allowed=list_words(options), suggestion=nearest
         )
     if rule.allowed is not None and not any(_allows(name, entry, ruled.value) for entry in rule.allowed):
-        allowed = list_words([show(entry) for entry in rule.allowed])
+        shown, allowed = _write(name, ruled.value), list_words([show(entry) for entry in rule.allowed])
         yield Problem(
             "policy.allowed", ruled.path, f"the {scope.name} does not allow {shown}", value=shown, allowed=allowed
         )
     if any(_denies(name, entry, ruled.value) for entry in rule.denied):
+        shown = _write(name, ruled.value)
         yield Problem("policy.denied", ruled.path, f"the {scope.name} denies {shown}", value=shown)
 
 
@@ -197,7 +206,7 @@ def _allows(name: str, entry: Any, value: Any) -> bool:
 def _denies(name: str, entry: Any, value: Any) -> bool:
     if name == "tolerations":
         return denies_toleration(entry, value)
-    return matches_image(entry, value) if name == "image" else matches(entry, str(value))
+    return denies_image(entry, value) if name == "image" else matches(entry, str(value))
 
 
 def allows_toleration(matcher: Mapping[str, str], toleration: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from runyard.domain.board import Board, Offer
 from runyard.domain.effective import Owner
 from runyard.spec.problems import Problem
 from runyard.spec.quantity import Quantity
-from runyard.spec.resources import Sides
+from runyard.spec.resources import Sides, is_device
 from runyard.spec.run import RunFields
 
 REQUEST, LIMIT = "request", "limit"
@@ -95,22 +95,36 @@ def _put_resources(board: Board, layer: Layer, value: Mapping[str, Sides], gpu_n
             _put_gpus(board, layer, name, sides)
         elif name == "disk":
             board.put(("resources", "disk", "size"), Offer(sides.limit, layer.owner, layer.source))
+        elif is_device(name):
+            _put_device(board, layer, name, sides)
         else:
             _put_sides(board, layer, name, sides)
 
 
 def _put_gpus(board: Board, layer: Layer, name: str, sides: Sides) -> None:
-    """`gpu`, or the same by its Kubernetes name, which only an admin can write and which spec cannot check."""
-    amount = sides.limit if sides.limit is not None else sides.request
-    if amount is None or not amount.is_whole or sides.request not in (None, amount):
-        message = f"{layer.source} asks for GPUs that are not whole, or for other requests than limits"
-        board.refusals.append(Problem("resources.whole", ("resources", name), message, value=str(amount)))
-        return
+    """`gpu`, or the same by its Kubernetes name, which only an admin can write."""
     rule = None
     if name != "gpu":
         rule = f"{name} is the platform's name of a GPU"
         board.put(("resources", "gpu", "resource"), Offer(name, layer.owner, layer.source))
-    board.put(("resources", "gpu", LIMIT), Offer(Quantity.from_int(amount.value), layer.owner, layer.source, rule))
+    amount = Quantity.from_int(_get_amount(sides).value)
+    board.put(("resources", "gpu", LIMIT), Offer(amount, layer.owner, layer.source, rule))
+
+
+def _put_device(board: Board, layer: Layer, name: str, sides: Sides) -> None:
+    """What Kubernetes wants to be the same on both sides is one value, whichever side was said."""
+    amount = _get_amount(sides)
+    for side, said in ((REQUEST, sides.request), (LIMIT, sides.limit)):
+        rule = "request = limit, as Kubernetes wants of such resources" if said is None else None
+        board.put(("resources", name, side), Offer(amount, layer.owner, layer.source, rule))
+
+
+def _get_amount(sides: Sides) -> Quantity:
+    """The amount of what has only one; spec saw to it that it is whole and the same on both sides."""
+    amount = sides.limit if sides.limit is not None else sides.request
+    if amount is None:
+        raise ValueError("neither request nor limit")
+    return amount
 
 
 def _put_sides(board: Board, layer: Layer, name: str, sides: Sides) -> None:

@@ -8,7 +8,8 @@ from typing import Any, Literal
 from runyard.domain.request import Belongings, Prepared, Request
 from runyard.domain.resolve import Resolution, resolve
 from runyard.spec.problems import Path, Problem, format_path
-from runyard.spec.quantity import Quantity, QuantityError
+from runyard.spec.quantity import Quantity
+from runyard.spec.resources import LARGEST_AMOUNT
 
 Outcome = Literal["refused", "accepted", "changed", "unchanged"]
 OUTCOMES: tuple[Outcome, ...] = ("refused", "accepted", "changed", "unchanged")
@@ -117,16 +118,15 @@ def _find_direction(changes: Iterable[Change]) -> Literal["smaller", "larger", "
     found = set()
     for change in changes:
         if change.path[0] == "resources" and change.path[-1] in ("request", "limit", "size"):
-            was, will = _amount(change.old), _amount(change.new)
-            if was is not None and will is not None and was != will:
+            is_bound = change.path[-1] == "limit" and change.path[1] != "gpu"
+            was, will = (_read_amount(value, is_bound=is_bound) for value in (change.old, change.new))
+            if was != will:
                 found.add("larger" if was < will else "smaller")
     if not found:
         return None
     return "mixed" if len(found) > 1 else "larger" if "larger" in found else "smaller"
 
 
-def _amount(value: Any) -> Quantity | None:
-    try:
-        return Quantity.parse(0 if value is None else value)
-    except (QuantityError, TypeError):
-        return None
+def _read_amount(value: Any, *, is_bound: bool) -> Quantity:
+    """An amount of a leaf; a request that is not there is nothing, and a limit that is not there ends nowhere."""
+    return Quantity.parse(value) if value is not None else LARGEST_AMOUNT if is_bound else Quantity.from_int(0)

@@ -20,6 +20,9 @@ from runyard.spec.profile import DEFAULT_PROFILE, Profile
 from runyard.spec.resources import Sides
 from runyard.spec.run import AdminFields
 
+NOT_USED = frozenset({"override", "resources.contradiction"})
+"""Warnings that say that a user's value is not used; whoever asks strictly wants them to be refusals."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
@@ -42,59 +45,58 @@ def resolve(request: Request, prepared: Prepared, belongings: Belongings) -> Res
     rulings = Rulings(prepared.policy, request.project)
     board = Board()
     setting = Setting(request.action, request.kind, rulings.gpu_resources)
-    choice, profile = _choose_profile(board, request, prepared, rulings)
+    profile = _choose_profile(board, request, prepared, rulings)
     for layer in _iter_layers(request, profile):
         put_layer(board, layer, setting)
-    apply_locks(board, rulings)
+    apply_locks(board, rulings, setting)
     settle_references(board, belongings)
     settle_collisions(board)
     fill_blanks(board, rulings, setting)
     _complete_volumes(board, rulings)
-    board.refusals += check_rules(board, rulings, profile=choice)
+    board.refusals += check_rules(board, rulings, setting)
     board.refusals += check_denials(board, rulings)
     lints = [lint for fields in (request.function, request.task, request.run) if fields for lint in lint_fields(fields)]
     return Resolution(
-        spec=_assemble(board, request, choice),
-        leaves=tuple(_iter_leaves(board, request, choice)),
+        spec=_assemble(board, request),
+        leaves=tuple(_iter_leaves(board, request)),
         warnings=tuple(dict.fromkeys([*board.warnings, *lints])),
         refusals=tuple(dict.fromkeys(board.refusals)),
         profile=profile,
     )
 
 
-def _choose_profile(
-    board: Board, request: Request, prepared: Prepared, rulings: Rulings
-) -> tuple[Offer | None, Profile | None]:
-    offers = [
-        Offer(fields.profile, owner, source)
-        for fields, owner, source in _iter_users(request)
-        if fields is not None and fields.profile is not None
-    ]
-    default = rulings.find_default("profile")
-    if default is not None and (default.is_locked or not offers):
-        if offers and offers[-1].value != default.value:
-            message = f"the {default.scope.name} locks the profile {default.value}; yours is not used"
-            board.warnings.append(Problem("override", ("profile",), message, value=offers[-1].value))
-        offers.append(default.offer("locked" if default.is_locked else "default"))
-    if not offers:
-        if DEFAULT_PROFILE not in prepared.profiles:
-            return None, None
-        offers.append(Offer(DEFAULT_PROFILE, "profile", "profile default", "applies where no profile is named"))
-    offer = offers[-1]
-    profile = prepared.profiles.get(offer.value)
+def _choose_profile(board: Board, request: Request, prepared: Prepared, rulings: Rulings) -> Profile | None:
+    for fields, owner, source in _iter_users(request):
+        if fields is not None and fields.profile is not None:
+            board.put(("profile",), Offer(fields.profile, owner, source))
+    default, lock, asked = rulings.find_default("profile"), rulings.find_lock("profile"), board.find("profile")
+    if default is not None and (default.is_locked or asked is None):
+        board.put(("profile",), default.offer("locked" if default.is_locked else "default"))
+    elif asked is not None and lock is not None:
+        message = f"the {lock.name} locks `profile`: nobody may choose one"
+        board.refusals.append(Problem("policy.locked", ("profile",), message, value=asked.value))
+    elif asked is None and DEFAULT_PROFILE in prepared.profiles:
+        rule = "applies where no profile is named"
+        board.put(("profile",), Offer(DEFAULT_PROFILE, "profile", f"profile {DEFAULT_PROFILE}", rule))
+    chosen = board.find("profile")
+    return None if chosen is None else _find_profile(board, chosen.value, prepared)
+
+
+def _find_profile(board: Board, name: str, prepared: Prepared) -> Profile | None:
+    profile = prepared.profiles.get(name)
     if profile is None:
         names = sorted(prepared.profiles)
         board.refusals.append(
             Problem(
                 "profile.unknown",
                 ("profile",),
-                f"there is no profile `{offer.value}`",
-                value=offer.value,
+                f"there is no profile `{name}`",
+                value=name,
                 allowed=list_words(names) if names else "no profiles are loaded",
-                suggestion=find_nearest(offer.value, names),
+                suggestion=find_nearest(name, names),
             )
         )
-    return offer, profile
+    return profile
 
 
 def _iter_users(request: Request) -> Iterator[tuple[Any, Any, str]]:
@@ -131,6 +133,7 @@ def _complete_volumes(board: Board, rulings: Rulings) -> None:
 
 
 _PLAIN = (
+    "profile",
     "image",
     "command",
     "args",
@@ -162,7 +165,7 @@ _PLAIN = (
 )
 
 
-def _assemble(board: Board, request: Request, profile: Offer | None) -> EffectiveSpec:
+def _assemble(board: Board, request: Request) -> EffectiveSpec:
     values: dict[str, Any] = {name: value for name in _PLAIN if (value := board.value(name)) is not None}
     values |= {f"{name}_seconds": value for name in SECONDS if (value := board.value(name)) is not None}
     for name in ("command", "args", "topology_spread"):
@@ -170,10 +173,10 @@ def _assemble(board: Board, request: Request, profile: Offer | None) -> Effectiv
             values[name] = tuple(values[name])
     for name in ("node_selector", "envs", "labels"):
         values[name] = MappingProxyType({str(path[1]): offer.value for path, offer in board.under(name)})
-    sides: dict[str, Sides] = {}
+    sides: dict[str, dict[str, Any]] = {}
     for path, offer in board.under("resources"):
         if path[1] not in ("gpu", "disk"):
-            sides[str(path[1])] = replace(sides.get(str(path[1]), Sides()), **{str(path[2]): offer.value})
+            sides.setdefault(str(path[1]), {})[str(path[2])] = offer.value
     gpus = board.value("resources", "gpu", LIMIT)
     size = board.value("resources", "disk", "size")
     if size is not None:
@@ -182,8 +185,7 @@ def _assemble(board: Board, request: Request, profile: Offer | None) -> Effectiv
     return EffectiveSpec(
         kind=request.kind,
         action=request.action,
-        profile=None if profile is None else profile.value,
-        resources=MappingProxyType(sides),
+        resources=MappingProxyType({name: Sides(**both) for name, both in sides.items()}),
         gpu=None if gpus is None else gpus.value,
         gpu_resource=board.value("resources", "gpu", "resource"),
         tolerations=tuple(offer.value for _, offer in board.under("tolerations")),
@@ -193,12 +195,10 @@ def _assemble(board: Board, request: Request, profile: Offer | None) -> Effectiv
     )
 
 
-def _iter_leaves(board: Board, request: Request, profile: Offer | None) -> Iterator[Leaf]:
+def _iter_leaves(board: Board, request: Request) -> Iterator[Leaf]:
     who, source = ("function", "function") if request.function is not None else ("you", "you")
     yield Leaf(("kind",), request.kind, who, source)  # type: ignore[arg-type]  # both are owners
     yield Leaf(("action",), request.action, "you", "you")
-    if profile is not None:
-        yield Leaf(("profile",), profile.value, profile.owner, profile.source, profile.rule)
     for leaf in board.iter_leaves():
         if leaf.path[0] == "volumes":
             yield from _iter_volume_leaves(leaf, board)

@@ -1,7 +1,7 @@
 """A policy as it applies to one project: which default holds, what is locked, and every rule to check."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -30,6 +30,9 @@ class Rulings:
     def __init__(self, policy: Policy, project: str) -> None:
         self.scopes = policy.get_scopes(project)
         self.platform_wide = policy.scope
+        self._rules: dict[str, list[tuple[Rule, Scope]]] = {}
+        for name, rule, scope in self.iter_rules():
+            self._rules.setdefault(name, []).append((rule, scope))
 
     def iter_rules(self) -> Iterator[tuple[str, Rule, Scope]]:
         """Every rule of every scope: each is to hold."""
@@ -37,18 +40,18 @@ class Rulings:
             for name, rule in scope.rules.items():
                 yield name, rule, scope
 
-    def find_rules(self, name: str) -> list[tuple[Rule, Scope]]:
-        """The rules of one field."""
-        return [(scope.rules[name], scope) for scope in self.scopes if name in scope.rules]
+    def find_rules(self, name: str) -> Sequence[tuple[Rule, Scope]]:
+        """The rules of one field, the widest scope's first."""
+        return self._rules.get(name, ())
 
     def find_default(self, name: str) -> Choice | None:
-        """The narrowest scope's default, unless a wider one locks the field."""
+        """The narrowest scope's default, unless a wider one locks the field. A lock without one locks the wider's."""
         choice = None
         for rule, scope in self.find_rules(name):
             if rule.default is not None:
                 choice = Choice(rule.default, scope, rule.locked)
             if rule.locked:
-                return choice
+                return choice if choice is None or choice.scope is BUILT_IN else replace(choice, is_locked=True)
         return choice
 
     def find_lock(self, name: str) -> Scope | None:
@@ -62,11 +65,11 @@ class Rulings:
 
     @property
     def pod_security(self) -> Offer:
-        """Restricted, unless the admin relaxed it and no narrower scope tightened it again."""
-        said = [(scope.platform.pod_security, scope) for scope in self.scopes if scope.platform.pod_security]
-        admins = [entry for entry in said if entry[1] is not BUILT_IN]
-        level, scope = next((entry for entry in admins if entry[0] == "restricted"), (admins or said)[-1])
-        return offer_of(scope, level)
+        """Restricted, unless the platform's policy relaxed it and the project's did not tighten it again."""
+        if self.platform_wide.platform.pod_security == "baseline":
+            return self.get_platform("pod_security")
+        strict = (scope for scope in (self.platform_wide, BUILT_IN) if scope.platform.pod_security == "restricted")
+        return offer_of(next(strict), "restricted")
 
     def get_platform(self, name: str) -> Offer:
         """The narrowest scope's word on a platform choice."""

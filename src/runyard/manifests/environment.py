@@ -16,12 +16,15 @@ from runyard.manifests.names import secret_name
 SECRETS_VOLUME = "runyard-secrets"
 
 
+def get_platform_envs(identity: RunIdentity) -> dict[str, str]:
+    """What the platform itself tells every run."""
+    return {"PROJECT_NAME": identity.project, "RUN_ID": identity.run_id}
+
+
 def render_env(spec: EffectiveSpec, identity: RunIdentity) -> list[dict[str, Any]]:
     """The platform's variables, then secrets, then `envs`; each name once, with the value the spec decided."""
-    entries: dict[str, dict[str, Any]] = {
-        "PROJECT_NAME": {"value": identity.project},
-        "RUN_ID": {"value": identity.run_id},
-    }
+    platforms = get_platform_envs(identity)
+    entries: dict[str, dict[str, Any]] = {name: {"value": value} for name, value in platforms.items()}
     for use in spec.secrets:
         if use.mount_path is None:
             entries[use.name] = {"valueFrom": {"secretKeyRef": {"name": secret_name(identity.run_id), "key": use.name}}}

@@ -59,6 +59,7 @@ def _render_deployment_spec(
         "strategy": {"type": "Recreate" if has_claim(spec) else "RollingUpdate"},
         "revisionHistoryLimit": 0,
     }
+    # Kubernetes judges only one that starts with its replicas: an anchor counts as complete before it is released.
     if spec.pending_timeout_seconds:
         deployment["progressDeadlineSeconds"] = spec.pending_timeout_seconds
     return {**deployment, "template": render_template(spec, identity, marks)}

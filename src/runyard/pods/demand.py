@@ -196,7 +196,8 @@ def _read_quantity(part: Part, name: str) -> Quantity:
     if isinstance(given, bool) or not isinstance(given, (str, int, float)):
         raise unreadable(given, path, allowed="a quantity")
     try:
-        return Quantity.parse(given)
+        # Around a quantity, and only there, Kubernetes' decoder takes spaces away.
+        return Quantity.parse(given.strip(" ") if isinstance(given, str) else given)
     except QuantityError as error:
         problem = Problem("quantity.invalid", path, str(error), suggestion=error.suggestion)
         raise UnreadablePod(problem) from error

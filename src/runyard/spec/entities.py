@@ -8,7 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runyard.spec.names import check_project_name, check_slug, suggest_project_name
 from runyard.spec.problems import Problem
-from runyard.spec.reading import Findings, describe_type, expect_option, expect_text, read_by, refuse
+from runyard.spec.reading import (
+    Findings,
+    describe_type,
+    expect_mapping,
+    expect_option,
+    expect_text,
+    read_by,
+    read_each,
+    refuse,
+)
 from runyard.spec.references import (
     FunctionReference,
     TaskReference,
@@ -33,6 +42,10 @@ def _read_flag(given: Any) -> bool:
 
 def _read_text(given: Any) -> str:
     return expect_text(given, what="the text", most=4096)
+
+
+def _read_lines(given: Any) -> tuple[str, ...]:
+    return read_each(_read_text, given, of="lines")
 
 
 def _read_secret_path(given: Any) -> str:
@@ -62,7 +75,7 @@ class TaskSpec(RunFields):
         default=None, description="kind://project/name:id"
     )
     workflow: Annotated[FunctionReference | None, *read_by(parse_function_reference, _TEXT)] = None
-    instructions: Annotated[tuple[str, ...] | None, *read_by(tuple, {"type": "array", "items": _TEXT})] = Field(
+    instructions: Annotated[tuple[str, ...] | None, *read_by(_read_lines, {"type": "array", "items": _TEXT})] = Field(
         default=None, description="Of a build: lines added to the image's recipe."
     )
 
@@ -122,16 +135,16 @@ ENTITY_TYPES = ("project", "function", "task", "run", "secret")
 def read_entity(entity_type: str, given: Any) -> Entity:
     """An entity of one of the types and kinds we run; raises `Refused` with everything that is wrong with it."""
     findings = Findings()
-    entity = findings.read(lambda value: read_model(Entity, value), given)
-    if entity is None:
-        findings.finish()
-        raise AssertionError
-    model = findings.read(lambda kind: find_spec_model(entity_type, kind), entity.kind, "kind")
-    spec = (
-        findings.read(lambda value: read_model(model, value), entity.spec or {}, "spec") if model is not None else None
-    )
-    findings.problems += [*_check_names(entity_type, entity), *_check_spec(entity.kind, spec)]
+    document = expect_mapping(given, of="an entity's fields")
+    entity = findings.read(lambda value: read_model(Entity, value), document)
+    kind, asked = document.get("kind"), document.get("spec")
+    is_named = isinstance(kind, str)
+    model = findings.read(lambda name: find_spec_model(entity_type, name), kind, "kind") if is_named else None
+    content = {} if asked is None else asked
+    spec = findings.read(lambda value: read_model(model, value), content, "spec") if model is not None else None
+    findings.problems += [*_check_names(entity_type, document), *_check_spec(str(kind), spec)]
     findings.finish()
+    assert entity is not None  # noqa: S101 - told apart by the findings above
     return entity.model_copy(update={"spec": spec})
 
 
@@ -164,17 +177,17 @@ SPEC_MODELS: Mapping[str, type[BaseModel]] = MappingProxyType(
 )
 
 
-def _check_names(entity_type: str, entity: Entity) -> list[Problem]:
+def _check_names(entity_type: str, document: Mapping[str, Any]) -> list[Problem]:
     found = []
     for field in ("id", "name"):
-        value = getattr(entity, field)
-        if value is not None and (error := check_slug(value)):
+        value = document.get(field)
+        if isinstance(value, str) and (error := check_slug(value)):
             found.append(Problem("name.invalid", (field,), error, value=value))
-    project = entity.name if entity_type == "project" else entity.project
-    if project is not None and (error := check_project_name(project)):
-        where = "name" if entity_type == "project" else "project"
+    where = "name" if entity_type == "project" else "project"
+    project = document.get(where)
+    if isinstance(project, str) and (error := check_project_name(project)):
         found.append(Problem("project.name", (where,), error, value=project, suggestion=suggest_project_name(project)))
-    if entity_type in ("project", "function", "secret") and not entity.name:
+    if entity_type in ("project", "function", "secret") and document.get("name") is None:
         found.append(Problem("field.missing", ("name",), f"a {entity_type} needs its `name`"))
     return found
 

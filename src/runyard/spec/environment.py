@@ -12,6 +12,9 @@ from runyard.spec.volumes import read_mount_path
 MOST_VALUE_CHARACTERS = 32_768
 MOST_ENVIRONMENT_CHARACTERS = 262_144
 
+RESERVED_LABELS = ("runyard.io/", "dhcore/", "batch.kubernetes.io/", "app.kubernetes.io/")
+CONTROLLERS_LABELS = frozenset({"controller-uid", "job-name", "pod-template-hash"})
+
 _PAIRS = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 
 
@@ -74,7 +77,7 @@ def read_node_selector(given: Any) -> Mapping[str, str]:
 
 def read_labels(given: Any) -> Mapping[str, str]:
     """An admin's labels for the objects, as DigitalHub writes them (`[{name, value}]`) or as a mapping."""
-    return _read_pairs(given, key="name", what="labels", read_key=_read_label_key, read_value=_read_label_value)
+    return _read_pairs(given, key="name", what="labels", read_key=_read_own_label, read_value=_read_label_value)
 
 
 def read_secrets(given: Any) -> tuple[SecretUse, ...]:
@@ -163,6 +166,8 @@ def read_plain_text(given: Any) -> str:
     """Text; numbers and booleans as YAML writes them."""
     if isinstance(given, bool):
         return "true" if given else "false"
+    if isinstance(given, int) and given.bit_length() > 1024:
+        raise refuse("text.long", "is a number that nobody can read", value=given)
     if isinstance(given, (int, float)):
         return str(given)
     if not isinstance(given, str):
@@ -188,6 +193,13 @@ def _read_label_key(given: Any) -> str:
     name = expect_text(given, what="a label's key", most=317)
     if error := check_qualified_name(name):
         raise refuse("label.key", error, value=name)
+    return name
+
+
+def _read_own_label(given: Any) -> str:
+    name = _read_label_key(given)
+    if name.startswith(RESERVED_LABELS) or name in CONTROLLERS_LABELS:
+        raise refuse("label.reserved", "the platform or Kubernetes sets this label itself", value=name)
     return name
 
 

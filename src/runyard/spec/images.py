@@ -1,5 +1,7 @@
 """Names of container images in full, so that a pattern cannot be dodged by another spelling of the same image."""
 
+import functools
+
 from runyard.spec.patterns import matches
 
 DEFAULT_REGISTRY = "docker.io"
@@ -8,8 +10,13 @@ _DEFAULT_REGISTRIES = frozenset({DEFAULT_REGISTRY, "index.docker.io", "registry-
 
 def matches_image(pattern: str, image: str) -> bool:
     """Whether a pattern means this image. Both are taken in full; a pattern without tag means every tag and digest."""
-    full_pattern = _complete_pattern(pattern)
-    return any(matches(full_pattern, spelling) for spelling in list_spellings(image))
+    spellings = list_spellings(image)
+    return any(matches(full, spelling) for full in _complete_pattern(pattern) for spelling in spellings)
+
+
+def denies_image(pattern: str, image: str) -> bool:
+    """The same for what is denied, where a doubt counts against the image: `ghcr.io*` is also taken as written."""
+    return matches_image(pattern, image) or any(matches(pattern, spelling) for spelling in list_spellings(image))
 
 
 def list_spellings(image: str) -> tuple[str, str]:
@@ -27,14 +34,20 @@ def is_latest(image: str) -> bool:
     return not digest and _split_tag(name)[1] in ("", "latest")
 
 
-def _complete_pattern(pattern: str) -> str:
-    """A pattern in full: `evil/*` is `docker.io/evil/*`. One that begins with `*` means any registry."""
-    first, slash, _ = pattern.partition("/")
-    if "*" in first and (slash or first.startswith("*")):
-        return pattern
+@functools.lru_cache(maxsize=4096)
+def _complete_pattern(pattern: str) -> tuple[str, ...]:
+    """A pattern in full: `evil/*` is `docker.io/evil/*`. One that begins with `*` means any registry.
+
+    `docker.io/*` means the images of every organisation and those of none, which are in full those of `library`.
+    """
+    if pattern.startswith("*"):
+        return (pattern,)
     name, digest = _split_digest(pattern)
     path, tag = _split_tag(name)
-    return _complete_name(path) + (f":{tag}" if tag else "") + (f"@{digest}" if digest else "")
+    end = (f":{tag}" if tag else "") + (f"@{digest}" if digest else "")
+    registry, rest = _split_registry(path)
+    has_both = registry == DEFAULT_REGISTRY and "/" in path and "/" not in rest and "*" in rest
+    return (f"{_complete_name(path)}{end}", *([f"{registry}/{rest}{end}"] if has_both else []))
 
 
 def _split_digest(image: str) -> tuple[str, str]:
@@ -47,12 +60,16 @@ def _split_tag(name: str) -> tuple[str, str]:
     return (head, tail) if colon and "/" not in tail else (name, "")
 
 
-def _complete_name(path: str) -> str:
+def _split_registry(path: str) -> tuple[str, str]:
     first, slash, rest = path.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
-        registry = DEFAULT_REGISTRY if first.lower() in _DEFAULT_REGISTRIES else first.lower()
-    else:
-        registry, rest = DEFAULT_REGISTRY, path
+        registry = first.lower().removesuffix(":443")
+        return (DEFAULT_REGISTRY if registry in _DEFAULT_REGISTRIES else registry), rest
+    return DEFAULT_REGISTRY, path
+
+
+def _complete_name(path: str) -> str:
+    registry, rest = _split_registry(path)
     if registry == DEFAULT_REGISTRY and "/" not in rest:
         rest = f"library/{rest}"
     return f"{registry}/{rest}"

@@ -4,14 +4,16 @@ import re
 from collections.abc import Iterator
 
 from runyard.spec.images import is_latest
-from runyard.spec.problems import Problem
+from runyard.spec.problems import Path, Problem
 from runyard.spec.quantity import Quantity
+from runyard.spec.reading import to_snake_case
 from runyard.spec.run import RunFields
 
 SMALLEST_MEMORY = Quantity.parse("1Mi")
 MOST_CORES = Quantity.parse("256")
 _CREDENTIALS = re.compile(
-    r"(?i)(^|[^a-z])(pass(word|wd|phrase)?|secret|token|api_?key|credentials?|private_?key|access_?key)([^a-z]|$)"
+    r"(?i)passw(or)?d|passphrase|._pwd$"
+    r"|(^|[^a-z])(pass|secret|token|api_?key|credentials?|private_?key|access_?key)([^a-z]|$)"
 )
 
 
@@ -20,7 +22,7 @@ def lint_fields(fields: RunFields) -> Iterator[Problem]:
     yield from _lint_resources(fields)
     yield from _lint_volumes(fields)
     for name in fields.envs or {}:
-        if _CREDENTIALS.search(name):
+        if _CREDENTIALS.search(to_snake_case(name)):
             message = f"`{name}` looks like a credential, and envs can be read by everyone who can see the run"
             yield Problem("lint.credential", ("envs", name), message, suggestion=f"secrets: [{name}]")
     if fields.image and is_latest(fields.image):
@@ -44,9 +46,8 @@ def _lint_resources(fields: RunFields) -> Iterator[Problem]:
                 meant = f"{amount.value}Mi" if amount.is_whole else f"{amount.milli_value}Mi"
                 message = f"{amount} is {amount.value} bytes"
                 yield Problem("lint.bytes", path, message, value=str(amount), suggestion=meant)
-            elif name in ("mem", "disk") and (binary := _find_binary(amount)):
-                message = f"{amount} is decimal, {binary} is binary and {_gap(amount, binary)} % more"
-                yield Problem("lint.decimal", path, message, value=str(amount), suggestion=binary)
+            elif name in ("mem", "disk"):
+                yield from _lint_decimal(amount, path)
             if name == "cpu" and amount >= MOST_CORES and amount.is_whole:
                 message = f"{amount} is {amount.value} cores"
                 yield Problem("lint.cores", path, message, value=str(amount), suggestion=f"{amount.value}m")
@@ -54,8 +55,14 @@ def _lint_resources(fields: RunFields) -> Iterator[Problem]:
                 yield Problem("lint.no_gpu", path, "0 GPUs is no GPU", value="0", suggestion="leave `gpu` out")
 
 
+def _lint_decimal(amount: Quantity, path: Path) -> Iterator[Problem]:
+    if binary := _find_binary(amount):
+        message = f"{amount} is decimal, {binary} is binary and {_gap(amount, binary)} % more"
+        yield Problem("lint.decimal", path, message, value=str(amount), suggestion=binary)
+
+
 def _find_binary(amount: Quantity) -> str | None:
-    match = re.fullmatch(r"([0-9.]+)([kMGTPE])", amount.text)
+    match = re.fullmatch(r"([0-9.]+)([kMGTPE])", amount.text) if amount.format == "DecimalSI" else None
     if match is None:
         return None
     number, unit = match.groups()
@@ -75,6 +82,8 @@ def _lint_volumes(fields: RunFields) -> Iterator[Problem]:
             meant = f"{volume.size.value}Gi"
             message = f"{volume.size} is {volume.size.value} bytes"
             yield Problem("lint.bytes", (*path, "size"), message, value=str(volume.size), suggestion=meant)
+        elif volume.size is not None:
+            yield from _lint_decimal(volume.size, (*path, "size"))
         if volume.type == "image" and volume.image and is_latest(volume.image):
             message = f"`{volume.image}` is whatever `latest` is on the day it is pulled"
             yield Problem("lint.latest", (*path, "image"), message, suggestion="a version or a digest")

@@ -36,21 +36,24 @@ _HOMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _IN_SPEC = frozenset({"size", "size_limit", "storage_class", "claim_name"})
 
 
-def find_misplaced(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Problem]:
-    """For each key that is not known here but belongs somewhere: where."""
+def find_misplaced(
+    given: Mapping[str, Any], known: Iterable[str], *, spelling: Mapping[str, str]
+) -> dict[str, Problem]:
+    """For each key that is not known here but belongs somewhere: where. `spelling` is how each was written."""
     names = set(known)
     found = {}
     for key, value in given.items():
-        homes = _HOMES.get(key, ())
+        homes = [home for home in _HOMES.get(key, ()) if home in names]
         if key in names or not homes:
             continue
         home = next((candidate for candidate in homes if candidate in given), homes[0])
         place = f"{home}[].spec" if key in _IN_SPEC else home if home in ("resources", "affinity") else f"{home}[]"
-        message = f"`{key}` belongs under `{place}`"
+        written = spelling[key]
+        message = f"`{written}` belongs under `{place}`"
         if home in given:
             message += "; was the indentation lost?"
         shown = value if isinstance(value, str | int | float) else None
-        found[key] = Problem("field.misplaced", (key,), message, value=shown, suggestion=_show(home, key, shown))
+        found[key] = Problem("field.misplaced", (written,), message, value=shown, suggestion=_show(home, key, shown))
     return found
 
 

@@ -1,7 +1,7 @@
 """Names as Kubernetes and DigitalHub allow them: each check returns what is wrong, in a sentence, or None.
 
-The rules are Kubernetes' own (1.34 and 1.36 agree on them), so what passes here passes there; where this is narrower
-on purpose, the check says so. Letters are ASCII letters, and nothing may follow the last character, not even a newline.
+The rules are those that both Kubernetes 1.34 and 1.36 keep, so what passes here passes there; where this is narrower on
+purpose, the check says so. Letters are ASCII letters, and nothing may follow the last character, not even a newline.
 """
 
 import re
@@ -49,7 +49,7 @@ def check_dns_subdomain(name: str) -> str | None:
 
 
 def check_dns_1035_label(name: str) -> str | None:
-    """A DNS-1035 label: names of Services; narrower than a DNS-1123 label by its first character."""
+    """A DNS-1035 label: names of Services, where 1.36 takes DNS-1123 labels too, and 1.34 does not."""
     if error := _check_length(name, most=MOST_LABEL_CHARACTERS):
         return error
     if _DNS_1035_LABEL.fullmatch(name):

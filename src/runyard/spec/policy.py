@@ -7,16 +7,29 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
+from runyard.spec.names import check_project_name, check_qualified_name, suggest_project_name
 from runyard.spec.problems import Path, Problem, find_nearest, list_words
 from runyard.spec.quantity import Quantity
-from runyard.spec.reading import Findings, expect_list, expect_mapping, expect_option, expect_text, refuse
+from runyard.spec.reading import (
+    Findings,
+    expect_keys,
+    expect_mapping,
+    expect_option,
+    expect_text,
+    read_each,
+    refuse,
+)
 from runyard.spec.rules import RULED, Rule, read_rule
+from runyard.spec.run import PYTHON_VERSIONS
+from runyard.spec.volumes import read_image, read_object_name
 
 PodSecurity = Literal["restricted", "baseline"]
 
 DEFAULT_GPU_RESOURCE = "nvidia.com/gpu"
 DEFAULT_MEM_TOLERANCE = Decimal("1.1")
 MOST_PROJECTS = 10_000
+_SIDES = ("", ".request", ".limit")
+_TWO_SIDED = tuple(name.removesuffix(".limit") for name in RULED if name.endswith(".limit"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,22 +88,54 @@ BUILT_IN = Scope(
 def read_policy(given: Any) -> Policy:
     """A policy file's content; raises `Refused` with everything that is wrong with it."""
     findings = Findings()
-    entries = dict(expect_mapping(given or {}, of="fields to rules"))
+    entries = dict(expect_mapping({} if given is None else given, of="fields to rules"))
     projects: dict[str, Scope] = {}
-    narrower = findings.read(_read_projects, entries.pop("projects", None) or {}, "projects")
+    given_projects = entries.pop("projects", None)
+    narrower = findings.read(_read_projects, {} if given_projects is None else given_projects, "projects")
     for name, rules in (narrower or {}).items():
+        if error := check_project_name(name):
+            nearest = suggest_project_name(name)
+            findings.add("project.name", ("projects", name), error, value=name, suggestion=nearest)
         read = findings.read(partial(_read_scope, f"policy of project {name}"), rules, "projects", name)
         if read is not None:
             projects[name] = read
     scope = findings.read(partial(_read_scope, "policy"), entries)
+    _check_locks(scope or Scope(name="policy"), projects, findings)
     findings.finish()
     return Policy(scope=scope or Scope(name="policy"), projects=MappingProxyType(projects))
+
+
+def _check_locks(platform: Scope, projects: Mapping[str, Scope], findings: Findings) -> None:
+    """`resources.mem` and `resources.mem.request` are one value, and no limit is below it: locks must agree."""
+    for project, scope in [(None, platform), *projects.items()]:
+        for name in _TWO_SIDED:
+            if project is not None and not any(f"{name}{side}" in scope.rules for side in _SIDES):
+                continue
+            plain, request, limit = (_find_locked(f"{name}{side}", platform, scope) for side in _SIDES)
+            asked = plain if request is None else request
+            parts = tuple(name.split("."))
+            path: Path = parts if project is None else ("projects", project, *parts)
+            if plain is not None and request is not None and plain != request:
+                message = f"`{name}` and `{name}.request` are locked to different values"
+                findings.add("policy.contradiction", path, message, value=f"{plain}, {request}")
+            elif asked is not None and limit is not None and limit < asked:
+                message = f"`{name}.limit` is locked to less than the request"
+                findings.add("policy.contradiction", path, message, value=f"{asked}, {limit}")
+
+
+def _find_locked(name: str, *scopes: Scope) -> Any:
+    """The value that a lock holds a field to: the widest scope's."""
+    rules = (scope.rules[name] for scope in scopes if name in scope.rules)
+    return next((rule.default for rule in rules if rule.locked and rule.default is not None), None)
 
 
 def lint_policy(policy: Policy) -> list[Problem]:
     """What is legal and does nothing: a project's rule that is wider than the platform's."""
     found = []
     for project, scope in policy.projects.items():
+        if scope.platform.pod_security == "baseline" and policy.scope.platform.pod_security != "baseline":
+            message = "baseline does nothing here: only the platform's policy can relax Pod Security"
+            found.append(Problem("policy.idle", ("projects", project, "platform", "pod_security"), message))
         for name, rule in scope.rules.items():
             wider = policy.scope.rules.get(name)
             if wider is None:
@@ -116,7 +161,7 @@ def _read_scope(name: str, given: Any) -> Scope:
     findings = Findings()
     rules: dict[str, Rule] = {}
     platform = Platform()
-    for path, value in _iter_entries(expect_mapping(given or {}, of="fields to rules")):
+    for path, value in _iter_entries(expect_mapping({} if given is None else given, of="fields to rules")):
         if path == ("platform",):
             platform = findings.read(_read_platform, value, *path) or platform
             continue
@@ -189,23 +234,34 @@ def _read_tolerance(given: Any) -> Decimal:
     return tolerance
 
 
-def _read_names(given: Any) -> tuple[str, ...]:
-    names = expect_list(given, of="names")
-    return tuple(expect_text(name, what="a name", most=253) for name in names)
+def _read_secret_names(given: Any) -> tuple[str, ...]:
+    return read_each(read_object_name, given, of="names")
 
 
 def _read_gpu_resources(given: Any) -> tuple[str, ...]:
-    names = _read_names([given] if isinstance(given, str) else given)
-    if not names or any("/" not in name for name in names):
-        raise refuse(
-            "number.range", "must name at least one GPU resource", value=given, allowed="names such as nvidia.com/gpu"
-        )
+    if isinstance(given, str):
+        return (_read_gpu_resource(given),)
+    names = read_each(_read_gpu_resource, given, of="names")
+    if not names:
+        raise refuse("gpu_resources.none", "must name at least one GPU resource", allowed="such as nvidia.com/gpu")
     return names
 
 
+def _read_gpu_resource(given: Any) -> str:
+    name = expect_text(given, what="a name", most=317)
+    error = check_qualified_name(name) if "/" in name else "must have the form `vendor/name`"
+    if error:
+        raise refuse("gpu_resources.name", error, value=given, allowed="such as nvidia.com/gpu")
+    return name
+
+
 def _read_python_images(given: Any) -> Mapping[str, str]:
+    findings = Findings()
     images = expect_mapping(given, of="python versions to images")
-    return MappingProxyType({key: expect_text(value, what="an image") for key, value in images.items()})
+    expect_keys(images, PYTHON_VERSIONS, findings)
+    read = {key: findings.read(read_image, value, key) or "" for key, value in images.items()}
+    findings.finish()
+    return MappingProxyType(read)
 
 
 def _option_reader(what: str, *options: str) -> Callable[[Any], str]:
@@ -218,7 +274,7 @@ _PLATFORM_READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "mem_tolerance": _read_tolerance,
         "gpu_resources": _read_gpu_resources,
         "disk_medium": _option_reader("the medium of `disk`", "ephemeral", "empty_dir"),
-        "image_pull_secrets": _read_names,
+        "image_pull_secrets": _read_secret_names,
         "python_images": _read_python_images,
     }
 )

@@ -8,6 +8,8 @@ from typing import Any
 Path = tuple[str | int, ...]
 
 VALUE_CHARACTERS = 80
+MOST_BITS = 256
+"""Python refuses to write integers of thousands of digits, and nobody wants to read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,10 @@ class Problem:
         """For JSON; what is not known is left out."""
         shown: dict[str, Any] = {"code": self.code, "path": self.where, "message": self.message}
         if self.value is not None:
-            shown["value"] = self.value if isinstance(self.value, (bool, int, float)) else shorten(self.value)
+            is_plain = isinstance(self.value, bool | float) or (
+                isinstance(self.value, int) and self.value.bit_length() <= MOST_BITS
+            )
+            shown["value"] = self.value if is_plain else shorten(self.value)
         if self.allowed:
             shown["allowed"] = self.allowed
         if self.suggestion:
@@ -61,7 +66,10 @@ class Refused(Exception):  # noqa: N818 - it is the input that is refused; nothi
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
 
 
 def format_path(path: Sequence[str | int]) -> str:
@@ -79,7 +87,12 @@ def format_path(path: Sequence[str | int]) -> str:
 
 def shorten(value: object) -> str:
     """A value as shown in messages: one line, bounded."""
-    text = " ".join(str(value).split())
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        return f"a number of {value.bit_length()} bits"
+    try:
+        text = " ".join(str(value).split())
+    except ValueError:  # Python does not write integers of thousands of digits, wherever they stand
+        return f"a {type(value).__name__} with a number that is too long to be shown"
     return text if len(text) <= VALUE_CHARACTERS else f"{text[: VALUE_CHARACTERS - 1]}…"
 
 

@@ -7,6 +7,7 @@ wrote; pydantic carries them (`read_by`), owns the models around them, and publi
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import PlainValidator, WithJsonSchema
@@ -15,6 +16,9 @@ from pydantic_core import PydanticCustomError
 from runyard.spec.problems import Path, Problem, Refused, find_nearest, list_words
 
 T = TypeVar("T")
+
+_INNER_CAPITAL = re.compile("(?<=[a-z0-9])[A-Z]")
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 MOST_ENTRIES = 256
 """No list or mapping of a request may be longer: a pod with more of anything is a mistake or an attack."""
@@ -53,6 +57,16 @@ class Findings:
             raise Refused(self.problems)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Carried:
+    """Problems on their way through pydantic, which writes out all that it carries: here, nothing."""
+
+    problems: tuple[Problem, ...]
+
+    def __repr__(self) -> str:
+        return "problems"
+
+
 def read_by(reader: Callable[[Any], Any], schema: Mapping[str, Any]) -> tuple[PlainValidator, WithJsonSchema]:
     """A reader as pydantic metadata; null means blank."""
 
@@ -62,7 +76,7 @@ def read_by(reader: Callable[[Any], Any], schema: Mapping[str, Any]) -> tuple[Pl
         try:
             return reader(given)
         except Refused as refused:
-            raise PydanticCustomError("refused", "refused", {"problems": refused.problems}) from None
+            raise PydanticCustomError("refused", "refused", {"problems": Carried(refused.problems)}) from None
 
     return PlainValidator(validate), WithJsonSchema(dict(schema))
 
@@ -101,6 +115,14 @@ def expect_list(given: Any, *, of: str) -> list[Any]:
     return list(given)
 
 
+def read_each(reader: Callable[[Any], T], given: Any, *, of: str) -> tuple[T, ...]:
+    """Every entry of a list by one reader; raises `Refused` with the problems of all of them."""
+    findings = Findings()
+    read = [findings.read(reader, entry, index) for index, entry in enumerate(expect_list(given, of=of))]
+    findings.finish()
+    return tuple(entry for entry in read if entry is not None)
+
+
 def expect_text(given: Any, *, what: str, most: int = 1024) -> str:
     """`given` if it is text that may stand in a Kubernetes object: not empty, bounded, without control characters."""
     if not isinstance(given, str):
@@ -116,7 +138,7 @@ def expect_text(given: Any, *, what: str, most: int = 1024) -> str:
 
 def has_control_characters(text: str) -> bool:
     """Whether something is in it that cannot be shown or cannot be sent: C0, DEL, C1, surrogates."""
-    return re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", text) is not None
+    return _CONTROL_CHARACTER.search(text) is not None
 
 
 def expect_integer(given: Any, *, what: str, at_least: int, at_most: int) -> int:
@@ -146,15 +168,22 @@ def expect_option(given: Any, *, what: str, options: Iterable[str]) -> str:
     raise refuse("value.option", f"{what} is not known", value=given, allowed=allowed, suggestion=nearest)
 
 
-def expect_keys(given: Mapping[str, Any], known: Iterable[str], findings: Findings, *path: str | int) -> None:
-    """Note every key that is not known, with the nearest one."""
+def expect_keys(
+    given: Mapping[str, Any],
+    known: Iterable[str],
+    findings: Findings,
+    *path: str | int,
+    spelling: Mapping[str, str] | None = None,
+) -> None:
+    """Note every key that is not known, as it was written, with the nearest one."""
     names = list(known)
     for key in given:
         if key not in names:
+            written = key if spelling is None else spelling[key]
             findings.add(
                 "field.unknown",
-                (*path, key),
-                f"`{key}` is not known here",
+                (*path, written),
+                f"`{written}` is not known here",
                 allowed=list_words(names, most=20),
                 suggestion=find_nearest(key, names),
             )
@@ -176,4 +205,6 @@ def fold_keys(given: Mapping[str, Any], findings: Findings, *path: str | int) ->
 
 def to_snake_case(name: str) -> str:
     """`storageClass` as `storage_class`; what is already snake_case stays."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: f"_{match.group(1).lower()}", name[:100]) + name[100:]
+    if name.islower():
+        return name
+    return _INNER_CAPITAL.sub(lambda match: f"_{match.group().lower()}", name[:100]) + name[100:]

@@ -91,6 +91,9 @@ def read_quantity(given: Any) -> Quantity:
     """An amount: text or number, not negative."""
     if not isinstance(given, (str, int, float)) or isinstance(given, bool):
         raise refuse("quantity.invalid", "an amount is text or a number", value=given, allowed="8, 500m, 0.5, 32Gi")
+    if isinstance(given, str) and not any(character.isdigit() for character in given):
+        # Kubernetes reads `m` and `Ki` as 0; nobody means that.
+        raise refuse("quantity.invalid", "an amount has a number", value=given, allowed="8, 500m, 0.5, 32Gi")
     try:
         quantity = Quantity.parse(given)
     except QuantityError as error:
@@ -155,7 +158,7 @@ def _read_kubernetes_side(
             problem = _unknown_resource(kubernetes_name, is_admin=False)
             findings.problems.append(replace(problem, path=(side, kubernetes_name)))
             continue
-        if name not in RESOURCES and (error := check_qualified_name(name)):
+        if name not in RESOURCES and (error := _check_resource_name(name)):
             findings.add(
                 "resources.name", (side, kubernetes_name), f"not a resource name: {error}", value=kubernetes_name
             )
@@ -184,17 +187,18 @@ def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
         if name in ("cpu", "gpu") and amount is not None and amount > LARGEST_COUNT:
             findings.add("quantity.large", (name,), f"nobody has {amount}", allowed=f"at most {LARGEST_COUNT}")
             return sides
-    if name in ("gpu", "disk"):
+    if name in ("gpu", "disk") or is_device(name):
         if request is not None and limit is not None and request != limit:
             findings.add(
                 "resources.sides", (name,), f"`{name}` has one amount: requests {request} is not limits {limit}"
             )
         amount = limit if limit is not None else request
-        if name == "gpu" and amount is not None and not amount.is_whole:
-            findings.add("resources.whole", (name,), "GPUs are whole", value=str(amount), suggestion=str(amount.value))
+        if name != "disk" and amount is not None and not amount.is_whole:
+            what = "GPUs are" if name == "gpu" else f"`{name}` is"
+            findings.add("resources.whole", (name,), f"{what} whole", value=str(amount), suggestion=str(amount.value))
         if name == "disk" and amount is not None and amount.is_zero:
             findings.add("resources.zero", (name,), "a disk of no size cannot be made", suggestion="leave `disk` out")
-        return Sides(limit=amount)
+        return sides if is_device(name) else Sides(limit=amount)
     if request is not None and limit is not None and limit < request:
         findings.add(
             "resources.limit_below_request",
@@ -203,6 +207,17 @@ def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
             suggestion=f"limits: {request}",
         )
     return sides
+
+
+def is_device(name: str) -> bool:
+    """Whether Kubernetes counts it in wholes and wants the limit to be the request: `vendor/name`, huge pages."""
+    return "/" in name or name.startswith("hugepages-")
+
+
+def _check_resource_name(name: str) -> str | None:
+    if name == "ephemeral-storage" or is_device(name):
+        return check_qualified_name(name)
+    return "a container has cpu, memory, ephemeral-storage, hugepages-SIZE, and what a vendor names `vendor/name`"
 
 
 def _unknown_resource(name: str, *, is_admin: bool) -> Problem:

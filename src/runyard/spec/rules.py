@@ -11,18 +11,21 @@ from runyard.spec.environment import read_envs, read_node_selector
 from runyard.spec.patterns import read_pattern
 from runyard.spec.placement import read_affinity, read_tolerations
 from runyard.spec.problems import find_nearest
+from runyard.spec.quantity import Quantity
 from runyard.spec.reading import (
     Findings,
     describe_type,
     expect_integer,
     expect_keys,
-    expect_list,
     expect_mapping,
     expect_text,
+    read_each,
     refuse,
 )
-from runyard.spec.resources import read_quantity
-from runyard.spec.volumes import VOLUME_TYPES
+from runyard.spec.resources import read_amount, read_quantity
+from runyard.spec.run import read_profile_name, read_pull_policy
+from runyard.spec.serving import read_service_type
+from runyard.spec.volumes import VOLUME_TYPES, read_image, read_object_name
 
 Clause = Literal["default", "min", "max", "options", "required", "locked", "allowed", "denied"]
 
@@ -54,6 +57,12 @@ class Rule:
     denied: tuple[Any, ...] = ()
     """Patterns; what matches one is refused."""
 
+    @property
+    def can_refuse(self) -> bool:
+        """Whether there is more to it than a default."""
+        lists = self.options is not None or self.allowed is not None or bool(self.denied)
+        return lists or self.min is not None or self.max is not None or bool(self.required) or self.locked
+
 
 @dataclass(frozen=True, slots=True)
 class RuledField:
@@ -63,6 +72,8 @@ class RuledField:
     clauses: tuple[Clause, ...]
     read_value: Callable[[Any], Any]
     read_entry: Callable[[Any], Any] = read_pattern
+    read_default: Callable[[Any], Any] | None = None
+    """Where a default must be more than a bound need be."""
 
 
 def _read_seconds(given: Any) -> int:
@@ -80,8 +91,11 @@ def _read_id(given: Any) -> int:
     return expect_integer(given, what="the id", at_least=1, at_most=2**31 - 1)
 
 
-def _read_name(given: Any) -> str:
-    return expect_text(given, what="the name", most=512)
+def _read_whole(given: Any) -> Quantity:
+    quantity = read_quantity(given)
+    if not quantity.is_whole:
+        raise refuse("resources.whole", "GPUs are whole", value=given, suggestion=str(quantity.value))
+    return quantity
 
 
 def _read_volume_type(given: Any) -> str:
@@ -113,24 +127,26 @@ _FIELDS = (
         for name in ("cpu", "mem", "ephemeral-storage")
         for side in ("", ".request", ".limit")
     ),
-    RuledField("resources.gpu", _FIGURE, read_quantity),
-    RuledField("resources.disk", _FIGURE, read_quantity),
-    RuledField("resources.disk.storage_class", _CLASS, _read_name),
-    RuledField("volumes.size", _SIZE, read_quantity),
-    RuledField("volumes.size_limit", _SIZE, read_quantity),
-    RuledField("volumes.storage_class", _CLASS, _read_name),
+    RuledField("resources.gpu", _FIGURE, _read_whole),
+    RuledField("resources.disk", _FIGURE, read_quantity, read_default=read_amount),
+    RuledField("resources.disk.storage_class", _CLASS, read_object_name),
+    RuledField("volumes.size", _SIZE, read_quantity, read_default=read_amount),
+    RuledField("volumes.size_limit", _SIZE, read_quantity, read_default=read_amount),
+    RuledField("volumes.storage_class", _CLASS, read_object_name),
     RuledField("volumes.type", ("options", "allowed", "denied"), _read_volume_type),
-    RuledField("volumes.claim_name", _ALLOW, _read_name),
+    RuledField("volumes.claim_name", _ALLOW, read_object_name),
     RuledField("node_selector", _KEYS, read_node_selector),
     RuledField("tolerations", _LIST, read_tolerations, _read_matcher),
     RuledField("affinity", _WHOLE, read_affinity),
-    RuledField("affinity.namespaces", ("allowed",), _read_name),
+    RuledField("affinity.namespaces", ("allowed",), read_object_name),
     RuledField("envs", _KEYS, read_envs),
-    RuledField("secrets", _ALLOW, _read_name),
-    *(
-        RuledField(name, _NAME, _read_name)
-        for name in ("profile", "runtime_class", "priority_class", "image", "image_pull_policy", "service_type")
-    ),
+    RuledField("secrets", _ALLOW, read_object_name),
+    RuledField("profile", _NAME, read_profile_name),
+    RuledField("runtime_class", _NAME, read_object_name),
+    RuledField("priority_class", _NAME, read_object_name),
+    RuledField("image", _NAME, read_image),
+    RuledField("image_pull_policy", _NAME, read_pull_policy),
+    RuledField("service_type", _NAME, read_service_type),
     *(RuledField(name, _FIGURE, _read_id) for name in ("run_as_user", "run_as_group", "fs_group")),
     *(RuledField(name, _FIGURE, _read_count) for name in ("replicas", "backoff_limit")),
     *(RuledField(name, _FIGURE, _read_seconds) for name in ("timeout", "pending_timeout", "ttl", "grace_period")),
@@ -156,20 +172,15 @@ def read_rule(known: RuledField, given: Any) -> Rule:
 
 
 def _read_clause(known: RuledField, clause: Clause, given: Any) -> Any:
-    if clause == "required" and isinstance(given, list):
-        return tuple(expect_text(key, what="a key") for key in given)
+    if clause == "required" and isinstance(given, list) and known.clauses == _KEYS:
+        return read_each(lambda key: expect_text(key, what="a key"), given, of="keys")
     if clause in ("required", "locked"):
         if not isinstance(given, bool):
             raise refuse("type.boolean", f"must be true or false, not {describe_type(given)}", value=given)
         return given
     if clause in ("options", "allowed", "denied"):
-        findings = Findings()
-        reader = known.read_value if clause == "options" else known.read_entry
-        entries = expect_list(given, of="values")
-        read = tuple(findings.read(reader, entry, index) for index, entry in enumerate(entries))
-        findings.finish()
-        return read
-    return known.read_value(given)
+        return read_each(known.read_value if clause == "options" else known.read_entry, given, of="values")
+    return (known.read_default or known.read_value)(given) if clause == "default" else known.read_value(given)
 
 
 def _check_figures(rule: Rule, findings: Findings) -> None:

@@ -4,6 +4,7 @@ The same fields stand in functions, tasks and runs; `runyard.domain` decides bet
 """
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -23,19 +24,19 @@ from runyard.spec.environment import (
     read_secrets,
 )
 from runyard.spec.misplaced import find_misplaced
-from runyard.spec.names import check_dns_subdomain, check_slug
+from runyard.spec.names import check_slug
 from runyard.spec.placement import read_affinity, read_tolerations, read_topology_spread
 from runyard.spec.problems import Problem, find_nearest, list_words
 from runyard.spec.reading import (
     Findings,
     describe_type,
     expect_integer,
-    expect_list,
     expect_mapping,
     expect_option,
     expect_text,
     fold_keys,
     read_by,
+    read_each,
     refuse,
 )
 from runyard.spec.resources import (
@@ -54,7 +55,9 @@ from runyard.spec.serving import (
     read_service_ports,
     read_service_type,
 )
-from runyard.spec.volumes import VOLUMES_SCHEMA, Volume, read_image, read_volumes
+from runyard.spec.volumes import VOLUMES_SCHEMA, Volume, read_image, read_object_name, read_volumes
+
+Model = TypeVar("Model", bound=BaseModel)
 
 Action = Literal["job", "serve", "deploy", "build"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -81,18 +84,12 @@ def _read_duration(given: Any) -> int:
 
 
 def _read_user_id(given: Any) -> int:
-    if given in (0, "0") and not isinstance(given, bool):
+    is_zero = re.fullmatch("[+-]?0+", given) if isinstance(given, str) else given == 0 and not isinstance(given, bool)
+    if is_zero:
         raise refuse(
             "identity.root", "0 is root, which the platform does not run", value=given, allowed=f"1 to {LARGEST_ID}"
         )
     return expect_integer(given, what="the id", at_least=1, at_most=LARGEST_ID)
-
-
-def _read_class_name(given: Any) -> str:
-    name = expect_text(given, what="the name", most=253)
-    if error := check_dns_subdomain(name):
-        raise refuse("name.invalid", error, value=name)
-    return name
 
 
 def read_profile_name(given: Any) -> str:
@@ -103,11 +100,12 @@ def read_profile_name(given: Any) -> str:
     return name
 
 
+def _read_profile(given: Any) -> str | None:
+    return None if given == "" else read_profile_name(given)  # DigitalHub's console sends "" where none is chosen
+
+
 def _read_words(given: Any) -> tuple[str, ...]:
-    findings = Findings()
-    words = [findings.read(read_plain_text, word, index) for index, word in enumerate(expect_list(given, of="words"))]
-    findings.finish()
-    return tuple(word for word in words if word is not None)
+    return read_each(read_plain_text, given, of="words")
 
 
 def _read_command(given: Any) -> tuple[str, ...]:
@@ -122,11 +120,15 @@ def _read_backoff(given: Any) -> int:
     return expect_integer(given, what="the number of retries", at_least=0, at_most=100)
 
 
-def _read_pull_policy(given: Any) -> str:
+def read_pull_policy(given: Any) -> str:
+    """When the image is pulled."""
     return expect_option(given, what="the pull policy", options=PULL_POLICIES)
 
 
 def _read_python_version(given: Any) -> str:
+    if (meant := re.fullmatch(r"3\.(1[0-4])(\.[0-9]+)?", str(given))) is not None:
+        nearest = f"PYTHON3_{meant[1]}"
+        raise refuse("value.option", "the Python version is not known", value=given, suggestion=nearest)
     return expect_option(given, what="the Python version", options=PYTHON_VERSIONS)
 
 
@@ -135,12 +137,13 @@ def _read_values(given: Any) -> Mapping[str, Any]:
 
 
 def _read_requirements(given: Any) -> tuple[str, ...]:
-    return tuple(expect_text(entry, what="a requirement") for entry in expect_list(given, of="requirements"))
+    return read_each(lambda entry: expect_text(entry, what="a requirement"), given, of="requirements")
 
 
 def _read_object_names(given: Any) -> tuple[str, ...]:
-    entries = [entry.get("name") if isinstance(entry, Mapping) else entry for entry in expect_list(given, of="names")]
-    return tuple(_read_class_name(entry) for entry in entries)
+    return read_each(
+        lambda entry: read_object_name(entry.get("name") if isinstance(entry, Mapping) else entry), given, of="names"
+    )
 
 
 def _read_address(given: Any) -> str:
@@ -151,14 +154,18 @@ def _read_address(given: Any) -> str:
 
 
 def _read_host_aliases(given: Any) -> tuple[Mapping[str, Any], ...]:
-    aliases = []
-    for index, entry in enumerate(expect_list(given, of="host aliases")):
-        alias = expect_mapping(entry, of="`ip` and `hostnames`")
-        if alias.keys() != {"ip", "hostnames"}:
-            raise refuse("host_aliases.invalid", "a host alias has `ip` and `hostnames`", path=(index,), value=entry)
-        hostnames = [_read_class_name(name) for name in expect_list(alias["hostnames"], of="names")]
-        aliases.append({"ip": _read_address(alias["ip"]), "hostnames": hostnames})
-    return tuple(aliases)
+    return read_each(_read_host_alias, given, of="host aliases")
+
+
+def _read_host_alias(given: Any) -> Mapping[str, Any]:
+    findings = Findings()
+    alias = expect_mapping(given, of="`ip` and `hostnames`")
+    if alias.keys() != {"ip", "hostnames"}:
+        raise refuse("host_aliases.invalid", "a host alias has `ip` and `hostnames`", value=given)
+    address = findings.read(_read_address, alias["ip"], "ip")
+    names = findings.read(lambda value: read_each(read_object_name, value, of="names"), alias["hostnames"], "hostnames")
+    findings.finish()
+    return {"ip": address, "hostnames": list(names or ())}
 
 
 def _asked(reader: Callable[[Any], Any], schema: Mapping[str, Any]) -> Any:
@@ -170,7 +177,7 @@ class RunFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    profile: Annotated[str | None, *_asked(read_profile_name, _TEXT)] = Field(
+    profile: Annotated[str | None, *_asked(_read_profile, _TEXT)] = Field(
         default=None, description="The admin's named shape; what it sets wins over what you set.", examples=["1xa100"]
     )
     resources: Annotated[Resources | None, *_asked(read_resources, RESOURCES_SCHEMA)] = None
@@ -181,10 +188,10 @@ class RunFields(BaseModel):
     affinity: Annotated[dict[str, Any] | None, *_asked(read_affinity, _OBJECT)] = Field(
         default=None, description="Where the run should stand, in Kubernetes' own form; camelCase or snake_case."
     )
-    runtime_class: Annotated[str | None, *_asked(_read_class_name, _TEXT)] = Field(
+    runtime_class: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
         default=None, description="A RuntimeClass."
     )
-    priority_class: Annotated[str | None, *_asked(_read_class_name, _TEXT)] = Field(
+    priority_class: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
         default=None, description="A PriorityClass."
     )
     volumes: Annotated[tuple[Volume, ...] | None, *_asked(read_volumes, VOLUMES_SCHEMA)] = None
@@ -208,7 +215,7 @@ class RunFields(BaseModel):
     args: Annotated[tuple[str, ...] | None, *_asked(_read_words, _WORDS)] = Field(
         default=None, description="Arguments of the program.", examples=[["--epochs", "3"]]
     )
-    image_pull_policy: Annotated[str | None, *_asked(_read_pull_policy, {"enum": list(PULL_POLICIES)})] = Field(
+    image_pull_policy: Annotated[str | None, *_asked(read_pull_policy, {"enum": list(PULL_POLICIES)})] = Field(
         default=None, description="When the image is pulled."
     )
     replicas: Annotated[int | None, *_asked(_read_replicas, {"type": "integer", "minimum": 0, "maximum": 1000})] = (
@@ -269,10 +276,10 @@ class AdminFields(RunFields):
     image_pull_secrets: Annotated[tuple[str, ...] | None, *_asked(_read_object_names, {"type": "array"})] = Field(
         default=None, description="Secrets of the cluster by which images are pulled."
     )
-    scheduler_name: Annotated[str | None, *_asked(_read_class_name, _TEXT)] = Field(
+    scheduler_name: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
         default=None, description="The scheduler that places the pods."
     )
-    service_account: Annotated[str | None, *_asked(_read_class_name, _TEXT)] = Field(
+    service_account: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
         default=None, description="The pods' service account; its token is not mounted."
     )
     host_aliases: Annotated[tuple[Mapping[str, Any], ...] | None, *_asked(_read_host_aliases, _KUBERNETES_LIST)] = (
@@ -282,8 +289,6 @@ class AdminFields(RunFields):
         default=None, description="topologySpreadConstraints, in Kubernetes' own form."
     )
 
-
-Model = TypeVar("Model", bound=BaseModel)
 
 USER_FIELDS: tuple[str, ...] = tuple(RunFields.model_fields)
 ADMIN_FIELDS: tuple[str, ...] = tuple(AdminFields.model_fields)
@@ -311,16 +316,22 @@ def read_admin_fields(given: Any) -> AdminFields:
     return read_model(AdminFields, given)
 
 
-def read_model(model: type[Model], given: Any) -> Model:
-    """Any of our models, keys in both spellings; raises `Refused` with everything that is wrong with it."""
+def read_model(model: type[Model], given: Any, *, beside: Iterable[str] = ()) -> Model:
+    """Any of our models, keys in both spellings; raises `Refused` with everything that is wrong with it.
+
+    `beside` are names that the document knows and the model does not: an unknown one may be meant to be one of them.
+    """
     findings = Findings()
     folded, spelling = fold_keys(expect_mapping(given, of="fields"), findings)
     known = set(model.model_fields)
     is_open = model.model_config.get("extra") == "allow"
-    misplaced = find_misplaced(folded, known)
-    for name in [name for name in folded if name not in known and not is_open]:
-        del folded[name]
-        findings.problems.append(misplaced.get(name) or _unknown_field(spelling[name], name, known))
+    misplaced = find_misplaced(folded, known, spelling=spelling)
+    for name in [name for name in folded if name not in known]:
+        value = folded.pop(name)
+        if is_open:
+            folded[spelling[name]] = value
+            continue
+        findings.problems.append(misplaced.get(name) or _unknown_field(spelling[name], name, {*known, *beside}))
     try:
         read = model.model_validate(folded)
     except ValidationError as error:
@@ -351,7 +362,7 @@ def iter_problems(error: ValidationError) -> list[Problem]:
     found: list[Problem] = []
     for entry in error.errors(include_url=False):
         if entry["type"] == "refused":
-            found += [problem.under(*entry["loc"]) for problem in entry["ctx"]["problems"]]
+            found += [problem.under(*entry["loc"]) for problem in entry["ctx"]["problems"].problems]
         else:
             shown = entry["input"] if isinstance(entry["input"], str | int | float) else describe_type(entry["input"])
             found.append(Problem(entry["type"].replace("_", "."), tuple(entry["loc"]), entry["msg"], value=shown))

@@ -8,7 +8,7 @@ from runyard.spec.entities import FUNCTION_KINDS, RunSpec, read_entity
 from runyard.spec.names import check_project_name, check_slug, suggest_project_name
 from runyard.spec.reading import Findings, expect_mapping, expect_option, expect_text, fold_keys, refuse
 from runyard.spec.references import find_run_kind, find_task_kind, parse_function_reference
-from runyard.spec.run import ACTIONS, Action, RunFields, read_run_fields
+from runyard.spec.run import ACTIONS, Action, RunFields, read_model
 
 IDENTITY = ("kind", "action", "project", "id", "name", "function")
 """What a run file may say beside the fields of a run."""
@@ -76,7 +76,7 @@ def _read_flat(document: Mapping[str, Any]) -> RunFile:
     rest = {spelling[name]: value for name, value in folded.items() if name not in values and name not in IDENTITY}
     if is_snippet:
         rest["name"] = folded["name"]
-    fields = findings.read(read_run_fields, rest)
+    fields = findings.read(lambda given: read_model(RunFields, given, beside=IDENTITY), rest)
     findings.finish()
     return RunFile(fields=fields or RunFields(), **values)
 

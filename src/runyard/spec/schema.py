@@ -43,7 +43,7 @@ def _build_profile() -> dict[str, Any]:
     return {**schema, "title": "Profile", "description": "An admin's named shape of a run.", "required": ["id"]}
 
 
-def _build_rule(known: RuledField) -> dict[str, Any]:
+def _build_clauses(known: RuledField) -> dict[str, Any]:
     figure: dict[str, Any] = {"description": "in the form of the field"}
     shapes: Mapping[str, dict[str, Any]] = {
         "options": {"type": "array", "description": "the values that may be asked for"},
@@ -52,12 +52,28 @@ def _build_rule(known: RuledField) -> dict[str, Any]:
         "required": {"type": ["boolean", "array"]},
         "locked": {"type": "boolean"},
     }
-    properties = {clause: shapes.get(clause, figure) for clause in known.clauses}
-    return {"type": "object", "properties": properties, "additionalProperties": False}
+    return {clause: shapes.get(clause, figure) for clause in known.clauses}
+
+
+def _build_rules(prefix: str = "") -> dict[str, Any]:
+    """What may stand below a prefix: `resources.mem` and, nested, `resources` with `mem` in it."""
+    found: dict[str, Any] = {}
+    for name in RULED:
+        if name.startswith(prefix):
+            parts = name.removeprefix(prefix).split(".")
+            for count in range(1, len(parts) + 1):
+                key = ".".join(parts[:count])
+                found[key] = found.get(key) or _build_rule(f"{prefix}{key}")
+    return found
+
+
+def _build_rule(name: str) -> dict[str, Any]:
+    known = RULED.get(name)
+    clauses = _build_clauses(known) if known is not None else {}
+    return {"type": "object", "properties": {**clauses, **_build_rules(f"{name}.")}, "additionalProperties": False}
 
 
 def _build_policy() -> dict[str, Any]:
-    rules = {name: _build_rule(known) for name, known in RULED.items()}
     platform = {
         "type": "object",
         "additionalProperties": False,
@@ -73,8 +89,7 @@ def _build_policy() -> dict[str, Any]:
             "python_images": {"type": "object", "additionalProperties": _TEXT},
         },
     }
-    nested = {name.split(".")[0]: {"type": "object"} for name in RULED if "." in name}
-    properties = {**nested, **rules, "platform": platform}
+    properties = {**_build_rules(), "platform": platform}
     projects = {
         "type": "object",
         "description": "Narrower rules by project; they can only tighten.",

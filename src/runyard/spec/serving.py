@@ -87,13 +87,16 @@ def read_readiness_path(given: Any) -> str:
     """The path that answers 200 once the service is ready."""
     path = expect_text(given, what="a readiness path", most=1024)
     if not path.startswith("/") or any(character.isspace() or ord(character) > 126 for character in path):
-        raise refuse(
-            "readiness_path.invalid",
-            "must begin with / and have no spaces",
-            value=path,
-            suggestion=f"/{path.strip('/ ')}",
-        )
+        message = "must begin with / and have neither spaces nor letters beyond ASCII"
+        raise refuse("readiness_path.invalid", message, value=path, suggestion=_quote(f"/{path.strip().lstrip('/')}"))
     return path
+
+
+def _quote(path: str) -> str:
+    return "".join(
+        character if "!" <= character <= "~" else "".join(f"%{byte:02X}" for byte in character.encode())
+        for character in path
+    )
 
 
 def _read_port(given: Any) -> ServicePort:
@@ -102,7 +105,7 @@ def _read_port(given: Any) -> ServicePort:
         return ServicePort(port=number, target_port=number)
     findings = Findings()
     entry, spelling = fold_keys(expect_mapping(given, of="`port` and `target_port`"), findings)
-    expect_keys(entry, ("port", "target_port", "name"), findings)
+    expect_keys(entry, ("port", "target_port", "name"), findings, spelling=spelling)
     if entry.get("port") is None:
         findings.add("field.missing", ("port",), "a port needs its `port`")
     port = findings.read(_read_number, entry["port"], "port") if entry.get("port") is not None else None

@@ -164,7 +164,7 @@ def read_mount_path(given: Any) -> str:
 def _read_volume(given: Any) -> Volume:
     findings = Findings()
     entry, spelling = fold_keys(expect_mapping(given, of="a volume's fields"), findings)
-    expect_keys(entry, ("volume_type", "name", "mount_path", "spec"), findings)
+    expect_keys(entry, ("volume_type", "name", "mount_path", "spec"), findings, spelling=spelling)
     missing = [key for key in ("volume_type", "name", "mount_path") if entry.get(key) is None]
     for key in missing:
         findings.add("field.missing", (key,), f"a volume needs `{key}`")
@@ -179,7 +179,8 @@ def _read_volume(given: Any) -> Volume:
         if "mount_path" not in missing
         else None
     )
-    options = findings.read(lambda spec: _read_spec(kind, spec), entry.get("spec") or {}, "spec") if kind else None
+    spec = entry["spec"] if entry.get("spec") is not None else {}
+    options = findings.read(lambda spec: _read_spec(kind, spec), spec, "spec") if kind else None
     findings.finish()
     assert kind is not None  # noqa: S101 - told apart by the findings above
     return Volume(name=name or "", type=kind, mount_path=path or "", **(options or {}))
@@ -234,21 +235,21 @@ def _read_spec(kind: VolumeType, given: Any) -> dict[str, Any]:
         elif value is not None and value != "":
             target, reader = _READERS[key]
             options[target] = findings.read(reader, value, spelling[key])
-    _check_spec(kind, options, findings)
+    _check_spec(kind, options, spelling, findings)
     findings.finish()
     return options
 
 
-def _check_spec(kind: VolumeType, options: dict[str, Any], findings: Findings) -> None:
-    if kind == "config_map" and (options.get("data") is None) == (options.get("config_map") is None):
+def _check_spec(kind: VolumeType, options: dict[str, Any], spelling: Mapping[str, str], findings: Findings) -> None:
+    if kind == "config_map" and ("data" in options) == ("config_map" in options):
         findings.add("volumes.config_map", (), "a config_map needs either `data` or the `name` of one of the project")
-    if kind == "image" and not options.get("image"):
+    if kind == "image" and "image" not in options:
         findings.add("field.missing", ("image",), "an image volume needs `image`")
     if kind == "persistent_volume_claim" and options.get("claim_name"):
         for key in ("size", "storage_class", "lifetime"):
             if options.get(key) is not None:
                 message = f"an existing claim (`claim_name`) already has its own `{key}`"
-                findings.add("volumes.existing", (key,), message)
+                findings.add("volumes.existing", (spelling[key],), message)
 
 
 def _read_sub_path(given: Any) -> str:
@@ -272,7 +273,8 @@ def _read_medium(given: Any) -> str:
     return expect_option(given, what="the medium", options=("Memory",))
 
 
-def _read_object_name(given: Any) -> str:
+def read_object_name(given: Any) -> str:
+    """The name of an object of the cluster: a claim, a class, a Secret."""
     name = expect_text(given, what="the name", most=253)
     if error := check_dns_subdomain(name):
         raise refuse("name.invalid", error, value=name)
@@ -309,9 +311,9 @@ _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
     {
         "size": ("size", read_amount),
         "size_limit": ("size", read_amount),
-        "storage_class": ("storage_class", _read_object_name),
-        "claim_name": ("claim_name", _read_object_name),
-        "name": ("config_map", _read_object_name),
+        "storage_class": ("storage_class", read_object_name),
+        "claim_name": ("claim_name", read_object_name),
+        "name": ("config_map", read_object_name),
         "sub_path": ("sub_path", _read_sub_path),
         "lifetime": ("lifetime", _read_lifetime),
         "medium": ("medium", _read_medium),

@@ -4,7 +4,7 @@ import re
 
 from yaml.error import Mark, MarkedYAMLError
 
-from runyard.spec.problems import Problem
+from runyard.spec.problems import Problem, shorten
 
 _LOST = "the indentation seems to be lost; what belongs to a list item or a key stands further right than it"
 _INDENTATION = "this line does not fit the ones above: check its indentation, and that every key ends with `:`"
@@ -67,7 +67,9 @@ def _describe_lost_indentation(error: MarkedYAMLError, last_key: tuple[str, int]
     context, problem = error.context or "", error.problem or ""
     if "block mapping" in context and "but found '-'" in problem:
         ended = (
-            f", but `{last_key[0]}` in line {last_key[1]} ended the list" if last_key else " where a key is expected"
+            f", but `{shorten(last_key[0])}` in line {last_key[1]} ended the list"
+            if last_key
+            else " where a key is expected"
         )
         return f"a list item begins here{ended}: {_LOST}"
     if "block collection" in context and "but found '?'" in problem:

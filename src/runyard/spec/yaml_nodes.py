@@ -17,13 +17,15 @@ from yaml.events import (
     ScalarEvent,
 )
 
-from runyard.spec.problems import Path, Problem
+from runyard.spec.problems import Path, Problem, shorten
 from runyard.spec.yaml_scalars import TAG_PREFIX, ScalarError, read_scalar, show_tag
 from runyard.spec.yaml_tree import Entry, Node, Place
 
 MOST_DEPTH = 64
 MOST_NODES = 100_000
 MOST_PROBLEMS = 100
+MOST_KEY_CHARACTERS = 1024
+"""YAML's own bound for keys without `?`; keys stand in every path below them, and so in every message."""
 
 _MERGE = "<<"
 _KEY_IS_COLLECTION = "a key must be text, not a list or a mapping"
@@ -129,6 +131,8 @@ class TreeBuilder:
     def _take_key(self, opened: _Open, node: Node, event: Event) -> None:
         if node.text is None:
             raise self._stop("yaml.key", event, _KEY_IS_COLLECTION)
+        if len(node.text) > MOST_KEY_CHARACTERS:
+            raise self._stop("yaml.key", event, f"a key of {len(node.text):,} characters is too long")
         opened.key = node.text
         opened.key_place = get_place(event)
         opened.is_merge = isinstance(event, ScalarEvent) and event.implicit[0] and event.value == _MERGE
@@ -150,11 +154,8 @@ class TreeBuilder:
             opened.merges += sources
             return
         if isinstance(event, ScalarEvent) and event.style is None and event.value.endswith(",") and opened.is_block:
-            line, column = get_place(event)
-            message = (
-                f"line {line}, column {column}: the value of `{opened.key}` ends with a comma, which belongs to it"
-            )
-            self.warnings.append(Problem("yaml.comma_in_value", self._path(), message, value=event.value))
+            message = f"the value of `{shorten(opened.key or '')}` ends with a comma, which belongs to it"
+            self.warnings.append(self._make("yaml.comma_in_value", event, message))
         if opened.node.entries is not None and opened.key is not None:
             opened.node.entries.setdefault(opened.key, Entry(opened.key_place, node))
 
@@ -162,9 +163,10 @@ class TreeBuilder:
         self._has_aliases = True
         node = self._anchors.get(event.anchor or "")
         if node is None:
-            raise self._stop("yaml.alias_unknown", event, f"there is no `&{event.anchor}` before `*{event.anchor}`")
+            name = shorten(event.anchor)
+            raise self._stop("yaml.alias_unknown", event, f"there is no `&{name}` before `*{name}`")
         if any(opened.node is node for opened in self.stack):
-            raise self._stop("yaml.alias_recursion", event, f"`*{event.anchor}` stands inside what it stands for")
+            raise self._stop("yaml.alias_recursion", event, f"`*{shorten(event.anchor)}` stands inside itself")
         return node
 
     def _check_bounds(self, container: Node, event: Event) -> None:
@@ -185,14 +187,16 @@ class TreeBuilder:
 
     def _note_duplicate(self, opened: _Open, first: Entry | None, event: Event) -> None:
         where = f" in line {first.place[0]}" if first else ""
-        message = f"the key `{opened.key}` stands here a second time; the first is{where or ' before it'}"
+        message = (
+            f"the key `{shorten(opened.key or '')}` stands here a second time; the first is{where or ' before it'}"
+        )
         empty = [
             key
             for key, entry in (opened.node.entries or {}).items()
             if first and entry.node.is_empty() and entry.place[0] < first.place[0]
         ]
         if empty and opened.is_block:
-            message += f"; if the lines under `{empty[-1]}` lost their indentation, indent them by two spaces"
+            message += f"; if the lines under `{shorten(empty[-1])}` lost their indentation, indent them by two spaces"
         self._note("yaml.duplicate_key", event, message)
 
     def _note(self, code: str, event: Event, message: str, *, suggestion: str | None = None) -> None:

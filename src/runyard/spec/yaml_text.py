@@ -40,7 +40,7 @@ def check_text(given: str | bytes, *, most_bytes: int) -> str:
 
 def find_json(text: str) -> dict[str, Any] | list[Any] | None:
     """The value if the text is JSON without faults; all else is left to YAML, which knows where the faults are."""
-    if text.lstrip()[:1] not in ("{", "[") or _SURROGATE_ESCAPE.search(text):
+    if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
         data: dict[str, Any] | list[Any] = json.loads(
@@ -52,18 +52,31 @@ def find_json(text: str) -> dict[str, Any] | list[Any] | None:
         )
     except (ValueError, RecursionError):
         return None
-    return data if _is_bounded(data) else None
+    if _SURROGATE_ESCAPE.search(text) and _has_halves(data):
+        return None
+    return data if _measure_depth(data) <= MOST_DEPTH else None
 
 
-def _is_bounded(data: Any) -> bool:
+def _measure_depth(data: Any) -> int:
+    """How many levels are nested; raises `Refused` for more values than are read, as they need not be read again."""
     level, count, depth = [data], 0, 0
     while level:
         count += len(level)
-        level = [child for value in level if isinstance(value, (dict, list)) for child in _list_children(value)]
-        depth += 1
-        if count > MOST_NODES or depth > MOST_DEPTH:
-            return False
-    return True
+        if count > MOST_NODES:
+            raise _refuse("yaml.too_many_values", f"the text has more than {MOST_NODES:,} values")
+        collections = [value for value in level if isinstance(value, (dict, list))]
+        level = [child for value in collections for child in _list_children(value)]
+        depth += bool(collections)
+    return depth
+
+
+def _has_halves(data: Any) -> bool:
+    """Whether some text holds half of a character: JSON lets an escape stand alone."""
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _list_children(value: dict[str, Any] | list[Any]) -> list[Any]:

@@ -1,47 +1,18 @@
 """The sub-commands that later suites compare ours with: they must themselves answer as Kubernetes does."""
 
-import json
 import subprocess
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from testbed import build, doctor
-
-Document = dict[str, Any]
-
-
-class Oracle:
-    """One process of the Kubernetes program, asked line by line."""
-
-    def __init__(self, version: str, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [build.ensure_kube(version), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def ask(self, question: object) -> Document:
-        return self.ask_text(json.dumps(question))
-
-    def ask_text(self, line: str) -> Document:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(line, file=self._process.stdin, flush=True)
-        answer: Document = json.loads(self._process.stdout.readline())
-        return answer
-
-    def close(self) -> int:
-        self._process.communicate(timeout=10)
-        return self._process.returncode
+from testbed import build
+from tests.integration.oracle import Document, Oracle, skip_unless_buildable
 
 
 @pytest.fixture(scope="module", params=["1.36"])
 def version(request: pytest.FixtureRequest) -> str:
     chosen = str(request.param)
-    if not build.is_cached(chosen):
-        missing = [finding.what for finding in doctor.examine_build() if not finding.is_there]
-        if missing:
-            pytest.skip(f"Kubernetes cannot be built on this machine: it lacks {', '.join(missing)}")
+    skip_unless_buildable(chosen)
     return chosen
 
 

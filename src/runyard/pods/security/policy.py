@@ -79,7 +79,7 @@ def check_pod_security(pod: Mapping[str, Any], *, level: Level, version: str = "
     Raises `UnreadablePod`, a ValueError, for what cannot be read or is not known, and ValueError for an unknown level
     or version: never a pass by ignorance.
     """
-    checks = get_checks(level, parse_version(version))
+    checks = _get_checks(level, parse_version(version))
     return _judge(complete_pod(read_pod(pod)), checks) if checks else ()
 
 
@@ -90,21 +90,22 @@ def check_template_security(
 
     The verdict is that over its pods; see `check_pod_security` for what is raised.
     """
-    checks = get_checks(level, parse_version(version))
+    checks = _get_checks(level, parse_version(version))
     return _judge(read_template(template), checks) if checks else ()
 
 
-def parse_version(version: str) -> int:
+def parse_version(version: object) -> int:
     """The minor version of `1.31`, `v1.31` or `latest`."""
     if version == "latest":
         return LATEST_MINOR
-    match = re.fullmatch(r"v?1\.(0|[1-9][0-9]?)", str(version), re.ASCII)
+    # YAML reads an unquoted 1.30 as the number 1.3, which would be another version.
+    match = re.fullmatch(r"v?1\.(0|[1-9][0-9]?)", version, re.ASCII) if isinstance(version, str) else None
     if not match or int(match[1]) > LATEST_MINOR:
         raise ValueError(f"version: {version!r} is not known; allowed: 1.0 to 1.{LATEST_MINOR}, or latest")
     return int(match[1])
 
 
-def get_checks(level: Level, minor: int) -> _Checks:
+def _get_checks(level: Level, minor: int) -> _Checks:
     """The checks of a level by name, in the plugin's order: *baseline* first, each level by name."""
     if level not in get_args(Level):
         raise ValueError(f"level: {level!r} is not known; allowed: {', '.join(get_args(Level))}")

@@ -1,0 +1,173 @@
+"""What the application works with: entities, runs and their history. Plain values; adapters translate them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from runyard.domain.lifecycle import State
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who asks. `run_id` is set for the token of a run, which may do little."""
+
+    name: str
+    is_admin: bool = False
+    run_id: str | None = None
+    project: str | None = None
+    """The only project of a run's token."""
+    scopes: frozenset[str] | None = None
+    """What a personal token is limited to; None is everything its user may do."""
+    via: Literal["open", "password", "token", "jwt", "run", "system"] = "open"
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """Anything that is stored by type and id: function, task, secret, artifact, trigger … and project."""
+
+    type: str
+    project: str
+    kind: str
+    name: str
+    id: str
+    user: str
+    created_at: datetime
+    updated_at: datetime
+    updated_by: str
+    state: str = "CREATED"
+    metadata: Json = field(default_factory=dict)
+    spec: Json = field(default_factory=dict)
+    status: Json = field(default_factory=dict)
+    """Without the state, which has a place of its own."""
+    extensions: tuple[Json, ...] = ()
+    revision: int = 1
+    """Counts writes; the ETag."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """One step in the life of a run."""
+
+    sequence: int
+    state: State
+    at: datetime
+    actor: str
+    reason: str | None = None
+    """Dotted and stable: `user.stop`, `image.root`, `engine.none`."""
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(Entity):
+    """A run: an entity that is also a row of the queue. Only `app` writes it."""
+
+    request: Json
+    """As sent, word for word; timestamps and status aside it is what the hash is of."""
+    request_hash: str
+    effective: Json | None = None
+    provenance: tuple[Json, ...] = ()
+    warnings: tuple[Json, ...] = ()
+    profile_revision: int | None = None
+    policy_revision: int | None = None
+    task: str | None = None
+    function: str | None = None
+    workflow: str | None = None
+    is_local: bool = False
+    desired: Literal["run", "stop", "delete"] = "run"
+    desired_generation: int = 1
+    observed_generation: int = 0
+    due_at: datetime | None = None
+    """When the loop should look at it; None: only when something happens."""
+    anchor_uid: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to write a run, by the database's clock. A stale one writes nothing."""
+
+    run_id: str
+    token: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """Who did what to which entity, when, from where, with what result."""
+
+    at: datetime
+    actor: str
+    action: str
+    project: str | None
+    type: str | None
+    id: str | None
+    result: str
+    address: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedValue:
+    """A secret's value as it is stored."""
+
+    project: str
+    name: str
+    version: int
+    key_id: str
+    """Which key wraps the data key."""
+    wrapped_key: bytes
+    ciphertext: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """A profile or the policy as it was at one time; a deleted one has no document."""
+
+    kind: Literal["profile", "policy"]
+    name: str
+    revision: int
+    document: Json | None
+    user: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A user with a password."""
+
+    name: str
+    password_hash: str | None = None
+    is_admin: bool = False
+    is_disabled: bool = False
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A personal access token or a refresh token; its text was shown once and is kept only as a hash."""
+
+    id: str
+    user: str
+    kind: Literal["personal", "refresh"]
+    hash: str
+    name: str = ""
+    scopes: tuple[str, ...] = ()
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A user's role in a project; `*` is everyone."""
+
+    id: str
+    project: str
+    user: str
+    role: Literal["owner", "editor", "viewer"]

@@ -1,0 +1,315 @@
+"""What the application needs of the world, as Protocols. Contract tests hold every implementation to the comments.
+
+Times are aware and UTC. Everything that is written goes through a `UnitOfWork`: nothing is kept unless `commit`
+returned, and once it returned nothing is lost.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, Protocol
+
+from runyard.app.model import (
+    Account,
+    AuditEntry,
+    Entity,
+    Json,
+    Lease,
+    Revision,
+    Run,
+    SealedValue,
+    Share,
+    Token,
+    Transition,
+)
+
+
+class Duplicate(Exception):  # noqa: N818 - it is the entity that is a duplicate
+    """An entity of that type and id, or of that unique name, exists already; nothing was written."""
+
+
+class Stale(Exception):  # noqa: N818 - it is the writer that is stale
+    """What was to be written has changed since it was read, or the lease has passed on; nothing was written."""
+
+
+Span = tuple[datetime | None, datetime | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A list of entities of one type. A filter that is None does not filter; all others are exact, but for `q`."""
+
+    type: str
+    project: str | None = None
+    visible_projects: frozenset[str] | None = None
+    """For the list of projects: those that may be seen; None is all."""
+    q: str | None = None
+    """Contained in id or name, in any case; of runs also in function or workflow."""
+    name: str | None = None
+    """Exact; for projects, contained."""
+    kind: str | None = None
+    user: str | None = None
+    state: str | None = None
+    function: str | None = None
+    """A reference with `:id` is exact; without, every version of the function."""
+    workflow: str | None = None
+    task: str | None = None
+    action: str | None = None
+    labels: tuple[str, ...] = ()
+    """All of them are in `metadata.labels`."""
+    created: Span | None = None
+    updated: Span | None = None
+    versions: Literal["latest", "all"] = "latest"
+    """Of types with versions: the newest of each name, or all."""
+    sort: tuple[tuple[str, Literal["asc", "desc"]], ...] = ()
+    """By columns: created, updated, name, kind, project, state, id, user. Default: created desc; ties by id."""
+    page: int = 0
+    size: int = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page, and how many there are in all."""
+
+    content: tuple[Entity, ...]
+    total: int
+
+
+class Entities(Protocol):
+    """Everything but runs, projects included (type `project`, whose id is its name)."""
+
+    async def add(self, entity: Entity) -> None:
+        """Raises `Duplicate`: same type and id; of tasks same project, function and kind; of secrets same name."""
+
+    async def find(self, entity_type: str, entity_id: str, *, project: str | None = None) -> Entity | None:
+        """By id; None as well where it belongs to another project."""
+
+    async def find_latest(self, entity_type: str, *, project: str, name: str) -> Entity | None:
+        """The newest of that name."""
+
+    async def find_page(self, query: Query) -> Page:
+        """A page, complete entities."""
+
+    async def replace(self, entity: Entity, *, expected_revision: int | None = None) -> Entity:
+        """Write it with the next revision. Raises `Stale` if it is gone or not at the expected one."""
+
+    async def delete(self, entity_type: str, entity_id: str, *, project: str) -> bool:
+        """Whether there was one. An older version of its name becomes the latest."""
+
+    async def delete_named(self, entity_type: str, *, project: str, name: str) -> int:
+        """All versions; how many."""
+
+    async def delete_project(self, project: str) -> None:
+        """Everything in it, runs and secret values too, and the project."""
+
+
+class Runs(Protocol):
+    """Runs, which are also the queue."""
+
+    async def add(self, run: Run, transitions: Sequence[Transition]) -> None:
+        """The run with its first transitions. Raises `Duplicate`."""
+
+    async def find(self, run_id: str, *, project: str | None = None) -> Run | None:
+        """By id; None as well where it belongs to another project."""
+
+    async def find_page(self, query: Query) -> Page:
+        """A page; `type` of the query is `run`."""
+
+    async def list_transitions(self, run_id: str, *, after: int = 0) -> Sequence[Transition]:
+        """In order, those with a greater sequence."""
+
+    async def replace(
+        self,
+        run: Run,
+        *,
+        transitions: Sequence[Transition] = (),
+        lease: Lease | None = None,
+        expected_revision: int | None = None,
+    ) -> Run:
+        """Write it with the next revision and the new transitions.
+
+        Raises `Stale` if it is gone, not at the expected revision, or the lease is not the row's or has ended by the
+        database's clock.
+        """
+
+    async def delete(self, run_id: str) -> None:
+        """The row goes, a tombstone stays."""
+
+    async def has_tombstone(self, run_id: str) -> bool:
+        """Whether we knew that run and ended it."""
+
+    async def claim_due(
+        self, *, owner: str, limit: int, lease_for: timedelta, shard: tuple[int, int] = (0, 1)
+    ) -> Sequence[tuple[Run, Lease]]:
+        """Runs that are due and not leased, oldest first, leased to the caller. Two callers never get the same."""
+
+    async def renew(self, lease: Lease, *, lease_for: timedelta) -> Lease:
+        """Raises `Stale` if it has passed on."""
+
+    async def release(self, lease: Lease, *, due_at: datetime | None) -> None:
+        """Give it back; a stale lease does nothing."""
+
+
+class Secrets(Protocol):
+    """Sealed values by project and name; the vault seals, the store keeps."""
+
+    async def put(self, value: SealedValue) -> None:
+        """Store it as the newest version."""
+
+    async def find(self, project: str, name: str) -> SealedValue | None:
+        """The newest version."""
+
+    async def delete(self, project: str, name: str) -> None:
+        """All versions."""
+
+    async def list_sealed_by(self, key_id: str, *, limit: int) -> Sequence[SealedValue]:
+        """For rotation: values that are wrapped by that key."""
+
+    async def rewrap(self, value: SealedValue) -> None:
+        """Replace the same version, sealed anew."""
+
+
+class Revisions(Protocol):
+    """Profiles and policies: every revision is kept, who wrote it and when."""
+
+    async def put(self, kind: Literal["profile", "policy"], name: str, document: Json | None, *, user: str) -> Revision:
+        """The next revision; None deletes (and is a revision too)."""
+
+    async def find(
+        self, kind: Literal["profile", "policy"], name: str, *, revision: int | None = None
+    ) -> Revision | None:
+        """The newest, or that one."""
+
+    async def list_current(self, kind: Literal["profile", "policy"]) -> Sequence[Revision]:
+        """The newest of each name that is not deleted."""
+
+    async def list_history(self, kind: Literal["profile", "policy"], name: str) -> Sequence[Revision]:
+        """All, newest first."""
+
+
+class Accounts(Protocol):
+    """Users, their tokens, and who may do what in a project."""
+
+    async def put(self, account: Account) -> None:
+        """Create or replace by name."""
+
+    async def find(self, name: str) -> Account | None:
+        """By name."""
+
+    async def list_accounts(self) -> Sequence[Account]:
+        """All, by name."""
+
+    async def delete(self, name: str) -> None:
+        """With the tokens and shares."""
+
+    async def put_token(self, token: Token) -> None:
+        """Create or replace by id."""
+
+    async def find_token(self, token_hash: str) -> Token | None:
+        """By the hash of its text; revoked and expired ones too."""
+
+    async def list_tokens(self, user: str) -> Sequence[Token]:
+        """A user's, newest first."""
+
+    async def use_refresh_token(self, token_hash: str) -> Token | None:
+        """Take a refresh token: the first caller gets it, every later one None."""
+
+    async def delete_token(self, token_id: str, *, user: str) -> bool:
+        """Whether there was one."""
+
+    async def put_share(self, share: Share) -> None:
+        """Create or replace by project and user."""
+
+    async def list_shares(self, *, project: str | None = None, user: str | None = None) -> Sequence[Share]:
+        """By project or by user."""
+
+    async def delete_share(self, share_id: str, *, project: str) -> bool:
+        """Whether there was one."""
+
+
+class Audit(Protocol):
+    """Append-only."""
+
+    async def add(self, entry: AuditEntry) -> None:
+        """Part of the unit of work it tells of."""
+
+    async def list_entries(
+        self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
+    ) -> Sequence[tuple[int, AuditEntry]]:
+        """Newest first, with their sequence."""
+
+
+class Metrics(Protocol):
+    """Named numbers and series of an entity."""
+
+    async def put(self, entity_type: str, entity_id: str, name: str, value: float | list[float]) -> None:
+        """Create or replace."""
+
+    async def list_values(self, entity_type: str, entity_id: str) -> Mapping[str, float | list[float]]:
+        """All of an entity."""
+
+
+class Firings(Protocol):
+    """Which occasions of triggers were used: an occasion is used once, whoever asks first."""
+
+    async def use(self, trigger_id: str, occasion: str) -> bool:
+        """Whether this caller is the first."""
+
+    async def find_last(self, trigger_id: str) -> str | None:
+        """The newest occasion used."""
+
+
+class UnitOfWork(Protocol):
+    """One transaction. Left without `commit`, nothing of it is kept."""
+
+    entities: Entities
+    runs: Runs
+    secrets: Secrets
+    revisions: Revisions
+    accounts: Accounts
+    audit: Audit
+    metrics: Metrics
+    firings: Firings
+
+    async def commit(self) -> None:
+        """Keep everything; once it returns, not even a crash loses it."""
+
+    async def read_clock(self) -> datetime:
+        """The database's clock, by which leases run."""
+
+    async def lock_project(self, project: str) -> None:
+        """Until the end of this unit of work nobody else passes here for that project."""
+
+    async def get_meta(self, name: str) -> str | None:
+        """A fact about the installation: `installation`, `epoch`, signing keys …"""
+
+    async def put_meta(self, name: str, value: str) -> None:
+        """Create or replace."""
+
+
+class Store(Protocol):
+    """Where everything is kept."""
+
+    def begin(self, *, is_read_only: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
+        """A unit of work; for reads it need not wait for writers."""
+
+    async def close(self) -> None:
+        """Give connections back."""
+
+
+class Vault(Protocol):
+    """Seals values so that the store never sees them."""
+
+    def seal(self, project: str, name: str, version: int, text: str) -> SealedValue:
+        """Bound to project, name and version."""
+
+    def open(self, value: SealedValue) -> str:
+        """Raises if anything was changed, or the key is not known."""
+
+
+class Clock(Protocol):
+    """Time, so that tests can make it."""
+
+    def now(self) -> datetime:
+        """Aware, UTC."""

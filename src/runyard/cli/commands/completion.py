@@ -1,0 +1,25 @@
+"""`runyard completion`."""
+
+import click
+from click.shell_completion import get_completion_class
+
+EXAMPLES = """\b
+Examples:
+  source <(runyard completion bash)
+  runyard completion bash > ~/.local/share/bash-completion/completions/runyard
+  runyard completion zsh > "${fpath[1]}/_runyard"
+  runyard completion fish > ~/.config/fish/completions/runyard.fish
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell."""
+    shell_class = get_completion_class(shell)
+    if shell_class is None:
+        raise click.UsageError(f"this version of click knows no completion for {shell}")
+    root = ctx.find_root()
+    # The variable that click looks for when it is called as `runyard`.
+    click.echo(shell_class(root.command, {}, "runyard", "_RUNYARD_COMPLETE").source())

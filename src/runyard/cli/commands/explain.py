@@ -1,0 +1,32 @@
+"""`runyard explain`."""
+
+from typing import Any
+
+import click
+
+from runyard.cli.lazy import load
+from runyard.cli.options import RunOptions, add_run_options
+
+EXAMPLES = """\b
+Examples:
+  runyard explain -f run.yaml --profiles profiles/ --policy policy.yaml
+  runyard explain -f run.yaml --profiles profiles/ --profile 1xa100 --strict
+  runyard explain -f run.yaml -o json | jq '.provenance[] | select(.set_by != "you")'
+
+\b
+Exit codes:
+  0 it could run    1 refused; the table is printed all the same    2 wrong use
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@add_run_options
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+def explain(output: str, **given: Any) -> None:
+    """Show every value of a run, who set it, and what it replaced; then warnings and refusals.
+
+    Weakest first, these may set a value: platform default, base template, function, task, you, profile, policy.
+
+    Takes the options of `render`, so that one word changed in a command line explains what it renders.
+    """
+    load("runyard.cli.explaining:print_explanation")(RunOptions(**given), output=output)

@@ -1,0 +1,41 @@
+"""`runyard schema`."""
+
+from types import MappingProxyType
+
+import click
+
+from runyard.cli.lazy import load
+
+KINDS = MappingProxyType(
+    {
+        "run-file": "A run as a file: what it is, and what it asks for.",
+        "profile": "An admin's named shape of a run.",
+        "policy": "An admin's defaults, limits and permissions.",
+        "project": "A project, in DigitalHub's form.",
+        "function": "A function: what to run.",
+        "task": "A task: a function and an action.",
+        "run": "A run, in DigitalHub's form.",
+        "secret": "A secret that the platform stores.",
+    }
+)
+"""Here as well as in `runyard.spec.schema`, so that they complete without loading it; a test keeps the two the same."""
+
+EXAMPLES = """\b
+Examples:
+  runyard schema
+  runyard schema run-file > run-file.schema.json
+  runyard schema policy -o yaml
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("kind", type=click.Choice(list(KINDS)), metavar="[KIND]", required=False)
+@click.option("-o", "--output", type=click.Choice(["json", "yaml"]), default="json", show_default=True)
+def schema(kind: str | None, output: str) -> None:
+    """Print the JSON Schema of a kind of file; without KIND, list the kinds."""
+    if kind is None:
+        width = max(map(len, KINDS))
+        for name, line in KINDS.items():
+            click.echo(f"{name:<{width}}  {line}")
+        return
+    load("runyard.cli.printing:print_data")(load("runyard.spec.schema:build_schema")(kind), output=output)

@@ -1,0 +1,181 @@
+"""From the command line to what `resolve` takes: every file read, every problem of all of them told at once."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, TypeVar, get_args
+
+import click
+
+from runyard.cli.findings import Failed, Finding
+from runyard.cli.options import RunOptions
+from runyard.cli.policies import LoadedPolicy, load_policy
+from runyard.cli.profile_files import load_profiles
+from runyard.cli.run_files import LoadedRun, load_run
+from runyard.domain.effective import USERS, Leaf
+from runyard.domain.request import Belongings, Prepared, Request
+from runyard.domain.resolve import NOT_USED, Resolution, resolve
+from runyard.spec.policy import BUILT_IN, Policy
+from runyard.spec.problems import Path, Problem, Refused
+from runyard.spec.run import Action, RunFields, read_run_fields
+
+T = TypeVar("T")
+
+DEFAULT_PROJECT = "default"
+DEFAULT_ACTION: Action = "job"
+DEFAULT_KIND = "container"
+ID_CHARACTERS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """Everything that was read, and what is doubtful about it."""
+
+    options: RunOptions
+    loaded: LoadedRun
+    request: Request
+    prepared: Prepared
+    belongings: Belongings
+    run_id: str
+    is_id_made: bool
+    warnings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What came of it, with the places of all that is doubtful or refused."""
+
+    resolution: Resolution
+    warnings: tuple[Finding, ...]
+    refusals: tuple[Finding, ...]
+
+
+def read_inputs(options: RunOptions) -> Inputs:
+    """Read every file; raises `Failed` with the problems of all of them."""
+    failures: list[Failed] = []
+    flags = _read_flags(options)
+    loaded = _attempt(load_run, options.file, failures)
+    profiles, profile_doubts = _attempt(load_profiles, options.profiles, failures) or (MappingProxyType({}), ())
+    policy = (_attempt(load_policy, options.policy, failures) if options.policy else None) or LoadedPolicy(Policy())
+    if failures or loaded is None:
+        raise Failed(
+            [error for failed in failures for error in failed.errors],
+            [warning for failed in failures for warning in failed.warnings],
+        )
+    return Inputs(
+        options=options,
+        loaded=loaded,
+        request=_make_request(loaded, flags, options),
+        prepared=Prepared(profiles=profiles, policy=policy.policy),
+        belongings=_make_belongings(options),
+        run_id=options.run_id or loaded.run.id or make_id(options, loaded.content),
+        is_id_made=not (options.run_id or loaded.run.id),
+        warnings=(*policy.warnings, *profile_doubts, *loaded.warnings, *_iter_replaced(loaded, options)),
+    )
+
+
+def decide(inputs: Inputs) -> Decision:
+    """Resolve; with `--strict`, values that would not be used are refusals."""
+    resolution = resolve(inputs.request, inputs.prepared, inputs.belongings)
+    resolution = replace(resolution, leaves=tuple(_iter_owned(inputs, resolution.leaves)))
+    not_used = [problem for problem in resolution.warnings if problem.code in NOT_USED and inputs.options.strict]
+    doubts = [problem for problem in resolution.warnings if problem not in not_used]
+    return Decision(
+        resolution,
+        warnings=(*inputs.warnings, *(locate(inputs, problem) for problem in doubts)),
+        refusals=tuple(
+            Finding(problem) if _is_admins(problem.path, resolution.leaves) else locate(inputs, problem)
+            for problem in resolution.refusals
+        )
+        + tuple(locate(inputs, problem) for problem in not_used),
+    )
+
+
+def locate(inputs: Inputs, problem: Problem) -> Finding:
+    """The place of what the user said: the option that says it, or where it stands in the run's file."""
+    first = problem.path[0] if problem.path else None
+    if first in ("image", "profile") and getattr(inputs.options, str(first)) is not None:
+        return Finding(problem, f"--{first}")
+    return inputs.loaded.source.locate(problem)
+
+
+def _iter_owned(inputs: Inputs, leaves: Iterable[Leaf]) -> Iterator[Leaf]:
+    """The leaves, with the command line's own defaults as what they are: nobody said them."""
+    run, options = inputs.loaded.run, inputs.options
+    unsaid = {("kind",): run.kind is None, ("action",): run.action is None and options.action is None}
+    for leaf in leaves:
+        is_default = unsaid.get((str(leaf.path[0]),), False)
+        yield replace(leaf, owner="platform", source=BUILT_IN.name) if is_default else leaf
+
+
+def _is_admins(path: Path, leaves: Iterable[Leaf]) -> bool:
+    """Whether a profile set the value at a path, or the request from which it follows: no line of the user's did."""
+    causes = {path, (*path[:2], "request")} if path[:1] == ("resources",) and path[-1] == "limit" else {path}
+    owners = {leaf.owner for leaf in leaves if leaf.path in causes}
+    return not owners.isdisjoint({"profile", "base"}) and owners.isdisjoint(USERS)
+
+
+def make_id(options: RunOptions, content: bytes) -> str:
+    """An id of the run's content and the options that change what is asked: the same call renders the same objects."""
+    said = json.dumps([options.image, options.action, options.profile, options.project])
+    return hashlib.sha256(content + b"\0" + said.encode()).hexdigest()[:ID_CHARACTERS]
+
+
+def _attempt(reader: Callable[[Any], T], given: Any, failures: list[Failed]) -> T | None:
+    try:
+        return reader(given)
+    except Failed as failed:
+        failures.append(failed)
+        return None
+
+
+def _read_flags(options: RunOptions) -> RunFields:
+    """The fields of a run that options say; wrong ones are wrong use."""
+    said = {"profile": options.profile, "image": options.image}
+    try:
+        return read_run_fields({name: value for name, value in said.items() if value is not None})
+    except Refused as refused:
+        problem = refused.problems[0]
+        raise click.BadParameter(problem.message, param_hint=f"--{problem.path[0]}") from None
+
+
+def _make_request(loaded: LoadedRun, flags: RunFields, options: RunOptions) -> Request:
+    run = loaded.run
+    said = {name: value for name in ("profile", "image") if (value := getattr(flags, name)) is not None}
+    return Request(
+        project=options.project or run.project or DEFAULT_PROJECT,
+        action=_get_action(options.action) or run.action or DEFAULT_ACTION,
+        kind=run.kind or DEFAULT_KIND,
+        run=run.fields.model_copy(update=said),
+    )
+
+
+def _get_action(given: str | None) -> Action | None:
+    return next((action for action in get_args(Action) if action == given), None)
+
+
+def _make_belongings(options: RunOptions) -> Belongings:
+    return Belongings(
+        secrets=frozenset(options.secrets),
+        volumes=MappingProxyType(dict(options.volumes)),
+        claims=frozenset(options.claims),
+        config_maps=frozenset(options.config_maps),
+    )
+
+
+def _iter_replaced(loaded: LoadedRun, options: RunOptions) -> Iterator[Finding]:
+    """What the file says and an option says otherwise: the option holds, and nothing is ignored in silence."""
+    run, fields = loaded.run, loaded.run.fields
+    pairs = (
+        ("image", fields.image, options.image),
+        ("profile", fields.profile, options.profile),
+        ("action", run.action, options.action),
+        ("project", run.project, options.project),
+        ("id", run.id, options.run_id),
+    )
+    for name, written, said in pairs:
+        if written is not None and said is not None and written != said:
+            problem = Problem("option.replaces", (name,), f"--{name} {said} is used; `{written}` is not", value=written)
+            yield loaded.source.locate(problem)

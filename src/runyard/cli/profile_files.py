@@ -1,0 +1,33 @@
+"""Profiles from files and folders."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from runyard.cli.files import list_profile_files, read_bytes
+from runyard.cli.findings import Failed, Finding
+from runyard.cli.places import speak_out
+from runyard.spec.problems import Problem, Refused
+from runyard.spec.profile import Profile
+from runyard.spec.profiles import load_profile_files
+
+
+def load_profiles(given: Iterable[str]) -> tuple[Mapping[str, Profile], tuple[Finding, ...]]:
+    """All profiles and what is doubtful about them; raises `Failed` with every problem of every file."""
+    # What is not UTF-8 becomes characters that the loader refuses, with their line and column.
+    texts = {file: read_bytes(file).decode(errors="surrogateescape") for file in list_profile_files(given)}
+    try:
+        profiles, warnings = load_profile_files(texts)
+    except Refused as refused:
+        raise Failed(_locate(problem, texts) for problem in refused.problems) from None
+    return profiles, tuple(_locate(warning, texts) for warning in warnings)
+
+
+def _locate(problem: Problem, files: Iterable[str]) -> Finding:
+    """The loader says file, line and column in the words of the problem; the longest name is the file's own."""
+    named = [file for file in files if problem.message.startswith(f"{file}: ")]
+    if not named:
+        return Finding(problem)
+    match problem.path:
+        case ("documents", int(), *rest):
+            problem = replace(problem, path=tuple(rest))
+    return speak_out(problem, max(named, key=len))

@@ -1,0 +1,134 @@
+"""What the admin said for a run: the chosen profile with its base objects, and the policy that applies to the project.
+
+Lists of a policy bind what users ask. A value that stands in the profile or is a policy's own default is the admin's.
+"""
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from runyard.pods.security import Level
+from runyard.spec.policy import BUILT_IN, Policy, Scope
+from runyard.spec.profile import DEFAULT_PROFILE, Profile
+from runyard.spec.quantity import Quantity
+from runyard.spec.rules import Rule
+from runyard.spec.run import AdminFields
+from runyard.spec.volumes import Volume
+
+
+class Admins:
+    """The admin's word. Which base objects of the profile count is decided by the kind of the workload."""
+
+    def __init__(self, policy: Policy, *, project: str, profile: Profile | None, is_job: bool) -> None:
+        self.platform_wide = policy.scope
+        self.scopes = policy.get_scopes(project)
+        self.profile = profile
+        self._layers = tuple(_iter_layers(profile, is_job=is_job))
+
+    @property
+    def pod_security(self) -> Level:
+        """Restricted, unless the platform's policy relaxes it; a project's may tighten, never relax."""
+        said = [scope.platform.pod_security for scope in self.scopes if scope is not BUILT_IN]
+        is_relaxed = self.platform_wide.platform.pod_security == "baseline" and "restricted" not in said
+        return "baseline" if is_relaxed else "restricted"
+
+    def get_platform(self, name: str) -> Any:
+        """The narrowest scope's word on a platform choice."""
+        said = [getattr(scope.platform, name) for scope in self.scopes]
+        return next(value for value in reversed(said) if value is not None)
+
+    @property
+    def mem_tolerance(self) -> Decimal:
+        """The factor between a memory request and its limit."""
+        tolerance: Decimal = self.get_platform("mem_tolerance")
+        return tolerance
+
+    def iter_rules(self, name: str) -> Iterator[tuple[Scope, Rule]]:
+        """The rules of one field, the widest scope's first."""
+        for scope in self.scopes:
+            if name in scope.rules:
+                yield scope, scope.rules[name]
+
+    def find_lock(self, name: str) -> tuple[Scope, Any] | None:
+        """The widest scope that locks the field, and the value that holds: None where only profiles may set it."""
+        default = None
+        for scope, rule in self.iter_rules(name):
+            if rule.default is not None and scope is not BUILT_IN:
+                default = rule.default
+            if rule.locked:
+                return scope, default
+        return None
+
+    def find_locked(self, name: str) -> Any:
+        """The value that the policy holds against everybody, the profile included, or None."""
+        lock = self.find_lock(name)
+        return None if lock is None else lock[1]
+
+    def iter_said(self, field: str) -> Iterator[Any]:
+        """What the profile and its base objects set for a field of a run."""
+        for layer in self._layers:
+            value = getattr(layer, field)
+            if value is not None:
+                yield value
+
+    def iter_defaults(self, rule_name: str) -> Iterator[Any]:
+        """The defaults of all scopes for a ruled field."""
+        for _, rule in self.iter_rules(rule_name):
+            if rule.default is not None:
+                yield rule.default
+
+    def says(self, field: str, value: Any) -> bool:
+        """Whether that value, as a whole, is the admin's."""
+        return any(value == said for said in [*self.iter_said(field), *self.iter_defaults(field)])
+
+    def says_pair(self, field: str, key: str, value: str) -> bool:
+        """The same for one entry of a mapping."""
+        return any(said.get(key) == value for said in [*self.iter_said(field), *self.iter_defaults(field)])
+
+    def says_entry(self, field: str, entry: Any) -> bool:
+        """The same for one entry of a list."""
+        return any(entry in said for said in [*self.iter_said(field), *self.iter_defaults(field)])
+
+    def says_secret(self, name: str) -> bool:
+        """Whether the profile uses that secret."""
+        return any(use.name == name for said in self.iter_said("secrets") for use in said)
+
+    def says_profile(self, name: str) -> bool:
+        """Whether that profile need not have been named by anyone."""
+        return name == DEFAULT_PROFILE or name in self.iter_defaults("profile")
+
+    def says_image(self, image: str) -> bool:
+        """Whether that image is the profile's, the policy's, or the platform's for python."""
+        images: Mapping[str, str] = self.get_platform("python_images")
+        return self.says("image", image) or image in images.values()
+
+    def find_volumes(self, **attributes: Any) -> list[Volume]:
+        """The profile's volumes that have all of these."""
+        volumes = [volume for said in self.iter_said("volumes") for volume in said]
+        return [volume for volume in volumes if all(getattr(volume, key) == value for key, value in attributes.items())]
+
+    def list_amounts(self, *names: str) -> list[Quantity]:
+        """Every amount that the admin said of a resource, by any of its names and on either side."""
+        said = [
+            amount
+            for resources in self.iter_said("resources")
+            for name in names
+            if name in resources
+            for amount in (resources[name].request, resources[name].limit)
+            if amount is not None
+        ]
+        rules = [f"resources.{name}{side}" for name in names for side in ("", ".request", ".limit")]
+        return [*said, *(default for rule in rules for default in self.iter_defaults(rule))]
+
+    def list_caps(self, *rule_names: str) -> list[Quantity]:
+        """Every `max` of these fields."""
+        return [rule.max for name in rule_names for _, rule in self.iter_rules(name) if rule.max is not None]
+
+
+def _iter_layers(profile: Profile | None, *, is_job: bool) -> Iterator[AdminFields]:
+    if profile is None:
+        return
+    yield profile.fields
+    for kind, base in profile.base.items():
+        if (kind == "Job") == is_job:
+            yield base

@@ -1,0 +1,77 @@
+"""The profile's volumes stand in the pod as it says: of that kind, mounted there, of that size and class."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from runyard.domain.admission.admins import Admins
+from runyard.domain.admission.amounts import STORAGE, find_amount
+from runyard.domain.admission.bundle import Bundle, Placed, Source
+from runyard.spec.problems import Problem
+from runyard.spec.volumes import SCRATCH_PATH, Volume
+
+_KINDS = {
+    "persistent_volume_claim": "persistentVolumeClaim",
+    "shared_volume": "persistentVolumeClaim",
+    "ephemeral": "ephemeral",
+    "empty_dir": "emptyDir",
+    "config_map": "configMap",
+    "image": "image",
+}
+
+
+def check_volumes(volumes: Iterable[Volume], bundle: Bundle, admins: Admins) -> Iterator[Problem]:
+    """Every volume of the profile that is missing or different."""
+    sources = {source.name: source for source in bundle.iter_sources()}
+    for volume in volumes:
+        if volume.mount_path == SCRATCH_PATH and admins.find_locked("resources.disk") is not None:
+            continue  # the policy's disk is there
+        source = sources.get(volume.name)
+        expected: dict[str, Any] = {"name": volume.name, "mountPath": volume.mount_path}
+        if volume.sub_path:
+            expected["subPath"] = volume.sub_path
+        if source is None or source.kind != _KINDS[volume.type] or expected not in _list_mounts(bundle):
+            yield _differs(volume, "type and mount_path", bundle)
+        else:
+            yield from _check_volume(volume, source, bundle, admins)
+
+
+def _list_mounts(bundle: Bundle) -> list[Any]:
+    return [] if bundle.container is None else list(bundle.container.content.get("volumeMounts", ()))
+
+
+def _check_volume(volume: Volume, source: Source, bundle: Bundle, admins: Admins) -> Iterator[Problem]:
+    for name, expected, given in _iter_said(volume, source, bundle):
+        rule = f"volumes.{name}"
+        if expected is not None and given != expected and admins.find_locked(rule) is None:
+            yield _differs(volume, name, bundle)
+
+
+def _iter_said(volume: Volume, source: Source, bundle: Bundle) -> Iterator[tuple[str, Any, Any]]:
+    """What the profile says of a volume, beside what is sent."""
+    part = source.part
+    if volume.type == "empty_dir":
+        yield "size_limit", volume.size, find_amount(part, "sizeLimit")
+        yield "medium", volume.medium, part.find("medium")
+    elif volume.type == "image":
+        yield "image", volume.image, part.find("reference")
+    elif volume.type == "config_map":
+        yield "config_map", volume.config_map, part.find("name")
+    elif volume.type == "persistent_volume_claim" and volume.claim_name is not None:
+        yield "claim_name", volume.claim_name, part.find("claimName")
+    elif claim := _find_claim(source, bundle):
+        yield "size", volume.size, find_amount(claim, *STORAGE)
+        yield "storage_class", volume.storage_class, claim.find("storageClassName")
+
+
+def _find_claim(source: Source, bundle: Bundle) -> Placed | None:
+    """The spec of the claim behind a volume, if it is made for this run."""
+    if source.kind == "ephemeral":
+        return source.part.open("volumeClaimTemplate", "spec")
+    name = source.part.find("claimName")
+    claims = bundle.of("PersistentVolumeClaim")
+    return next((claim.open("spec") for claim in claims if claim.content["metadata"]["name"] == name), None)
+
+
+def _differs(volume: Volume, name: str, bundle: Bundle) -> Problem:
+    path = () if bundle.pod is None else (*bundle.pod.path, "volumes", volume.name)
+    return Problem("admission.profile", path, f"is not what the profile says of the volume's {name}")

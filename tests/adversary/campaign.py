@@ -1,0 +1,100 @@
+"""Plays many cases and counts; with workers, each plays every so-manieth world."""
+
+import json
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+
+from tests.adversary.cases import Case, World
+from tests.adversary.generator import CASES_PER_WORLD, draw_case, draw_world
+from tests.adversary.shrink import shrink
+from tests.adversary.trial import make_stage, play
+
+THOROUGH_EVERY = 16
+"""In a campaign, every so-manieth case is played twice, with all inputs compared before and after."""
+
+
+@dataclass
+class Tally:
+    """What became of the cases."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    actions: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+
+    def add(self, other: "Tally") -> None:
+        self.verdicts += other.verdicts
+        self.codes += other.codes
+        self.actions += other.actions
+        self.failures += other.failures
+
+    @property
+    def count(self) -> int:
+        return self.verdicts.total()
+
+    @property
+    def accepted_share(self) -> float:
+        return self.verdicts["accepted"] / max(1, self.count)
+
+
+def play_world(seed: int, number: int, *, count: int, every: int = THOROUGH_EVERY) -> Tally:
+    """Play the cases of one world, up to `count`."""
+    tally = Tally()
+    stage = make_stage(draw_world(seed, number))
+    for index in range(number * CASES_PER_WORLD, min(count, (number + 1) * CASES_PER_WORLD)):
+        case = draw_case(seed, index)
+        outcome = play(case, stage, is_thorough=index % every == 0)
+        tally.verdicts[outcome.verdict] += 1
+        tally.codes.update(f"{outcome.verdict}: {code}" for code in outcome.codes)
+        if outcome.verdict == "accepted":
+            tally.actions[case.action] += 1
+        if outcome.complaints:
+            tally.failures.append((index, outcome.complaints))
+    return tally
+
+
+def play_all(seed: int, count: int, *, workers: int = 1, most_failures: int = 20) -> Iterator[Tally]:
+    """The tally so far, after each world; ends early where enough failed."""
+    worlds = [(seed, number, count) for number in range(-(-count // CASES_PER_WORLD))]
+    total = Tally()
+    if workers == 1:
+        for world in worlds:
+            total.add(_play_world(world))
+            yield total
+            if len(total.failures) >= most_failures:
+                return
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        for tally in pool.imap_unordered(_play_world, worlds, chunksize=4):
+            total.add(tally)
+            yield total
+            if len(total.failures) >= most_failures:
+                pool.terminate()
+                return
+
+
+def _play_world(arguments: tuple[int, int, int]) -> Tally:
+    seed, number, count = arguments
+    return play_world(seed, number, count=count)
+
+
+def describe_failure(seed: int, index: int) -> str:
+    """The smallest case that fails as this one does, as JSON, with its complaints."""
+    case, world = shrink(draw_case(seed, index), draw_world(seed, index // CASES_PER_WORLD))
+    complaints = play(case, make_stage(world)).complaints
+    shown = {"seed": seed, "number": index, "complaints": complaints, "case": _diff(case), "world": _diff(world)}
+    return json.dumps(shown, indent=2, default=repr)
+
+
+def _diff(value: Case | World) -> dict[str, object]:
+    """What differs from the defaults."""
+    blank = asdict(type(value)())
+    return {name: entry for name, entry in asdict(value).items() if entry != blank[name]}
+
+
+def measure(started_at: float, count: int) -> float:
+    """Cases per second."""
+    return count / max(1e-9, time.monotonic() - started_at)

@@ -1,0 +1,201 @@
+"""What the judge sees: the rendered dictionaries, taken apart; and the admin's word, from the raw documents."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from runyard.spec.quantity import Quantity
+from tests.adversary.cases import Case, World
+from tests.adversary.raw import RawScope, read_scopes
+from tests.adversary.raw_profiles import read_base, read_profile
+
+SCRATCH, SECRET_FILES = "runyard-scratch", "runyard-secrets"
+DEFAULT_PROFILE = "default"
+BUILT_IN_SIZE = Quantity.parse("2Gi")
+PLATFORM: Mapping[str, Any] = {
+    "pod_security": "restricted",
+    "mem_tolerance": "1.1",
+    "gpu_resources": ["nvidia.com/gpu"],
+    "disk_medium": "ephemeral",
+    "image_pull_secrets": [],
+    "python_images": {f"PYTHON3_{minor}": f"python:3.{minor}" for minor in range(10, 15)},
+}
+
+
+class Facts:
+    """The objects of a run. Whatever is not as it should be raises, and that is a complaint as well."""
+
+    def __init__(self, objects: Sequence[Mapping[str, Any]], *, asked: frozenset[str] = frozenset()) -> None:
+        self.objects = objects
+        self.asked = asked
+        """The fields that users said anything about."""
+        (self.workload,) = self.of("Job", "Deployment")
+        self.is_job: bool = self.workload["kind"] == "Job"
+        self.spec: Mapping[str, Any] = self.workload["spec"]
+        self.template: Mapping[str, Any] = self.spec["template"]
+        self.pod: Mapping[str, Any] = self.template["spec"]
+        (self.container,) = self.pod["containers"]
+        self.services = self.of("Service")
+        self.claims = {claim["metadata"]["name"]: claim for claim in self.of("PersistentVolumeClaim")}
+        self.config_maps = {config["metadata"]["name"]: config for config in self.of("ConfigMap")}
+        self.secrets = {secret["metadata"]["name"]: secret for secret in self.of("Secret")}
+        self.env = {entry["name"]: entry for entry in self.container.get("env", [])}
+        self.volumes = {volume["name"]: volume for volume in self.pod.get("volumes", [])}
+        self.mounts: list[Mapping[str, Any]] = self.container.get("volumeMounts", [])
+        resources = self.container.get("resources", {})
+        self.requests, self.limits = (
+            {name: Quantity.parse(text) for name, text in resources.get(side, {}).items()}
+            for side in ("requests", "limits")
+        )
+
+    def of(self, *kinds: str) -> list[Mapping[str, Any]]:
+        return [item for item in self.objects if item["kind"] in kinds]
+
+    def side(self, name: str, side: str) -> Quantity | None:
+        """An amount by our name of the resource."""
+        amounts = self.requests if side == "request" else self.limits
+        return amounts.get({"mem": "memory"}.get(name, name))
+
+    @property
+    def is_served(self) -> bool:
+        return bool(self.services)
+
+    def iter_secret_variables(self) -> Iterator[str]:
+        for name, entry in self.env.items():
+            if "valueFrom" in entry:
+                yield name
+
+    def iter_secret_names(self) -> Iterator[str]:
+        """Secrets in use, as variables and as files."""
+        for name in self.iter_secret_variables():
+            yield self.env[name]["valueFrom"]["secretKeyRef"]["key"]
+        for item in self.volumes.get(SECRET_FILES, {}).get("secret", {}).get("items", []):
+            yield item["key"]
+
+    def iter_user_volumes(self) -> Iterator[Mapping[str, Any]]:
+        """All but the platform's own."""
+        for name, volume in self.volumes.items():
+            if name not in (SCRATCH, SECRET_FILES):
+                yield volume
+
+    def find_claim_spec(self, volume: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The spec of the claim that is made for a volume; None where none is made."""
+        if "ephemeral" in volume:
+            spec: Mapping[str, Any] = volume["ephemeral"]["volumeClaimTemplate"]["spec"]
+            return spec
+        if "persistentVolumeClaim" in volume:
+            claim = self.claims.get(volume["persistentVolumeClaim"]["claimName"])
+            return None if claim is None else claim["spec"]
+        return None
+
+    def find_disk(self) -> tuple[Quantity, str | None] | None:
+        """Size and class of the scratch space."""
+        volume = self.volumes.get(SCRATCH)
+        if volume is None:
+            return None
+        if "emptyDir" in volume:
+            return Quantity.parse(volume["emptyDir"]["sizeLimit"]), None
+        spec = volume["ephemeral"]["volumeClaimTemplate"]["spec"]
+        return Quantity.parse(spec["resources"]["requests"]["storage"]), spec.get("storageClassName")
+
+
+@dataclass(frozen=True)
+class Word:
+    """What the admin said for one run: policy scopes, the profile that applies, and its base objects."""
+
+    scopes: tuple[RawScope, ...]
+    profile_id: str | None
+    profile: Mapping[str, Any]
+    bases: tuple[Mapping[str, Any], ...]
+
+    def find_default(self, field: str) -> Any:
+        """The narrowest default, unless a wider scope locks the field."""
+        found = None
+        for scope in self.scopes:
+            rule = scope.rules.get(field, {})
+            found = rule["default"] if rule.get("default") is not None else found
+            if rule.get("locked"):
+                break
+        return found
+
+    def is_locked(self, field: str) -> bool:
+        return any(scope.rules.get(field, {}).get("locked") for scope in self.scopes)
+
+    def find_locked(self, field: str) -> Any:
+        """The value that holds against everyone, or None."""
+        return self.find_default(field) if self.is_locked(field) else None
+
+    def platform(self, name: str) -> Any:
+        said = [scope.platform[name] for scope in self.scopes if scope.platform.get(name) is not None]
+        return said[-1] if said else PLATFORM[name]
+
+    @cached_property
+    def gpu_names(self) -> list[str]:
+        names = self.platform("gpu_resources")
+        return [names] if isinstance(names, str) else names
+
+    def list_said(self, field: str) -> list[Any]:
+        """Every value that is the admin's own."""
+        said = [layer[field] for layer in (self.profile, *self.bases) if field in layer]
+        return said + self.list_clauses(field, "default")
+
+    def list_clauses(self, field: str, clause: str) -> list[Any]:
+        """What all scopes say of a field in one clause."""
+        rules = [scope.rules.get(field, {}) for scope in self.scopes]
+        return [rule[clause] for rule in rules if rule.get(clause) is not None]
+
+    def list_amounts(self, *names: str) -> list[Quantity]:
+        """Every amount that the admin said of a resource."""
+        layers = [layer.get("resources", {}) for layer in (self.profile, *self.bases)]
+        said = [amount for layer in layers for name in names for amount in layer.get(name, {}).values()]
+        fields = [f"resources.{name}{side}" for name in names for side in ("", ".request", ".limit")]
+        return said + [
+            rule[clause]
+            for scope in self.scopes
+            for field in fields
+            if (rule := scope.rules.get(field))
+            for clause in ("default", "max")
+            if rule.get(clause) is not None
+        ]
+
+
+def choose_profile(case: Case, scopes: Sequence[RawScope], known: Sequence[str]) -> str | None:
+    """Which profile must apply: the policy's if it locks one, else the user's, the policy's default, `default`."""
+    word = Word(tuple(scopes), None, {}, ())
+    asked = [layer["profile"] for layer in case.iter_layers() if layer.get("profile") not in (None, "")]
+    default = word.find_default("profile")
+    if default is not None and (word.is_locked("profile") or not asked):
+        return str(default)
+    if asked:
+        return str(asked[-1])
+    return DEFAULT_PROFILE if DEFAULT_PROFILE in known else None
+
+
+class Library:
+    """The raw documents of a world, read once."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._scopes: dict[str, tuple[RawScope, ...]] = {}
+        self._words: dict[tuple[str, str | None, bool], Word] = {}
+        self.profiles = [str(document["id"]) for file in world.profiles for document in file if "id" in document]
+
+    def get_word(self, case: Case) -> Word:
+        """The admin's word on a case."""
+        if case.project not in self._scopes:
+            self._scopes[case.project] = tuple(read_scopes(self.world.policy, case.project))
+        scopes = self._scopes[case.project]
+        profile_id = choose_profile(case, scopes, self.profiles)
+        key = (case.project, profile_id, case.action in ("job", "build"))
+        if key not in self._words:
+            self._words[key] = self._read_word(scopes, profile_id, is_job=key[2])
+        return self._words[key]
+
+    def _read_word(self, scopes: tuple[RawScope, ...], profile_id: str | None, *, is_job: bool) -> Word:
+        file = self.world.find_profile(profile_id) if profile_id is not None else None
+        if file is None:
+            return Word(scopes, profile_id, {}, ())
+        (profile,) = (document for document in file if "id" in document)
+        bases = [document for document in file if "id" not in document and (document["kind"] == "Job") == is_job]
+        return Word(scopes, profile_id, read_profile(profile), tuple(map(read_base, bases)))

@@ -1,0 +1,21 @@
+"""Complaints about amounts that Kubernetes would refuse: whoever sends them has accepted a run that cannot be."""
+
+from collections.abc import Iterator
+
+from tests.adversary.facts import Facts, Word
+
+
+def iter_amount_complaints(facts: Facts, word: Word) -> Iterator[str]:
+    for name, limit in facts.limits.items():
+        request = facts.requests.get(name)
+        if request is not None and request > limit:
+            yield f"amounts: {name} requests {request}, limits {limit}"
+    for side, amounts in (("requests", facts.requests), ("limits", facts.limits)):
+        for name, amount in amounts.items():
+            if amount.is_negative or not amount.is_countable:
+                yield f"amounts: {side} of {name} is {amount}"
+            if "/" in name and (facts.requests.get(name) != facts.limits.get(name) or not amount.is_whole):
+                yield f"amounts: {name} is {facts.requests.get(name)}/{facts.limits.get(name)}"
+    gpus = [name for name in facts.limits if name in word.gpu_names]
+    if len(gpus) > 1:
+        yield f"amounts: GPUs of two names {gpus}"

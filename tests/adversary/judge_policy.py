@@ -1,0 +1,184 @@
+"""Complaints about the policy: bounds, lists, requirements, locks, and what is denied unless it is named."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.adversary.cases import World
+from tests.adversary.facts import Facts, Word
+from tests.adversary.images import glob, is_allowed, is_denied
+from tests.adversary.judge_values import collect, iter_node_keys, iter_pod_terms, list_derived
+from tests.adversary.raw import RawScope
+from tests.adversary.tolerations import is_within, meets
+
+_CONTROL_PLANE = tuple(f"node-role.kubernetes.io/{name}" for name in ("control-plane", "master", "etcd"))
+_PLATFORM_ENVS = (
+    "DHCORE_*",
+    "DH_CONFIG",
+    "DH_NAME",
+    "DH_PROJECTS",
+    "OAUTH2_TOKEN_ENDPOINT",
+    "PROJECT_NAME",
+    "RUNYARD_*",
+    "RUN_ID",
+)
+_JOB_FIELDS = frozenset({"backoff_limit", "timeout", "ttl"})
+_SERVED_FIELDS = frozenset({"service_type"})
+_LONG_FIELDS = frozenset({"replicas"})
+
+
+def iter_policy_complaints(facts: Facts, word: Word, world: World) -> Iterator[str]:
+    for scope in word.scopes:
+        for field, rule in scope.rules.items():
+            yield from _judge_rule(field, rule, scope, facts, word, world)
+    for field in dict.fromkeys(field for scope in word.scopes for field in scope.rules):
+        if word.is_locked(field) and _applies(field, facts):
+            yield from _judge_lock(field, facts, word, world)
+    yield from _judge_denials(facts, word, world)
+
+
+def _judge_rule(
+    field: str, rule: Mapping[str, Any], scope: RawScope, facts: Facts, word: Word, world: World
+) -> Iterator[str]:
+    values = collect(field, facts, word, world)
+    for value, is_admins in values:
+        if rule.get("max") is not None and value > rule["max"]:
+            yield f"{scope.name}: {field} {value} is above {rule['max']}"
+        if rule.get("min") is not None and value < rule["min"]:
+            yield f"{scope.name}: {field} {value} is below {rule['min']}"
+        if is_admins:
+            continue
+        if rule.get("options") is not None and value not in rule["options"]:
+            yield f"{scope.name}: {field} {value} is not an option"
+        if rule.get("allowed") is not None and not any(_is_allowed(field, entry, value) for entry in rule["allowed"]):
+            yield f"{scope.name}: {field} {value} is not allowed"
+        if any(_is_denied(field, entry, value) for entry in rule.get("denied") or ()):
+            yield f"{scope.name}: {field} {value} is denied"
+    required = rule.get("required")
+    if isinstance(required, list):
+        held = facts.pod.get("nodeSelector", {}) if field == "node_selector" else facts.env
+        yield from (f"{scope.name}: {field} lacks {key}" for key in required if key not in held)
+    elif required and not values and field != "resources.gpu" and field != "envs" and _applies(field, facts):
+        yield f"{scope.name}: {field} is required"
+
+
+def _is_allowed(field: str, entry: Any, value: Any) -> bool:
+    if field == "image":
+        return is_allowed(entry, value)
+    return is_within(entry, value) if field == "tolerations" else glob(entry, str(value))
+
+
+def _is_denied(field: str, entry: Any, value: Any) -> bool:
+    if field == "image":
+        return is_denied(entry, value)
+    return meets(entry, value) if field == "tolerations" else glob(entry, str(value))
+
+
+def _applies(field: str, facts: Facts) -> bool:
+    """Whether such a run has the field at all."""
+    if field in _JOB_FIELDS:
+        return facts.is_job
+    if field in _LONG_FIELDS:
+        return not facts.is_job
+    return field not in _SERVED_FIELDS or facts.is_served
+
+
+def _judge_lock(field: str, facts: Facts, word: Word, world: World) -> Iterator[str]:
+    default = word.find_default(field)
+    values = collect(field, facts, word, world)
+    if field == "node_selector" and facts.pod.get("affinity", {}) not in [{}, *word.list_said("affinity")]:
+        yield from (f"locked: {field} by affinity to {key}" for key in iter_node_keys(facts.pod["affinity"]))
+    if default is None:
+        if field == "affinity":
+            values = [(facts.pod.get("affinity"), facts.pod.get("affinity") in [None, *word.list_said("affinity")])]
+        if field == "envs":  # secrets are not values of `envs`; they have rules of their own
+            values = [entry for entry in values if "value" in facts.env[entry[0]]]
+        yield from (f"locked: {field} {value} is the user's" for value, is_admins in values if not is_admins)
+    elif field in _WHOLES:
+        whole = _WHOLES[field](facts)
+        if whole != default:
+            yield f"locked: {field} is {whole}, not {default}"
+    elif field.startswith("resources.") and field.count(".") == 1 and field.split(".")[1] not in ("gpu", "disk"):
+        yield from _judge_locked_amount(field, facts, word)
+    elif field.startswith(("volumes.", "resources.disk.")) or field == "profile":
+        yield from (f"locked: {field} is {value}, not {default}" for value, _ in values if value != default)
+    elif field == "image":
+        if facts.container["image"] != default:
+            yield f"locked: the image is {facts.container['image']}"
+        others = [value for value, is_admins in values[1:] if not is_admins and value != default]
+        yield from (f"locked: the image of a volume is {value}" for value in others)
+    elif [value for value, _ in values] != [default] and not (
+        field == "resources.gpu" and default.is_zero and not values
+    ):
+        yield f"locked: {field} is {values}, not {default}"
+
+
+_WHOLES: Mapping[str, Any] = {
+    "node_selector": lambda facts: facts.pod.get("nodeSelector", {}),
+    "tolerations": lambda facts: facts.pod.get("tolerations", []),
+    "affinity": lambda facts: facts.pod.get("affinity", {}),
+    "envs": lambda facts: {
+        name: entry["value"]
+        for name, entry in facts.env.items()
+        if "value" in entry and name not in ("RUN_ID", "PROJECT_NAME")
+    },
+}
+
+
+def _judge_locked_amount(field: str, facts: Facts, word: Word) -> Iterator[str]:
+    name = field.split(".")[1]
+    default = word.find_default(field)
+    request, limit = facts.side(name, "request"), facts.side(name, "limit")
+    if (
+        word.find_locked(f"{field}.request") is None
+        and word.find_locked(f"{field}.limit") is None
+        and request != default
+    ):
+        yield f"locked: {field} is {request}, not {default}"
+    policies = [
+        word.find_default(f"{field}.limit"),
+        default,
+        request,
+        *(list_derived(facts, word) if name == "mem" else ()),
+    ]
+    caps = [scope.rules.get(each, {}).get("max") for scope in word.scopes for each in (field, f"{field}.limit")]
+    if limit is not None and limit not in [*policies, *caps]:
+        yield f"locked: the limit of {field} is {limit}"
+
+
+def _judge_denials(facts: Facts, word: Word, world: World) -> Iterator[str]:
+    named = word.scopes[0].rules
+    for toleration, is_admins in collect("tolerations", facts, word, world):
+        key = toleration.get("key", "")
+        is_named = any(
+            entry["key"] == key and is_within(entry, toleration)
+            for entry in named.get("tolerations", {}).get("allowed") or ()
+        )
+        if (not key or key in _CONTROL_PLANE) and not (is_admins or is_named):
+            yield f"denied: toleration {toleration}"
+    for value, is_admins in collect("service_type", facts, word, world):
+        rule = named.get("service_type", {})
+        is_named = value in [*(rule.get("allowed") or ()), *(rule.get("options") or ())]
+        if value in ("LoadBalancer", "ExternalName") and not (is_admins or is_named):
+            yield f"denied: service type {value}"
+    for name, is_admins in collect("envs", facts, word, world):
+        is_platforms = any(glob(pattern, name) for pattern in _PLATFORM_ENVS)
+        if is_platforms and not is_admins and name not in (named.get("envs", {}).get("allowed") or ()):
+            yield f"denied: variable {name}"
+    for name, is_admins in collect("volumes.claim_name", facts, word, world):
+        allowed = named.get("volumes.claim_name", {}).get("allowed") or ()
+        if not is_admins and not any(glob(pattern, name) for pattern in allowed):
+            yield f"denied: claim {name}"
+    yield from _judge_namespaces(facts, word)
+
+
+def _judge_namespaces(facts: Facts, word: Word) -> Iterator[str]:
+    affinity = facts.pod.get("affinity", {})
+    if affinity in word.list_said("affinity"):
+        return
+    allowed = word.scopes[0].rules.get("affinity.namespaces", {}).get("allowed") or ()
+    for term in iter_pod_terms(affinity):
+        if "namespaceSelector" in term and "*" not in allowed:
+            yield f"denied: namespaces by {term['namespaceSelector']}"
+        for namespace in term.get("namespaces", []):
+            if not any(glob(pattern, namespace) for pattern in allowed):
+                yield f"denied: namespace {namespace}"

@@ -1,0 +1,219 @@
+"""Complaints about what the objects are: kinds, keys, Pod Security, references, places. No word of the admin needed."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.adversary.cases import Case, World
+from tests.adversary.facts import SCRATCH, SECRET_FILES, Facts, Word
+
+_POD_KEYS = frozenset(
+    {
+        *(
+            "restartPolicy",
+            "automountServiceAccountToken",
+            "enableServiceLinks",
+            "serviceAccountName",
+            "securityContext",
+        ),
+        *("terminationGracePeriodSeconds", "imagePullSecrets", "nodeSelector", "tolerations", "affinity"),
+        *("topologySpreadConstraints", "runtimeClassName", "priorityClassName", "schedulerName", "hostAliases"),
+        *("containers", "volumes"),
+    }
+)
+_CONTAINER_KEYS = frozenset(
+    {
+        *("name", "image", "imagePullPolicy", "command", "args", "env", "resources", "ports", "readinessProbe"),
+        *("securityContext", "volumeMounts"),
+    }
+)
+_SPEC_KEYS: Mapping[str, frozenset[str]] = {
+    "Job": frozenset(
+        {
+            *("completions", "parallelism", "backoffLimit", "podReplacementPolicy", "activeDeadlineSeconds"),
+            *("ttlSecondsAfterFinished", "template"),
+        }
+    ),
+    "Deployment": frozenset(
+        {"replicas", "selector", "strategy", "revisionHistoryLimit", "progressDeadlineSeconds", "template"}
+    ),
+    "Service": frozenset({"type", "selector", "ports"}),
+    "PersistentVolumeClaim": frozenset({"accessModes", "volumeMode", "storageClassName", "resources"}),
+}
+_SOURCES = frozenset({"persistentVolumeClaim", "ephemeral", "emptyDir", "configMap", "image", "secret"})
+_FORBIDDEN_PATHS = ("/proc", "/sys", "/dev", "/etc", "/var/run/secrets", "/run/secrets")
+
+
+def iter_shape_complaints(facts: Facts, word: Word, case: Case, world: World, namespace: str) -> Iterator[str]:
+    yield from _judge_objects(facts, namespace)
+    yield from _judge_pods(facts)
+    yield from _judge_marks(facts, {"run": case.run_id, "project": case.project, "profile": word.profile_id})
+    yield from _judge_security(facts, word)
+    yield from _judge_volumes(facts, world)
+    yield from _judge_mounts(facts)
+    yield from _judge_env(facts, word, case, world)
+    yield from _judge_services(facts)
+
+
+def _judge_objects(facts: Facts, namespace: str) -> Iterator[str]:
+    for item in facts.objects:
+        metadata = item["metadata"]
+        if metadata.get("namespace") != namespace:
+            yield f"namespace: {item['kind']} in {metadata.get('namespace')}"
+        if unknown := metadata.keys() - {"name", "namespace", "labels", "annotations"}:
+            yield f"shape: metadata has {sorted(unknown)}"
+        if item["kind"] not in (*_SPEC_KEYS, "Secret", "ConfigMap"):
+            yield f"shape: a {item['kind']}"
+        elif unknown := item.get("spec", {}).keys() - _SPEC_KEYS.get(item["kind"], frozenset()):
+            yield f"shape: {item['kind']} has {sorted(unknown)}"
+
+
+def _judge_pods(facts: Facts) -> Iterator[str]:
+    for what, given, known in (("pod", facts.pod, _POD_KEYS), ("container", facts.container, _CONTAINER_KEYS)):
+        if unknown := given.keys() - known:
+            yield f"shape: the {what} has {sorted(unknown)}"
+    if facts.template["metadata"].keys() - {"labels", "annotations"}:
+        yield "shape: the template's metadata"
+    for port in facts.container.get("ports", []):
+        if port.keys() - {"containerPort", "protocol"}:
+            yield f"shape: the container's port {port}"
+    if facts.is_job and (facts.spec["completions"], facts.spec["parallelism"]) != (1, 1):
+        yield "shape: more than one pod at once"
+    if any(claim["spec"]["accessModes"] != ["ReadWriteOnce"] for claim in facts.claims.values()):
+        yield "shape: a claim for several"
+    if facts.pod.get("automountServiceAccountToken") is not False or facts.pod.get("enableServiceLinks") is not False:
+        yield "token: the service account's token or links are not off"
+
+
+def _judge_marks(facts: Facts, marks: Mapping[str, str | None]) -> Iterator[str]:
+    """Whose objects they say they are; what is no legal label stands in full in an annotation."""
+    for item in [*(item["metadata"] for item in facts.objects), facts.template["metadata"]]:
+        for name, value in marks.items():
+            said = item.get("annotations", {}).get(f"runyard.io/{name}", item["labels"].get(f"runyard.io/{name}"))
+            if said != value:
+                yield f"marks: {name} is {said}, not {value}"
+
+
+def _judge_security(facts: Facts, word: Word) -> Iterator[str]:
+    pod, container = facts.pod.get("securityContext", {}), facts.container.get("securityContext", {})
+    if pod.get("runAsNonRoot") is not True or pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
+        yield "security: the pod may be root, or has no seccomp profile"
+    if unknown := pod.keys() - {
+        "runAsNonRoot",
+        "seccompProfile",
+        "runAsUser",
+        "runAsGroup",
+        "fsGroup",
+        "fsGroupChangePolicy",
+    }:
+        yield f"security: the pod's context has {sorted(unknown)}"
+    for key in ("runAsUser", "runAsGroup", "fsGroup"):
+        if key in pod and not (type(pod[key]) is int and 1 <= pod[key] < 2**31):
+            yield f"security: {key} is {pod[key]}"
+    if unknown := container.keys() - {"privileged", "allowPrivilegeEscalation", "capabilities"}:
+        yield f"security: the container's context has {sorted(unknown)}"
+    if container.get("privileged", False) is not False or container.get("allowPrivilegeEscalation", False) is not False:
+        yield "security: privileged"
+    if container.get("capabilities", {}).get("add"):
+        yield "security: added capabilities"
+    said = [scope.platform.get("pod_security") for scope in word.scopes]
+    is_relaxed = said[0] == "baseline" and "restricted" not in said
+    is_restricted = container.get("allowPrivilegeEscalation") is False and container.get("capabilities") == {
+        "drop": ["ALL"]
+    }
+    if not is_relaxed and not is_restricted:
+        yield "security: less than restricted"
+
+
+def _judge_volumes(facts: Facts, world: World) -> Iterator[str]:
+    if len(facts.volumes) != len(facts.pod.get("volumes", [])):
+        yield "volumes: a name twice"
+    for name, volume in facts.volumes.items():
+        kinds = volume.keys() - {"name"}
+        if len(kinds) != 1 or not kinds <= _SOURCES:
+            yield f"volumes: {name} is {sorted(kinds)}"
+            continue
+        (kind,) = kinds
+        source: Mapping[str, Any] = volume[kind]
+        if name == SCRATCH and kind not in ("ephemeral", "emptyDir"):
+            yield f"volumes: scratch space is {kind}"
+        if (name == SECRET_FILES) != (kind == "secret") or (
+            kind == "secret" and source["secretName"] not in facts.secrets
+        ):
+            yield f"secrets: the volume {name} has a Secret that is not the run's"
+        if kind == "persistentVolumeClaim":
+            known = {*facts.claims, *world.volumes.values(), *world.claims}
+            if source["claimName"] not in known or source.keys() != {"claimName"}:
+                yield f"claims: {source} is not the project's"
+        if kind == "configMap" and source["name"] not in {*facts.config_maps, *world.config_maps}:
+            yield f"config maps: {source['name']} is not the project's"
+
+
+def _judge_mounts(facts: Facts) -> Iterator[str]:
+    paths = [mount["mountPath"] for mount in facts.mounts]
+    if len(set(paths)) != len(paths):
+        yield f"mounts: a path twice in {paths}"
+    for mount in facts.mounts:
+        path = mount["mountPath"]
+        if mount["name"] not in facts.volumes or mount.keys() - {"name", "mountPath", "subPath", "readOnly"}:
+            yield f"mounts: {mount}"
+        is_system = any(path == tree or path.startswith(f"{tree}/") for tree in _FORBIDDEN_PATHS)
+        if (
+            not path.startswith("/")
+            or path == "/"
+            or ".." in path
+            or "//" in path
+            or (is_system and path != "/dev/shm")
+        ):
+            yield f"mounts: at {path}"
+        if ".." in mount.get("subPath", "") or mount.get("subPath", "").startswith("/"):
+            yield f"mounts: {mount}"
+        if (path == "/shared") and SCRATCH in facts.volumes and mount["name"] != SCRATCH:
+            yield "mounts: /shared is scratch space"
+
+
+def _judge_env(facts: Facts, word: Word, case: Case, world: World) -> Iterator[str]:
+    if len(facts.env) != len(facts.container.get("env", [])):
+        yield "envs: a name twice"
+    for name, entry in facts.env.items():
+        if entry.keys() - {"name", "value", "valueFrom"} or ("value" in entry) == ("valueFrom" in entry):
+            yield f"envs: {entry}"
+        if "valueFrom" in entry:
+            reference = entry["valueFrom"].get("secretKeyRef", {})
+            if reference.get("name") not in facts.secrets or entry["valueFrom"].keys() != {"secretKeyRef"}:
+                yield f"secrets: {name} is from {entry['valueFrom']}"
+    for name, value in (("RUN_ID", case.run_id), ("PROJECT_NAME", case.project)):
+        is_named = name in word.scopes[0].rules.get("envs", {}).get("allowed", ())
+        is_admins = any(name in said for said in word.list_said("envs")) or _uses_secret(word, name)
+        if facts.env.get(name, {}).get("value") != value and not (is_named or is_admins):
+            yield f"envs: {name} is {facts.env.get(name)}"
+    yield from _judge_secret(facts, world)
+
+
+def _judge_secret(facts: Facts, world: World) -> Iterator[str]:
+    for secret in facts.secrets.values():
+        for name, data in secret["data"].items():
+            if name not in world.secrets or base64.b64decode(data).decode() != world.secrets[name]:
+                yield f"secrets: {name} is not the project's, or has another's value"
+        if unused := secret["data"].keys() - set(facts.iter_secret_names()):
+            yield f"secrets: {sorted(unused)} are not asked for"
+    if len(facts.secrets) > 1:
+        yield "secrets: more than one Secret"
+
+
+def _uses_secret(word: Word, name: str) -> bool:
+    return any(use["name"] == name for use in word.profile.get("secrets", []))
+
+
+def _judge_services(facts: Facts) -> Iterator[str]:
+    labels = facts.template["metadata"]["labels"]
+    for service in facts.services:
+        selector = service["spec"]["selector"]
+        if any(port.keys() - {"name", "port", "targetPort", "protocol"} for port in service["spec"]["ports"]):
+            yield f"service: ports {service['spec']['ports']}"
+        if "runyard.io/run" not in selector or any(labels.get(key) != value for key, value in selector.items()):
+            yield f"service: it selects {selector}"
+    if not facts.is_job:
+        selector = facts.spec["selector"]["matchLabels"]
+        if "runyard.io/run" not in selector or any(labels.get(key) != value for key, value in selector.items()):
+            yield f"deployment: it selects {selector}"

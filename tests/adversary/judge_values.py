@@ -1,0 +1,223 @@
+"""The values of ruled fields as they stand in the objects, and whether each is the admin's own word."""
+
+from collections.abc import Callable, Iterator, Mapping
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from runyard.spec.quantity import Quantity
+from tests.adversary.cases import World
+from tests.adversary.facts import BUILT_IN_SIZE, Facts, Word
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+Values = list[tuple[Any, bool]]
+"""Values, each with whether it is the admin's."""
+
+
+def collect(field: str, facts: Facts, word: Word, world: World) -> Values:
+    """Every value of a ruled field."""
+    if field in _SCALARS:
+        value = _SCALARS[field](facts)
+        is_admins = value in word.list_said(field) or _is_blank(field, value, facts, word)
+        return [] if value is None else [(value, is_admins)]
+    if field.startswith("resources."):
+        return _collect_resource(field, facts, word)
+    return list(_COLLECTORS[field](facts, word, world))
+
+
+def _is_blank(field: str, value: Any, facts: Facts, word: Word) -> bool:
+    """Whether that is what is sent where nobody said anything: nobody's wish, so no list is about it."""
+    if field in facts.asked or field not in ("replicas", "backoff_limit", "service_type"):
+        return False
+    if field == "service_type":
+        rule = word.scopes[0].rules.get(field, {})
+        return value in ("ClusterIP", "NodePort", *(rule.get("options") or ()), *(rule.get("allowed") or ()))
+    return bool(value == max([1 if field == "replicas" else 0, *word.list_clauses(field, "min")]))
+
+
+def find_note(facts: Facts, name: str) -> Any:
+    value = facts.workload["metadata"].get("annotations", {}).get(f"runyard.io/{name}")
+    return None if value is None else int(value)
+
+
+def find_service_type(facts: Facts) -> Any:
+    types = {service["spec"]["type"] for service in facts.services}
+    if len(types) > 1:
+        raise ValueError(f"services of types {types}")
+    return next(iter(types), None)
+
+
+def _context(key: str) -> Callable[[Facts], Any]:
+    return lambda facts: facts.pod["securityContext"].get(key)
+
+
+_SCALARS: Mapping[str, Callable[[Facts], Any]] = {
+    "runtime_class": lambda facts: facts.pod.get("runtimeClassName"),
+    "priority_class": lambda facts: facts.pod.get("priorityClassName"),
+    "image_pull_policy": lambda facts: facts.container.get("imagePullPolicy"),
+    "service_type": find_service_type,
+    "run_as_user": _context("runAsUser"),
+    "run_as_group": _context("runAsGroup"),
+    "fs_group": _context("fsGroup"),
+    "replicas": lambda facts: facts.spec.get("replicas"),
+    "backoff_limit": lambda facts: facts.spec.get("backoffLimit"),
+    "timeout": lambda facts: facts.spec.get("activeDeadlineSeconds"),
+    "pending_timeout": lambda facts: find_note(facts, "pending-timeout"),
+    "ttl": lambda facts: facts.spec.get("ttlSecondsAfterFinished"),
+    "grace_period": lambda facts: facts.pod.get("terminationGracePeriodSeconds"),
+}
+
+
+def _collect_resource(field: str, facts: Facts, word: Word) -> Values:
+    _, name, *rest = field.split(".")
+    if name == "gpu":
+        amounts = [facts.limits[gpu] for gpu in word.gpu_names if gpu in facts.limits]
+        said = word.list_amounts("gpu", *word.gpu_names)
+        return [(amount, amount in said) for amount in amounts]
+    if name == "disk":
+        disk = facts.find_disk()
+        if disk is None or (rest and disk[1] is None):
+            return []
+        if rest:
+            return [(disk[1], disk[1] in [*word.list_said(field), *word.list_said("volumes.storage_class")])]
+        return [(disk[0], disk[0] in word.list_amounts("disk"))]
+    said = [*word.list_amounts(name), *(list_derived(facts, word) if name == "mem" else ())]
+    sides = rest or ["request", "limit"]
+    found = [amount for side in sides if (amount := facts.side(name, side)) is not None]
+    return [(amount, amount in said) for amount in found]
+
+
+def list_derived(facts: Facts, word: Word) -> list[Quantity]:
+    """The memory limit that follows from the request."""
+    request = facts.side("mem", "request")
+    if request is None:
+        return []
+    exact = request.exact * Decimal(str(word.platform("mem_tolerance")))
+    return [Quantity.from_int(int(exact.to_integral_value(ROUND_CEILING)))]
+
+
+def _collect_images(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    image = facts.container["image"]
+    yield image, image in [*word.list_said("image"), *word.platform("python_images").values()]
+    profiles = [volume.get("image") for volume in word.profile.get("volumes", [])]
+    for volume in facts.iter_user_volumes():
+        if "image" in volume:
+            reference = volume["image"]["reference"]
+            yield reference, reference in profiles
+
+
+def _collect_envs(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    for name, entry in facts.env.items():
+        if "valueFrom" in entry:
+            yield name, any(use["name"] == name for use in word.profile.get("secrets", []))
+        elif name not in ("RUN_ID", "PROJECT_NAME") or any(name in said for said in word.list_said("envs")):
+            yield name, any(said.get(name) == entry["value"] for said in word.list_said("envs"))
+
+
+def _collect_secrets(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    for name in facts.iter_secret_names():
+        yield name, any(use["name"] == name for use in word.profile.get("secrets", []))
+
+
+def _collect_node_keys(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    for key, value in facts.pod.get("nodeSelector", {}).items():
+        yield key, any(said.get(key) == value for said in word.list_said("node_selector"))
+    affinity = facts.pod.get("affinity", {})
+    is_admins = affinity in word.list_said("affinity")
+    for key in iter_node_keys(affinity):
+        yield key, is_admins
+
+
+def iter_node_keys(affinity: Mapping[str, Any]) -> Iterator[str]:
+    rules = affinity.get("nodeAffinity", {})
+    terms = [*rules.get(REQUIRED, {}).get("nodeSelectorTerms", [])]
+    terms += [weighted.get("preference", {}) for weighted in rules.get(PREFERRED, [])]
+    for term in terms:
+        for requirement in [*term.get("matchExpressions", []), *term.get("matchFields", [])]:
+            yield requirement["key"]
+
+
+def iter_pod_terms(affinity: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for name in ("podAffinity", "podAntiAffinity"):
+        yield from affinity.get(name, {}).get(REQUIRED, [])
+        yield from (weighted["podAffinityTerm"] for weighted in affinity.get(name, {}).get(PREFERRED, []))
+
+
+def _collect_tolerations(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    for toleration in facts.pod.get("tolerations", []):
+        yield toleration, any(toleration in said for said in word.list_said("tolerations"))
+
+
+def _is_profiles(volume: Mapping[str, Any], word: Word) -> bool:
+    return any(each["name"] == volume["name"] for each in word.profile.get("volumes", []))
+
+
+def _collect_sizes(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    said = [*word.list_said("volumes.size"), BUILT_IN_SIZE, *word.list_clauses("volumes.size", "max")]
+    for volume in facts.iter_user_volumes():
+        spec = facts.find_claim_spec(volume)
+        if spec is not None:
+            size = Quantity.parse(spec["resources"]["requests"]["storage"])
+            yield size, size in said or _is_profiles(volume, word)
+
+
+def _collect_size_limits(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    for volume in facts.iter_user_volumes():
+        if "sizeLimit" in volume.get("emptyDir", {}):
+            size = Quantity.parse(volume["emptyDir"]["sizeLimit"])
+            yield size, size in word.list_said("volumes.size_limit") or _is_profiles(volume, word)
+
+
+def _collect_classes(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    for volume in facts.iter_user_volumes():
+        spec = facts.find_claim_spec(volume) or {}
+        name = spec.get("storageClassName")
+        if name is not None:
+            yield name, name in word.list_said("volumes.storage_class") or _is_profiles(volume, word)
+
+
+def _collect_types(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    names = {"ephemeral": "ephemeral", "emptyDir": "empty_dir", "configMap": "config_map", "image": "image"}
+    for volume in facts.iter_user_volumes():
+        is_claim = "persistentVolumeClaim" in volume
+        if is_claim:
+            is_shared = volume["persistentVolumeClaim"]["claimName"] in world.volumes.values()
+            kind = "shared_volume" if is_shared else "persistent_volume_claim"
+        else:
+            kind = next((names[key] for key in volume if key in names), "unknown")
+        yield kind, _is_profiles(volume, word)
+
+
+def _collect_claims(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    """Existing claims that the platform did not make."""
+    for volume in facts.iter_user_volumes():
+        name = volume.get("persistentVolumeClaim", {}).get("claimName")
+        if name is not None and name not in {*facts.claims, *world.volumes.values()}:
+            yield name, _is_profiles(volume, word)
+
+
+def _collect_profile(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    if word.profile_id is not None:
+        yield word.profile_id, word.profile_id in [*word.list_said("profile"), "default"]
+
+
+def _collect_nothing(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+    return iter(())
+
+
+_COLLECTORS: Mapping[str, Callable[[Facts, Word, World], Iterator[tuple[Any, bool]]]] = {
+    "image": _collect_images,
+    "envs": _collect_envs,
+    "secrets": _collect_secrets,
+    "node_selector": _collect_node_keys,
+    "tolerations": _collect_tolerations,
+    "volumes.size": _collect_sizes,
+    "volumes.size_limit": _collect_size_limits,
+    "volumes.storage_class": _collect_classes,
+    "volumes.type": _collect_types,
+    "volumes.claim_name": _collect_claims,
+    "profile": _collect_profile,
+    "affinity": _collect_nothing,
+    "affinity.namespaces": _collect_nothing,
+}

@@ -1,0 +1,209 @@
+"""Plays a case: read, resolve, render, admission, judge. Anything but an orderly answer is a complaint."""
+
+import json
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, cast
+
+from runyard.domain.admission import check_objects
+from runyard.domain.request import Belongings, Prepared, Request
+from runyard.domain.resolve import Resolution, resolve
+from runyard.manifests.identity import RunIdentity
+from runyard.manifests.render import render_run
+from runyard.spec.policy import read_policy
+from runyard.spec.problems import Problem, Refused
+from runyard.spec.profiles import read_profiles
+from runyard.spec.run import Action, RunFields, read_run_fields
+from runyard.spec.runfile import read_run_file
+from tests.adversary.cases import Case, World
+from tests.adversary.facts import Library
+from tests.adversary.judge import judge_objects
+from tests.adversary.judge_answer import iter_owner_complaints, iter_silence_complaints
+from tests.adversary.snapshots import take
+
+NAMESPACE = "runyard-vision"
+NOT_YET = frozenset({"action.unsupported", "field.missing", "service_type.unsupported"})
+"""What only rendering refuses: an effective spec may be shown without an image, but not sent."""
+
+Verdict = Literal["accepted", "unreadable", "refused", "unrendered", "broken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a case. `complaints` is empty unless it is broken."""
+
+    verdict: Verdict
+    codes: tuple[str, ...] = ()
+    complaints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A world, read by the product and by the judge."""
+
+    world: World
+    prepared: Prepared
+    belongings: Belongings
+    library: Library
+
+
+@dataclass(frozen=True)
+class Played:
+    """A case that was accepted, with everything for the planted bypasses."""
+
+    case: Case
+    stage: Stage
+    resolution: Resolution
+    objects: list[dict[str, Any]] = field(default_factory=list)
+
+
+def make_stage(world: World) -> Stage:
+    """Raises `Refused` where the generator drew an illegal profile or policy."""
+    profiles = [profile for file in world.profiles for profile in read_profiles(file)[0]]
+    return Stage(
+        world,
+        Prepared(
+            profiles=MappingProxyType({profile.id: profile for profile in profiles}), policy=read_policy(world.policy)
+        ),
+        Belongings(
+            secrets=frozenset(world.secrets),
+            volumes=MappingProxyType(world.volumes),
+            claims=frozenset(world.claims),
+            config_maps=frozenset(world.config_maps),
+        ),
+        Library(world),
+    )
+
+
+def read_case(case: Case) -> Request:
+    """The request; raises `Refused`."""
+    problems: list[Problem] = []
+    layers: list[RunFields | None] = []
+    for given, reader in (
+        (case.function, read_run_fields),
+        (case.task, read_run_fields),
+        (case.run, _READERS[case.form]),
+    ):
+        try:
+            layers.append(None if given is None else reader(given if reader is read_run_fields else _wrap(case)))
+        except Refused as refused:
+            problems += refused.problems
+    if problems:
+        raise Refused(problems)
+    function, task, run = layers
+    return Request(
+        project=case.project,
+        action=cast("Action", case.action),
+        kind=case.kind,
+        run=run or RunFields(),
+        task=task,
+        function=function,
+    )
+
+
+def _wrap(case: Case) -> Any:
+    """The run as a file or a document says it."""
+    if not isinstance(case.run, dict):
+        return case.run
+    if case.form == "file":
+        identity = {"kind": case.kind, "action": case.action, "project": case.project, "id": case.run_id}
+        return {**case.run, **identity}
+    action = "job" if (case.kind, case.action) == ("python", "deploy") else case.action
+    spec = {**case.run, "task": f"{case.kind}+{action}://{case.project}/t1"}
+    return {"kind": f"{case.kind}+{action}:run", "project": case.project, "id": case.run_id, "spec": spec}
+
+
+def _read_file(given: Any) -> RunFields:
+    return read_run_file(given).fields
+
+
+_READERS = {"fields": read_run_fields, "file": _read_file, "document": _read_file}
+
+
+def render_case(case: Case, stage: Stage, resolution: Resolution) -> list[dict[str, Any]]:
+    """The objects; raises `Refused`."""
+    identity = RunIdentity(
+        run_id=case.run_id,
+        project=case.project,
+        namespace=NAMESPACE,
+        user=case.user,
+        function=case.function_name,
+    )
+    return render_run(resolution.spec, identity, secret_values=stage.world.secrets)
+
+
+def admit(objects: Any, case: Case, stage: Stage, resolution: Resolution) -> list[Problem]:
+    """What admission holds against the objects."""
+    return check_objects(
+        objects,
+        policy=stage.prepared.policy,
+        project=case.project,
+        profile=resolution.profile,
+        project_claims=stage.belongings.claims,
+        shared_claims=frozenset(stage.belongings.volumes.values()),
+        project_config_maps=stage.belongings.config_maps,
+        platform_envs={"PROJECT_NAME": case.project, "RUN_ID": case.run_id},
+    )
+
+
+def play(case: Case, stage: Stage, *, is_thorough: bool = True) -> Outcome:
+    """Play one case. Thorough: everything twice, and all inputs compared before and after."""
+    before = _take_inputs(case, stage) if is_thorough else None
+    try:
+        outcome = _play(case, stage, is_thorough=is_thorough)
+    except Exception as error:  # noqa: BLE001 - any exception at all is what is looked for
+        return Outcome("broken", (), (f"crash: {type(error).__name__}: {error}",))
+    if is_thorough and _take_inputs(case, stage) != before:
+        return Outcome("broken", outcome.codes, (*outcome.complaints, "inputs: changed"))
+    return outcome
+
+
+def _take_inputs(case: Case, stage: Stage) -> Any:
+    return take((case, stage.prepared, stage.belongings, stage.world))
+
+
+def _play(case: Case, stage: Stage, *, is_thorough: bool) -> Outcome:
+    try:
+        request = read_case(case)
+    except Refused as refused:
+        return _refuse("unreadable", refused.problems)
+    before = take(request) if is_thorough else None
+    resolution = resolve(request, stage.prepared, stage.belongings)
+    plain = resolution.spec.to_dict()
+    complaints = [*iter_owner_complaints(resolution, plain)]
+    if is_thorough:
+        complaints += ["inputs: the request changed"] if take(request) != before else []
+        again = resolve(read_case(case), stage.prepared, stage.belongings)
+        complaints += ["twice: resolve answers differently"] if take(again) != take(resolution) else []
+    if resolution.refusals:
+        told = _refuse("refused", resolution.refusals)
+        return Outcome("broken", told.codes, (*complaints, *told.complaints)) if complaints else told
+    layers = [layer for layer in (request.function, request.task, request.run) if layer is not None]
+    complaints += iter_silence_complaints(layers, resolution, plain)
+    try:
+        objects = render_case(case, stage, resolution)
+    except Refused as refused:
+        unrendered = _refuse("unrendered", refused.problems)
+        complaints += [f"render: {problem}" for problem in refused.problems if problem.code not in NOT_YET]
+        return Outcome("broken", unrendered.codes, tuple(complaints)) if complaints else unrendered
+    if is_thorough and take(render_case(case, stage, resolution)) != take(objects):
+        complaints.append("twice: render answers differently")
+    complaints += [f"admission: {problem}" for problem in admit(objects, case, stage, resolution)]
+    complaints += judge_objects(objects, case, stage.library, namespace=NAMESPACE)
+    codes = tuple(sorted({warning.code for warning in resolution.warnings}))
+    return Outcome("broken" if complaints else "accepted", codes, tuple(complaints))
+
+
+def _refuse(verdict: Verdict, problems: tuple[Problem, ...]) -> Outcome:
+    complaints = [f"problem: {problem!r} has no path or words" for problem in problems if not _is_told(problem)]
+    codes = tuple(sorted({problem.code for problem in problems}))
+    if not problems:
+        complaints.append("problem: refused without any")
+    return Outcome("broken" if complaints else verdict, codes, tuple(complaints))
+
+
+def _is_told(problem: Problem) -> bool:
+    """Only what is wrong with a document as a whole has no path; and whatever was given, the answer can be sent."""
+    is_whole = problem.code in ("type.mapping", "size.entries", "type.key", "field.twice")
+    answer = f"{problem}\n{json.dumps(problem.to_dict(), ensure_ascii=False)}".encode()
+    return bool(problem.message and problem.code and answer) and (bool(problem.path) or is_whole)

@@ -1,0 +1,244 @@
+"""Rendered runs against a real apiserver: it takes every object as it is, and collects what an anchor owns."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runyard.domain.effective import EffectiveSpec
+from runyard.kube.client import Client
+from runyard.kube.config import load_kubeconfig
+from runyard.kube.errors import Forbidden, Invalid, NotFound
+from runyard.kube.objects import Object
+from runyard.kube.resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    PRIORITY_CLASSES,
+    RUNTIME_CLASSES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Resource,
+)
+from runyard.manifests.identity import Owner, RunIdentity
+from runyard.manifests.render import render_anchor, render_dependents, render_run
+from runyard.spec.environment import SecretUse
+from testbed.cluster import Cluster
+from testbed.pytest_plugin import kubernetes_version
+from tests.cluster.kube.waiting import wait_until
+from tests.unit.manifests.samples import SECRET_VALUES, SPECS, claim, make_spec, make_volume
+
+RESOURCES: dict[str, Resource] = {
+    resource.kind: resource
+    for resource in (SECRETS, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, JOBS, DEPLOYMENTS, SERVICES)
+}
+# 1.34 has image volumes behind a gate that is closed.
+RENDERED = [name for name in SPECS if (name, kubernetes_version()) != ("image volume", "1.34")]
+ADA = RunIdentity(
+    run_id="Run_1+a.b",
+    project="vision",
+    installation="prod ü",
+    user="ada@example.com",
+    function="My.Detector+1",
+    run_name="nightly ü",
+)
+IDENTITIES = {
+    "plain": RunIdentity(run_id="r1", project="vision"),
+    "odd": ADA,
+    "longest plain": replace(ADA, run_id="a" * 40, function="f" * 256),
+    "longest": replace(ADA, run_id="A" * 256, project="p" * 38, user="u" * 500),
+    "nothing legal": replace(ADA, run_id="+._-+", user="@", function="---"),
+}
+
+
+@pytest.fixture
+async def client(control_plane: Cluster) -> AsyncIterator[Client]:
+    async with Client.connect(load_kubeconfig(control_plane.kubeconfig)) as client:
+        yield client
+
+
+async def make_namespace(client: Client, level: str) -> str:
+    """A namespace that enforces a Pod Security level, with what the samples name. Idempotent."""
+    name = f"enforced-{level}"
+    labels = {"pod-security.kubernetes.io/enforce": level}
+    await client.apply(NAMESPACES, {"metadata": {"name": name, "labels": labels}}, field_manager="test")
+    for account in ("default", "trainer"):
+        await client.apply(SERVICE_ACCOUNTS, {"metadata": {"name": account}}, namespace=name, field_manager="test")
+    await client.apply(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 5}, field_manager="test")
+    await client.apply(RUNTIME_CLASSES, {"metadata": {"name": "gvisor"}, "handler": "runsc"}, field_manager="test")
+    return name
+
+
+def pod_of(workload: Object) -> Object:
+    """The pod that a controller would make of a Job or Deployment."""
+    template = workload["spec"]["template"]
+    metadata = {"generateName": f"{workload['metadata']['name']}-", **template["metadata"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def assert_kept(sent: Any, answered: Any, path: str = "") -> None:
+    """All that was sent stands in the answer: the server may fill in, and dropped or changed nothing."""
+    if isinstance(sent, dict):
+        for key, value in sent.items():
+            if value == "" and key not in answered:
+                continue  # the same to Kubernetes, whose answers leave empty texts out
+            assert key in answered, f"{path}.{key} was dropped"
+            assert_kept(value, answered[key], f"{path}.{key}")
+    elif isinstance(sent, list):
+        # Admission adds tolerations to pods; nothing may be lost.
+        for index, value in enumerate(sent):
+            assert_kept(value, answered[index], f"{path}[{index}]")
+    else:
+        assert answered == sent, path
+
+
+async def dry_run(client: Client, resource: Resource, obj: Object, namespace: str) -> None:
+    answered = await client.create(resource, obj, namespace=namespace, dry_run=True)
+    assert_kept(obj, answered, obj["kind"])
+
+
+async def dry_run_all(client: Client, spec: EffectiveSpec, identity: RunIdentity) -> None:
+    namespace = await make_namespace(client, spec.pod_security)
+    here = replace(identity, namespace=namespace)
+    objects = render_run(spec, here, secret_values=SECRET_VALUES)
+    owner = Owner("Job", "run-r1", "5b0a3f1e-0000-4000-8000-000000000000")
+    dependents = render_dependents(spec, here, owner=owner, secret_values=SECRET_VALUES)
+    anchor = render_anchor(spec, here)
+    for obj in (*objects, anchor, *dependents):
+        await dry_run(client, RESOURCES[obj["kind"]], obj, namespace)
+    # The plugin only warns about the template of a Job or Deployment; pods are what it refuses.
+    await dry_run(client, PODS, pod_of(anchor), namespace)
+
+
+@pytest.mark.parametrize("sample", RENDERED)
+async def test_apiserver_takes_every_object_when_a_sample_is_rendered(client: Client, sample: str) -> None:
+    await dry_run_all(client, SPECS[sample], IDENTITIES["plain"])
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+async def test_apiserver_takes_every_object_when_names_are_odd_or_long(client: Client, identity: str) -> None:
+    spec = replace(
+        SPECS["everything"],
+        profile="profile with spaces",
+        service_name="s" * 63,
+        volumes=(claim(name="v" * 63), make_volume("config_map", name="c" * 63, mount_path="/c", data={"a": "1"})),
+    )
+    await dry_run_all(client, spec, IDENTITIES[identity])
+    await dry_run_all(client, replace(spec, action="job"), IDENTITIES[identity])
+
+
+async def test_apiserver_refuses_the_pod_when_it_is_less_than_the_namespace_enforces(client: Client) -> None:
+    namespace = await make_namespace(client, "restricted")
+    anchor = render_anchor(SPECS["baseline"], IDENTITIES["plain"])
+    with pytest.raises(Forbidden, match="violates PodSecurity"):
+        await client.create(PODS, pod_of(anchor), namespace=namespace, dry_run=True)
+
+
+async def test_kubectl_applies_the_run_when_it_is_printed_as_one_file(control_plane: Cluster, client: Client) -> None:
+    namespace = await make_namespace(client, "restricted")
+    identity = RunIdentity(run_id="by-kubectl", project="vision")
+    objects = render_run(SPECS["everything"], identity, secret_values=SECRET_VALUES)
+    # A List keeps kubectl from knowing more than the order.
+    items = control_plane.kubectl("apply", "-n", namespace, "-f", "-", "-o", "name", stdin=_to_list(objects)).split()
+    assert items == [
+        "secret/run-by-kubectl-secrets",
+        "persistentvolumeclaim/run-by-kubectl.data",
+        "deployment.apps/run-by-kubectl",
+        "service/run-by-kubectl",
+        "service/svc-vision--main",
+    ]
+    again = control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=_to_list(objects)).splitlines()
+    assert [line.rpartition(" ")[2] for line in again] == ["unchanged"] * 5
+    await client.delete(DEPLOYMENTS, "run-by-kubectl", namespace=namespace)
+
+
+@pytest.mark.parametrize("action", ["job", "serve"])
+async def test_anchor_takes_all_but_what_is_kept_with_it_when_it_is_deleted(client: Client, action: str) -> None:
+    namespace = await make_namespace(client, "restricted")
+    identity = RunIdentity(run_id=f"owner-flow-{action}", project="vision", namespace=namespace)
+    spec = make_spec(
+        action=action,
+        secrets=[SecretUse(name="TOKEN")],
+        volumes=[
+            claim(),
+            claim(name="kept", mount_path="/kept", lifetime="keep"),
+            make_volume("config_map", name="c", mount_path="/c", data={"a": "1"}),
+        ],
+        replicas=1,
+    )
+    anchor = render_anchor(spec, identity)
+    resource = RESOURCES[anchor["kind"]]
+    created = await client.create(resource, anchor)
+    owner = Owner(created["kind"], created["metadata"]["name"], created["metadata"]["uid"])
+    dependents = render_dependents(spec, identity, owner=owner, secret_values=SECRET_VALUES)
+    for obj in dependents:
+        await client.create(RESOURCES[obj["kind"]], obj)
+
+    selector = f"runyard.io/run={identity.run_id}"
+    assert not (await client.list(PODS, namespace=namespace, label_selector=selector)).items
+    release = {"suspend": False} if action == "job" else {"replicas": 1}
+    with pytest.raises(Invalid):
+        await client.patch(resource, owner.name, {"metadata": {"uid": "other"}, "spec": release}, namespace=namespace)
+    await client.patch(resource, owner.name, {"metadata": {"uid": owner.uid}, "spec": release}, namespace=namespace)
+
+    async def has_pod() -> bool:
+        return bool((await client.list(PODS, namespace=namespace, label_selector=selector)).items)
+
+    await wait_until(has_pod)
+    await client.delete(resource, owner.name, namespace=namespace, uid=owner.uid, propagation="Background")
+
+    async def list_left() -> set[tuple[str, str]]:
+        left = set()
+        for kind in (*RESOURCES.values(), PODS):
+            found = await client.list(kind, namespace=namespace, label_selector=selector)
+            left |= {(kind.kind, obj["metadata"]["name"]) for obj in found.items}
+        return left
+
+    kept = {("PersistentVolumeClaim", f"run-{identity.run_id}.kept")}
+    await wait_until(lambda: _equals(list_left, kept))
+    claims = await client.list(
+        PERSISTENT_VOLUME_CLAIMS, namespace=namespace, label_selector=f"{selector},runyard.io/volume=kept"
+    )
+    (left,) = claims.items
+    assert "deletionTimestamp" not in left["metadata"]
+    assert left["metadata"]["annotations"]["runyard.io/lifetime"] == "keep"
+
+
+async def test_alias_stays_when_a_newer_run_took_it_and_the_older_is_deleted(client: Client) -> None:
+    namespace = await make_namespace(client, "restricted")
+    spec = make_spec(action="serve", service_name="main")
+    owners = []
+    for run_id in ("older", "newer"):
+        identity = RunIdentity(run_id=run_id, project="alias", namespace=namespace, function="f")
+        created = await client.create(DEPLOYMENTS, render_anchor(spec, identity))
+        owners.append(Owner("Deployment", created["metadata"]["name"], created["metadata"]["uid"]))
+        for obj in render_dependents(spec, identity, owner=owners[-1], secret_values={}):
+            await client.apply(SERVICES, obj, field_manager="runyard", force=True)
+    await client.delete(DEPLOYMENTS, owners[0].name, namespace=namespace, propagation="Background")
+
+    async def is_collected() -> bool:
+        try:
+            await client.get(SERVICES, "run-older", namespace=namespace)
+        except NotFound:
+            return True
+        return False
+
+    await wait_until(is_collected)
+    alias = await client.get(SERVICES, "svc-alias--f--main", namespace=namespace)
+    assert alias["spec"]["selector"]["runyard.io/run"] == "newer"
+    assert [owner["uid"] for owner in alias["metadata"]["ownerReferences"]] == [owners[1].uid]
+    await client.delete(DEPLOYMENTS, owners[1].name, namespace=namespace, propagation="Background")
+
+
+async def _equals(read: Any, expected: object) -> bool:
+    return bool(await read() == expected)
+
+
+def _to_list(objects: list[Object]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})

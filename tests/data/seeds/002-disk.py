@@ -1,0 +1,6 @@
+# mypy: ignore-errors
+# ruff: noqa: F821, INP001
+run = func.run(
+    action="job",
+    resources={"disk": "10Gi"},
+)

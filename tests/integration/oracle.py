@@ -1,0 +1,64 @@
+"""Kubernetes' own code as a judge: sub-commands of the testbed's Kubernetes program that answer line by line."""
+
+import contextlib
+import json
+import subprocess
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from testbed import build, doctor
+
+Document = dict[str, Any]
+
+
+class Oracle:
+    """One process of the Kubernetes program, asked line by line."""
+
+    def __init__(self, version: str, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [build.ensure_kube(version), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, question: object) -> Document:
+        return self.ask_text(json.dumps(question))
+
+    def ask_text(self, line: str) -> Document:
+        self._write([line])
+        return self._read()
+
+    def ask_all(self, questions: Sequence[object]) -> list[Document]:
+        """The answers in order; asked while they are read, so that neither side waits for the other."""
+        writer = threading.Thread(target=self._write, args=(map(json.dumps, questions),))
+        writer.start()
+        try:
+            return [self._read() for _ in questions]
+        finally:
+            writer.join()
+
+    def close(self) -> int:
+        self._process.communicate(timeout=10)
+        return self._process.returncode
+
+    def _write(self, lines: Iterable[str]) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the reader tells
+            self._process.stdin.writelines(f"{line}\n" for line in lines)
+            self._process.stdin.flush()
+
+    def _read(self) -> Document:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the oracle has ended"
+        answer: Document = json.loads(line)
+        return answer
+
+
+def skip_unless_buildable(version: str) -> None:
+    """Nothing is asked where Kubernetes is neither in the cache nor can be compiled."""
+    if not build.is_cached(version):
+        missing = [finding.what for finding in doctor.examine_build() if not finding.is_there]
+        if missing:
+            pytest.skip(f"Kubernetes cannot be built on this machine: it lacks {', '.join(missing)}")

@@ -1,0 +1,252 @@
+"""The admin wins: hostile users against legal profiles and policies, judged by code that knows no resolver."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runyard.domain.merge import put_layer
+from runyard.domain.resolve import resolve
+from runyard.spec.problems import Problem, Refused
+from tests.adversary import bypasses, victim, words
+from tests.adversary.campaign import Tally, describe_failure, play_world
+from tests.adversary.cases import Case, World
+from tests.adversary.generator import CASES_PER_WORLD
+from tests.adversary.judge import judge_objects
+from tests.adversary.strategies import run_layers, worlds
+from tests.adversary.tightenings import WORLD, iter_tightenings
+from tests.adversary.trial import NAMESPACE, Stage, admit, make_stage, play, read_case, render_case
+from tests.adversary.victim import Victim
+
+SEED = int(os.environ.get("RUNYARD_ADVERSARY_SEED", "4"))
+COUNT = int(os.environ.get("RUNYARD_ADVERSARY_CASES", "3000"))
+
+HYPOTHESIS = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+
+
+@cache
+def play_campaign() -> Tally:
+    total = Tally()
+    for number in range(-(-COUNT // CASES_PER_WORLD)):
+        total.add(play_world(SEED, number, count=COUNT, every=4))
+    return total
+
+
+def test_nothing_breaks_when_hostile_users_meet_legal_policies() -> None:
+    tally = play_campaign()
+    if tally.failures:
+        number, complaints = tally.failures[0]
+        pytest.fail(f"{len(tally.failures)} of {tally.count}: {complaints}\n{describe_failure(SEED, number)}")
+    assert tally.count == COUNT
+
+
+def test_every_way_out_is_taken_when_the_generator_plays() -> None:
+    tally = play_campaign()
+    assert tally.accepted_share >= 0.3
+    assert min(tally.actions[action] for action in ("job", "serve", "deploy")) > COUNT / 50
+    assert min(tally.verdicts[verdict] for verdict in ("unreadable", "refused", "unrendered")) > COUNT / 50
+    refusals = {code.removeprefix("refused: ") for code in tally.codes if code.startswith("refused: ")}
+    assert refusals >= {f"policy.{clause}" for clause in ("max", "min", "options", "allowed", "denied", "locked")}
+    assert refusals >= {f"denied.{what}" for what in ("toleration", "service_type", "env", "namespace", "claim")}
+    assert refusals >= {"secret.unknown", "claim.unknown", "config_map.unknown", "profile.unknown", "collision"}
+    assert tally.codes["accepted: override"] > COUNT / 100
+
+
+@HYPOTHESIS
+@given(
+    world=worlds(), run=run_layers(), task=st.none() | run_layers(), action=st.sampled_from(["job", "serve", "deploy"])
+)
+def test_admin_wins_when_hypothesis_asks(world: World, run: Any, task: Any, action: str) -> None:
+    stage = make_stage(world)
+    outcome = play(Case(run=run, task=task, action=action), stage)
+    assert not outcome.complaints
+
+
+@HYPOTHESIS
+@given(
+    field=st.sampled_from(
+        ["resources", "volumes", "tolerations", "affinity", "envs", "secrets", "node_selector", "image"]
+    ),
+    value=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(words.STRANGE_KEYS),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.integers(), inner, max_size=4),
+        max_leaves=12,
+    ),
+)
+def test_answer_is_orderly_when_a_field_is_anything_at_all(field: str, value: Any) -> None:
+    outcome = play(Case(run={"image": "busybox:1.36", field: value}), make_stage(World()))
+    assert not outcome.complaints
+
+
+@cache
+def get_stage() -> Stage:
+    return make_stage(victim.WORLD)
+
+
+def render_victim(case: Case) -> Victim:
+    stage = get_stage()
+    resolution = resolve(read_case(case), stage.prepared, stage.belongings)
+    assert not resolution.refusals
+    return Victim(render_case(case, stage, resolution))
+
+
+def list_complaints(changed: Victim, case: Case) -> tuple[list[str], list[str]]:
+    """What the judge says, and what admission says."""
+    stage = get_stage()
+    resolution = resolve(read_case(case), stage.prepared, stage.belongings)
+    judged = judge_objects(changed.objects, case, stage.library, namespace=NAMESPACE)
+    return judged, [str(problem) for problem in admit(changed.objects, case, stage, resolution)]
+
+
+@pytest.mark.parametrize("case", [victim.JOB, victim.SERVICE], ids=["job", "service"])
+def test_nobody_complains_when_nothing_was_planted(case: Case) -> None:
+    assert list_complaints(render_victim(case), case) == ([], [])
+
+
+@pytest.mark.parametrize("name", bypasses.JOB_BYPASSES)
+def test_judge_and_admission_complain_when_a_bypass_is_planted_in_a_job(name: str) -> None:
+    changed = render_victim(victim.JOB)
+    bypasses.JOB_BYPASSES[name](changed)
+    judged, admitted = list_complaints(changed, victim.JOB)
+    assert judged, "the judge saw nothing"
+    assert admitted, "admission saw nothing"
+
+
+@pytest.mark.parametrize("name", bypasses.SERVICE_BYPASSES)
+def test_judge_and_admission_complain_when_a_bypass_is_planted_in_a_service(name: str) -> None:
+    changed = render_victim(victim.SERVICE)
+    bypasses.SERVICE_BYPASSES[name](changed)
+    judged, admitted = list_complaints(changed, victim.SERVICE)
+    assert judged, "the judge saw nothing"
+    assert admitted, "admission saw nothing"
+
+
+@pytest.mark.parametrize("name", bypasses.PROFILE_BYPASSES)
+def test_judge_complains_when_a_leaf_of_the_profile_is_changed(name: str) -> None:
+    changed = render_victim(victim.JOB)
+    bypasses.PROFILE_BYPASSES[name](changed)
+    judged, _ = list_complaints(changed, victim.JOB)
+    assert judged, "the judge saw nothing"
+
+
+def render_wrongly(wrong: Mapping[str, Any]) -> Victim:
+    """What the run becomes where the resolver erred in these fields."""
+    stage = get_stage()
+    resolution = resolve(read_case(victim.JOB), stage.prepared, stage.belongings)
+    fields: dict[str, Any] = {
+        name: MappingProxyType(value) if isinstance(value, dict) else value for name, value in wrong.items()
+    }
+    erred = replace(resolution, spec=replace(resolution.spec, **fields))
+    return Victim(render_case(victim.JOB, stage, erred))
+
+
+@pytest.mark.parametrize("name", bypasses.SPEC_BYPASSES)
+def test_judge_and_admission_complain_when_the_resolver_errs_against_the_policy(name: str) -> None:
+    judged, admitted = list_complaints(render_wrongly(bypasses.SPEC_BYPASSES[name]), victim.JOB)
+    assert judged, "the judge saw nothing"
+    assert admitted, "admission saw nothing"
+
+
+@pytest.mark.parametrize("name", bypasses.PROFILE_SPEC_BYPASSES)
+def test_judge_complains_when_the_resolver_errs_against_the_profile(name: str) -> None:
+    judged, _ = list_complaints(render_wrongly(bypasses.PROFILE_SPEC_BYPASSES[name]), victim.JOB)
+    assert judged, "the judge saw nothing"
+
+
+TIGHTENINGS = {name: (case, world) for name, case, world in iter_tightenings()}
+
+
+def list_answers(case: Case, stage: Stage) -> tuple[list[str], list[dict[str, Any]]]:
+    """The codes of refusals, and the objects where there are none."""
+    resolution = resolve(read_case(case), stage.prepared, stage.belongings)
+    codes = [problem.code for problem in resolution.refusals]
+    return codes, [] if codes else render_case(case, stage, resolution)
+
+
+@pytest.mark.parametrize("name", TIGHTENINGS)
+def test_resolver_judge_and_admission_agree_when_one_clause_is_added(name: str) -> None:
+    case, world = TIGHTENINGS[name]
+    before, after = make_stage(WORLD), make_stage(world)
+    _, objects = list_answers(case, before)
+    assert objects
+    assert not judge_objects(objects, case, before.library, namespace=NAMESPACE)
+    codes, changed = list_answers(case, after)
+    assert codes or changed != objects, "the resolver goes on as before"
+    resolution = resolve(read_case(case), before.prepared, before.belongings)
+    assert judge_objects(objects, case, after.library, namespace=NAMESPACE), "the judge saw nothing"
+    assert admit(objects, case, after, resolution), "admission saw nothing"
+
+
+def ignore_profiles(board: Any, layer: Any, setting: Any) -> None:
+    if layer.owner != "profile":
+        put_layer(board, layer, setting)
+
+
+def lay_users_on_top(board: Any, layer: Any, setting: Any) -> None:
+    """A profile's fields count only where no user has said anything."""
+    fields = {name: None for name in layer.fields.__dict__ if layer.owner == "profile" and board.under(name)}
+    put_layer(board, replace(layer, fields=layer.fields.model_copy(update=fields)), setting)
+
+
+def resolve_in_silence(*arguments: Any) -> Any:
+    return replace(resolve(*arguments), warnings=())
+
+
+def resolve_without_an_owner(*arguments: Any) -> Any:
+    resolution = resolve(*arguments)
+    return replace(resolution, leaves=resolution.leaves[:-1])
+
+
+def resolve_with_a_crash(*arguments: Any) -> Any:
+    resolution = resolve(*arguments)
+    wrong: Any = tuple(range(resolution.spec.replicas or 0))
+    return replace(resolution, spec=replace(resolution.spec, volumes=wrong))
+
+
+def resolve_with_a_wrong_refusal(*arguments: Any) -> Any:
+    return replace(resolve(*arguments), refusals=(Problem("policy.max", (), ""),))
+
+
+SABOTAGES: dict[str, tuple[str, Any]] = {
+    "locks are not applied": ("runyard.domain.resolve.apply_locks", lambda *_: None),
+    "rules are not checked": ("runyard.domain.resolve.check_rules", lambda *_, **__: []),
+    "denials are not checked": ("runyard.domain.resolve.check_denials", lambda *_: []),
+    "references are not settled": ("runyard.domain.resolve.settle_references", lambda *_: None),
+    "collisions are not settled": ("runyard.domain.resolve.settle_collisions", lambda *_: None),
+    "profiles are ignored": ("runyard.domain.resolve.put_layer", ignore_profiles),
+    "users win over profiles": ("runyard.domain.resolve.put_layer", lay_users_on_top),
+    "warnings are lost": ("tests.adversary.trial.resolve", resolve_in_silence),
+    "an owner is lost": ("tests.adversary.trial.resolve", resolve_without_an_owner),
+    "a spec cannot be rendered": ("tests.adversary.trial.resolve", resolve_with_a_crash),
+    "a refusal says nothing": ("tests.adversary.trial.resolve", resolve_with_a_wrong_refusal),
+    "the container's security is left out": ("runyard.manifests.pod.render_container_security", lambda _: {}),
+    "the pod's security is left out": ("runyard.manifests.pod.render_pod_security", lambda _: {}),
+    "requests and limits are left out": ("runyard.manifests.pod.render_resources", lambda _: {}),
+    "mounts are left out": ("runyard.manifests.pod.render_mounts", lambda _: []),
+}
+
+
+@pytest.mark.parametrize("name", SABOTAGES)
+def test_campaign_fails_when_the_product_is_sabotaged(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, replacement = SABOTAGES[name]
+    monkeypatch.setattr(target, replacement)
+    for number in range(20):
+        tally = play_world(SEED, number, count=20 * CASES_PER_WORLD, every=4)
+        complaints = [complaint for _, found in tally.failures for complaint in found]
+        if any(not complaint.startswith("admission: ") for complaint in complaints):
+            return
+    pytest.fail("nobody but admission noticed")
+
+
+def test_policy_is_refused_with_a_path_when_it_is_not_legal() -> None:
+    with pytest.raises(Refused) as caught:
+        make_stage(World(policy={"resources.mem": {"max": "lots"}, "projects": {"vision": {"imag": {}}}}))
+    assert {problem.where for problem in caught.value.problems} == {"resources.mem.max", "projects.vision.imag"}

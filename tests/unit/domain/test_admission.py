@@ -1,0 +1,231 @@
+import ast
+import copy
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from runyard.domain import admission
+from runyard.domain.admission import check_objects
+from runyard.spec.policy import read_policy
+from runyard.spec.problems import Problem
+from tests.unit.domain.legal_objects import ENVS, LABELS, PROJECT, SHARED_CLAIMS, make_job, make_profile, make_service
+from tests.unit.domain.planted_forms import FORMS
+from tests.unit.domain.planted_reaches import MARKS, REFERENCES, SERVICES
+from tests.unit.domain.planting import ADMINS_OWN, Objects, find, judge, main, pod
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_it_is_refused_when_a_form_is_not_one_that_we_send(name: str) -> None:
+    objects = make_job()
+    FORMS[name](objects)
+
+    problems = judge(objects)
+
+    assert problems
+    assert not any(problem.code == "admission.failed" for problem in problems)
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_it_is_refused_when_objects_are_not_clearly_the_runs_own(name: str) -> None:
+    objects = make_job()
+    MARKS[name](objects)
+
+    assert judge(objects)
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_it_is_refused_when_a_pod_reaches_for_what_is_not_its_own(name: str) -> None:
+    objects = make_job()
+    REFERENCES[name](objects)
+
+    problems = judge(objects)
+
+    assert problems
+    assert not any(problem.code == "admission.failed" for problem in problems)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_it_is_refused_when_a_service_reaches_further(name: str) -> None:
+    objects = make_service()
+    SERVICES[name](objects)
+
+    assert judge(objects)
+
+
+@pytest.mark.parametrize("make", [make_job, make_service])
+def test_nothing_is_found_when_all_is_legal(make: Callable[[], Objects]) -> None:
+    assert judge(make()) == []
+
+
+def test_nothing_is_found_when_only_what_the_anchor_owns_is_sent() -> None:
+    assert judge([item for item in make_job() if item["kind"] != "Job"]) == []
+
+
+def test_an_anchor_passes_when_it_is_at_rest() -> None:
+    objects, service = make_job(), make_service()
+    find(objects, "Job")["spec"]["suspend"] = True
+    del find(objects, "Job")["spec"]["ttlSecondsAfterFinished"]
+    find(service, "Deployment")["spec"]["replicas"] = 0
+    policy = {"ttl": {"default": "1h", "locked": True}, "replicas": {"min": 2}}
+
+    assert judge(objects, policy=policy, is_anchor=True) == []
+    assert judge(service, policy=policy, is_anchor=True) == []
+
+
+@pytest.mark.parametrize("make", [make_job, make_service])
+def test_an_anchor_is_refused_when_it_would_start(make: Callable[[], Objects]) -> None:
+    assert {problem.code for problem in judge(make(), is_anchor=True)} == {"admission.anchor"}
+
+
+@pytest.mark.parametrize("project", ["-odd-", "x" + "0" * 20])
+def test_only_its_own_hash_passes_when_a_project_cannot_be_a_label(project: str) -> None:
+    def judge_labelled(value: str) -> list[Problem]:
+        text = json.dumps(make_job())
+        for key in ("runyard.io/project", "dhcore/project", "app.kubernetes.io/part-of"):
+            text = text.replace(f'"{key}": "{PROJECT}"', f'"{key}": "{value}"')
+        return check_objects(
+            json.loads(text),
+            policy=read_policy(ADMINS_OWN),
+            project=project,
+            platform_envs=ENVS,
+            shared_claims=SHARED_CLAIMS,
+        )
+
+    ending = hashlib.sha256(project.encode()).hexdigest()[:20]
+
+    assert judge_labelled(f"odd-x{ending}") == []
+    assert judge_labelled(f"x{ending}") == []
+    assert judge_labelled(f"x{ending[::-1]}")
+    assert judge_labelled(f"odd{ending}")
+    assert judge_labelled(PROJECT)
+
+
+def test_other_kubernetes_versions_are_judged_when_asked_for() -> None:
+    assert judge(make_job(), kubernetes_version="1.34") == []
+    assert judge(make_job(), kubernetes_version="2.0")
+
+
+class LyingDict(dict[str, Any]):
+    """Shows one thing to whoever iterates, another to whoever asks."""
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def items(self) -> Any:
+        return {}.items()
+
+
+class LyingText(str):
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash("False")
+
+
+class Exploding:
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def _make_cycle() -> dict[str, Any]:
+    cycle: dict[str, Any] = {"kind": "Job"}
+    cycle["spec"] = cycle
+    return cycle
+
+
+def _make_deep() -> dict[str, Any]:
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    return deep
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        None,
+        5,
+        "text",
+        {},
+        {"kind": "Job"},
+        iter([]),
+        [None],
+        [5],
+        [[]],
+        ["Job"],
+        [{}],
+        [{"kind": None}],
+        [{"kind": {}}],
+        [{"kind": "Job"}],
+        [{"kind": "Secret", "apiVersion": "v1"}],
+        [LyingDict(make_job()[-1])],
+        [OrderedDict(make_job()[-1])],
+        [MappingProxyType(make_job()[-1])],
+        [{**make_job()[-1], "kind": LyingText("Job")}],
+        [{**make_job()[-1], LyingText("spec"): {}}],
+        [Exploding()],
+        [_make_cycle()],
+        [_make_deep()],
+        [make_job()[-1]] * 1000,
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_it_is_refused_and_never_raises_when_it_is_not_what_it_should_be(objects: Any) -> None:
+    assert judge(objects)
+
+
+def test_it_knows_nothing_of_how_objects_were_made_when_its_imports_are_read() -> None:
+    sources = Path(admission.__file__).parent.glob("*.py")
+    imported = {
+        name
+        for source in sources
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+    }
+    ours = {name for name in imported if name.startswith("runyard.")}
+
+    assert all(name.startswith(("runyard.domain.admission", "runyard.pods", "runyard.spec")) for name in ours)
+
+
+def test_every_form_problem_of_all_objects_is_told_when_there_are_several() -> None:
+    objects = make_job()
+    pod(objects)["hostNetwork"] = True
+    find(objects, "Secret")["immutable"] = "yes"
+    find(objects, "ConfigMap")["binaryData"] = {}
+
+    assert {problem.where for problem in judge(objects)} == {
+        "objects[0].immutable",
+        "objects[1].binaryData",
+        "objects[3].spec.template.spec.hostNetwork",
+    }
+
+
+def test_no_secret_value_is_shown_when_a_secret_is_refused() -> None:
+    objects = make_job()
+    find(objects, "Secret")["data"] = {"HF_TOKEN": ["hunter2"], "bad key": "hunter2"}
+    main(objects)["env"][3]["value"] = {"a": "hunter2"}
+
+    problems = judge(objects)
+
+    assert problems
+    assert "hunter2" not in "\n".join(f"{problem} {problem.to_dict()}" for problem in problems)
+
+
+def test_objects_stay_as_they_were_when_they_are_judged() -> None:
+    objects = make_job()
+    before = copy.deepcopy(objects)
+
+    judge(objects, policy={"resources.cpu": {"max": "1"}}, profile=make_profile(labels={"a": "b"}))
+
+    assert objects == before
+    assert LABELS["runyard.io/project"] == PROJECT
