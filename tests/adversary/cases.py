@@ -40,6 +40,8 @@ class Case:
     function: Any = None
     function_name: str | None = None
     user: str | None = None
+    extras: dict[str, Any] = field(default_factory=dict)
+    """What a run file or document says beside the run's fields, however wrong."""
 
     def iter_layers(self) -> list[Any]:
         """What users wrote, weakest first."""

@@ -14,11 +14,14 @@ CASES_PER_WORLD = 100
 """Reading a policy costs more than playing a case."""
 
 
+_IDENTITY = ("kind", "action", "project", "id", "name", "function", "metadata", "status", "user", "key", "spec")
+
+
 def draw_world(seed: int, number: int) -> World:
     """What an admin prepared."""
     draws = Draws(f"world {seed} {number}")
     profiles = ProfileDraws(draws)
-    names = [name for name in words.PROFILES if draws.chance(0.3 if name == "default" else 0.8)]
+    names = [name for name in words.PROFILES if draws.chance(0.35 if name == "default" else 0.93)]
     return World(
         policy=PolicyDraws(draws).draw_policy(),
         profiles=[profiles.draw_file(name) for name in names],
@@ -57,6 +60,7 @@ def draw_case(seed: int, number: int) -> Case:
         function=function,
         function_name=draws.pick("train", "x" * 80, None),
         user=draws.pick("ada", "ada@example.com", None),
+        extras={draws.pick_of(_IDENTITY): draws.pick_of(words.JUNK)} if mood == "hostile" and draws.chance() else {},
     )
 
 

@@ -107,10 +107,11 @@ def _wrap(case: Case) -> Any:
         return case.run
     if case.form == "file":
         identity = {"kind": case.kind, "action": case.action, "project": case.project, "id": case.run_id}
-        return {**case.run, **identity}
+        return {**case.run, **identity, **case.extras}
     action = "job" if (case.kind, case.action) == ("python", "deploy") else case.action
     spec = {**case.run, "task": f"{case.kind}+{action}://{case.project}/t1"}
-    return {"kind": f"{case.kind}+{action}:run", "project": case.project, "id": case.run_id, "spec": spec}
+    document = {"kind": f"{case.kind}+{action}:run", "project": case.project, "id": case.run_id, "spec": spec}
+    return {**document, **case.extras}
 
 
 def _read_file(given: Any) -> RunFields:

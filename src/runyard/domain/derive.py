@@ -209,9 +209,12 @@ def _fill_workload(board: Board, rulings: Rulings, setting: Setting) -> None:
 
 
 def _choose_service_type(rulings: Rulings) -> str:
-    """The plainest that every rule lets through; where none does, the plainest."""
+    """The plainest that every rule lets through; where none does, or where nobody may choose, the plainest."""
     rules = [rule for rule, _ in rulings.find_rules("service_type")]
-    kinds = ("ClusterIP", "NodePort", "LoadBalancer")
+    named = rulings.platform_wide.rules.get("service_type", Rule())
+    kinds = ["ClusterIP", "NodePort", *(["LoadBalancer"] if "LoadBalancer" in (named.options or ()) else [])]
+    if rulings.find_lock("service_type") is not None:
+        return kinds[0]
     return next((kind for kind in kinds if all(_lets_through(rule, kind) for rule in rules)), kinds[0])
 
 
@@ -222,9 +225,9 @@ def _lets_through(rule: Rule, kind: str) -> bool:
 
 
 def _fill_count(board: Board, rulings: Rulings, name: str, value: int) -> None:
-    """The built-in figure, or the policy's min where that is more."""
+    """The built-in figure, or the policy's min where that is more and the field is not locked."""
     offer = replace(_BLANK, value=value)
-    for rule, scope in rulings.find_rules(name):
+    for rule, scope in [] if rulings.find_lock(name) else rulings.find_rules(name):
         if rule.min is not None and rule.min > offer.value:
             offer = offer_of(scope, rule.min, "the least that the policy allows")
     board.fill((name,), offer)

@@ -7,7 +7,7 @@ and so is every key that is not known here.
 from typing import Any, get_args
 
 from runyard.spec.base_pods import POD_TEMPLATE
-from runyard.spec.problems import Path, Problem, find_nearest
+from runyard.spec.problems import Path, Problem, find_nearest, shorten
 from runyard.spec.profile import BaseKind
 from runyard.spec.reading import expect_mapping, refuse
 from runyard.spec.run import AdminFields
@@ -40,7 +40,7 @@ def _read_kind(given: Any) -> BaseKind:
         path=("kind",),
         value=given,
         allowed=", ".join((*BASE_KINDS, UNUSED_KIND)),
-        suggestion=find_nearest(str(given), BASE_KINDS),
+        suggestion=find_nearest(shorten(given), BASE_KINDS),
     )
 
 

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from runyard.spec.names import check_env_name, check_label_value, check_qualified_name, check_slug, suggest_env_name
+from runyard.spec.problems import MOST_BITS
 from runyard.spec.reading import Findings, describe_type, expect_keys, expect_list, expect_mapping, expect_text, refuse
 from runyard.spec.volumes import read_mount_path
 
@@ -166,7 +167,7 @@ def read_plain_text(given: Any) -> str:
     """Text; numbers and booleans as YAML writes them."""
     if isinstance(given, bool):
         return "true" if given else "false"
-    if isinstance(given, int) and given.bit_length() > 1024:
+    if isinstance(given, int) and given.bit_length() > MOST_BITS:
         raise refuse("text.long", "is a number that nobody can read", value=given)
     if isinstance(given, (int, float)):
         return str(given)

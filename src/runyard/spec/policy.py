@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from runyard.spec.names import check_project_name, check_qualified_name, suggest_project_name
-from runyard.spec.problems import Path, Problem, find_nearest, list_words
+from runyard.spec.problems import Path, Problem, find_nearest, list_words, shorten
 from runyard.spec.quantity import Quantity
 from runyard.spec.reading import (
     Findings,
@@ -226,7 +226,7 @@ def _read_platform(given: Any) -> Platform:
 
 def _read_tolerance(given: Any) -> Decimal:
     try:
-        tolerance = Decimal(str(given))
+        tolerance = Decimal(shorten(given))
     except InvalidOperation:
         tolerance = Decimal(0)
     if isinstance(given, bool) or not tolerance.is_finite() or not 1 <= tolerance <= 10:

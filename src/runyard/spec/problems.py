@@ -27,6 +27,15 @@ class Problem:
     suggestion: str | None = None
     """The nearest right thing, ready to be written there."""
 
+    def __post_init__(self) -> None:
+        for name in ("message", "allowed", "suggestion"):
+            text = getattr(self, name)
+            if text is not None and not text.isascii():
+                object.__setattr__(self, name, make_sendable(text))
+        if not (self.value is None or isinstance(self.value, str | bool | float)):
+            is_small = isinstance(self.value, int) and self.value.bit_length() <= MOST_BITS
+            object.__setattr__(self, "value", self.value if is_small else shorten(self.value))
+
     @property
     def where(self) -> str:
         """The path as people write it: `volumes[0].spec.size`."""
@@ -40,10 +49,7 @@ class Problem:
         """For JSON; what is not known is left out."""
         shown: dict[str, Any] = {"code": self.code, "path": self.where, "message": self.message}
         if self.value is not None:
-            is_plain = isinstance(self.value, bool | float) or (
-                isinstance(self.value, int) and self.value.bit_length() <= MOST_BITS
-            )
-            shown["value"] = self.value if is_plain else shorten(self.value)
+            shown["value"] = shorten(self.value) if isinstance(self.value, str) else self.value
         if self.allowed:
             shown["allowed"] = self.allowed
         if self.suggestion:
@@ -82,7 +88,7 @@ def format_path(path: Sequence[str | int]) -> str:
             text += f".{part}" if text else part
         else:
             text += f"[{part}]"
-    return text
+    return make_sendable(text)
 
 
 def shorten(value: object) -> str:
@@ -93,7 +99,12 @@ def shorten(value: object) -> str:
         text = " ".join(str(value).split())
     except ValueError:  # Python does not write integers of thousands of digits, wherever they stand
         return f"a {type(value).__name__} with a number that is too long to be shown"
-    return text if len(text) <= VALUE_CHARACTERS else f"{text[: VALUE_CHARACTERS - 1]}…"
+    return make_sendable(text if len(text) <= VALUE_CHARACTERS else f"{text[: VALUE_CHARACTERS - 1]}…")
+
+
+def make_sendable(text: str) -> str:
+    """The text with halves of characters written out: JSON may bring them, and nothing can carry them on."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def find_nearest(word: str, known: Iterable[str]) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from runyard.spec.base_objects import BASE_KINDS, UNUSED_KIND, read_base
 from runyard.spec.base_pods import POD_CONTEXT
 from runyard.spec.documents import Document, load_documents
-from runyard.spec.problems import Path, Problem, Refused
+from runyard.spec.problems import Path, Problem, Refused, shorten
 from runyard.spec.profile import BaseKind, Profile
 from runyard.spec.reading import Findings, expect_mapping, fold_keys, has_control_characters, refuse, to_snake_case
 from runyard.spec.run import AdminFields, read_admin_fields, read_profile_name
@@ -185,7 +185,7 @@ def _read_words(given: Any) -> str | None:
         return None
     if not isinstance(given, str | int | float) or isinstance(given, bool):
         raise refuse("type.text", "must be text")
-    words = str(given)
+    words = given if isinstance(given, str) else shorten(given)
     if has_control_characters(words.replace("\n", " ").replace("\t", " ")):
         raise refuse("text.control", "has control characters or halves of characters")
     if len(words) > MOST_WORDS:

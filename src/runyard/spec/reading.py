@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from runyard.spec.problems import Path, Problem, Refused, find_nearest, list_words
+from runyard.spec.problems import Path, Problem, Refused, find_nearest, list_words, shorten
 
 T = TypeVar("T")
 
@@ -163,7 +163,7 @@ def expect_option(given: Any, *, what: str, options: Iterable[str]) -> str:
     if isinstance(given, str) and given in known:
         return given
     folded = {option.lower(): option for option in known}
-    nearest = folded.get(str(given).lower()) or find_nearest(str(given), known)
+    nearest = folded.get(shorten(given).lower()) or find_nearest(shorten(given), known)
     allowed = ", ".join(known)
     raise refuse("value.option", f"{what} is not known", value=given, allowed=allowed, suggestion=nearest)
 

@@ -10,7 +10,7 @@ from runyard.spec.duration import DurationError, parse_duration
 from runyard.spec.environment import read_envs, read_node_selector
 from runyard.spec.patterns import read_pattern
 from runyard.spec.placement import read_affinity, read_tolerations
-from runyard.spec.problems import find_nearest
+from runyard.spec.problems import find_nearest, shorten
 from runyard.spec.quantity import Quantity
 from runyard.spec.reading import (
     Findings,
@@ -100,7 +100,7 @@ def _read_whole(given: Any) -> Quantity:
 
 def _read_volume_type(given: Any) -> str:
     if given not in VOLUME_TYPES:
-        meant = find_nearest(str(given), VOLUME_TYPES)
+        meant = find_nearest(shorten(given), VOLUME_TYPES)
         raise refuse(
             "value.option", "not a volume type", value=given, allowed=", ".join(VOLUME_TYPES), suggestion=meant
         )

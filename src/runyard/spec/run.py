@@ -26,7 +26,7 @@ from runyard.spec.environment import (
 from runyard.spec.misplaced import find_misplaced
 from runyard.spec.names import check_slug
 from runyard.spec.placement import read_affinity, read_tolerations, read_topology_spread
-from runyard.spec.problems import Problem, find_nearest, list_words
+from runyard.spec.problems import Problem, find_nearest, list_words, shorten
 from runyard.spec.reading import (
     Findings,
     describe_type,
@@ -126,7 +126,7 @@ def read_pull_policy(given: Any) -> str:
 
 
 def _read_python_version(given: Any) -> str:
-    if (meant := re.fullmatch(r"3\.(1[0-4])(\.[0-9]+)?", str(given))) is not None:
+    if (meant := re.fullmatch(r"3\.(1[0-4])(\.[0-9]+)?", shorten(given))) is not None:
         nearest = f"PYTHON3_{meant[1]}"
         raise refuse("value.option", "the Python version is not known", value=given, suggestion=nearest)
     return expect_option(given, what="the Python version", options=PYTHON_VERSIONS)

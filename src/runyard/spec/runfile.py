@@ -6,6 +6,7 @@ from typing import Any
 
 from runyard.spec.entities import FUNCTION_KINDS, RunSpec, read_entity
 from runyard.spec.names import check_project_name, check_slug, suggest_project_name
+from runyard.spec.problems import shorten
 from runyard.spec.reading import Findings, expect_mapping, expect_option, expect_text, fold_keys, refuse
 from runyard.spec.references import find_run_kind, find_task_kind, parse_function_reference
 from runyard.spec.run import ACTIONS, Action, RunFields, read_model
@@ -30,7 +31,7 @@ class RunFile:
 def read_run_file(given: Any) -> RunFile:
     """Read any of the forms; raises `Refused` with everything that is wrong with it."""
     document = expect_mapping({} if given is None else given, of="a run's fields")
-    if isinstance(document.get("spec"), Mapping) and find_run_kind(str(document.get("kind", ""))) is not None:
+    if isinstance(document.get("spec"), Mapping) and find_run_kind(shorten(document.get("kind"))) is not None:
         return _read_document(document)
     return _read_flat(document)
 

@@ -832,6 +832,16 @@ def test_a_user_is_warned_when_a_lock_overrides(
     assert bool(codes) != is_both_possible
 
 
+@pytest.mark.parametrize("asked", ["same", "other"])
+@pytest.mark.parametrize("name", ["envs", "node_selector"])
+def test_a_user_is_told_once_when_a_lock_takes_away_what_the_profile_said_too(name: str, asked: str) -> None:
+    resolution = decide(
+        {name: {"A": asked}}, profile={name: {"A": "same"}}, policy={name: {"default": {"B": "x"}, "locked": True}}
+    )
+
+    assert list_warnings(resolution) == [("override", f"{name}.A")]
+
+
 @pytest.mark.parametrize(("name", "value", "asked", "path", "expected"), LOCKED)
 def test_the_wider_default_is_locked_when_the_project_locks_without_one(
     name: str, value: Any, asked: Any, path: tuple[str | int, ...], expected: Any

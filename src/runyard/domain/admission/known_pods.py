@@ -3,7 +3,6 @@
 from runyard.domain.admission.shapes import (
     Shape,
     amount,
-    anything,
     each,
     flag,
     integer,
@@ -36,17 +35,35 @@ TEMPLATE_METADATA = keys(MARKS, NOTES)
 _ID = integer(1, INT32)
 _WORDS = each(text, most=4096)
 
-_REQUIREMENT = keys({"key": text, "operator": text}, {"values": each(text)})
+_LABEL_KEY = named(check_qualified_name)
+_REQUIREMENT = keys(
+    {"key": _LABEL_KEY, "operator": only("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")},
+    {"values": each(named(check_label_value))},
+)
 _NODE_TERM = keys({}, {"matchExpressions": each(_REQUIREMENT), "matchFields": each(_REQUIREMENT)})
 _SELECTOR = keys({}, {"matchLabels": LABELS, "matchExpressions": each(_REQUIREMENT)})
 _POD_TERM = keys(
-    {"topologyKey": text},
+    {"topologyKey": _LABEL_KEY},
     {
         "labelSelector": _SELECTOR,
-        "namespaces": each(text),
+        "namespaces": each(named(check_dns_label)),
         "namespaceSelector": _SELECTOR,
-        "matchLabelKeys": each(text),
-        "mismatchLabelKeys": each(text),
+        "matchLabelKeys": each(_LABEL_KEY),
+        "mismatchLabelKeys": each(_LABEL_KEY),
+    },
+)
+_SPREAD = keys(
+    {
+        "maxSkew": integer(1, INT32),
+        "topologyKey": _LABEL_KEY,
+        "whenUnsatisfiable": only("DoNotSchedule", "ScheduleAnyway"),
+    },
+    {
+        "labelSelector": _SELECTOR,
+        "minDomains": integer(1, INT32),
+        "nodeAffinityPolicy": only("Honor", "Ignore"),
+        "nodeTaintsPolicy": only("Honor", "Ignore"),
+        "matchLabelKeys": each(_LABEL_KEY),
     },
 )
 _REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
@@ -74,7 +91,7 @@ _AFFINITY = keys(
 _TOLERATION = keys(
     {},
     {
-        "key": named(check_qualified_name),
+        "key": _LABEL_KEY,
         "operator": only("Exists", "Equal"),
         "value": named(check_label_value),
         "effect": only("NoSchedule", "PreferNoSchedule", "NoExecute"),
@@ -166,8 +183,8 @@ def pod_template(restart_policy: str) -> Shape:
             "terminationGracePeriodSeconds": LONG_SECONDS,
             "serviceAccountName": OBJECT_NAME,
             "schedulerName": OBJECT_NAME,
-            "hostAliases": each(anything),
-            "topologySpreadConstraints": each(anything),
+            "hostAliases": each(keys({"ip": text, "hostnames": each(text)})),
+            "topologySpreadConstraints": each(_SPREAD),
             "imagePullSecrets": each(keys({"name": OBJECT_NAME})),
             "nodeSelector": LABELS,
             "tolerations": each(_TOLERATION),

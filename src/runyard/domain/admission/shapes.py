@@ -138,11 +138,6 @@ def amount(given: Any, path: Path) -> Iterable[Problem]:
             yield Problem("admission.value", path, "is negative, or more than can be counted", value=given)
 
 
-def anything(_given: Any, _path: Path) -> Iterable[Problem]:
-    """Whatever another check compares as a whole."""
-    return ()
-
-
 def _wrong_type(path: Path, expected: str) -> Problem:
     return Problem("admission.type", path, f"must be {expected}")
 
