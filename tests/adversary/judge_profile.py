@@ -52,6 +52,7 @@ _SCALARS: Mapping[str, Callable[[Facts], Any]] = {
     "image": lambda facts: facts.container["image"],
     "command": lambda facts: facts.container.get("command"),
     "args": lambda facts: facts.container.get("args"),
+    "working_dir": lambda facts: facts.container.get("workingDir"),
     "image_pull_policy": lambda facts: facts.container.get("imagePullPolicy"),
     "replicas": lambda facts: facts.spec.get("replicas"),
     "backoff_limit": lambda facts: facts.spec.get("backoffLimit"),

@@ -32,6 +32,7 @@ _WEIGHTS = {
     "run_as_group": 1,
     "command": 1,
     "args": 1,
+    "working_dir": 1,
     "image_pull_policy": 1,
     "replicas": 1,
     "service_ports": 1,
@@ -212,6 +213,7 @@ _DRAWERS: dict[str, tuple[Callable[[UserDraws], Any], ...]] = {
     "priority_class": _one(words.PRIORITY_CLASSES, (*words.JUNK, "System-Node-Critical")),
     "command": _one(_COMMANDS, (*words.JUNK, [[]], [None], [{"a": 1}], "a" * 40000)),
     "args": _one((["--epochs", 3], ["a\nb", "ü", ""], [], ["$(RUN_ID)"]), (*words.JUNK, "text", [None], ["a"] * 300)),
+    "working_dir": _one(("/app", "/", "/a b/ü"), (*words.JUNK, "app", "../x", "/a\nb")),
     "image_pull_policy": _one(words.PULL_POLICIES, (*words.JUNK, "always", "ALWAYS", "if_not_present")),
     "service_ports": (
         lambda user: user.draw_ports(),

@@ -42,6 +42,7 @@ class EffectiveSpec:
     image: str | None = None
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
+    working_dir: str | None = None
     image_pull_policy: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
 

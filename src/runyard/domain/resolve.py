@@ -137,6 +137,7 @@ _PLAIN = (
     "image",
     "command",
     "args",
+    "working_dir",
     "image_pull_policy",
     "image_pull_secrets",
     "topology_spread",

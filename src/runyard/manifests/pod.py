@@ -50,6 +50,7 @@ def _render_container(spec: EffectiveSpec, identity: RunIdentity) -> dict[str, A
         "imagePullPolicy": spec.image_pull_policy,
         "command": [*spec.command],
         "args": [*spec.args],
+        "workingDir": spec.working_dir,
         "env": render_env(spec, identity),
         "resources": render_resources(spec),
         "ports": render_container_ports(spec) if is_served else None,

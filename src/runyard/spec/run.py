@@ -112,6 +112,13 @@ def _read_command(given: Any) -> tuple[str, ...]:
     return (expect_text(given, what="the command", most=32_768),) if isinstance(given, str) else _read_words(given)
 
 
+def _read_working_dir(given: Any) -> str:
+    path = expect_text(given, what="the folder", most=1024)
+    if not path.startswith("/"):
+        raise refuse("working_dir.relative", "must be absolute", value=path, suggestion=f"/{path}")
+    return path
+
+
 def _read_replicas(given: Any) -> int:
     return expect_integer(given, what="the number of replicas", at_least=0, at_most=1000)
 
@@ -214,6 +221,9 @@ class RunFields(BaseModel):
     )
     args: Annotated[tuple[str, ...] | None, *_asked(_read_words, _WORDS)] = Field(
         default=None, description="Arguments of the program.", examples=[["--epochs", "3"]]
+    )
+    working_dir: Annotated[str | None, *_asked(_read_working_dir, _TEXT)] = Field(
+        default=None, description="The folder that the program starts in.", examples=["/app"]
     )
     image_pull_policy: Annotated[str | None, *_asked(read_pull_policy, {"enum": list(PULL_POLICIES)})] = Field(
         default=None, description="When the image is pulled."

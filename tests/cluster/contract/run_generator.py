@@ -264,6 +264,7 @@ _DRAWERS: dict[str, Callable[[RunGenerator], Any]] = {
     "priority_class": _one(PRIORITY_CLASSES),
     "command": _one(("program", *_WORDS)),
     "args": _one(_WORDS),
+    "working_dir": _one(("/", "/app", "/a b/ü")),
     "image_pull_policy": _one(("Always", "IfNotPresent", "Never")),
     **{name: _one(_USERS) for name in ("run_as_user", "run_as_group", "fs_group")},
     **{name: _one(_DURATIONS) for name in ("timeout", "pending_timeout", "ttl", "grace_period")},

@@ -125,7 +125,7 @@ def _iter_programs() -> Iterable[tuple[str, EffectiveSpec]]:
     yield "job", make_spec()
     yield (
         "command and args",
-        make_spec(command=["sh", "-c"], args=["echo $0 $1", "a b", ""], image_pull_policy="Always"),
+        make_spec(command=["sh", "-c"], args=["echo $0 $1", "a b", ""], working_dir="/tmp", image_pull_policy="Always"),
     )
     yield "python with a command", make_spec(kind="python", image="python:3.11", command=["python3", "-V"])
     yield "pull secrets", make_spec(image_pull_secrets=["registry-a", "registry-b"])

@@ -33,6 +33,7 @@ def test_container_has_command_args_and_pull_policy_when_they_are_given() -> Non
     assert container["command"] == ["sh", "-c"]
     assert container["args"] == ["echo $0 $1", "a b", ""]
     assert container["imagePullPolicy"] == "Always"
+    assert container["workingDir"] == "/tmp"
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,7 @@ def test_args_are_refused_when_they_are_one_text() -> None:
             "registry.example.org:5000/a/b:1@sha256:" + "0" * 64,
         ),
         ("image_pull_policy", "IfNotPresent", "IfNotPresent"),
+        ("working_dir", "/app", "/app"),
         ("replicas", 0, 0),
         ("replicas", "3", 3),
         ("backoff_limit", 0, 0),

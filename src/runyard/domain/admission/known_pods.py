@@ -150,6 +150,7 @@ _CONTAINER = keys(
         "imagePullPolicy": only("Always", "IfNotPresent", "Never"),
         "command": _WORDS,
         "args": _WORDS,
+        "workingDir": text,
         "env": each(_ENV, most=1024),
         "resources": keys({}, {"requests": _AMOUNTS, "limits": _AMOUNTS}),
         "ports": each(keys({"containerPort": PORT}, {"protocol": only("TCP")})),

@@ -112,6 +112,8 @@ def _check_container(fields: AdminFields, container: Placed, admins: Admins) -> 
     for name in ("command", "args"):
         if getattr(fields, name) and container.find(name) != list(getattr(fields, name)):
             yield _differs(name, (*container.path, name))
+    if fields.working_dir is not None and container.find("workingDir") != fields.working_dir:
+        yield _differs("working_dir", (*container.path, "workingDir"))
     if not _is_locked(admins, "envs"):
         envs = {entry["name"]: entry["value"] for entry in container.find("env") or () if "value" in entry}
         yield from _check_pairs("envs", fields.envs, envs, (*container.path, "env"))
