@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -129,6 +130,17 @@ class Word:
     def platform(self, name: str) -> Any:
         said = [scope.platform[name] for scope in self.scopes if scope.platform.get(name) is not None]
         return said[-1] if said else PLATFORM[name]
+
+    @cached_property
+    def mem_tolerance(self) -> Decimal:
+        """The smallest that any scope says: the narrower only tightens."""
+        said = [scope.platform["mem_tolerance"] for scope in self.scopes if "mem_tolerance" in scope.platform]
+        return min(Decimal(str(factor)) for factor in said or [PLATFORM["mem_tolerance"]])
+
+    @cached_property
+    def python_images(self) -> set[str]:
+        scopes = [PLATFORM, *(scope.platform for scope in self.scopes)]
+        return {image for scope in scopes for image in scope.get("python_images", {}).values()}
 
     @cached_property
     def gpu_names(self) -> list[str]:

@@ -10,6 +10,9 @@ def iter_amount_complaints(facts: Facts, word: Word) -> Iterator[str]:
         request = facts.requests.get(name)
         if request is not None and request > limit:
             yield f"amounts: {name} requests {request}, limits {limit}"
+    for name in ("cpu", "memory", "ephemeral-storage"):
+        if name in facts.limits and facts.limits[name].is_zero:
+            yield f"amounts: a limit of 0 {name} is no bound"
     for side, amounts in (("requests", facts.requests), ("limits", facts.limits)):
         for name, amount in amounts.items():
             if amount.is_negative or not amount.is_countable:

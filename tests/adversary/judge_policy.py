@@ -1,12 +1,12 @@
 """Complaints about the policy: bounds, lists, requirements, locks, and what is denied unless it is named."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tests.adversary.cases import World
 from tests.adversary.facts import Facts, Word
 from tests.adversary.images import glob, is_allowed, is_denied
-from tests.adversary.judge_values import collect, iter_node_keys, iter_pod_terms, list_derived
+from tests.adversary.judge_values import collect, find_note, iter_node_keys, iter_pod_terms, list_derived
 from tests.adversary.raw import RawScope
 from tests.adversary.tolerations import is_within, meets
 
@@ -22,6 +22,7 @@ _PLATFORM_ENVS = (
     "RUN_ID",
 )
 _JOB_FIELDS = frozenset({"backoff_limit", "timeout", "ttl"})
+_GRACE_SECONDS = 30
 _SERVED_FIELDS = frozenset({"service_type"})
 _LONG_FIELDS = frozenset({"replicas"})
 
@@ -34,6 +35,31 @@ def iter_policy_complaints(facts: Facts, word: Word, world: World) -> Iterator[s
         if word.is_locked(field) and _applies(field, facts):
             yield from _judge_lock(field, facts, word, world)
     yield from _judge_denials(facts, word, world)
+    yield from _judge_unbounded(facts, word)
+
+
+_UNBOUNDED: Mapping[str, Callable[[Facts], bool]] = {
+    "resources.mem": lambda facts: facts.side("mem", "limit") is not None,
+    "resources.mem.limit": lambda facts: facts.side("mem", "limit") is not None,
+    "resources.cpu.limit": lambda facts: facts.side("cpu", "limit") is not None,
+    "resources.ephemeral-storage.limit": lambda facts: facts.side("ephemeral-storage", "limit") is not None,
+    "timeout": lambda facts: "activeDeadlineSeconds" in facts.spec,
+    "ttl": lambda facts: "ttlSecondsAfterFinished" in facts.spec,
+    "pending_timeout": lambda facts: find_note(facts, "pending-timeout") is not None,
+    "volumes.size_limit": lambda facts: all(
+        "sizeLimit" in volume["emptyDir"] for volume in facts.iter_user_volumes() if "emptyDir" in volume
+    ),
+}
+
+
+def _judge_unbounded(facts: Facts, word: Word) -> Iterator[str]:
+    """To Kubernetes a blank has no bound: under a max it must not stay blank."""
+    for field, is_bounded in _UNBOUNDED.items():
+        if word.list_clauses(field, "max") and _applies(field, facts) and not is_bounded(facts):
+            yield f"unbounded: {field} has a max, and nothing is said"
+    caps = word.list_clauses("grace_period", "max")
+    if caps and min(caps) < _GRACE_SECONDS and "terminationGracePeriodSeconds" not in facts.pod:
+        yield "unbounded: grace_period has a max below what Kubernetes gives"
 
 
 def _judge_rule(
@@ -168,6 +194,11 @@ def _judge_denials(facts: Facts, word: Word, world: World) -> Iterator[str]:
         allowed = named.get("volumes.claim_name", {}).get("allowed") or ()
         if not is_admins and not any(glob(pattern, name) for pattern in allowed):
             yield f"denied: claim {name}"
+    for name, is_admins in collect("priority_class", facts, word, world):
+        rule = named.get("priority_class", {})
+        is_named = name in [*(rule.get("allowed") or ()), *(rule.get("options") or ())]
+        if name.startswith("system-") and not (is_admins or is_named):
+            yield f"denied: priority class {name}"
     yield from _judge_namespaces(facts, word)
 
 

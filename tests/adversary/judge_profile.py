@@ -133,6 +133,11 @@ def _judge_volumes(expected: list[Any], facts: Facts, word: Word, world: World) 
             yield f"profile: volume {name} is mounted at {mounts}, not at {path}"
         else:
             yield from _judge_volume(volume, rendered, facts, word, world)
+        names = {each["name"] for each in expected}
+        inside = [mount for mount in facts.mounts if mount["mountPath"].startswith(f"{path}/")]
+        uses = {use.get("mount_path") for use in word.profile.get("secrets", [])}
+        hidden = [mount for mount in inside if mount["name"] not in names and mount["mountPath"] not in uses]
+        yield from (f"profile: volume {name} is hidden by {mount}" for mount in hidden)
 
 
 def _judge_volume(
@@ -201,7 +206,8 @@ def _judge_admin_only(facts: Facts, word: Word) -> Iterator[str]:
         yield f"admin's: imagePullSecrets are {names}"
     extended = {name for name in (*facts.requests, *facts.limits) if "/" in name or name == "ephemeral-storage"}
     said = {name for layer in (word.profile, *word.bases) for name in layer.get("resources", {})}
-    if any(word.find_default(f"resources.ephemeral-storage{side}") is not None for side in ("", ".request", ".limit")):
+    sides = [f"resources.ephemeral-storage{side}" for side in ("", ".request", ".limit")]
+    if any(word.list_clauses(field, clause) for field in sides for clause in ("default", "max")):
         said.add("ephemeral-storage")
     if unknown := extended - said - {*word.gpu_names}:
         yield f"admin's: resources {sorted(unknown)}"

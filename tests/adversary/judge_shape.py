@@ -23,8 +23,19 @@ _POD_KEYS = frozenset(
 )
 _CONTAINER_KEYS = frozenset(
     {
-        *("name", "image", "imagePullPolicy", "command", "args", "env", "resources", "ports", "readinessProbe"),
-        *("securityContext", "volumeMounts"),
+        *(
+            "name",
+            "image",
+            "imagePullPolicy",
+            "workingDir",
+            "command",
+            "args",
+            "workingDir",
+            "env",
+            "resources",
+            "ports",
+        ),
+        *("readinessProbe", "securityContext", "volumeMounts"),
     }
 )
 _SPEC_KEYS: Mapping[str, frozenset[str]] = {

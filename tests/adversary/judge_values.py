@@ -1,7 +1,7 @@
 """The values of ruled fields as they stand in the objects, and whether each is the admin's own word."""
 
 from collections.abc import Callable, Iterator, Mapping
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING
 from typing import Any
 
 from runyard.spec.quantity import Quantity
@@ -19,7 +19,8 @@ def collect(field: str, facts: Facts, word: Word, world: World) -> Values:
     """Every value of a ruled field."""
     if field in _SCALARS:
         value = _SCALARS[field](facts)
-        is_admins = value in word.list_said(field) or _is_blank(field, value, facts, word)
+        is_capped = field not in facts.asked and value in word.list_clauses(field, "max")
+        is_admins = value in word.list_said(field) or is_capped or _is_blank(field, value, facts, word)
         return [] if value is None else [(value, is_admins)]
     if field.startswith("resources."):
         return _collect_resource(field, facts, word)
@@ -93,13 +94,13 @@ def list_derived(facts: Facts, word: Word) -> list[Quantity]:
     request = facts.side("mem", "request")
     if request is None:
         return []
-    exact = request.exact * Decimal(str(word.platform("mem_tolerance")))
+    exact = request.exact * word.mem_tolerance
     return [Quantity.from_int(int(exact.to_integral_value(ROUND_CEILING)))]
 
 
 def _collect_images(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
     image = facts.container["image"]
-    yield image, image in [*word.list_said("image"), *word.platform("python_images").values()]
+    yield image, image in [*word.list_said("image"), *word.python_images]
     profiles = [volume.get("image") for volume in word.profile.get("volumes", [])]
     for volume in facts.iter_user_volumes():
         if "image" in volume:
@@ -166,7 +167,8 @@ def _collect_size_limits(facts: Facts, word: Word, world: World) -> Iterator[tup
     for volume in facts.iter_user_volumes():
         if "sizeLimit" in volume.get("emptyDir", {}):
             size = Quantity.parse(volume["emptyDir"]["sizeLimit"])
-            yield size, size in word.list_said("volumes.size_limit") or _is_profiles(volume, word)
+            said = [*word.list_said("volumes.size_limit"), *word.list_clauses("volumes.size_limit", "max")]
+            yield size, size in said or _is_profiles(volume, word)
 
 
 def _collect_classes(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:

@@ -15,7 +15,16 @@ _LABELS: dict[str, tuple[Any, ...]] = {
     "example.com/owner": ("x" * 63,),
 }
 _USER_FIELDS = (
-    *("runtime_class", "priority_class", "command", "args", "working_dir", "image_pull_policy", "replicas", "service_ports"),
+    *(
+        "runtime_class",
+        "priority_class",
+        "command",
+        "args",
+        "working_dir",
+        "image_pull_policy",
+        "replicas",
+        "service_ports",
+    ),
     *("service_type", "service_name", "readiness_path", "backoff_limit", "timeout", "pending_timeout", "ttl"),
     *("grace_period", "parameters", "python_version", "source", "requirements", "node_selector", "envs"),
 )

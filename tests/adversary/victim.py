@@ -48,6 +48,7 @@ WORLD = World(
                     },
                 ],
                 "runtime_class": "nvidia",
+                "working_dir": "/work",
                 "run_as_user": 1000,
                 "fs_group": 2000,
                 "scheduler_name": "runyard-gpu",

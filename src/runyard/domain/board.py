@@ -1,7 +1,7 @@
 """Where layers put their values: for every leaf, all that were offered, the winner last."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -35,6 +35,8 @@ class Board:
         self._losers: dict[Path, list[Offer]] = {}
         self.fills: dict[Path, Offer] = {}
         """Who filled a blank of a volume: the volume lies on the board as one, its blanks are filled one by one."""
+        self.unfilled: dict[Path, Replaced] = {}
+        """What lay where a lock filled."""
         self.warnings: list[Problem] = []
         self.refusals: list[Problem] = []
 
@@ -48,6 +50,11 @@ class Board:
         if below is not None:
             self._lose(path, below, to=offer)
         field[path] = offer
+
+    def refine(self, path: Path, value: Any) -> None:
+        """Complete the winner's own value: nobody loses by it."""
+        field = self._fields[path[0]]
+        field[path] = replace(field[path], value=value)
 
     def fill(self, path: Path, offer: Offer) -> bool:
         """Put a value where nothing lies; whether it was put."""

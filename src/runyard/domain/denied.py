@@ -17,6 +17,7 @@ def check_denials(board: Board, rulings: Rulings) -> Iterator[Problem]:
     """Every refusal of what users asked and no policy names. What profiles set is the admin's word."""
     yield from _check_tolerations(board, rulings)
     yield from _check_service_type(board, rulings)
+    yield from _check_priority_class(board, rulings)
     yield from _check_envs(board, rulings)
     yield from _check_namespaces(board, rulings)
     yield from _check_claims(board, rulings)
@@ -58,6 +59,15 @@ def _check_service_type(board: Board, rulings: Rulings) -> Iterator[Problem]:
         yield Problem(
             "denied.service_type", ("service_type",), message, value=offer.value, allowed="ClusterIP, NodePort"
         )
+
+
+def _check_priority_class(board: Board, rulings: Rulings) -> Iterator[Problem]:
+    offer = board.find("priority_class")
+    if offer is None or not offer.is_users or not any(matches(it, offer.value) for it in denials.PRIORITY_CLASSES):
+        return
+    if offer.value not in _list_allowed(rulings, "priority_class", with_options=True):
+        message = "the cluster's own priorities are not for runs, and the policy does not name this one"
+        yield Problem("denied.priority_class", ("priority_class",), message, value=offer.value)
 
 
 def _check_envs(board: Board, rulings: Rulings) -> Iterator[Problem]:

@@ -20,6 +20,9 @@ MAPS = ("node_selector", "envs")
 SCALARS = tuple(name for name in RULED if "." not in name and name not in (*MAPS, "tolerations", "secrets", "profile"))
 """Ruled fields that are one leaf."""
 
+KUBERNETES_GRACE_SECONDS = 30
+"""What a blank grace period is to Kubernetes."""
+
 _BLANK = offer_of(BUILT_IN, None)
 
 
@@ -132,6 +135,7 @@ def fill_blanks(board: Board, rulings: Rulings, setting: Setting) -> None:
             board.fill(("tolerations", index), replace(choice.offer("default"), value=entry))
     _fill_resources(board, rulings)
     _fill_workload(board, rulings, setting)
+    _fill_bounds(board, rulings, setting)
     _fill_platform(board, rulings, setting)
 
 
@@ -208,6 +212,22 @@ def _fill_workload(board: Board, rulings: Rulings, setting: Setting) -> None:
         board.fill(("service_type",), replace(_BLANK, value=_choose_service_type(rulings)))
 
 
+def _fill_bounds(board: Board, rulings: Rulings, setting: Setting) -> None:
+    """Where a blank is without bound and the policy sets one, the bound holds."""
+    for name in ("timeout", "pending_timeout", "ttl"):
+        cap = rulings.find_cap(name)
+        if cap is not None and name not in POINTLESS[setting.action]:
+            board.fill((name,), offer_of(cap[1], cap[0], "blank: the most that the policy allows"))
+    cap = rulings.find_cap("grace_period")
+    if cap is not None and cap[0] < KUBERNETES_GRACE_SECONDS:
+        board.fill(("grace_period",), offer_of(cap[1], cap[0], "blank: the most that the policy allows"))
+    for name in ("cpu", "ephemeral-storage"):
+        cap = rulings.find_cap(f"resources.{name}.limit")
+        if cap is not None and ("resources", name, LIMIT) not in board:
+            board.fill(("resources", name, LIMIT), offer_of(cap[1], cap[0], "blank: the most that the policy allows"))
+            board.fill(("resources", name, REQUEST), offer_of(cap[1], cap[0], "limits alone: request = limit"))
+
+
 def _choose_service_type(rulings: Rulings) -> str:
     """The plainest that every rule lets through; where none does, or where nobody may choose, the plainest."""
     rules = [rule for rule, _ in rulings.find_rules("service_type")]
@@ -253,7 +273,7 @@ def _fill_platform(board: Board, rulings: Rulings, setting: Setting) -> None:
     version = board.value("python_version")
     if setting.kind == "python" and version is not None and version in rulings.python_images:
         images = rulings.get_platform("python_images")
-        board.fill(("image",), replace(images, value=images.value[version], rule=f"the image for {version}"))
+        board.fill(("image",), replace(images, value=rulings.python_images[version], rule=f"the image for {version}"))
 
 
 def complete_volume(volume: Volume, rulings: Rulings) -> tuple[Volume, Mapping[str, Offer]]:
@@ -266,11 +286,17 @@ def complete_volume(volume: Volume, rulings: Rulings) -> tuple[Volume, Mapping[s
     if is_new_claim and volume.lifetime is None:
         filled["lifetime"] = replace(_BLANK, value="run")
     if volume.type == "empty_dir":
-        _choose(filled, "size", volume.size, rulings.find_default("volumes.size_limit"))
+        _choose(filled, "size", volume.size, rulings.find_default("volumes.size_limit") or _cap_blank(rulings))
         if volume.medium is None and volume.mount_path == SHARED_MEMORY_PATH:
             filled["medium"] = replace(_BLANK, value="Memory", rule="shared memory is memory")
     values: dict[str, Any] = {name: offer.value for name, offer in filled.items()}
     return replace(volume, **values), filled
+
+
+def _cap_blank(rulings: Rulings) -> Choice | None:
+    """An empty_dir without a limit would be as large as the node: the policy's max is its limit."""
+    cap = rulings.find_cap("volumes.size_limit")
+    return None if cap is None else Choice(cap[0], cap[1], is_locked=False)
 
 
 def _cap_default(rulings: Rulings) -> Choice | None:

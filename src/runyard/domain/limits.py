@@ -45,7 +45,15 @@ def check_rules(board: Board, rulings: Rulings, setting: Setting) -> list[Proble
                 found += _check_lists(name, rule, scope, ruled)
                 if rule.locked and rule.default is None and name.startswith(_LATE_LOCKS):
                     found += _check_late_lock(name, rulings, scope, ruled)
-    return found
+    return [*found, *_check_unbounded(board, rulings)]
+
+
+def _check_unbounded(board: Board, rulings: Rulings) -> Iterator[Problem]:
+    """Memory that nobody asks for has no limit: under a cap, somebody has to say how much."""
+    cap = rulings.find_cap("resources.mem", "resources.mem.limit")
+    if cap is not None and board.find("resources", "mem", LIMIT) is None:
+        message = f"the {cap[1].name} caps memory at {cap[0]}, and a run that asks for none would have no limit"
+        yield Problem("policy.unbounded", ("resources", "mem"), message, allowed=f"at most {cap[0]}")
 
 
 def _check_late_lock(name: str, rulings: Rulings, scope: Scope, ruled: Ruled) -> Iterator[Problem]:

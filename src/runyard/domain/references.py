@@ -27,7 +27,7 @@ def _settle_volume(board: Board, path: Path, offer: Offer, belongings: Belonging
         if claim is None:
             board.refusals.append(_unknown("volume", path, name, belongings.volumes))
         else:
-            board.put(path, replace(offer, value=replace(volume, claim_name=claim, size=None)))
+            board.refine(path, replace(volume, claim_name=claim, size=None))
     elif volume.type == "persistent_volume_claim" and volume.claim_name is not None:
         if volume.claim_name not in belongings.claims:
             board.refusals.append(_unknown("claim", (*path, "claim_name"), volume.claim_name, belongings.claims))
@@ -56,10 +56,21 @@ def settle_collisions(board: Board) -> None:
     for path, offer in [*board.under("volumes"), *board.under("secrets")]:
         if offer.value.mount_path is not None:
             _settle(board, paths, offer.value.mount_path, path, offer)
+    _refuse_nested(board, paths)
     names: dict[str, tuple[Path, Offer]] = {}
     for path, offer in [*board.under("secrets"), *board.under("envs")]:
         if path[0] == "envs" or offer.value.mount_path is None:
             _settle(board, names, str(path[1]), path, offer)
+
+
+def _refuse_nested(board: Board, paths: dict[str, tuple[Path, Offer]]) -> None:
+    """A user's mount inside an admin's would hide what the admin put there."""
+    admins = {place: offer for place, (_, offer) in paths.items() if not offer.is_users}
+    for place, (path, offer) in paths.items():
+        outer = next((it for it in admins if offer.is_users and place.startswith(f"{it}/")), None)
+        if outer is not None:
+            message = f"is inside `{outer}`, which {admins[outer].source} mounts"
+            board.refusals.append(Problem("mount_path.inside", (*path, "mount_path"), message, value=place))
 
 
 def _settle(board: Board, held: dict[str, tuple[Path, Offer]], key: str, path: Path, offer: Offer) -> None:

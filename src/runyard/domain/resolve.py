@@ -8,7 +8,7 @@ from typing import Any
 from runyard.domain.board import Board, Offer
 from runyard.domain.denied import check_denials
 from runyard.domain.derive import apply_locks, complete_volume, fill_blanks
-from runyard.domain.effective import SECONDS, Disk, EffectiveSpec, Leaf, to_plain
+from runyard.domain.effective import SECONDS, Disk, EffectiveSpec, Leaf, Replaced, to_plain
 from runyard.domain.limits import check_rules
 from runyard.domain.merge import LIMIT, Layer, Setting, put_layer
 from runyard.domain.references import settle_collisions, settle_references
@@ -20,7 +20,7 @@ from runyard.spec.profile import DEFAULT_PROFILE, Profile
 from runyard.spec.resources import Sides
 from runyard.spec.run import AdminFields
 
-NOT_USED = frozenset({"override", "resources.contradiction"})
+NOT_USED = frozenset({"override", "resources.contradiction", "field.pointless"})
 """Warnings that say that a user's value is not used; whoever asks strictly wants them to be refusals."""
 
 
@@ -123,12 +123,14 @@ def _complete_volumes(board: Board, rulings: Rulings) -> None:
         volume, filled = complete_volume(offer.value, rulings)
         for name, fill in filled.items():
             asked = getattr(offer.value, name)
+            if asked is not None:
+                board.unfilled[(*path, name)] = Replaced(offer.source, to_plain(asked))
             if asked is not None and offer.is_users:
                 message = (
                     f"{fill.source} locks {to_plain(fill.value)}; {to_plain(asked)} from {offer.source} is not used"
                 )
                 board.warnings.append(Problem("override", (*path, name), message))
-        board.put(path, replace(offer, value=volume))
+        board.refine(path, volume)
         board.fills |= {(*path, name): fill for name, fill in filled.items()}
 
 
@@ -215,6 +217,8 @@ def _iter_volume_leaves(leaf: Leaf, board: Board) -> Iterator[Leaf]:
             for other in leaf.replaced
             if other.value.get(key) not in (None, value)
         )
+        if path in board.unfilled:
+            replaced = (board.unfilled[path], *replaced)
         fill = board.fills.get(path)
         if fill is None:
             yield Leaf(path, value, leaf.owner, leaf.source, leaf.rule, replaced)

@@ -85,13 +85,17 @@ class Rulings:
     @property
     def mem_tolerance(self) -> tuple[Decimal, Offer]:
         """The factor between a memory request and its limit, and whose it is."""
-        offer = self.get_platform("mem_tolerance")
+        said = [scope for scope in self.scopes if scope.platform.mem_tolerance is not None and scope is not BUILT_IN]
+        scope = min(said or [BUILT_IN], key=lambda scope: scope.platform.mem_tolerance or Decimal(0))
+        offer = offer_of(scope, scope.platform.mem_tolerance)
         return offer.value, offer
 
     @property
     def python_images(self) -> Mapping[str, str]:
         """The image of each python version."""
-        images: Mapping[str, str] = self.get_platform("python_images").value
+        images: dict[str, str] = {}
+        for scope in self.scopes:
+            images |= scope.platform.python_images or {}
         return images
 
 

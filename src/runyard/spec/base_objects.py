@@ -57,10 +57,26 @@ def _take_service_ports(takeover: Takeover, given: Any, path: Path) -> None:
 _JOB = Shape(
     taken={"ttlSecondsAfterFinished": "ttl", "activeDeadlineSeconds": "timeout", "backoffLimit": "backoff_limit"},
     parts={"template": POD_TEMPLATE},
-    overwritten=("parallelism", "completions", "selector", "manualSelector", "suspend"),
+    overwritten=(
+        *("parallelism", "completions", "completionMode", "selector", "manualSelector", "suspend"),
+        *("podFailurePolicy", "podReplacementPolicy", "backoffLimitPerIndex", "maxFailedIndexes", "managedBy"),
+    ),
 )
-_DEPLOYMENT = Shape(taken={"replicas": "replicas"}, parts={"template": POD_TEMPLATE}, overwritten=("selector",))
-_SERVICE = Shape(taken={"type": "service_type"}, readers={"ports": _take_service_ports}, overwritten=("selector",))
+_DEPLOYMENT = Shape(
+    taken={"replicas": "replicas"},
+    parts={"template": POD_TEMPLATE},
+    overwritten=(
+        *("selector", "strategy", "revisionHistoryLimit", "progressDeadlineSeconds", "minReadySeconds", "paused"),
+    ),
+)
+_SERVICE = Shape(
+    taken={"type": "service_type"},
+    readers={"ports": _take_service_ports},
+    overwritten=(
+        *("selector", "sessionAffinity", "sessionAffinityConfig", "ipFamilies", "ipFamilyPolicy", "clusterIP"),
+        *("internalTrafficPolicy", "externalTrafficPolicy", "publishNotReadyAddresses"),
+    ),
+)
 
 
 def _object(kind: BaseKind, api_version: str, spec: Shape) -> Shape:

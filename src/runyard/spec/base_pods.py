@@ -59,6 +59,7 @@ def _take_capabilities(takeover: Takeover, given: Any, path: Path) -> None:
 POD_CONTEXT = Shape(
     taken={"runAsUser": "run_as_user", "runAsGroup": "run_as_group", "fsGroup": "fs_group"},
     settled={"runAsNonRoot": True, "seccompProfile": _RUNTIME_DEFAULT},
+    overwritten=("fsGroupChangePolicy",),
 )
 _CONTAINER_CONTEXT = Shape(
     taken={"runAsUser": "run_as_user", "runAsGroup": "run_as_group"},
@@ -117,6 +118,6 @@ _POD = Shape(
         "enableServiceLinks": False,
         "shareProcessNamespace": False,
     },
-    overwritten=("restartPolicy",),
+    overwritten=("restartPolicy", "dnsPolicy", "dnsConfig", "preemptionPolicy", "setHostnameAsFQDN", "os"),
 )
 POD_TEMPLATE = Shape(parts={"spec": _POD}, overwritten=("metadata",))

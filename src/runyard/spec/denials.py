@@ -7,6 +7,9 @@ CONTROL_PLANE_TAINTS = (
 )
 """Tolerations of these, of no key at all, or of a pattern that covers them, reach nodes that run the cluster."""
 
+PRIORITY_CLASSES = ("system-*",)
+"""The cluster's own: their pods push all others out."""
+
 SERVICE_TYPES = ("LoadBalancer", "ExternalName")
 """They reach beyond the cluster: one costs money, the other points anywhere."""
 

@@ -7,7 +7,16 @@ from typing import Any
 
 from runyard.spec.names import check_env_name, check_label_value, check_qualified_name, check_slug, suggest_env_name
 from runyard.spec.problems import MOST_BITS
-from runyard.spec.reading import Findings, describe_type, expect_keys, expect_list, expect_mapping, expect_text, refuse
+from runyard.spec.reading import (
+    Findings,
+    describe_type,
+    expect_keys,
+    expect_list,
+    expect_mapping,
+    expect_text,
+    fold_keys,
+    refuse,
+)
 from runyard.spec.volumes import read_mount_path
 
 MOST_VALUE_CHARACTERS = 32_768
@@ -104,7 +113,7 @@ def _read_secret(given: Any) -> SecretUse:
     if isinstance(given, str):
         return SecretUse(name=_read_secret_name(given))
     findings = Findings()
-    entry = expect_mapping(given, of="a secret's `name` and `mount_path`")
+    entry, _ = fold_keys(expect_mapping(given, of="a secret's `name` and `mount_path`"), findings)
     expect_keys(entry, ("name", "mount_path"), findings)
     if entry.get("name") is None:
         findings.add("field.missing", ("name",), "a secret needs its `name`")

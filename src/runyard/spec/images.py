@@ -11,7 +11,16 @@ _DEFAULT_REGISTRIES = frozenset({DEFAULT_REGISTRY, "index.docker.io", "registry-
 def matches_image(pattern: str, image: str) -> bool:
     """Whether a pattern means this image. Both are taken in full; a pattern without tag means every tag and digest."""
     spellings = list_spellings(image)
-    return any(matches(full, spelling) for full in _complete_pattern(pattern) for spelling in spellings)
+    return any(_matches_parts(full, spelling) for full in _complete_pattern(pattern) for spelling in spellings)
+
+
+def _matches_parts(pattern: str, spelling: str) -> bool:
+    """A star in the registry's part stays there: `*.example.org/*` is not `evil.io/x.example.org/y`."""
+    pattern_registry, slash, pattern_rest = pattern.partition("/")
+    if not slash:
+        return matches(pattern, spelling)
+    registry, _, rest = spelling.partition("/")
+    return matches(pattern_registry, registry) and matches(pattern_rest, rest)
 
 
 def denies_image(pattern: str, image: str) -> bool:

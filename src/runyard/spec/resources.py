@@ -187,6 +187,8 @@ def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
         if name in ("cpu", "gpu") and amount is not None and amount > LARGEST_COUNT:
             findings.add("quantity.large", (name,), f"nobody has {amount}", allowed=f"at most {LARGEST_COUNT}")
             return sides
+    if name in ("cpu", "mem", "ephemeral-storage"):
+        _check_zero(name, sides, findings)
     if name in ("gpu", "disk") or is_device(name):
         if request is not None and limit is not None and request != limit:
             findings.add(
@@ -207,6 +209,13 @@ def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
             suggestion=f"limits: {request}",
         )
     return sides
+
+
+def _check_zero(name: str, sides: Sides, findings: Findings) -> None:
+    for side, amount in (("limits", sides.limit), ("requests", sides.request if name == "mem" else None)):
+        if amount is not None and amount.is_zero:
+            message = f"{side} of 0 are no bound at all to Kubernetes"
+            findings.add("resources.zero", (name, side), message, value="0", suggestion=f"leave `{name}` out")
 
 
 def is_device(name: str) -> bool:

@@ -98,7 +98,6 @@ FORMS: dict[str, Callable[[Objects], None]] = {
         *CONTAINER, "readinessProbe", value={"httpGet": {"host": "10.0.0.1", "path": "/", "port": 1}}
     ),
     "a command as probe": set_at(*CONTAINER, "livenessProbe", value={"exec": {"command": ["x"]}}),
-    "a working directory": set_at(*CONTAINER, "workingDir", value="/"),
     "a terminal": set_at(*CONTAINER, "stdin", value=True),
     "a message path": set_at(*CONTAINER, "terminationMessagePath", value="/etc/passwd"),
     "a whole secret as environment": set_at(*CONTAINER, "envFrom", value=[{"secretRef": {"name": "run-r1-secrets"}}]),

@@ -12,8 +12,10 @@ from tests.unit.domain.planting import (
     append_to,
     drop_from,
     find,
+    label_all,
     main,
     mount,
+    own_all,
     pod,
     rename,
     set_at,
@@ -71,10 +73,26 @@ MARKS: dict[str, Callable[[Objects], None]] = {
     "a claim's name like another run's": lambda objects: rename(objects, "run-r1.data", "run-r1-b.data"),
     "a claim that exists": lambda objects: rename(objects, "run-r1.data", "datasets"),
     "a config map that exists": lambda objects: rename(objects, "run-r1.config", "settings"),
+    "a Job with a Service's name": lambda objects: rename(objects, "run-r1", "svcx-api"),
+    "owners of another version": own_all(apiVersion="apps/v1"),
+    "owners of another name": own_all(name="run-r2"),
+    "owners that control": own_all(controller=True),
+    "owners that are held": own_all(blockOwnerDeletion=True),
+    "owners with a strange UID": own_all(uid="../x"),
+    "owners of another kind": own_all(apiVersion="v1", kind="Namespace"),
     "a Job's name that is another run's": lambda objects: rename(objects, "run-r1", "run-r2"),
     "another project's name in an annotation": set_in(
         "Job", "metadata", "annotations", "runyard.io/project", value="other"
     ),
+    "a foreign annotation like a lifetime": set_in(
+        "PersistentVolumeClaim", "metadata", "annotations", "example.com/x", value="keep"
+    ),
+    "a foreign annotation like a waiting time": set_in("Job", "metadata", "annotations", "example.com/x", value="60"),
+    "a waiting time of a Secret": set_in(
+        "Secret", "metadata", "annotations", value={"runyard.io/pending-timeout": "60"}
+    ),
+    "no instance anywhere": label_all("app.kubernetes.io/instance", None),
+    "no installation anywhere": label_all("runyard.io/installation", None),
     "a second Job": lambda objects: objects.append(
         {**find(objects, "Job"), "metadata": {**find(objects, "Job")["metadata"], "name": "run-r1-b"}}
     ),
@@ -98,6 +116,12 @@ REFERENCES: dict[str, Callable[[Objects], None]] = {
     "a Secret under a user's name": lambda objects: mount(
         objects,
         "/mine",
+        mine={"secret": {"secretName": "run-r1-secrets", "items": [{"key": "KAGGLE", "path": "KAGGLE"}]}},
+    ),
+    "a Secret under a user's name, for reading": lambda objects: mount(
+        objects,
+        "/mine",
+        is_read_only=True,
         mine={"secret": {"secretName": "run-r1-secrets", "items": [{"key": "KAGGLE", "path": "KAGGLE"}]}},
     ),
     "a Secret that can be written": set_at(*CONTAINER, "volumeMounts", 7, "readOnly", value=False),
@@ -204,6 +228,9 @@ SERVICES: dict[str, Callable[[Objects], None]] = {
     "another project's Service": set_in("Service", "metadata", "labels", "runyard.io/project", value="other"),
     "a third Service": lambda objects: objects.append(
         {**find(objects, "Service"), "metadata": {**find(objects, "Service")["metadata"], "name": "kubernetes"}}
+    ),
+    "a third stable name": lambda objects: objects.append(
+        {**objects[-1], "metadata": {**objects[-1]["metadata"], "name": "svc-vision--train--b"}}
     ),
     "another project's stable name": set_in("Service", "metadata", "name", value="svc-other--train--api"),
     "the apiserver's Service": set_in("Service", "metadata", "name", value="kubernetes"),

@@ -42,10 +42,12 @@ def main(objects: Objects) -> dict[str, Any]:
     return container
 
 
-def mount(objects: Objects, path: str, **more: Any) -> None:
+def mount(objects: Objects, path: str, *, is_read_only: bool = False, **more: Any) -> None:
+    """A further volume, by its name, and where it is mounted."""
     volume, source = next(iter(more.items()))
     pod(objects)["volumes"].append({"name": volume, **source})
-    main(objects)["volumeMounts"].append({"name": volume, "mountPath": path})
+    extra = {"readOnly": True} if is_read_only else {}
+    main(objects)["volumeMounts"].append({"name": volume, "mountPath": path, **extra})
 
 
 def set_at(*path: str | int, value: Any) -> Callable[[Objects], None]:
@@ -90,6 +92,17 @@ def drop_from(kind: str, *path: str | int) -> Callable[[Objects], None]:
     return mutate
 
 
+def own_all(**changes: Any) -> Callable[[Objects], None]:
+    """The same change to every owner reference."""
+
+    def mutate(objects: Objects) -> None:
+        for item in objects:
+            for owner in item["metadata"].get("ownerReferences", ()):
+                owner.update(changes)
+
+    return mutate
+
+
 def rename(objects: Objects, old: str, new: str) -> None:
     """Another name for an object, wherever it stands; labels stay."""
 
@@ -101,8 +114,8 @@ def rename(objects: Objects, old: str, new: str) -> None:
     objects[:] = walk(objects)
 
 
-def label_all(key: str, value: str) -> Callable[[Objects], None]:
-    """A label wherever there are labels."""
+def label_all(key: str, value: str | None) -> Callable[[Objects], None]:
+    """A label wherever there are labels; None takes it away."""
 
     def mutate(objects: Objects) -> None:
         _label(objects, key, value)
@@ -110,9 +123,10 @@ def label_all(key: str, value: str) -> Callable[[Objects], None]:
     return mutate
 
 
-def _label(part: Any, key: str, value: str) -> None:
+def _label(part: Any, key: str, value: str | None) -> None:
     if isinstance(part, dict) and isinstance(part.get("labels"), dict):
-        part["labels"] = {**part["labels"], key: value}
+        labels = {**part["labels"], key: value}
+        part["labels"] = {name: text for name, text in labels.items() if text is not None}
     for child in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
         _label(child, key, value)
 

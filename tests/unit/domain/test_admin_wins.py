@@ -130,11 +130,12 @@ def test_judge_and_admission_complain_when_a_bypass_is_planted_in_a_service(name
 
 
 @pytest.mark.parametrize("name", bypasses.PROFILE_BYPASSES)
-def test_judge_complains_when_a_leaf_of_the_profile_is_changed(name: str) -> None:
+def test_judge_and_admission_complain_when_a_leaf_of_the_profile_is_changed(name: str) -> None:
     changed = render_victim(victim.JOB)
     bypasses.PROFILE_BYPASSES[name](changed)
-    judged, _ = list_complaints(changed, victim.JOB)
+    judged, admitted = list_complaints(changed, victim.JOB)
     assert judged, "the judge saw nothing"
+    assert admitted, "admission saw nothing"
 
 
 def render_wrongly(wrong: Mapping[str, Any]) -> Victim:
@@ -156,9 +157,10 @@ def test_judge_and_admission_complain_when_the_resolver_errs_against_the_policy(
 
 
 @pytest.mark.parametrize("name", bypasses.PROFILE_SPEC_BYPASSES)
-def test_judge_complains_when_the_resolver_errs_against_the_profile(name: str) -> None:
-    judged, _ = list_complaints(render_wrongly(bypasses.PROFILE_SPEC_BYPASSES[name]), victim.JOB)
+def test_judge_and_admission_complain_when_the_resolver_errs_against_the_profile(name: str) -> None:
+    judged, admitted = list_complaints(render_wrongly(bypasses.PROFILE_SPEC_BYPASSES[name]), victim.JOB)
     assert judged, "the judge saw nothing"
+    assert admitted, "admission saw nothing"
 
 
 TIGHTENINGS = {name: (case, world) for name, case, world in iter_tightenings()}

@@ -12,12 +12,13 @@ import pytest
 
 from runyard.domain import admission
 from runyard.domain.admission import check_objects
+from runyard.domain.admission.identity import hash_text
 from runyard.spec.policy import read_policy
 from runyard.spec.problems import Problem
 from tests.unit.domain.legal_objects import ENVS, LABELS, PROJECT, SHARED_CLAIMS, make_job, make_profile, make_service
 from tests.unit.domain.planted_forms import FORMS
 from tests.unit.domain.planted_reaches import MARKS, REFERENCES, SERVICES
-from tests.unit.domain.planting import ADMINS_OWN, Objects, find, judge, main, pod
+from tests.unit.domain.planting import ADMINS_OWN, Objects, find, judge, label_all, main, pod
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -104,6 +105,90 @@ def test_only_its_own_hash_passes_when_a_project_cannot_be_a_label(project: str)
     assert judge_labelled(f"x{ending[::-1]}")
     assert judge_labelled(f"odd{ending}")
     assert judge_labelled(PROJECT)
+
+
+@pytest.mark.parametrize(
+    ("run_id", "label", "instance", "passes"),
+    [
+        ("R1", "R1", f"runx-r1-{hash_text('R1')}", True),
+        ("R1", "R1", f"runx-{hash_text('R1')}", True),
+        ("R1", "R1", f"run-{hash_text('R1')}", False),
+        ("R1", "R1", f"runx-r1-{hash_text('R2')}", False),
+        ("R1", "R1", f"runy-r1-{hash_text('R1')}", False),
+        ("a+b", f"a-b-x{hash_text('a+b')}", f"runx-a-b-{hash_text('a+b')}", True),
+        ("a+b", f"a-b-x{hash_text('a+b')}", f"runx-a-b-{hash_text('a-b')}", False),
+        ("x" + "0" * 20, f"x{hash_text('x' + '0' * 20)}", "run-x" + "0" * 20, True),
+        ("x" + "0" * 20, f"x{hash_text('x' + '0' * 20)}", "run-x" + "1" * 20, False),
+        ("r1", "r1", "run-r1", True),
+        ("r1", "r1", "run-r1-b", False),
+    ],
+)
+def test_names_are_those_of_the_labelled_run_when_ids_are_odd(
+    run_id: str, label: str, instance: str, passes: bool
+) -> None:
+    text = json.dumps(make_job()).replace("run-r1", instance)
+    for key in ("runyard.io/run", "dhcore/run"):
+        text = text.replace(f'"{key}": "r1"', f'"{key}": "{label}"')
+    text = text.replace('"name": "RUN_ID", "value": "r1"', f'"name": "RUN_ID", "value": "{run_id}"')
+
+    problems = judge(json.loads(text), platform_envs={**ENVS, "RUN_ID": run_id})
+
+    assert (problems == []) == passes
+
+
+@pytest.mark.parametrize("known", [{"project_claims": {"run-r1.data"}}, {"project_config_maps": {"run-r1.config"}}])
+def test_it_is_refused_when_an_object_exists_already(known: dict[str, set[str]]) -> None:
+    objects = make_job()
+    if "project_claims" in known:
+        pod(objects)["volumes"][1]["persistentVolumeClaim"]["claimName"] = "run-r0.kept"
+    extra: dict[str, Any] = {name: frozenset(names) for name, names in known.items()}
+
+    assert "admission.name" in {problem.code for problem in judge(objects, **extra)}
+
+
+def test_an_annotation_passes_when_it_is_what_its_label_stands_for() -> None:
+    objects = make_job()
+    label_all("runyard.io/user", f"x{hash_text('Ünal')}")(objects)
+    find(objects, "Job")["metadata"]["annotations"]["runyard.io/user"] = "Ünal"
+
+    assert judge(objects) == []
+    find(objects, "Job")["metadata"]["annotations"]["runyard.io/user"] = "root"
+    assert judge(objects)
+
+
+@pytest.mark.parametrize(
+    ("source", "passes"),
+    [
+        ({"emptyDir": {"sizeLimit": "1Gi"}}, True),
+        ({"emptyDir": {"sizeLimit": "1Gi", "medium": "Memory"}}, False),
+        ({"emptyDir": {}}, False),
+    ],
+)
+def test_scratch_space_is_a_sized_folder_when_the_policy_says_so(source: dict[str, Any], passes: bool) -> None:
+    objects = make_job()
+    pod(objects)["volumes"][0] = {"name": "runyard-scratch", **source}
+
+    assert (judge(objects, policy={"platform": {"disk_medium": "empty_dir"}}) == []) == passes
+
+
+def test_scratch_space_passes_when_it_has_no_class() -> None:
+    objects = make_job()
+    del pod(objects)["volumes"][0]["ephemeral"]["volumeClaimTemplate"]["spec"]["storageClassName"]
+
+    assert (
+        check_objects(objects, policy=read_policy({}), project=PROJECT, platform_envs=ENVS, shared_claims=SHARED_CLAIMS)
+        == []
+    )
+
+
+@pytest.mark.parametrize(("suspend", "ttl"), [(True, 600), (False, None), (None, None)])
+def test_an_anchor_is_refused_when_it_is_not_wholly_at_rest(suspend: bool | None, ttl: int | None) -> None:
+    objects = make_job()
+    spec = find(objects, "Job")["spec"]
+    del spec["ttlSecondsAfterFinished"]
+    spec |= {key: value for key, value in (("suspend", suspend), ("ttlSecondsAfterFinished", ttl)) if value is not None}
+
+    assert [problem.code for problem in judge(objects, is_anchor=True)] == ["admission.anchor"]
 
 
 def test_other_kubernetes_versions_are_judged_when_asked_for() -> None:

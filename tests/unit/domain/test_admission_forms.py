@@ -126,7 +126,7 @@ def iter_own_places(objects: Objects) -> list[tuple[Place, Any]]:
 
 
 def find_kind(objects: Objects) -> str:
-    return next(item["kind"] for item in objects if item["kind"] in ("Job", "Deployment"))
+    return next(str(item["kind"]) for item in objects if item["kind"] in ("Job", "Deployment"))
 
 
 @pytest.mark.parametrize("make", [make_rich_job, make_rich_service])

@@ -70,6 +70,8 @@ RULES: list[tuple[dict[str, Any], str]] = [
     ({"secrets": {"denied": ["KAGGLE"]}}, "policy.denied"),
     ({"profile": {"required": True}}, "policy.required"),
     ({"resources.cpu": {"default": "1", "locked": True}}, "policy.locked"),
+    ({"resources.cpu": {"default": "4", "locked": True}}, "policy.locked"),
+    ({"tolerations": {"default": [{"key": "gpu", "operator": "Exists"}], "locked": True}}, "policy.locked"),
     ({"resources.mem": {"default": "4Gi", "locked": True}}, "policy.locked"),
     ({"resources.mem.limit": {"default": "4Gi", "locked": True}}, "policy.locked"),
     ({"resources.gpu": {"default": "0", "locked": True}}, "policy.locked"),
@@ -458,7 +460,7 @@ def test_the_platforms_default_passes_when_a_project_offers_others() -> None:
 def test_one_side_is_enough_when_an_amount_is_required(side: str) -> None:
     objects = make_job()
     main(objects)["resources"] = {side: {"cpu": "1", "memory": "1Gi"}}
-    required = {"required": True, "max": "2Gi"}
+    required = {"required": True}
 
     assert judge(objects, policy={"resources.cpu": required, "resources.mem": required}) == []
 
@@ -500,3 +502,18 @@ def test_scratch_space_may_be_of_another_size_when_the_profile_says_so() -> None
 
     assert judge(make_job(), policy=policy)
     assert judge(make_job(), policy=policy, profile=make_profile(resources={"disk": "10Gi"})) == []
+
+
+def test_the_containers_image_is_the_locked_one_when_there_are_no_others() -> None:
+    objects = make_job()
+    pod(objects)["volumes"] = [entry for entry in pod(objects)["volumes"] if entry["name"] != "weights"]
+    main(objects)["volumeMounts"] = [entry for entry in main(objects)["volumeMounts"] if entry["name"] != "weights"]
+
+    assert judge(objects, policy={"image": {"default": "ghcr.io/acme/train:1", "locked": True}}) == []
+    assert judge(objects, policy={"image": {"default": "ghcr.io/acme/train:2", "locked": True}})
+
+
+def test_secrets_are_no_envs_when_envs_are_locked() -> None:
+    policy, profile = {"envs": {"locked": True}}, make_profile(envs={"EPOCHS": 3})
+
+    assert judge(make_job(), policy=policy, profile=profile) == []

@@ -516,9 +516,9 @@ LISTED: list[tuple[str, dict[str, Any], Any, Any, str]] = [
     ("runtime_class", {"allowed": ["a*"]}, {"runtime_class": "ab"}, {"runtime_class": "b"}, "runtime_class"),
     (
         "priority_class",
-        {"denied": ["system-*"]},
+        {"denied": ["urgent-*"]},
         {"priority_class": "low"},
-        {"priority_class": "system-node-critical"},
+        {"priority_class": "urgent-now"},
         "priority_class",
     ),
     ("priority_class", {"options": ["low"]}, {"priority_class": "low"}, {"priority_class": "high"}, "priority_class"),

@@ -72,7 +72,6 @@ def test_memorys_limit_follows_the_admins_figure_when_there_is_one(tolerance: An
     [
         ({"limits": "64Gi"}, {"request": "64Gi", "limit": "64Gi"}),
         ({"requests": "32Gi", "limits": "64Gi"}, {"request": "32Gi", "limit": "64Gi"}),
-        ("0", {"request": "0"}),
     ],
 )
 def test_memory_is_as_written_when_its_limit_is_asked_for(asked: Any, expected: dict[str, str]) -> None:

@@ -103,3 +103,8 @@ def test_an_image_is_latest_when_nothing_says_which(image: str) -> None:
 @pytest.mark.parametrize("image", ["python:3.11", f"python@{DIGEST}", f"python:latest@{DIGEST}", "registry:5000/a:1"])
 def test_an_image_is_not_latest_when_a_tag_or_digest_says_which(image: str) -> None:
     assert not is_latest(image)
+
+
+def test_a_star_stays_in_the_registry_when_the_pattern_names_one() -> None:
+    assert matches_image("*.example.org/*", "a.example.org/x:1")
+    assert not matches_image("*.example.org/*", "evil.io/x.example.org/y:1")

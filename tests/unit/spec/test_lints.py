@@ -49,7 +49,6 @@ def test_an_amount_is_doubted_with_a_proposal_when_it_is_probably_not_meant(
     [
         {"mem": "32Gi"},
         {"mem": "1Mi"},
-        {"mem": 0},
         {"mem": "8Gi", "cpu": "8"},
         {"cpu": "500m"},
         {"cpu": 64},

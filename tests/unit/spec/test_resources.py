@@ -101,13 +101,18 @@ def test_one_amount_is_refused_when_requests_and_limits_differ(name: str) -> Non
     assert find_problem(read_resources, {name: {"requests": 1, "limits": 2}}).code == "resources.sides"
 
 
+@pytest.mark.parametrize("asked", [{"mem": 0}, {"mem": {"limits": "0"}}, {"cpu": {"requests": 0, "limits": 0}}])
+def test_a_bound_of_nothing_is_refused_when_kubernetes_takes_it_for_none(asked: dict[str, Any]) -> None:
+    assert find_problem(read_resources, asked).code == "resources.zero"
+
+
 def test_disk_is_refused_when_it_has_no_size() -> None:
     assert find_problem(read_resources, {"disk": "0"}).code == "resources.zero"
 
 
 @pytest.mark.parametrize(
     ("name", "request_", "limit"),
-    [("cpu", "2", "1"), ("cpu", "1", "999m"), ("mem", "1Gi", "1G"), ("mem", "1Gi", "1073741823"), ("mem", "1", "0")],
+    [("cpu", "2", "1"), ("cpu", "1", "999m"), ("mem", "1Gi", "1G"), ("mem", "1Gi", "1073741823")],
 )
 def test_a_layer_is_refused_when_its_limit_is_below_its_request(name: str, request_: str, limit: str) -> None:
     problem = find_problem(read_resources, {name: {"requests": request_, "limits": limit}})

@@ -32,7 +32,8 @@ def collect_amounts(facts: Facts, bundle: Bundle, admins: Admins) -> None:
             _collect_claim(facts, source.part.open("volumeClaimTemplate", "spec"), admins)
         elif source.kind == "emptyDir":
             size = find_amount(source.part, "sizeLimit")
-            is_admins = size in admins.iter_defaults("volumes.size_limit") or bool(admins.find_volumes(size=size))
+            said = [*admins.iter_defaults("volumes.size_limit"), *admins.list_caps("volumes.size_limit")]
+            is_admins = size in said or bool(admins.find_volumes(size=size))
             facts.add("volumes.size_limit", (*source.part.path, "sizeLimit"), size, is_admins=is_admins)
 
 
@@ -60,6 +61,8 @@ def check_resources(bundle: Bundle, admins: Admins) -> Iterator[Problem]:
     path = (*bundle.container.path, "resources")
     for name, sides in found.items():
         request, limit = sides.get("requests"), sides.get("limits")
+        if limit is not None and limit.is_zero and name in NAMES.values():
+            yield Problem("admission.resource", (*path, "limits", name), "a limit of 0 is no bound at all", value="0")
         if request is not None and limit is not None and limit < request:
             yield Problem("admission.resource", (*path, "limits", name), "is below the request", value=str(limit))
         if name in gpus and (request != limit or not all(amount.is_whole for amount in sides.values())):
@@ -80,11 +83,12 @@ def _spell(name: str, gpus: frozenset[str]) -> tuple[str, ...]:
 
 def _collect_sides(facts: Facts, container: Placed, admins: Admins, name: str) -> None:
     said = admins.list_amounts(name)
+    caps = admins.list_caps(f"resources.{name}.limit") if name != "mem" else []
     place = (*container.path, "resources")
     request = find_amount(container, "resources", "requests", NAMES[name])
     limit = find_amount(container, "resources", "limits", NAMES[name])
     sides = (
-        ("request", (*place, "requests", NAMES[name]), request, request in said),
+        ("request", (*place, "requests", NAMES[name]), request, request in said or request == limit in caps),
         ("limit", (*place, "limits", NAMES[name]), limit, limit in said or _is_derived(limit, request, admins, name)),
     )
     for side, path, value, is_admins in sides:
@@ -102,7 +106,7 @@ def _is_derived(limit: Quantity | None, request: Quantity | None, admins: Admins
 def list_derived_limits(request: Quantity, admins: Admins, name: str) -> list[Quantity]:
     """The limits that follow from a request where nobody asks for one."""
     defaults = list(admins.iter_defaults(f"resources.{name}.limit"))
-    derived = [*defaults, *([request] if defaults else [])]
+    derived = [*defaults, *([request] if defaults else []), *admins.list_caps(f"resources.{name}.limit")]
     if name == "mem":
         derived += [request.scale(admins.mem_tolerance), *admins.list_caps("resources.mem", "resources.mem.limit")]
     return derived

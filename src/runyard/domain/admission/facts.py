@@ -30,6 +30,7 @@ _POD: dict[str, tuple[str, ...]] = {
     "run_as_group": ("securityContext", "runAsGroup"),
     "fs_group": ("securityContext", "fsGroup"),
 }
+_CAPPED = ("timeout", "pending_timeout", "ttl", "grace_period")
 _PLATFORMS: Mapping[str, Any] = MappingProxyType({"replicas": 1, "backoff_limit": 0, "service_type": "ClusterIP"})
 """What the platform sends where nobody said anything, since something must be sent."""
 _TYPES = {
@@ -80,7 +81,13 @@ def is_platforms_env(entry: Mapping[str, Any], around: Surroundings) -> bool:
 def _add_said(facts: Facts, name: str, part: Placed, keys: tuple[str, ...], admins: Admins) -> None:
     value = part.find(*keys)
     is_platforms = name in _PLATFORMS and value == _PLATFORMS[name]
-    facts.add(name, (*part.path, *keys), value, is_admins=is_platforms or admins.says(name, value))
+    is_admins = is_platforms or admins.says(name, value) or _is_cap(name, value, admins)
+    facts.add(name, (*part.path, *keys), value, is_admins=is_admins)
+
+
+def _is_cap(name: str, value: Any, admins: Admins) -> bool:
+    """Whether it is what the platform puts where a blank would have no bound."""
+    return name in _CAPPED and value in admins.list_caps(name)
 
 
 def _collect_profile(facts: Facts, admins: Admins) -> None:
@@ -99,7 +106,8 @@ def _collect_scalars(facts: Facts, workload: Placed, pod: Placed, admins: Admins
     waiting = workload.find("metadata", "annotations", PENDING_TIMEOUT)
     seconds = int(waiting) if waiting is not None and re.fullmatch("[0-9]{1,18}", waiting) else None
     path = (*workload.path, "metadata", "annotations", PENDING_TIMEOUT)
-    facts.add("pending_timeout", path, seconds, is_admins=admins.says("pending_timeout", seconds))
+    is_admins = admins.says("pending_timeout", seconds) or _is_cap("pending_timeout", seconds, admins)
+    facts.add("pending_timeout", path, seconds, is_admins=is_admins)
 
 
 def _collect_placement(facts: Facts, pod: Placed, admins: Admins) -> None:

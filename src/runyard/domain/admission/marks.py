@@ -26,9 +26,6 @@ _LABELS = (
     | (_EXACT - {"runyard.io/run-name"})
     | {"runyard.io/volume"}
 )
-_RESERVED_PREFIXES = ("runyard.io/", "dhcore/", "batch.kubernetes.io/")
-_RESERVED_LABELS = ("controller-uid", "job-name", "pod-template-hash")
-"""Kubernetes' own controllers set these."""
 _HASHED = re.compile(r"(?:.*-)?x[0-9a-f]{20}", re.ASCII)
 
 
@@ -41,11 +38,6 @@ def check_marks(bundle: Bundle, admins: Admins, *, project: str) -> Iterator[Pro
     for item in bundle.of("Service", "Deployment"):
         keys = ("spec", "selector") if item.content["kind"] == "Service" else ("spec", "selector", "matchLabels")
         yield from _check_selector(item.open(*keys), item.content["metadata"]["labels"])
-
-
-def is_platforms_label(key: str) -> bool:
-    """Whether a label is not a profile's to set."""
-    return key in _LABELS or key in _RESERVED_LABELS or key.startswith(_RESERVED_PREFIXES)
 
 
 def _check_labels(metadata: Placed, admins: Admins, *, project: str, expected: dict[str, str]) -> Iterator[Problem]:

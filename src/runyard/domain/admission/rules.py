@@ -19,6 +19,7 @@ def check_rules(facts: Facts, admins: Admins) -> Iterator[Problem]:
             if name not in facts.values:
                 continue
             yield from _check_required(name, rule, scope, facts)
+            yield from _check_unbounded(name, rule, scope, facts)
             for value in facts.values[name]:
                 if value.value is not None:
                     yield from _check_bounds(rule, scope, value)
@@ -38,6 +39,27 @@ def _check_required(name: str, rule: Rule, scope: Scope, facts: Facts) -> Iterat
         for value in facts.values[name]:
             if value.value is None:
                 yield Problem("policy.required", value.path, f"the {scope.name} requires `{name}`")
+
+
+_WITHOUT_BOUND = {
+    "resources.mem": "resources.mem.limit",
+    "resources.mem.limit": "resources.mem.limit",
+    "resources.cpu.limit": "resources.cpu.limit",
+    "resources.ephemeral-storage.limit": "resources.ephemeral-storage.limit",
+    "timeout": "timeout",
+    "ttl": "ttl",
+    "volumes.size_limit": "volumes.size_limit",
+}
+"""Rules, and the value that may not be missing where they set a `max`: to Kubernetes a blank has no bound there."""
+
+
+def _check_unbounded(name: str, rule: Rule, scope: Scope, facts: Facts) -> Iterator[Problem]:
+    if rule.max is None or name not in _WITHOUT_BOUND:
+        return
+    for value in facts.values.get(_WITHOUT_BOUND[name], ()):
+        if value.value is None:
+            message = f"nothing is said, which has no bound, and the {scope.name} sets one"
+            yield Problem("policy.unbounded", value.path, message, allowed=f"at most {rule.max}")
 
 
 def _check_bounds(rule: Rule, scope: Scope, value: Value) -> Iterator[Problem]:

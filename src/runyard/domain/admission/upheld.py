@@ -6,7 +6,6 @@ from typing import Any
 from runyard.domain.admission.admins import Admins
 from runyard.domain.admission.amounts import NAMES, find_amount, list_gpu_names
 from runyard.domain.admission.bundle import Bundle, Placed
-from runyard.domain.admission.marks import is_platforms_label
 from runyard.domain.admission.upheld_volumes import check_volumes
 from runyard.domain.admission.values import Facts
 from runyard.spec.problems import Path, Problem
@@ -66,7 +65,7 @@ def _differs(name: str, path: Path) -> Problem:
 def _check_labels(fields: AdminFields, bundle: Bundle) -> Iterator[Problem]:
     for metadata in bundle.iter_metadata():
         for key, value in (fields.labels or {}).items():
-            if not is_platforms_label(key) and metadata.content["labels"].get(key) != value:
+            if metadata.content["labels"].get(key) != value:
                 yield _differs("labels", (*metadata.path, "labels", key))
 
 
