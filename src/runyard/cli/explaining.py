@@ -1,16 +1,18 @@
 """What `runyard explain` does: every value of a run, who set it, and what it replaced."""
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from runyard.cli.findings import Failed, Finding, print_findings, show_path
-from runyard.cli.inputs import Decision, Inputs, decide, read_inputs
+from runyard.cli.inputs import Decision, Inputs, decide, locate, read_inputs
 from runyard.cli.lazy import load
 from runyard.cli.options import RunOptions
 from runyard.cli.printing import clean, format_value, print_data
 from runyard.domain.effective import Leaf
-from runyard.spec.problems import format_path
+from runyard.manifests.checks import check_run
+from runyard.spec.problems import Refused, format_path
 from runyard.spec.run import ADMIN_FIELDS
 
 HEAD = ("field", "value", "set by", "replaced")
@@ -27,13 +29,23 @@ def print_explanation(options: RunOptions, *, output: str) -> None:
         found = _show_findings(failed.warnings, failed.errors)
         print_data({"effective": None, "provenance": [], **found}, output=output)
         raise click.exceptions.Exit(failed.exit_code) from None
-    decision = decide(inputs)
+    decision = _add_rendering(inputs, decide(inputs))
     if output == "table":
         _print_table(inputs, decision)
     else:
         print_data(to_data(inputs, decision), output=output)
     if decision.refusals:
         raise click.exceptions.Exit(1)
+
+
+def _add_rendering(inputs: Inputs, decision: Decision) -> Decision:
+    """What `render` would refuse is a warning here: a server may know more than the file says."""
+    try:
+        check_run(decision.resolution.spec, secret_values=dict.fromkeys(inputs.options.secrets, ""))
+    except Refused as refused:
+        lacking = [replace(problem, message=f"render would refuse: {problem.message}") for problem in refused.problems]
+        return replace(decision, warnings=(*decision.warnings, *(locate(inputs, problem) for problem in lacking)))
+    return decision
 
 
 def to_data(inputs: Inputs, decision: Decision) -> dict[str, Any]:

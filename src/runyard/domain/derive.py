@@ -12,6 +12,7 @@ from runyard.spec.placement import iter_node_keys
 from runyard.spec.policy import BUILT_IN
 from runyard.spec.problems import Path, Problem
 from runyard.spec.quantity import Quantity
+from runyard.spec.resources import SMALL_REQUESTS
 from runyard.spec.rules import RULED, Rule
 from runyard.spec.serving import ServicePort
 from runyard.spec.volumes import SCRATCH_PATH, SHARED_MEMORY_PATH, Volume
@@ -225,7 +226,9 @@ def _fill_bounds(board: Board, rulings: Rulings, setting: Setting) -> None:
         cap = rulings.find_cap(f"resources.{name}.limit")
         if cap is not None and ("resources", name, LIMIT) not in board:
             board.fill(("resources", name, LIMIT), offer_of(cap[1], cap[0], "blank: the most that the policy allows"))
-            board.fill(("resources", name, REQUEST), offer_of(cap[1], cap[0], "limits alone: request = limit"))
+            # Kubernetes would take the limit for the request, and a run that asked for nothing would fit nowhere.
+            least = min(cap[0], SMALL_REQUESTS[name])
+            board.fill(("resources", name, REQUEST), offer_of(cap[1], least, "blank: little, under the limit above"))
 
 
 def _choose_service_type(rulings: Rulings) -> str:

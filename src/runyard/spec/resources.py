@@ -21,6 +21,9 @@ LARGEST_AMOUNT = Quantity.parse("512Pi")
 LARGEST_COUNT = Quantity.parse(2**31 - 1)
 """Of cores and GPUs; Kubernetes counts thousandths."""
 
+SMALL_REQUESTS = MappingProxyType({"cpu": Quantity.parse("100m"), "ephemeral-storage": Quantity.parse("1Gi")})
+"""What a run requests that says nothing, where the policy gives it a limit."""
+
 _PLAIN_NAMES = {"cpu": "cpu", "memory": "mem", "mem": "mem"}
 
 RESOURCES_SCHEMA: dict[str, Any] = {

@@ -125,8 +125,10 @@ class RunGenerator:
         return {name: self._draw_form(amounts[name]) for name in draws.sample(tuple(amounts), draws.number(1, 4))}
 
     def _draw_form(self, amount: Any) -> Any:
-        both = {"requests": amount, "limits": amount}
-        return self._draws.pick(amount, {"requests": amount}, {"limits": amount}, both)
+        asked = (amount, {"requests": amount})
+        # A limit of 0 is none at all, and refused.
+        limited = ({"limits": amount}, {"requests": amount, "limits": amount}) if amount else ()
+        return self._draws.pick_of((*asked, *limited))
 
     def draw_volumes(self) -> list[dict[str, Any]]:
         draws = self._draws

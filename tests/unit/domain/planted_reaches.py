@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 from tests.unit.domain.legal_objects import CLAIM, OWNER, make_service
 from tests.unit.domain.planting import (
@@ -141,7 +142,9 @@ REFERENCES: dict[str, Callable[[Objects], None]] = {
         value={"name": "RUN_ID", "valueFrom": {"secretKeyRef": {"name": "run-r1-secrets", "key": "HF_TOKEN"}}},
     ),
     "a volume name twice": append_to("volumes", value={"name": "shm", "emptyDir": {}}),
-    "a volume of a platform's name": lambda objects: mount(objects, "/x", **{"runyard-cache": {"emptyDir": {}}}),
+    "a volume of a platform's name": lambda objects: mount(
+        objects, "/x", **dict[str, Any]({"runyard-cache": {"emptyDir": {}}})
+    ),
     "scratch space elsewhere": set_at(*CONTAINER, "volumeMounts", 0, "mountPath", value="/scratch"),
     "scratch space in parts": set_at(*CONTAINER, "volumeMounts", 0, "subPath", value="a"),
     "scratch space twice": append_to(*CONTAINER, "volumeMounts", value={"name": "runyard-scratch", "mountPath": "/b"}),
@@ -164,6 +167,8 @@ REFERENCES: dict[str, Callable[[Objects], None]] = {
     "a relative mount": set_at(*CONTAINER, "volumeMounts", 1, "mountPath", value="data"),
     "two mounts at one path": set_at(*CONTAINER, "volumeMounts", 1, "mountPath", value="/cache"),
     "a sub path out of the volume": set_at(*CONTAINER, "volumeMounts", 1, "subPath", value="../../etc"),
+    "a sub path with a backslash": set_at(*CONTAINER, "volumeMounts", 1, "subPath", value="a\\b"),
+    "an empty sub path": set_at(*CONTAINER, "volumeMounts", 1, "subPath", value=""),
     "an absolute sub path": set_at(*CONTAINER, "volumeMounts", 1, "subPath", value="/etc"),
     "an image in look-alikes": set_at(*CONTAINER, "image", value="ghcr.io/аcme/train:1"),
     "an image with a space": set_at(*CONTAINER, "image", value="a b"),

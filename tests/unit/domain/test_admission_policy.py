@@ -517,3 +517,59 @@ def test_secrets_are_no_envs_when_envs_are_locked() -> None:
     policy, profile = {"envs": {"locked": True}}, make_profile(envs={"EPOCHS": 3})
 
     assert judge(make_job(), policy=policy, profile=profile) == []
+
+
+KEYLESS = [{"key": "spot"}, {"key": ""}]
+
+
+@pytest.mark.parametrize(
+    ("toleration", "rule", "passes"),
+    [
+        ({"key": "spot", "value": "a"}, {"allowed": [{"key": "spot", "value": "a"}]}, True),
+        ({"key": "spot", "value": "b"}, {"allowed": [{"key": "spot", "value": "a"}]}, False),
+        ({"key": "spot", "operator": "Exists"}, {"allowed": [{"key": "spot", "value": "a"}]}, False),
+        ({"key": "spot", "value": "a"}, {"allowed": [{"key": "spot", "operator": "Equal"}]}, True),
+        ({"key": "spot", "operator": "Exists"}, {"allowed": [{"key": "spot", "operator": "Equal"}]}, False),
+        ({"key": "spot", "operator": "Exists"}, {"allowed": [{"key": "spot", "effect": "NoSchedule"}]}, False),
+        ({"operator": "Exists"}, {"allowed": KEYLESS}, True),
+        ({"operator": "Exists"}, {"allowed": KEYLESS, "denied": [{"key": "gpu"}]}, False),
+        ({"operator": "Exists"}, {"allowed": KEYLESS, "denied": [{"key": ""}]}, False),
+        ({"key": "spot", "operator": "Exists"}, {"denied": [{"key": ""}]}, True),
+        ({"key": "spot", "operator": "Exists"}, {"denied": [{"key": "spot", "effect": "NoSchedule"}]}, False),
+        (
+            {"key": "spot", "operator": "Exists", "effect": "NoExecute"},
+            {"denied": [{"key": "spot", "effect": "NoSchedule"}]},
+            True,
+        ),
+        ({"key": "spot", "value": "b"}, {"denied": [{"key": "spot", "value": "a"}]}, True),
+        ({"key": "spot", "value": "a"}, {"denied": [{"key": "spot", "value": "a"}]}, False),
+        ({"key": "spot", "operator": "Exists"}, {"denied": [{"key": "spot", "value": "a"}]}, False),
+        ({"key": "spot", "value": ""}, {"denied": [{"key": "spot", "value": "a"}]}, True),
+        ({"key": "spot", "value": "a"}, {"denied": [{"key": "spot", "operator": "Exists"}]}, True),
+    ],
+)
+def test_a_toleration_is_judged_by_what_it_reaches_when_rules_name_parts(
+    toleration: dict[str, str], rule: dict[str, Any], passes: bool
+) -> None:
+    objects = make_job()
+    pod(objects)["tolerations"] = [toleration]
+
+    assert (judge(objects, policy={"tolerations": rule}) == []) == passes
+
+
+@pytest.mark.parametrize("name", ["nodeSelector", "env"])
+def test_something_must_be_there_when_a_mapping_is_required(name: str) -> None:
+    objects = make_job()
+    part = pod(objects) if name == "nodeSelector" else main(objects)
+    policy = {"node_selector" if name == "nodeSelector" else "envs": {"required": True}}
+
+    assert judge(objects, policy=policy) == []
+    part[name] = {} if name == "nodeSelector" else part[name][:2]
+    assert "policy.required" in {problem.code for problem in judge(objects, policy=policy)}
+
+
+def test_no_gpus_are_an_answer_when_they_are_required() -> None:
+    objects = make_job()
+    del main(objects)["resources"]
+
+    assert judge(objects, policy={"resources.gpu": {"required": True}}) == []

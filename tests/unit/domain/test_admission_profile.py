@@ -199,3 +199,44 @@ def test_an_anchor_passes_when_the_profile_says_what_it_cannot_say_yet() -> None
     del find(objects, "Job")["spec"]["ttlSecondsAfterFinished"]
 
     assert _judge(objects, is_anchor=True) == []
+
+
+AFFINITY = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", "namespaces": ["a"]}]
+    }
+}
+
+
+def test_the_affinity_is_the_profiles_when_it_has_one() -> None:
+    objects, profile = make_job(), make_profile(affinity=AFFINITY)
+
+    assert "admission.profile" in {problem.code for problem in judge(objects, profile=profile)}
+    pod(objects)["affinity"] = AFFINITY
+    assert judge(objects, profile=profile) == []
+    lock = {"affinity": {"default": {}, "locked": True}}
+    assert judge(objects, profile=profile, policy=lock)
+    del pod(objects)["affinity"]
+    assert judge(objects, profile=profile, policy=lock) == []
+
+
+def test_the_pull_secrets_are_the_profiles_when_the_policy_has_others() -> None:
+    objects, profile = make_job(), make_profile(image_pull_secrets=["registry"])
+    policy = {"platform": {"image_pull_secrets": ["other"]}}
+    pod(objects)["imagePullSecrets"] = [{"name": "other"}]
+
+    assert [problem.code for problem in judge(objects, policy=policy, profile=profile)] == ["admission.profile"]
+    pod(objects)["imagePullSecrets"] = [{"name": "registry"}]
+    assert judge(objects, policy=policy, profile=profile) == []
+
+
+def test_one_service_is_enough_when_the_profile_names_none() -> None:
+    objects = make_service()[:-1]
+
+    assert judge(objects, profile=make_profile(runtime_class="nvidia")) == []
+
+
+def test_nothing_is_missed_when_only_what_the_anchor_owns_is_sent() -> None:
+    objects = [item for item in make_job() if item["kind"] != "Job"]
+
+    assert _judge(objects) == []

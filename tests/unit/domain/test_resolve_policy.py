@@ -722,6 +722,9 @@ def test_a_toleration_passes_only_when_all_that_it_reaches_is_allowed(
         ({"key": "gpu", "value": "a"}, {"key": "gpu", "operator": "Exists"}, True),
         ({"key": "gpu", "value": "a"}, {"key": "gpu", "value": "b"}, False),
         ({"key": "gpu", "value": "a"}, {"key": "gpu", "value": "a"}, True),
+        ({"key": "gpu", "operator": "Equal"}, {"key": "gpu", "value": "a"}, True),
+        ({"key": "gpu", "operator": "Equal"}, {"key": "gpu", "operator": "Exists"}, False),
+        ({"key": "gpu", "operator": "Exists"}, {"key": "gpu", "value": "a"}, False),
     ],
 )
 def test_a_toleration_is_refused_when_anything_that_it_reaches_is_denied(

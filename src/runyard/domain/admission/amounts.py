@@ -8,6 +8,7 @@ from runyard.domain.admission.values import Facts
 from runyard.spec.policy import BUILT_IN
 from runyard.spec.problems import Problem
 from runyard.spec.quantity import Quantity
+from runyard.spec.resources import SMALL_REQUESTS
 
 NAMES = {"cpu": "cpu", "mem": "memory", "ephemeral-storage": "ephemeral-storage"}
 """Kubernetes' names by ours."""
@@ -55,7 +56,9 @@ def check_resources(bundle: Bundle, admins: Admins) -> Iterator[Problem]:
             amount = Quantity.parse(given)
             path = (*bundle.container.path, "resources", side, name)
             found.setdefault(name, {})[side] = amount
-            if name not in (*_USERS, *mine) and amount not in admins.list_amounts(*_spell(name, gpus)):
+            said = [*admins.list_amounts(*_spell(name, gpus)), *admins.list_caps(f"resources.{name}.limit")]
+            said += [SMALL_REQUESTS[name]] if name in SMALL_REQUESTS else []
+            if name not in (*_USERS, *mine) and amount not in said:
                 message = f"only a profile or the policy may ask for `{name}`, and none asks for so much"
                 yield Problem("admission.resource", path, message, value=given)
     path = (*bundle.container.path, "resources")
@@ -83,12 +86,18 @@ def _spell(name: str, gpus: frozenset[str]) -> tuple[str, ...]:
 
 def _collect_sides(facts: Facts, container: Placed, admins: Admins, name: str) -> None:
     said = admins.list_amounts(name)
-    caps = admins.list_caps(f"resources.{name}.limit") if name != "mem" else []
+    caps = admins.list_caps(f"resources.{name}.limit") if name in SMALL_REQUESTS else []
+    small = [*caps, SMALL_REQUESTS.get(name)]
     place = (*container.path, "resources")
     request = find_amount(container, "resources", "requests", NAMES[name])
     limit = find_amount(container, "resources", "limits", NAMES[name])
     sides = (
-        ("request", (*place, "requests", NAMES[name]), request, request in said or request == limit in caps),
+        (
+            "request",
+            (*place, "requests", NAMES[name]),
+            request,
+            request in said or (limit in caps and request in small),
+        ),
         ("limit", (*place, "limits", NAMES[name]), limit, limit in said or _is_derived(limit, request, admins, name)),
     )
     for side, path, value, is_admins in sides:
