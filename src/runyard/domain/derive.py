@@ -225,10 +225,19 @@ def _fill_bounds(board: Board, rulings: Rulings, setting: Setting) -> None:
     for name in ("cpu", "ephemeral-storage"):
         cap = rulings.find_cap(f"resources.{name}.limit")
         if cap is not None and ("resources", name, LIMIT) not in board:
-            board.fill(("resources", name, LIMIT), offer_of(cap[1], cap[0], "blank: the most that the policy allows"))
-            # Kubernetes would take the limit for the request, and a run that asked for nothing would fit nowhere.
-            least = min(cap[0], SMALL_REQUESTS[name])
-            board.fill(("resources", name, REQUEST), offer_of(cap[1], least, "blank: little, under the limit above"))
+            _fill_capped_limit(board, name, offer_of(cap[1], cap[0], "blank: the most that the policy allows"))
+
+
+def _fill_capped_limit(board: Board, name: str, cap: Offer) -> None:
+    request = board.find("resources", name, REQUEST)
+    if request is not None and request.value > cap.value:
+        # No limit can stand between the two: the request's own is, and the policy's max refuses it.
+        board.fill(("resources", name, LIMIT), replace(request, rule="the request is above the policy's max"))
+        return
+    board.fill(("resources", name, LIMIT), cap)
+    # Kubernetes would take the limit for the request, and a run that asked for nothing would fit nowhere.
+    least = replace(cap, value=min(cap.value, SMALL_REQUESTS[name]), rule="blank: little, under the limit above")
+    board.fill(("resources", name, REQUEST), least)
 
 
 def _choose_service_type(rulings: Rulings) -> str:
