@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from runyard.spec.problems import Problem
+from runyard.spec.problems import Problem, shorten
 
 _HOMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -58,4 +58,4 @@ def find_misplaced(
 
 
 def _show(home: str, key: str, value: Any) -> str | None:
-    return None if value is None else f"{home}: {{{key}: {value}}}" if home == "resources" else None
+    return None if value is None else f"{home}: {{{key}: {shorten(value)}}}" if home == "resources" else None

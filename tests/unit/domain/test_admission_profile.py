@@ -240,3 +240,28 @@ def test_nothing_is_missed_when_only_what_the_anchor_owns_is_sent() -> None:
     objects = [item for item in make_job() if item["kind"] != "Job"]
 
     assert _judge(objects) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"service_account": "trainer"},
+        {"scheduler_name": "gpu"},
+        {"host_aliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}]},
+        {"topology_spread": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]},
+        {"image_pull_secrets": ["registry"]},
+        {"resources": {"limits": {"example.com/nic": "1"}}},
+        {"resources": {"limits": {"nvidia.com/gpu": "2"}}},
+    ],
+)
+def test_it_is_refused_when_what_only_the_profile_says_is_gone(fields: dict[str, Any]) -> None:
+    assert [problem.code for problem in judge(make_job(), profile=make_profile(**fields))] == ["admission.profile"]
+
+
+def test_a_secret_gives_way_when_the_policy_locks_its_variable() -> None:
+    objects = make_job()
+    main(objects)["env"] = [*main(objects)["env"][:2], {"name": "HF_TOKEN", "value": "none"}]
+    policy = {"envs": {"default": {"HF_TOKEN": "none"}, "locked": True}}
+
+    assert judge(objects, policy=policy, profile=make_profile(secrets=["HF_TOKEN"])) == []
+    assert judge(objects, profile=make_profile(secrets=["HF_TOKEN"]))

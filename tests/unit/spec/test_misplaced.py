@@ -86,3 +86,7 @@ def test_the_users_spelling_is_told_when_a_misplaced_key_is_camel_case() -> None
 
 def test_nothing_is_misplaced_when_the_key_is_a_field() -> None:
     assert read_run_fields({"secrets": ["a"], "envs": {"A": "b"}}).envs == {"A": "b"}
+
+
+def test_a_misplaced_number_is_told_when_nobody_can_write_it() -> None:
+    assert "bits" in str(find_problem(read_run_fields, {"cpu": 10**5000}).suggestion)
