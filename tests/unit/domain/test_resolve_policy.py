@@ -57,7 +57,7 @@ BOUNDED: list[tuple[str, Any, Any, Any, str, str]] = [
     (
         "resources.cpu.limit",
         "2",
-        {"resources": {"cpu": 9}},
+        {"resources": {"cpu": {"requests": 1, "limits": 2}}},
         {"resources": {"cpu": {"limits": 3}}},
         "resources.cpu.limit",
         "job",

@@ -1,0 +1,56 @@
+"""The store: everything that must survive, in SQLite or PostgreSQL. Implements `app.ports.Store`.
+
+Start in `opening.py` (`open_store`), then `unit_of_work.py`; one repository per module, all on a `Session`. Tables and
+their indexes are in `tables.py`, the scripts that make and change them in `migrations/`. Core statements, no ORM. May
+import `app.model`, `app.ports` and `domain.lifecycle`; owns sqlalchemy, alembic, aiosqlite and asyncpg.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runyard.store.backups import backup, restore
+    from runyard.store.errors import StoreError, StoreUnavailable
+    from runyard.store.migrating import migrate, upgrade
+    from runyard.store.opening import open_store
+    from runyard.store.retention import Pruned
+    from runyard.store.schema import SchemaStatus, read_status
+    from runyard.store.sql_store import SqlStore
+    from runyard.store.urls import show_url
+
+__all__ = [
+    "Pruned",
+    "SchemaStatus",
+    "SqlStore",
+    "StoreError",
+    "StoreUnavailable",
+    "backup",
+    "migrate",
+    "open_store",
+    "read_status",
+    "restore",
+    "show_url",
+    "upgrade",
+]
+
+# Loaded by name when they are asked for: a server that finds its tables in order never loads alembic.
+_HOMES = {
+    "Pruned": "retention",
+    "SchemaStatus": "schema",
+    "SqlStore": "sql_store",
+    "StoreError": "errors",
+    "StoreUnavailable": "errors",
+    "backup": "backups",
+    "migrate": "migrating",
+    "open_store": "opening",
+    "read_status": "schema",
+    "restore": "backups",
+    "show_url": "urls",
+    "upgrade": "migrating",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"runyard.store.{_HOMES[name]}"), name)

@@ -1,0 +1,41 @@
+"""Who did what: rows are added and read, never changed; only retention removes old ones."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from sqlalchemy import insert, select
+
+from runyard.app.model import AuditEntry
+from runyard.store import tables
+from runyard.store.columns import LARGEST
+from runyard.store.session import Session
+
+_columns = tables.audit.c
+_FIELDS = tuple(field.name for field in fields(AuditEntry))
+
+
+class SqlAudit:
+    """`app.ports.Audit`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, entry: AuditEntry) -> None:
+        """Part of the unit of work it tells of."""
+        row = {name: getattr(entry, name) for name in _FIELDS}
+        row["details"] = dict(entry.details)
+        await self._session.write(insert(tables.audit).values(**row))
+
+    async def list_entries(
+        self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
+    ) -> Sequence[tuple[int, AuditEntry]]:
+        """Newest first, with their sequence."""
+        statement = select(tables.audit).order_by(_columns.sequence.desc()).limit(limit)
+        if project is not None:
+            statement = statement.where(_columns.project == project)
+        if actor is not None:
+            statement = statement.where(_columns.actor == actor)
+        if before is not None:
+            statement = statement.where(_columns.sequence < min(before, LARGEST))
+        rows = await self._session.fetch_all(statement)
+        return [(row["sequence"], AuditEntry(**{name: row[name] for name in _FIELDS})) for row in rows]

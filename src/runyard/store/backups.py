@@ -1,0 +1,62 @@
+"""Backups while the server runs, and databases made from them."""
+
+import asyncio
+from pathlib import Path
+
+from runyard.store.errors import BackupFailed
+from runyard.store.lockfile import ProcessLock
+from runyard.store.postgres_backups import backup_postgresql, restore_postgresql
+from runyard.store.schema import read_schema
+from runyard.store.sqlite_backups import backup_sqlite, check_vacant, restore_sqlite
+from runyard.store.urls import SqliteUrl, parse_url
+
+
+async def backup(url: str, path: Path) -> None:
+    """Write everything in the database to a new file, as of one moment; writers go on meanwhile.
+
+    The file can be read by its owner alone. Keys of secrets are not in it: they are not in the database.
+    """
+    place = parse_url(url)
+    _check_absent(path)
+    status = await read_schema(place)
+    if status.state in ("empty", "foreign"):
+        raise BackupFailed(f"{place.shown} holds no database of Runyard: there is nothing to back up")
+    if isinstance(place, SqliteUrl):
+        await asyncio.to_thread(backup_sqlite, place.path, path)
+    else:
+        await backup_postgresql(place, path)
+
+
+async def restore(path: Path, url: str) -> None:
+    """Make a database from a backup; where one is already, nothing is done.
+
+    The new one begins an epoch of its own, with the sweeper off and nobody's leases. It may be of an older release:
+    then `upgrade` comes next.
+    """
+    place = parse_url(url)
+    origin = _find_backup(path)
+    if not isinstance(place, SqliteUrl):
+        await restore_postgresql(origin.path, place)
+        return
+    lock = ProcessLock(place.path)
+    lock.acquire()
+    try:
+        check_vacant(place.path)
+        status = await read_schema(origin)
+        status.check_upgradable()
+        if status.state == "empty":
+            raise BackupFailed(f"{path} is empty: it is no backup of Runyard")
+        await asyncio.to_thread(restore_sqlite, origin.path, place.path)
+    finally:
+        lock.release()
+
+
+def _check_absent(path: Path) -> None:
+    if path.exists():
+        raise BackupFailed(f"{path} exists already; it was left as it is")
+
+
+def _find_backup(path: Path) -> SqliteUrl:
+    if not path.is_file():
+        raise BackupFailed(f"there is no backup {path}")
+    return SqliteUrl(path=path.absolute())

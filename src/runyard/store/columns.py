@@ -1,0 +1,116 @@
+"""Column types that mean the same on both engines."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import BigInteger, Dialect, Integer, LargeBinary, Text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from runyard.store.errors import NaiveTime, Unstorable
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+LARGEST = 2**63 - 1
+
+# A row of a PostgreSQL index holds some 2,700 bytes; the widest of ours has one reference and two names.
+NAME_BYTES = 600
+REFERENCE_BYTES = 1500
+
+# Bytes decide the order of texts, so that both engines sort alike whatever the database's locale is.
+_BY_BYTES = Text(collation="C")
+
+Sequence = BigInteger().with_variant(Integer(), "sqlite")
+"""A number that the database counts up; SQLite does that for INTEGER alone."""
+
+Bytes = LargeBinary
+Count = BigInteger
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An instant, to the microsecond: aware in, aware and UTC out."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return postgresql.TIMESTAMP(timezone=True) if dialect.name == "postgresql" else BigInteger()
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise NaiveTime(f"a time without a time zone: {value.isoformat()}")
+        return value if dialect.name == "postgresql" else (value - EPOCH) // MICROSECOND
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        at: datetime = value.astimezone(UTC) if dialect.name == "postgresql" else EPOCH + value * MICROSECOND
+        return at
+
+
+class JsonText(TypeDecorator[Any]):
+    """JSON as text: the order of keys, NaN and every character come back as they were, on both engines."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002 - inherited
+        return None if value is None else json.dumps(value, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002 - inherited
+        return None if value is None else json.loads(value)
+
+
+class JsonTuple(JsonText):
+    """A JSON list that is a tuple here."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002 - inherited
+        return () if value is None else tuple(json.loads(value))
+
+
+class Name(TypeDecorator[str]):
+    """A text that is looked up by; raises `Unstorable` for what one of the engines cannot keep or index."""
+
+    impl = Text
+    cache_ok = True
+    largest_bytes = NAME_BYTES
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return _BY_BYTES if dialect.name == "postgresql" else Text()
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - inherited
+        if value is None:
+            return None
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            raise Unstorable("half a surrogate pair cannot be stored in a name") from None
+        if "\0" in value:
+            raise Unstorable("a NUL cannot be stored in a name")
+        if size > self.largest_bytes:
+            raise Unstorable(f"a name of {size} bytes, the longest that can be stored has {self.largest_bytes}")
+        return value
+
+
+class Reference(Name):
+    """A reference string, which holds several names."""
+
+    cache_ok = True
+    largest_bytes = REFERENCE_BYTES
+
+
+class Prose(TypeDecorator[str]):
+    """A text for people, never looked up by; what an engine cannot keep is shown as U+FFFD."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - inherited
+        if value is None:
+            return None
+        return value.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

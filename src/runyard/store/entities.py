@@ -1,0 +1,189 @@
+"""Everything but runs."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, select, true, update
+
+from runyard.app.model import Entity
+from runyard.app.ports import Duplicate, Page, Query, Stale
+from runyard.store import tables
+from runyard.store.belongings import (
+    add_labels,
+    count_labels,
+    delete_belongings,
+    delete_belongings_of_project,
+    lock_project,
+    replace_labels,
+)
+from runyard.store.columns import LARGEST
+from runyard.store.lists import fetch_page
+from runyard.store.references import VERSIONED_TYPES, derive_columns
+from runyard.store.session import Session
+
+_FIELDS = tuple(field.name for field in fields(Entity))
+_COLUMNS = tuple(tables.entities.c[name] for name in _FIELDS)
+# They decide what is the latest of a name, and where an entity belongs: they never change.
+_FIXED = frozenset({"type", "id", "project", "name", "created_at"})
+_NEWEST_FIRST = (tables.entities.c.created_at.desc(), tables.entities.c.id.desc())
+
+
+class SqlEntities:
+    """`app.ports.Entities`. The flag `is_latest` is kept with every add and delete, under a lock of the name."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, entity: Entity) -> None:
+        """Raises `Duplicate`; the unit of work can go on."""
+        is_latest = await self._make_way(entity)
+        values = {name: getattr(entity, name) for name in _FIELDS}
+        statement = self._session.insert_into(tables.entities).values(
+            **values, **derive_columns(entity), is_latest=is_latest
+        )
+        added = await self._session.write_returning(statement.on_conflict_do_nothing().returning(tables.entities.c.id))
+        if not added:
+            raise Duplicate(f"{entity.type} {entity.id} or one of its name exists already")
+        if is_latest and entity.type in VERSIONED_TYPES:
+            await self._unset_latest(entity)
+        await add_labels(self._session, entity)
+
+    async def find(self, entity_type: str, entity_id: str, *, project: str | None = None) -> Entity | None:
+        """By id; None as well where it belongs to another project."""
+        conditions = _identify(entity_type, entity_id, project=project)
+        row = await self._session.fetch_one(select(*_COLUMNS).where(*conditions))
+        return None if row is None else _row_to_entity(row)
+
+    async def find_latest(self, entity_type: str, *, project: str, name: str) -> Entity | None:
+        """The newest of that name."""
+        statement = select(*_COLUMNS).where(*_name(entity_type, project=project, name=name))
+        row = await self._session.fetch_one(statement.order_by(*_NEWEST_FIRST).limit(1))
+        return None if row is None else _row_to_entity(row)
+
+    async def find_page(self, query: Query) -> Page:
+        """A page, complete entities."""
+        rows, total = await fetch_page(self._session, tables.entities, query, columns=_COLUMNS)
+        return Page(tuple(_row_to_entity(row) for row in rows), total)
+
+    async def replace(self, entity: Entity, *, expected_revision: int | None = None) -> Entity:
+        """Write it with the next revision; its name, project and time of creation never change."""
+        values = {name: getattr(entity, name) for name in _FIELDS if name not in _FIXED}
+        values["revision"] = tables.entities.c.revision + 1
+        conditions = _identify(entity.type, entity.id, project=entity.project)
+        if expected_revision is not None:
+            conditions.append(tables.entities.c.revision == min(expected_revision, LARGEST))
+        rows = await self._session.write_returning(
+            update(tables.entities)
+            .where(*conditions)
+            .values(**values, **derive_columns(entity))
+            .returning(
+                tables.entities.c.revision,
+                tables.entities.c.created_at,
+                tables.entities.c.name,
+                count_labels(entity, tables.entities).label("labels"),
+            )
+        )
+        if not rows:
+            raise Stale(f"{entity.type} {entity.id} is gone, or was changed since it was read")
+        check_fixed(entity, rows[0])
+        await replace_labels(self._session, entity, known=rows[0]["labels"])
+        return replace(entity, revision=rows[0]["revision"])
+
+    async def delete(self, entity_type: str, entity_id: str, *, project: str) -> bool:
+        """Whether there was one. An older version of its name becomes the latest."""
+        entity = await self.find(entity_type, entity_id, project=project)
+        if entity is None:
+            return False
+        is_versioned = entity_type in VERSIONED_TYPES
+        if is_versioned:
+            await self._lock_name(entity_type, project=project, name=entity.name)
+        conditions = _identify(entity_type, entity_id, project=project)
+        deleted = await self._session.write_returning(
+            delete(tables.entities).where(*conditions).returning(tables.entities.c.is_latest)
+        )
+        await delete_belongings(self._session, entity_type, ids=[entity_id])
+        if is_versioned and deleted and deleted[0]["is_latest"]:
+            await self._set_latest(entity)
+        return bool(deleted)
+
+    async def delete_named(self, entity_type: str, *, project: str, name: str) -> int:
+        """All versions; how many."""
+        if entity_type in VERSIONED_TYPES:
+            await self._lock_name(entity_type, project=project, name=name)
+        rows = await self._session.write_returning(
+            delete(tables.entities)
+            .where(*_name(entity_type, project=project, name=name))
+            .returning(tables.entities.c.id)
+        )
+        await delete_belongings(self._session, entity_type, ids=[row["id"] for row in rows])
+        return len(rows)
+
+    async def delete_project(self, project: str) -> None:
+        """Everything in it, runs (tombstones stay) and secret values too, and the project."""
+        await lock_project(self._session, project)
+        await delete_belongings_of_project(self._session, project)
+
+    async def _make_way(self, entity: Entity) -> bool:
+        """Whether the entity will be the latest of its name."""
+        if entity.type not in VERSIONED_TYPES:
+            return True
+        await self._lock_name(entity.type, project=entity.project, name=entity.name)
+        row = await self._session.fetch_one(
+            select(tables.entities.c.created_at, tables.entities.c.id)
+            .where(*_name(entity.type, project=entity.project, name=entity.name))
+            .order_by(*_NEWEST_FIRST)
+            .limit(1)
+        )
+        return row is None or (row["created_at"], row["id"]) < (entity.created_at, entity.id)
+
+    async def _lock_name(self, entity_type: str, *, project: str, name: str) -> None:
+        await self._session.lock(f"latest:{entity_type}:{project}:{name}")
+
+    async def _unset_latest(self, entity: Entity) -> None:
+        await self._session.write(
+            update(tables.entities)
+            .where(
+                *_name(entity.type, project=entity.project, name=entity.name),
+                tables.entities.c.is_latest == true(),
+                tables.entities.c.id != entity.id,
+            )
+            .values(is_latest=False)
+        )
+
+    async def _set_latest(self, entity: Entity) -> None:
+        newest = (
+            select(tables.entities.c.id)
+            .where(*_name(entity.type, project=entity.project, name=entity.name))
+            .order_by(*_NEWEST_FIRST)
+            .limit(1)
+            .scalar_subquery()
+        )
+        await self._session.write(
+            update(tables.entities)
+            .where(tables.entities.c.type == entity.type, tables.entities.c.id == newest)
+            .values(is_latest=True)
+        )
+
+
+def check_fixed(entity: Entity, stored: Mapping[Any, Any]) -> None:
+    """Raises `ValueError` where name or time of creation would change: that is a mistake in the caller."""
+    for name in ("name", "created_at"):
+        if getattr(entity, name) != stored[name]:
+            raise ValueError(f"{name} of {entity.type} {entity.id} never changes")
+
+
+def _identify(entity_type: str, entity_id: str, *, project: str | None) -> list[ColumnElement[bool]]:
+    conditions = [tables.entities.c.type == entity_type, tables.entities.c.id == entity_id]
+    if project is not None:
+        conditions.append(tables.entities.c.project == project)
+    return conditions
+
+
+def _name(entity_type: str, *, project: str, name: str) -> list[ColumnElement[bool]]:
+    columns = tables.entities.c
+    return [columns.type == entity_type, columns.project == project, columns.name == name]
+
+
+def _row_to_entity(row: Mapping[Any, Any]) -> Entity:
+    return Entity(**row)

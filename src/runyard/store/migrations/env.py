@@ -1,0 +1,7 @@
+"""What alembic runs: the scripts, on the connection and in the transaction that it was given."""
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,92 @@
+"""The run row as a queue: claims, leases and when a run is due, all by the database's clock."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from secrets import token_hex
+from typing import Any
+
+from sqlalchemy import ColumnElement, RowMapping, case, literal, null, or_, select, update
+
+from runyard.app.model import Lease
+from runyard.app.ports import Stale
+from runyard.store import tables
+from runyard.store.clock import DatabaseNow
+from runyard.store.columns import UtcTime
+from runyard.store.session import Session
+
+_runs = tables.runs.c
+
+
+async def claim_due(
+    session: Session,
+    *,
+    owner: str,
+    limit: int,
+    lease_for: timedelta,
+    shard: tuple[int, int],
+    columns: Sequence[ColumnElement[Any]],
+) -> list[tuple[RowMapping, Lease]]:
+    """Lease what is due to the caller, oldest first; rows that another caller is claiming are passed by."""
+    now = await read_clock(session)
+    token, until = token_hex(16), now + lease_for
+    index, count = shard
+    # The clock is bound as a value: an index cannot be searched by a function that may change from row to row.
+    # It is a moment old when it is used, which leaves a lease that ends meanwhile to the next call.
+    due = (
+        select(_runs.id)
+        .where(
+            _runs.due_at.is_not(None),
+            _runs.due_at <= now,
+            or_(_runs.lease_until.is_(None), _runs.lease_until <= now),
+            *([_runs.shard_key % count == index] if count > 1 else []),
+        )
+        .order_by(_runs.due_at, _runs.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    rows = await session.write_returning(
+        update(tables.runs)
+        .where(_runs.id.in_(due))
+        .values(lease_owner=owner, lease_token=token, lease_until=until, is_nudged=False)
+        .returning(*columns)
+    )
+    oldest_first = sorted(rows, key=lambda row: (row["due_at"], row["id"]))
+    return [(row, Lease(run_id=row["id"], token=token, until=until)) for row in oldest_first]
+
+
+async def renew(session: Session, lease: Lease, *, lease_for: timedelta) -> Lease:
+    """Hold it longer. Raises `Stale` if it has ended or passed on."""
+    until = await read_clock(session) + lease_for
+    renewed = await session.write(
+        update(tables.runs).where(_runs.id == lease.run_id, *hold_lease(lease)).values(lease_until=until)
+    )
+    if not renewed:
+        raise Stale(f"the lease of run {lease.run_id} has ended or passed on")
+    return Lease(run_id=lease.run_id, token=lease.token, until=until)
+
+
+async def release(session: Session, lease: Lease, *, due_at: datetime | None) -> None:
+    """Give it back, due at that time; earlier, where somebody without a lease wrote the run meanwhile."""
+    wished = literal(due_at, UtcTime())
+    is_sooner = _runs.due_at < wished if due_at is not None else _runs.due_at.is_not(None)
+    await session.write(
+        update(tables.runs)
+        .where(_runs.id == lease.run_id, *hold_lease(lease))
+        .values(
+            due_at=case((_runs.is_nudged & is_sooner, _runs.due_at), else_=wished),
+            lease_owner=null(),
+            lease_token=null(),
+            lease_until=null(),
+        )
+    )
+
+
+def hold_lease(lease: Lease) -> list[ColumnElement[bool]]:
+    """Whether the row is leased by that lease, at the instant at which the database looks."""
+    return [_runs.lease_token == lease.token, _runs.lease_until > DatabaseNow()]
+
+
+async def read_clock(session: Session) -> datetime:
+    """The database's clock."""
+    now: datetime = await session.fetch_value(select(DatabaseNow()))
+    return now

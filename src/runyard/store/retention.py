@@ -1,0 +1,97 @@
+"""What is old enough to go: runs that have ended, and the audit."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, or_, select
+
+from runyard.app.model import AuditEntry
+from runyard.domain.lifecycle import FINAL, State
+from runyard.store import tables
+from runyard.store.belongings import delete_runs
+from runyard.store.clock import DatabaseNow
+
+if TYPE_CHECKING:
+    from runyard.store.sql_store import SqlStore
+    from runyard.store.unit_of_work import SqlUnitOfWork
+
+# One unit of work each, so that nobody waits for long.
+RUNS_AT_ONCE = 200
+ENTRIES_AT_ONCE = 5000
+_ENDED = sorted(state.value for state in FINAL | {State.DELETED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What went: the runs, whose logs can go too, and how many rows of the audit."""
+
+    run_ids: tuple[str, ...] = ()
+    audit_entries: int = 0
+
+
+async def prune(store: "SqlStore", now: datetime, *, keep_runs_days: int | None, keep_audit_days: int | None) -> Pruned:
+    """Delete runs that ended, and audit rows that were written, longer ago than that; None keeps all.
+
+    Tombstones stay for the runs, and the audit says that something went. May be called by several at once.
+    """
+    run_ids: list[str] = []
+    while keep_runs_days is not None:
+        async with store.begin() as work:
+            gone = await _prune_runs(work, ended_before=now - timedelta(days=keep_runs_days))
+            await _note(work, now, runs=len(gone))
+            await work.commit()
+        run_ids += gone
+        if len(gone) < RUNS_AT_ONCE:
+            break
+    entries = 0
+    while keep_audit_days is not None:
+        async with store.begin() as work:
+            number = await _prune_audit(work, written_before=now - timedelta(days=keep_audit_days))
+            await _note(work, now, audit=number)
+            await work.commit()
+        entries += number
+        if number < ENTRIES_AT_ONCE:
+            break
+    return Pruned(run_ids=tuple(run_ids), audit_entries=entries)
+
+
+async def _prune_runs(work: "SqlUnitOfWork", *, ended_before: datetime) -> list[str]:
+    columns = tables.runs.c
+    found = await work.session.fetch_all(
+        select(columns.id)
+        .where(
+            columns.state.in_(_ENDED),
+            columns.updated_at < ended_before,
+            # Who still has something to do with it, does it first; what nobody came for in all that time, goes.
+            or_(columns.due_at.is_(None), columns.due_at < ended_before),
+            or_(columns.lease_until.is_(None), columns.lease_until < DatabaseNow()),
+        )
+        .limit(RUNS_AT_ONCE)
+        .with_for_update(skip_locked=True)
+    )
+    ids = sorted(row["id"] for row in found)
+    await delete_runs(work.session, ids)
+    return ids
+
+
+async def _prune_audit(work: "SqlUnitOfWork", *, written_before: datetime) -> int:
+    columns = tables.audit.c
+    old = select(columns.sequence).where(columns.at < written_before).order_by(columns.at).limit(ENTRIES_AT_ONCE)
+    return await work.session.write(delete(tables.audit).where(columns.sequence.in_(old)))
+
+
+async def _note(work: "SqlUnitOfWork", now: datetime, **numbers: int) -> None:
+    if any(numbers.values()):
+        await work.audit.add(
+            AuditEntry(
+                at=now,
+                actor="system",
+                action="retention.prune",
+                project=None,
+                type=None,
+                id=None,
+                result="ok",
+                details=numbers,
+            )
+        )

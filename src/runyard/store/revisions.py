@@ -1,0 +1,72 @@
+"""Profiles and policies with their history."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Literal
+
+from sqlalchemy import func, insert, select
+
+from runyard.app.model import Json, Revision
+from runyard.store import tables
+from runyard.store.columns import LARGEST
+from runyard.store.queue import read_clock
+from runyard.store.session import Session
+
+_columns = tables.revisions.c
+_SELECTED = tuple(_columns[field.name] for field in fields(Revision))
+
+
+class SqlRevisions:
+    """`app.ports.Revisions`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def put(self, kind: Literal["profile", "policy"], name: str, document: Json | None, *, user: str) -> Revision:
+        """The next revision; None deletes (and is a revision too)."""
+        await self._session.lock(f"revision:{kind}:{name}")
+        newest = await self.find(kind, name)
+        revision = Revision(
+            kind=kind,
+            name=name,
+            revision=1 if newest is None else newest.revision + 1,
+            document=document,
+            user=user,
+            at=await read_clock(self._session),
+        )
+        row = {field.name: getattr(revision, field.name) for field in fields(Revision)}
+        await self._session.write(insert(tables.revisions).values(**row))
+        return revision
+
+    async def find(
+        self, kind: Literal["profile", "policy"], name: str, *, revision: int | None = None
+    ) -> Revision | None:
+        """The newest, or that one."""
+        statement = select(*_SELECTED).where(_columns.kind == kind, _columns.name == name)
+        if revision is not None:
+            statement = statement.where(_columns.revision == min(revision, LARGEST))
+        row = await self._session.fetch_one(statement.order_by(_columns.revision.desc()).limit(1))
+        return None if row is None else Revision(**row)
+
+    async def list_current(self, kind: Literal["profile", "policy"]) -> Sequence[Revision]:
+        """The newest of each name that is not deleted, by name."""
+        newest = (
+            select(_columns.name, func.max(_columns.revision).label("revision"))
+            .where(_columns.kind == kind)
+            .group_by(_columns.name)
+            .subquery()
+        )
+        rows = await self._session.fetch_all(
+            select(*_SELECTED)
+            .join(newest, (newest.c.name == _columns.name) & (newest.c.revision == _columns.revision))
+            .where(_columns.kind == kind, _columns.document.is_not(None))
+            .order_by(_columns.name)
+        )
+        return [Revision(**row) for row in rows]
+
+    async def list_history(self, kind: Literal["profile", "policy"], name: str) -> Sequence[Revision]:
+        """All, newest first."""
+        rows = await self._session.fetch_all(
+            select(*_SELECTED).where(_columns.kind == kind, _columns.name == name).order_by(_columns.revision.desc())
+        )
+        return [Revision(**row) for row in rows]

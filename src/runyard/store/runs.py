@@ -1,0 +1,164 @@
+"""Runs: the rows, their history, and what stays of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, exists, insert, select, update
+
+from runyard.app.model import Lease, Run, Transition
+from runyard.app.ports import Duplicate, Page, Query, Stale
+from runyard.domain.lifecycle import State
+from runyard.store import tables
+from runyard.store.belongings import add_labels, count_labels, delete_runs, replace_labels
+from runyard.store.columns import LARGEST
+from runyard.store.entities import check_fixed
+from runyard.store.lists import fetch_page
+from runyard.store.queue import claim_due, hold_lease, release, renew
+from runyard.store.references import derive_columns, hash_to_shard_key
+from runyard.store.session import Session
+from runyard.store.totals import count_runs
+
+_FIELDS = tuple(field.name for field in fields(Run) if field.name != "type")
+RUN_COLUMNS = tuple(tables.runs.c[name] for name in _FIELDS)
+_FIXED = frozenset({"id", "project", "name", "created_at"})
+_DERIVED = frozenset({"function", "workflow", "task"})
+
+
+class SqlRuns:
+    """`app.ports.Runs`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, run: Run, transitions: Sequence[Transition]) -> None:
+        """The run with its first transitions. Raises `Duplicate`; the unit of work can go on."""
+        statement = self._session.insert_into(tables.runs).values(
+            **{name: getattr(run, name) for name in _FIELDS if name not in _DERIVED},
+            **derive_columns(run),
+            shard_key=hash_to_shard_key(run.id),
+            is_nudged=False,
+        )
+        added = await self._session.write_returning(statement.on_conflict_do_nothing().returning(tables.runs.c.id))
+        if not added:
+            raise Duplicate(f"run {run.id} exists already")
+        await count_runs(self._session, [run.project], step=1)
+        await self._add_transitions(run.id, transitions)
+        await add_labels(self._session, run)
+
+    async def find(self, run_id: str, *, project: str | None = None) -> Run | None:
+        """By id; None as well where it belongs to another project."""
+        conditions = [tables.runs.c.id == run_id]
+        if project is not None:
+            conditions.append(tables.runs.c.project == project)
+        row = await self._session.fetch_one(select(*RUN_COLUMNS).where(*conditions))
+        return None if row is None else row_to_run(row)
+
+    async def find_page(self, query: Query) -> Page:
+        """A page; `type` of the query is `run`."""
+        rows, total = await fetch_page(self._session, tables.runs, query, columns=RUN_COLUMNS)
+        return Page(tuple(row_to_run(row) for row in rows), total)
+
+    async def list_transitions(self, run_id: str, *, after: int = 0) -> Sequence[Transition]:
+        """In order, those with a greater sequence."""
+        columns = tables.transitions.c
+        rows = await self._session.fetch_all(
+            select(columns.sequence, columns.state, columns.at, columns.actor, columns.reason, columns.message)
+            .where(columns.run_id == run_id, columns.sequence > min(after, LARGEST))
+            .order_by(columns.sequence)
+        )
+        return [Transition(**{**row, "state": State(row["state"])}) for row in rows]
+
+    async def replace(
+        self,
+        run: Run,
+        *,
+        transitions: Sequence[Transition] = (),
+        lease: Lease | None = None,
+        expected_revision: int | None = None,
+    ) -> Run:
+        """Write it with the next revision and the new transitions; a stale lease writes nothing.
+
+        Written without a lease, the run is nudged: who holds its lease cannot put off, at release, when it is due.
+        """
+        values = {name: getattr(run, name) for name in _FIELDS if name not in _FIXED | _DERIVED}
+        values["revision"] = tables.runs.c.revision + 1
+        if lease is None:
+            values["is_nudged"] = True
+        rows = await self._session.write_returning(
+            update(tables.runs)
+            .where(*_guard(run, lease=lease, expected_revision=expected_revision))
+            .values(**values, **derive_columns(run))
+            .returning(
+                tables.runs.c.revision,
+                tables.runs.c.created_at,
+                tables.runs.c.name,
+                count_labels(run, tables.runs).label("labels"),
+            )
+        )
+        if not rows:
+            raise Stale(f"run {run.id} is gone, was changed since it was read, or its lease has passed on")
+        check_fixed(run, rows[0])
+        await self._add_transitions(run.id, transitions)
+        await replace_labels(self._session, run, known=rows[0]["labels"])
+        return replace(run, revision=rows[0]["revision"])
+
+    async def delete(self, run_id: str) -> None:
+        """The row goes with its history, a tombstone stays."""
+        await delete_runs(self._session, [run_id])
+
+    async def has_tombstone(self, run_id: str) -> bool:
+        """Whether we knew that run and ended it; a run that was added again under that id lives."""
+        is_ended = exists().where(tables.tombstones.c.run_id == run_id)
+        is_alive = exists().where(tables.runs.c.id == run_id)
+        return bool(await self._session.fetch_value(select(is_ended & ~is_alive)))
+
+    async def claim_due(
+        self, *, owner: str, limit: int, lease_for: timedelta, shard: tuple[int, int] = (0, 1)
+    ) -> Sequence[tuple[Run, Lease]]:
+        """Runs that are due and not leased, oldest first, leased to the caller once the unit of work is committed."""
+        claimed = await claim_due(
+            self._session, owner=owner, limit=limit, lease_for=lease_for, shard=shard, columns=RUN_COLUMNS
+        )
+        return [(row_to_run(row), lease) for row, lease in claimed]
+
+    async def renew(self, lease: Lease, *, lease_for: timedelta) -> Lease:
+        """Raises `Stale` if it has passed on."""
+        return await renew(self._session, lease, lease_for=lease_for)
+
+    async def release(self, lease: Lease, *, due_at: datetime | None) -> None:
+        """Give it back; a stale lease does nothing."""
+        await release(self._session, lease, due_at=due_at)
+
+    async def _add_transitions(self, run_id: str, transitions: Sequence[Transition]) -> None:
+        await self._session.write_all(
+            insert(tables.transitions),
+            [
+                {
+                    "run_id": run_id,
+                    "sequence": transition.sequence,
+                    "state": transition.state.value,
+                    "at": transition.at,
+                    "actor": transition.actor,
+                    "reason": transition.reason,
+                    "message": transition.message,
+                }
+                for transition in transitions
+            ],
+        )
+
+
+def row_to_run(row: Mapping[Any, Any]) -> Run:
+    """The run of a row with `RUN_COLUMNS`."""
+    return Run(type="run", **{name: row[name] for name in _FIELDS})
+
+
+def _guard(run: Run, *, lease: Lease | None, expected_revision: int | None) -> list[ColumnElement[bool]]:
+    """What must be true of the row for the write to be made, judged by the database in the same statement."""
+    conditions = [tables.runs.c.id == run.id, tables.runs.c.project == run.project]
+    if lease is not None:
+        conditions += [tables.runs.c.id == lease.run_id, *hold_lease(lease)]
+    if expected_revision is not None:
+        conditions.append(tables.runs.c.revision == min(expected_revision, LARGEST))
+    return conditions

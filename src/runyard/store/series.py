@@ -1,0 +1,61 @@
+"""Metrics of entities, and the occasions of triggers that were used."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import select
+
+from runyard.store import tables
+from runyard.store.session import Session
+
+_metrics, _firings = tables.metrics.c, tables.firings.c
+
+
+class SqlMetrics:
+    """`app.ports.Metrics`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def put(self, entity_type: str, entity_id: str, name: str, value: float | list[float]) -> None:
+        """Create or replace."""
+        await self._session.write(
+            self._session.insert_into(tables.metrics)
+            .values(type=entity_type, id=entity_id, name=name, value=value)
+            .on_conflict_do_update(index_elements=["type", "id", "name"], set_={"value": value})
+        )
+
+    async def list_values(self, entity_type: str, entity_id: str) -> Mapping[str, float | list[float]]:
+        """All of an entity, by name."""
+        rows = await self._session.fetch_all(
+            select(_metrics.name, _metrics.value)
+            .where(_metrics.type == entity_type, _metrics.id == entity_id)
+            .order_by(_metrics.name)
+        )
+        return {row["name"]: row["value"] for row in rows}
+
+
+class SqlFirings:
+    """`app.ports.Firings`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def use(self, trigger_id: str, occasion: str) -> bool:
+        """Whether this caller is the first; a second one waits here until the first has committed or given up."""
+        rows = await self._session.write_returning(
+            self._session.insert_into(tables.firings)
+            .values(trigger_id=trigger_id, occasion=occasion)
+            .on_conflict_do_nothing()
+            .returning(_firings.sequence)
+        )
+        return bool(rows)
+
+    async def find_last(self, trigger_id: str) -> str | None:
+        """The occasion that was used last."""
+        occasion: str | None = await self._session.fetch_value(
+            select(_firings.occasion)
+            .where(_firings.trigger_id == trigger_id)
+            .order_by(_firings.sequence.desc())
+            .limit(1)
+        )
+        return occasion

@@ -1,0 +1,54 @@
+"""The store: hands out units of work."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from runyard.store.failures import translate_errors
+from runyard.store.lockfile import ProcessLock
+from runyard.store.retention import Pruned, prune
+from runyard.store.session import Session
+from runyard.store.unit_of_work import SqlUnitOfWork
+
+
+class SqlStore:
+    """`app.ports.Store`. Made by `open_store`."""
+
+    def __init__(
+        self, *, writer: AsyncEngine, reader: AsyncEngine, shown_url: str, lock: ProcessLock | None = None
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._lock = lock
+        self.shown_url = shown_url
+
+    @asynccontextmanager
+    async def begin(self, *, is_read_only: bool = False) -> AsyncIterator[SqlUnitOfWork]:
+        """A unit of work. For reading it sees one state of everything and waits for nobody.
+
+        A task that holds one for writing must not begin a second: on SQLite it would wait for itself.
+        """
+        engine = self._reader if is_read_only else self._writer
+        with translate_errors(self.shown_url):
+            connection = await engine.connect()
+        session = Session(connection, shown_url=self.shown_url, is_read_only=is_read_only)
+        try:
+            yield SqlUnitOfWork(session)
+        finally:
+            session.end()
+            # Whoever is cancelled twice still gives the connection back.
+            await asyncio.shield(asyncio.create_task(connection.close()))
+
+    async def prune(self, now: datetime, *, keep_runs_days: int | None, keep_audit_days: int | None) -> Pruned:
+        """Delete runs that ended and audit rows that were written longer ago than that; None keeps all."""
+        return await prune(self, now, keep_runs_days=keep_runs_days, keep_audit_days=keep_audit_days)
+
+    async def close(self) -> None:
+        """Give connections back, and the database to other processes."""
+        await self._reader.dispose()
+        await self._writer.dispose()
+        if self._lock is not None:
+            self._lock.release()

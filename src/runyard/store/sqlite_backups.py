@@ -1,0 +1,73 @@
+"""Backups of SQLite by its own online copy."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from runyard.store.epochs import STATEMENTS, make_epoch
+from runyard.store.errors import BackupFailed
+
+
+def backup_sqlite(database: Path, path: Path) -> None:
+    """Copy in one step, as of one moment; the copy is checked before it gets its name."""
+    with _make_file(path) as part:
+        _copy(database, part)
+
+
+def restore_sqlite(backup: Path, database: Path) -> None:
+    """Copy, begin a new epoch, and only then give it the name under which it is used."""
+    with _make_file(database) as part:
+        _copy(backup, part)
+        with closing(sqlite3.connect(part, isolation_level=None)) as copy:
+            copy.execute("BEGIN IMMEDIATE")
+            for statement in STATEMENTS:
+                copy.execute(statement, {"epoch": make_epoch()} if ":epoch" in statement else {})
+            copy.execute("COMMIT")
+
+
+def check_vacant(database: Path) -> None:
+    """Raises `BackupFailed` where a database, or what is left of one, would be lost or mixed with the new one."""
+    names = (database.name, *(f"{database.name}-{suffix}" for suffix in ("wal", "shm", "journal")))
+    taken = [name for name in names if database.with_name(name).exists()]
+    if taken:
+        raise BackupFailed(f"{database.parent} holds {', '.join(taken)}: move it away first; it was left as it is")
+
+
+@contextmanager
+def _make_file(path: Path) -> Iterator[Path]:
+    """A file beside it that becomes it when all has gone well; it survives a loss of power from then on."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
+        yield part
+        _sync(part)
+        part.rename(path)
+        _sync(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise BackupFailed(f"{path} was not made: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    with (
+        closing(sqlite3.connect(f"file:{quote(str(source.absolute()))}?mode=ro", uri=True, timeout=30)) as original,
+        closing(sqlite3.connect(target)) as copy,
+    ):
+        original.backup(copy)
+        # One file, without a log beside it.
+        copy.execute("PRAGMA journal_mode = DELETE")
+        [(verdict,), *_] = copy.execute("PRAGMA integrity_check").fetchall()
+    if verdict != "ok":
+        raise BackupFailed(f"{source} is damaged: {verdict}")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,53 @@
+"""How many runs a project has, counted as they come and go: a list of a hundred thousand need not count them."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from sqlalchemy import ColumnElement, func, select
+
+from runyard.app.ports import Query
+from runyard.store import tables
+from runyard.store.session import Session
+
+_totals = tables.run_totals
+_FILTERS = (
+    "q",
+    "name",
+    "kind",
+    "user",
+    "state",
+    "function",
+    "workflow",
+    "task",
+    "action",
+    "labels",
+    "created",
+    "updated",
+)
+
+
+async def count_runs(session: Session, projects: Iterable[str], *, step: int) -> None:
+    """Note that a run of each of those projects came (1) or went (-1), in the unit of work in which it does."""
+    # In one order, so that two units of work cannot wait for each other.
+    for project, number in sorted(Counter(projects).items()):
+        added = number * step
+        await session.write(
+            session.insert_into(_totals)
+            .values(project=project, number=added)
+            .on_conflict_do_update(index_elements=["project"], set_={"number": _totals.c.number + added})
+        )
+
+
+def can_total(query: Query) -> bool:
+    """Whether the list is of all runs of projects, so that the totals answer how many there are."""
+    return not any(getattr(query, name) for name in _FILTERS)
+
+
+async def read_total(session: Session, query: Query) -> int:
+    """How many runs there are in the projects of the query."""
+    conditions: list[ColumnElement[bool]] = []
+    if query.project is not None:
+        conditions.append(_totals.c.project == query.project)
+    if query.visible_projects is not None:
+        conditions.append(session.is_one_of(_totals.c.project, query.visible_projects))
+    return int(await session.fetch_value(select(func.coalesce(func.sum(_totals.c.number), 0)).where(*conditions)) or 0)

@@ -1,0 +1,60 @@
+"""One transaction with all the repositories."""
+
+from datetime import datetime
+
+from sqlalchemy import select
+
+from runyard.app.ports import Accounts, Audit, Entities, Firings, Metrics, Revisions, Runs, Secrets
+from runyard.store import tables
+from runyard.store.accounts import SqlAccounts
+from runyard.store.audit import SqlAudit
+from runyard.store.belongings import lock_project
+from runyard.store.entities import SqlEntities
+from runyard.store.queue import read_clock
+from runyard.store.revisions import SqlRevisions
+from runyard.store.runs import SqlRuns
+from runyard.store.secrets import SqlSecrets
+from runyard.store.series import SqlFirings, SqlMetrics
+from runyard.store.session import Session
+
+
+class SqlUnitOfWork:
+    """`app.ports.UnitOfWork`; over once it is committed."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.entities: Entities = SqlEntities(session)
+        self.runs: Runs = SqlRuns(session)
+        self.secrets: Secrets = SqlSecrets(session)
+        self.revisions: Revisions = SqlRevisions(session)
+        self.accounts: Accounts = SqlAccounts(session)
+        self.audit: Audit = SqlAudit(session)
+        self.metrics: Metrics = SqlMetrics(session)
+        self.firings: Firings = SqlFirings(session)
+
+    async def commit(self) -> None:
+        """Keep everything; once it returns, not even a crash loses it."""
+        await self.session.commit()
+
+    async def read_clock(self) -> datetime:
+        """The database's clock, by which leases run."""
+        return await read_clock(self.session)
+
+    async def lock_project(self, project: str) -> None:
+        """Until the end of this unit of work nobody else passes here for that project, whether it exists or not."""
+        await lock_project(self.session, project)
+
+    async def get_meta(self, name: str) -> str | None:
+        """A fact about the installation."""
+        value: str | None = await self.session.fetch_value(
+            select(tables.meta.c.value).where(tables.meta.c.name == name)
+        )
+        return value
+
+    async def put_meta(self, name: str, value: str) -> None:
+        """Create or replace."""
+        await self.session.write(
+            self.session.insert_into(tables.meta)
+            .values(name=name, value=value)
+            .on_conflict_do_update(index_elements=["name"], set_={"value": value})
+        )

@@ -1,0 +1,71 @@
+"""Database URLs: which engine, where, and how they may be shown."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from runyard.store.errors import WrongUrl
+
+EXAMPLES = "sqlite:////var/lib/runyard/runyard.db or postgresql://runyard@db.example.org/runyard"
+_POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
+_SQLITE_SCHEMES = ("sqlite", "sqlite+aiosqlite")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteUrl:
+    """A database in a file."""
+
+    path: Path
+
+    @property
+    def shown(self) -> str:
+        """For messages."""
+        return f"sqlite:///{self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresUrl:
+    """A database on a server. `dsn` may hold a password: it goes to the driver and nowhere else."""
+
+    dsn: str = field(repr=False)
+    shown: str
+
+
+DatabaseUrl = SqliteUrl | PostgresUrl
+
+
+def parse_url(url: str) -> DatabaseUrl:
+    """Raises `WrongUrl`; its message holds no part of the URL but the scheme, since a password may be anywhere."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        raise WrongUrl(f"a database URL looks like {EXAMPLES}")
+    if scheme in _SQLITE_SCHEMES:
+        return _parse_sqlite_url(rest)
+    if scheme in _POSTGRESQL_SCHEMES:
+        return _parse_postgresql_url(f"postgresql://{rest}")
+    raise WrongUrl(f"databases of the kind {scheme} are not supported; use {EXAMPLES}")
+
+
+def show_url(url: str) -> str:
+    """The URL as it may be shown: without password and options. Raises `WrongUrl`."""
+    return parse_url(url).shown
+
+
+def _parse_sqlite_url(rest: str) -> SqliteUrl:
+    if not rest.startswith("/") or rest in ("/", "/:memory:"):
+        raise WrongUrl("a SQLite database needs a file: sqlite:///relative/path.db or sqlite:////absolute/path.db")
+    if "?" in rest:
+        raise WrongUrl("the URL of a SQLite database has no options: only sqlite:///relative/path.db")
+    return SqliteUrl(path=Path(unquote(rest[1:])).absolute())
+
+
+def _parse_postgresql_url(url: str) -> PostgresUrl:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise WrongUrl("the database URL cannot be read; special characters in it must be percent-encoded") from None
+    if "@" in parts.path or "@" in parts.fragment or parts.fragment:
+        raise WrongUrl("special characters in a database URL must be percent-encoded: / is %2F, @ is %40, # is %23")
+    userinfo, at, hosts = parts.netloc.rpartition("@")
+    user = userinfo.partition(":")[0]
+    return PostgresUrl(dsn=url, shown=f"postgresql://{user}{at}{hosts}{parts.path}")

@@ -1,0 +1,79 @@
+"""Entities and runs to store, with what a test does not care about filled in."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from runyard.app.model import AuditEntry, Entity, Run, Transition
+from runyard.domain.lifecycle import State
+
+NOON = datetime(2026, 11, 15, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+def after(seconds: float) -> datetime:
+    """That long after noon."""
+    return NOON + timedelta(seconds=seconds)
+
+
+def make_entity(entity_id: str, **fields: Any) -> Entity:
+    """A function `f` of project `p`, unless told otherwise."""
+    chosen = {
+        "type": "function",
+        "project": "p",
+        "kind": "python",
+        "name": "f",
+        "user": "ada",
+        "created_at": NOON,
+        "updated_at": NOON,
+        "updated_by": "ada",
+        "metadata": {"description": "d"},
+        "spec": {"source": {"handler": "h"}},
+        "status": {"note": "n"},
+    }
+    return Entity(id=entity_id, **{**chosen, **fields})
+
+
+def make_task(entity_id: str, **fields: Any) -> Entity:
+    """A task `python+job` of a function of project `p`."""
+    chosen = {"type": "task", "kind": "python+job", "name": entity_id, "spec": {"function": "python://p/f:f1"}}
+    return make_entity(entity_id, **{**chosen, **fields})
+
+
+def make_run(run_id: str, **fields: Any) -> Run:
+    """A run of project `p` that is due at noon."""
+    chosen: dict[str, Any] = {
+        "type": "run",
+        "project": "p",
+        "kind": "python+job:run",
+        "name": run_id,
+        "user": "ada",
+        "created_at": NOON,
+        "updated_at": NOON,
+        "updated_by": "ada",
+        "state": "READY",
+        "spec": {"task": "python+job://p/t1"},
+        "request": {"kind": "python+job:run", "spec": {"b": 1, "a": 2}},
+        "request_hash": f"hash of {run_id}",
+        "task": "python+job://p/t1",
+        "function": "python://p/f:f1",
+        "due_at": NOON,
+    }
+    return Run(id=run_id, **{**chosen, **fields})
+
+
+def make_transition(sequence: int, **fields: Any) -> Transition:
+    """A step to READY."""
+    return Transition(**{"sequence": sequence, "state": State.READY, "at": NOON, "actor": "ada", **fields})
+
+
+def make_audit(**fields: Any) -> AuditEntry:
+    """Ada made run `r`."""
+    chosen = {
+        "at": NOON,
+        "actor": "ada",
+        "action": "run.create",
+        "project": "p",
+        "type": "run",
+        "id": "r",
+        "result": "ok",
+    }
+    return AuditEntry(**{**chosen, **fields})

@@ -1,0 +1,307 @@
+"""Runs: rows, history, tombstones, and writes that are guarded by revision and lease."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from runyard.app.model import Run
+from runyard.app.ports import Duplicate, Query, Stale, Store
+from runyard.domain.lifecycle import State
+from tests.contract.store.builders import after, make_run, make_transition
+
+LONG = timedelta(minutes=5)
+
+
+async def add(store: Store, *runs: Run) -> None:
+    async with store.begin() as work:
+        for run in runs:
+            await work.runs.add(run, [])
+        await work.commit()
+
+
+async def find_ids(store: Store, **filters: Any) -> list[str]:
+    async with store.begin(is_read_only=True) as work:
+        page = await work.runs.find_page(Query(type="run", **filters))
+    return [run.id for run in page.content]
+
+
+async def test_run_comes_back_as_it_was_when_it_is_found(store: Store) -> None:
+    run = make_run(
+        "r1",
+        effective={"resources": {"cpu": "8"}},
+        provenance=({"path": "resources.cpu", "owner": "profile"},),
+        warnings=({"code": "value.overridden"},),
+        profile_revision=3,
+        policy_revision=7,
+        workflow="hera://p/w:w1",
+        is_local=True,
+        desired="stop",
+        desired_generation=4,
+        observed_generation=2,
+        due_at=None,
+        anchor_uid="uid",
+        reason="user.stop",
+        message="two lines\nof words",
+        extensions=({"a": 1},),
+        revision=1,
+    )
+    await add(store, run)
+
+    async with store.begin(is_read_only=True) as work:
+        found = await work.runs.find("r1")
+        page = await work.runs.find_page(Query(type="run"))
+
+    assert found == run
+    assert isinstance(found, Run)
+    assert list(found.request["spec"]) == ["b", "a"]
+    assert page.content == (run,)
+
+
+async def test_nothing_is_found_when_the_run_is_of_another_project(store: Store) -> None:
+    await add(store, make_run("r1"))
+
+    async with store.begin(is_read_only=True) as work:
+        assert await work.runs.find("r1", project="p") is not None
+        assert await work.runs.find("r1", project="q") is None
+        assert await work.runs.find("r2") is None
+
+
+async def test_second_is_refused_and_the_first_stays_when_the_id_is_taken(store: Store) -> None:
+    async with store.begin() as work:
+        await work.runs.add(make_run("r1"), [make_transition(1)])
+        await work.commit()
+
+    async with store.begin() as work:
+        with pytest.raises(Duplicate):
+            await work.runs.add(make_run("r1", request_hash="other"), [make_transition(1), make_transition(2)])
+        first = await work.runs.find("r1")
+        await work.commit()
+
+    assert first == make_run("r1")
+    async with store.begin(is_read_only=True) as work:
+        assert len(await work.runs.list_transitions("r1")) == 1
+
+
+async def test_transitions_are_in_order_when_they_are_listed_after_one(store: Store) -> None:
+    first = [make_transition(1, state=State.CREATED), make_transition(2, reason="engine.none", message="no engine\0")]
+    async with store.begin() as work:
+        await work.runs.add(make_run("r1"), first)
+        await work.runs.add(make_run("r2"), [make_transition(1)])
+        await work.runs.replace(make_run("r1"), transitions=[make_transition(10, at=after(1)), make_transition(9)])
+        await work.commit()
+
+    async with store.begin(is_read_only=True) as work:
+        every = await work.runs.list_transitions("r1")
+        assert every == [
+            first[0],
+            replace(first[1], message="no engine\ufffd"),
+            make_transition(9),
+            make_transition(10, at=after(1)),
+        ]
+        assert every[0].state is State.CREATED
+        assert [step.sequence for step in await work.runs.list_transitions("r1", after=2)] == [9, 10]
+        assert await work.runs.list_transitions("r1", after=10) == []
+        assert await work.runs.list_transitions("r1", after=10**30) == []
+        assert await work.runs.list_transitions("r3") == []
+
+
+async def test_run_and_transitions_are_kept_together_when_it_is_replaced(store: Store) -> None:
+    run = make_run("r1")
+    await add(store, run)
+
+    async with store.begin() as work:
+        changed = replace(run, state="RUNNING", status={"k8s": {}}, due_at=after(9), message="m", anchor_uid="u")
+        written = await work.runs.replace(changed, transitions=[make_transition(1)], expected_revision=1)
+        await work.commit()
+
+    assert written == replace(changed, revision=2)
+    async with store.begin(is_read_only=True) as work:
+        assert await work.runs.find("r1") == written
+
+
+async def test_neither_run_nor_transition_is_written_when_the_revision_is_stale(store: Store) -> None:
+    run = make_run("r1")
+    await add(store, run)
+
+    async with store.begin() as work:
+        for expected in (0, 2, 10**30):
+            with pytest.raises(Stale):
+                await work.runs.replace(run, transitions=[make_transition(1)], expected_revision=expected)
+        with pytest.raises(Stale):
+            await work.runs.replace(make_run("r2"), transitions=[make_transition(1)])
+        with pytest.raises(Stale):
+            await work.runs.replace(replace(run, project="q"))
+        await work.commit()
+
+    async with store.begin(is_read_only=True) as work:
+        assert await work.runs.find("r1") == run
+        assert await work.runs.list_transitions("r1") == []
+
+
+async def test_tombstone_stays_when_a_run_is_deleted(store: Store) -> None:
+    async with store.begin() as work:
+        await work.runs.add(make_run("r1", metadata={"labels": ["x"]}), [make_transition(1)])
+        await work.metrics.put("run", "r1", "loss", 1.0)
+        assert await work.runs.has_tombstone("r1") is False
+        await work.runs.delete("r1")
+        await work.runs.delete("never")
+        await work.commit()
+
+    async with store.begin(is_read_only=True) as work:
+        assert await work.runs.find("r1") is None
+        assert await work.runs.has_tombstone("r1") is True
+        assert await work.runs.has_tombstone("never") is False
+        assert await work.runs.list_transitions("r1") == []
+        assert await work.metrics.list_values("run", "r1") == {}
+
+
+async def test_run_lives_when_it_is_added_again_after_its_end(store: Store) -> None:
+    for _ in range(2):
+        async with store.begin() as work:
+            await work.runs.add(make_run("r1"), [make_transition(1)])
+            assert await work.runs.has_tombstone("r1") is False
+            await work.runs.delete("r1")
+            assert await work.runs.has_tombstone("r1") is True
+            await work.commit()
+
+
+LISTED = [
+    make_run("r1", created_at=after(1)),
+    make_run("r2", created_at=after(2), state="RUNNING", function="python://p/f:f2", task="python+serve://p/t2"),
+    make_run("r3", created_at=after(3), function="python://p/ff:f1", user="bob", name="Nightly"),
+    make_run(
+        "r4", created_at=after(4), project="q", function=None, workflow="hera://q/w:W1", task=None, kind="hera+run"
+    ),
+    make_run("r5", created_at=after(5), state="ERROR", metadata={"labels": ["l"]}, kind="python+run"),
+]
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, ["r5", "r4", "r3", "r2", "r1"]),
+        ({"project": "p"}, ["r5", "r3", "r2", "r1"]),
+        ({"visible_projects": frozenset({"q"})}, ["r4"]),
+        ({"state": "RUNNING"}, ["r2"]),
+        ({"project": "p", "state": "READY"}, ["r3", "r1"]),
+        ({"function": "python://p/f:f1"}, ["r5", "r1"]),
+        ({"function": "python://p/f"}, ["r5", "r2", "r1"]),
+        ({"function": "python://p/"}, []),
+        ({"workflow": "hera://q/w"}, ["r4"]),
+        ({"workflow": "hera://q/w:W1"}, ["r4"]),
+        ({"task": "python+job://p/t1"}, ["r5", "r3", "r1"]),
+        ({"action": "serve"}, ["r2"]),
+        ({"action": "job", "user": "bob"}, ["r3"]),
+        ({"kind": "python+run"}, ["r5"]),
+        ({"q": "nIGHT"}, ["r3"]),
+        ({"q": "/FF:"}, ["r3"]),
+        ({"q": "hera://q"}, ["r4"]),
+        ({"q": "R2"}, ["r2"]),
+        ({"labels": ("l",)}, ["r5"]),
+        ({"created": (after(2), after(3))}, ["r3", "r2"]),
+        ({"sort": (("state", "asc"), ("created", "asc"))}, ["r5", "r1", "r3", "r4", "r2"]),
+        ({"sort": (("created", "asc"),), "size": 2, "page": 1}, ["r3", "r4"]),
+    ],
+)
+async def test_list_holds_what_matches_when_it_is_filtered(
+    store: Store, filters: dict[str, Any], expected: list[str]
+) -> None:
+    await add(store, *LISTED)
+    assert await find_ids(store, **filters) == expected
+
+
+async def test_total_is_right_when_runs_come_and_go(store: Store) -> None:
+    async def find_totals() -> list[int]:
+        async with store.begin(is_read_only=True) as work:
+            seen = {"visible_projects": frozenset({"p", "q", "z"})}
+            queries: list[dict[str, Any]] = [{}, {"project": "p"}, {"project": "q"}, seen]
+            return [(await work.runs.find_page(Query(type="run", size=0, **query))).total for query in queries]
+
+    await add(store, *LISTED)
+    assert await find_totals() == [5, 4, 1, 5]
+    async with store.begin() as work:
+        with pytest.raises(Duplicate):
+            await work.runs.add(LISTED[0], [])
+        await work.runs.delete("r1")
+        await work.runs.delete("r1")
+        await work.runs.delete("r4")
+        await work.commit()
+    assert await find_totals() == [3, 3, 0, 3]
+    async with store.begin() as work:
+        await work.runs.add(make_run("undone"), [])
+        await work.runs.delete("r2")
+    assert await find_totals() == [3, 3, 0, 3]
+    async with store.begin() as work:
+        await work.entities.delete_project("p")
+        await work.runs.add(make_run("new"), [])
+        await work.commit()
+    assert await find_totals() == [1, 1, 0, 1]
+
+
+async def test_list_follows_when_a_run_is_replaced(store: Store) -> None:
+    await add(store, *LISTED)
+    async with store.begin() as work:
+        await work.runs.replace(replace(LISTED[0], state="ERROR", metadata={"labels": ["l"]}))
+        await work.commit()
+
+    assert await find_ids(store, state="ERROR") == ["r5", "r1"]
+    assert await find_ids(store, labels=("l",)) == ["r5", "r1"]
+
+
+async def test_stale_lease_writes_nothing_when_another_unit_of_work_has_taken_over(store: Store) -> None:
+    await add(store, make_run("r1"))
+    async with store.begin() as work:
+        [(run, first)] = await work.runs.claim_due(owner="a", limit=1, lease_for=timedelta(milliseconds=50))
+        await work.commit()
+    await asyncio.sleep(0.1)
+    async with store.begin() as work:
+        [(_, second)] = await work.runs.claim_due(owner="b", limit=1, lease_for=LONG)
+        await work.commit()
+
+    async with store.begin() as work:
+        with pytest.raises(Stale):
+            await work.runs.replace(replace(run, state="ERROR"), transitions=[make_transition(1)], lease=first)
+        with pytest.raises(Stale):
+            await work.runs.renew(first, lease_for=LONG)
+        await work.runs.release(first, due_at=None)
+        await work.commit()
+
+    async with store.begin() as work:
+        assert await work.runs.find("r1") == run
+        assert await work.runs.list_transitions("r1") == []
+        written = await work.runs.replace(replace(run, state="RUNNING"), lease=second)
+        await work.commit()
+    assert written.revision == 2
+
+
+async def test_lease_writes_nothing_when_it_has_ended_though_nobody_took_over(store: Store) -> None:
+    await add(store, make_run("r1"))
+    async with store.begin() as work:
+        [(run, lease)] = await work.runs.claim_due(owner="a", limit=1, lease_for=timedelta(milliseconds=50))
+        await work.commit()
+    await asyncio.sleep(0.1)
+
+    async with store.begin() as work:
+        with pytest.raises(Stale):
+            await work.runs.replace(replace(run, state="ERROR"), lease=lease)
+        with pytest.raises(Stale):
+            await work.runs.renew(lease, lease_for=LONG)
+        await work.runs.release(lease, due_at=None)
+        assert await work.runs.find("r1") == run
+
+
+async def test_lease_writes_nothing_when_it_is_of_another_run_or_was_given_back(store: Store) -> None:
+    await add(store, make_run("r1"), make_run("r2"))
+    async with store.begin() as work:
+        claimed = await work.runs.claim_due(owner="a", limit=2, lease_for=LONG)
+        (one, lease_of_one), (two, lease_of_two) = claimed
+        with pytest.raises(Stale):
+            await work.runs.replace(two, lease=lease_of_one)
+        await work.runs.release(lease_of_two, due_at=None)
+        with pytest.raises(Stale):
+            await work.runs.replace(two, lease=lease_of_two)
+        assert (await work.runs.replace(one, lease=lease_of_one)).revision == 2
+        await work.commit()

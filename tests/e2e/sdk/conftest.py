@@ -1,0 +1,49 @@
+"""Fixtures: a Core to drive, and a driver per line of the SDK."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.doctor import REQUIRED_VARIABLE
+from tests.e2e.sdk.core import Core, has_server_command, serve_runyard, serve_stub
+from tests.e2e.sdk.driver import Driver
+from tests.e2e.sdk.environments import LINES, NoNetworkError, ensure_environment
+
+STUB_VARIABLE = "RUNYARD_SDK_STUB"
+
+
+@pytest.fixture(scope="session")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Core]:
+    """The Core that the SDKs drive: the stub with RUNYARD_SDK_STUB=1, else a server of this checkout."""
+    if os.environ.get(STUB_VARIABLE) == "1":
+        with serve_stub() as stub:
+            yield stub
+        return
+    if not has_server_command():
+        pytest.skip(f"`runyard server` is not there yet; {STUB_VARIABLE}=1 drives the stub")
+    with serve_runyard(tmp_path_factory.mktemp("core")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=LINES)
+def sdk(request: pytest.FixtureRequest, core: Core, tmp_path_factory: pytest.TempPathFactory) -> Driver:
+    """A user of one line of the SDK, with its environment installed."""
+    return _driver(request.param, core, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def sdks(core: Core, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Driver]:
+    """A user of each line."""
+    return {line: _driver(line, core, tmp_path_factory) for line in LINES}
+
+
+def _driver(line: str, core: Core, tmp_path_factory: pytest.TempPathFactory) -> Driver:
+    try:
+        ensure_environment(line)
+    except NoNetworkError as error:
+        reason = f"no environment for SDK {line}: {error}"
+        if os.environ.get(REQUIRED_VARIABLE) == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return Driver(core=core, line=line, folder=tmp_path_factory.mktemp(f"sdk-{line}"))
