@@ -24,7 +24,7 @@ test: gates cluster-setup ## everything: gates, then every test, on a real clust
 	@$(BIN)/pytest $(TESTS)
 
 .PHONY: check
-check: gates ## gates and unit tests, under a minute
+check: gates ## gates and unit tests, a few minutes
 	@echo "== unit tests"
 	@$(BIN)/pytest tests/unit
 
