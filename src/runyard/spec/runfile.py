@@ -53,6 +53,7 @@ def _read_document(document: Mapping[str, Any]) -> RunFile:
     project = entity.project or (spec.task.project if spec.task else None)
     if spec.task is not None and project != spec.task.project:
         raise refuse("run.project", "the task belongs to another project", path=("spec", "task"), value=str(spec.task))
+    _refuse_unused(spec, function_kind=run_kind.function, action=said)
     values = {name: getattr(spec, name) for name in RunFields.model_fields}
     return RunFile(
         fields=RunFields.model_construct(**values),
@@ -63,6 +64,22 @@ def _read_document(document: Mapping[str, Any]) -> RunFile:
         name=entity.name,
         function=spec.function.name if spec.function is not None else None,
     )
+
+
+def _refuse_unused(spec: RunSpec, *, function_kind: str, action: str) -> None:
+    """What a run document may say and we would not do: told, never dropped."""
+    findings = Findings()
+    if spec.local_execution:
+        findings.add("run.local", ("spec", "local_execution"), "the client runs it itself: nothing is started here")
+    if spec.workflow is not None:
+        findings.add("run.workflow", ("spec", "workflow"), "workflows are not run", value=str(spec.workflow))
+    for name in ("instructions", "base_image"):
+        if getattr(spec, name) is not None and action != "build":
+            findings.add("field.pointless", ("spec", name), f"`{name}` says nothing to a {action}")
+    if spec.function is not None and spec.function.kind != function_kind:
+        message = f"a {function_kind} run needs a {function_kind} function"
+        findings.add("run.function", ("spec", "function"), message, value=str(spec.function))
+    findings.finish()
 
 
 def _read_flat(document: Mapping[str, Any]) -> RunFile:

@@ -191,3 +191,20 @@ def test_a_seeds_snippet_is_read_when_it_is_pasted_as_it_stands(text: str) -> No
 )
 def test_a_seeds_call_is_read_when_its_arguments_are_written_as_a_file(arguments: dict[str, Any]) -> None:
     assert read_run_file(arguments).action == "job"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("local_execution", True, "run.local"),
+        ("workflow", "hera://demo/w:1", "run.workflow"),
+        ("instructions", ["RUN true"], "field.pointless"),
+        ("base_image", "busybox:1.36", "field.pointless"),
+        ("function", "python://demo/f:1", "run.function"),
+    ],
+)
+def test_a_document_is_refused_when_it_says_what_would_not_be_done(name: str, value: Any, code: str) -> None:
+    spec = {"task": "container+job://demo/T", name: value}
+    problem = find_problem(read_run_file, {"kind": "container+job:run", "project": "demo", "spec": spec})
+
+    assert (problem.code, problem.path) == (code, ("spec", name))
