@@ -72,3 +72,11 @@ def test_cpu_has_the_limit_and_a_small_request_when_only_its_limit_is_capped() -
 def test_a_run_is_refused_when_its_request_is_above_the_limits_max() -> None:
     resolution = decide({"resources": {"cpu": 16}}, policy={"resources.cpu.limit": {"max": 8}})
     assert list_codes(resolution) == ["policy.max"]
+
+
+def test_an_affinity_is_no_node_selector_when_one_is_required() -> None:
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    assert list_codes(decide({"affinity": affinity}, policy={"node_selector": {"required": True}})) == [
+        "policy.required"
+    ]
