@@ -225,16 +225,19 @@ def _fill_bounds(board: Board, rulings: Rulings, setting: Setting) -> None:
     for name in ("cpu", "ephemeral-storage"):
         cap = rulings.find_cap(f"resources.{name}.limit")
         if cap is not None and ("resources", name, LIMIT) not in board:
-            _fill_capped_limit(board, name, offer_of(cap[1], cap[0], "blank: the most that the policy allows"))
+            offer = offer_of(cap[1], cap[0], "blank: the most that the policy allows")
+            _fill_capped_limit(board, rulings, name, offer)
 
 
-def _fill_capped_limit(board: Board, name: str, cap: Offer) -> None:
+def _fill_capped_limit(board: Board, rulings: Rulings, name: str, cap: Offer) -> None:
     request = board.find("resources", name, REQUEST)
     if request is not None and request.value > cap.value:
         # No limit can stand between the two: the request's own is, and the policy's max refuses it.
         board.fill(("resources", name, LIMIT), replace(request, rule="the request is above the policy's max"))
         return
     board.fill(("resources", name, LIMIT), cap)
+    if rulings.find_lock(f"resources.{name}.request") is not None:
+        return
     # Kubernetes would take the limit for the request, and a run that asked for nothing would fit nowhere.
     least = replace(cap, value=min(cap.value, SMALL_REQUESTS[name]), rule="blank: little, under the limit above")
     board.fill(("resources", name, REQUEST), least)
@@ -262,6 +265,10 @@ def _fill_count(board: Board, rulings: Rulings, name: str, value: int) -> None:
     for rule, scope in [] if rulings.find_lock(name) else rulings.find_rules(name):
         if rule.min is not None and rule.min > offer.value:
             offer = offer_of(scope, rule.min, "the least that the policy allows")
+    offered = [rule.options for rule, _ in rulings.find_rules(name) if rule.options is not None]
+    if offer.owner == "policy" and offered:
+        common = set(offered[0]).intersection(*offered[1:])
+        offer = replace(offer, value=min((it for it in common if it >= offer.value), default=offer.value))
     board.fill((name,), offer)
 
 

@@ -173,7 +173,7 @@ def _check_required(name: str, rule: Rule, scope: Scope, values: list[Ruled]) ->
         for key in rule.required:
             if key not in there:
                 yield Problem("policy.required", (name, key), f"the {scope.name} requires `{key}`")
-    elif not any(ruled.path[0] == name.split(".")[0] for ruled in values):
+    elif not any(ruled.path[0] == name.split(".", maxsplit=1)[0] for ruled in values):
         yield Problem("policy.required", tuple(name.split(".")), f"the {scope.name} requires `{name}`")
 
 
