@@ -27,10 +27,18 @@ PLATFORM: Mapping[str, Any] = {
 class Facts:
     """The objects of a run. Whatever is not as it should be raises, and that is a complaint as well."""
 
-    def __init__(self, objects: Sequence[Mapping[str, Any]], *, asked: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        objects: Sequence[Mapping[str, Any]],
+        *,
+        asked: frozenset[str] = frozenset(),
+        platform: Mapping[str, str] | None = None,
+    ) -> None:
         self.objects = objects
         self.asked = asked
         """The fields that users said anything about."""
+        self.platform = platform or {}
+        """The platform's own variables, as they should be."""
         (self.workload,) = self.of("Job", "Deployment")
         self.is_job: bool = self.workload["kind"] == "Job"
         self.spec: Mapping[str, Any] = self.workload["spec"]

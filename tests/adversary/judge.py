@@ -23,7 +23,8 @@ def judge_objects(objects: Sequence[Mapping[str, Any]], case: Case, library: Lib
     try:
         word = library.get_word(case)
         asked = {snake(key) for layer in case.iter_layers() for key, value in layer.items() if value is not None}
-        facts = Facts(objects, asked=frozenset(asked))
+        platform = {"RUN_ID": case.run_id, "PROJECT_NAME": case.project}
+        facts = Facts(objects, asked=frozenset(asked), platform=platform)
         return [
             *iter_shape_complaints(facts, word, case, world, namespace),
             *iter_amount_complaints(facts, word),

@@ -112,7 +112,7 @@ def _collect_envs(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any,
     for name, entry in facts.env.items():
         if "valueFrom" in entry:
             yield name, any(use["name"] == name for use in word.profile.get("secrets", []))
-        elif name not in ("RUN_ID", "PROJECT_NAME") or any(name in said for said in word.list_said("envs")):
+        elif entry["value"] != facts.platform.get(name):
             yield name, any(said.get(name) == entry["value"] for said in word.list_said("envs"))
 
 
