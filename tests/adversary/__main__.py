@@ -22,7 +22,11 @@ def main() -> int:
         return _play_one(options.seed, options.only)
     started_at, told_at = time.monotonic(), time.monotonic()
     tally = Tally()
+    told = 0
     for tally in play_all(options.seed, options.count, workers=options.workers):
+        for number, complaints in tally.failures[told:]:
+            _say(f"broken: case {number}: {'; '.join(complaints)}")
+        told = len(tally.failures)
         if time.monotonic() - told_at >= PROGRESS_SECONDS:
             told_at = time.monotonic()
             _say(

@@ -70,6 +70,9 @@ _SCALARS: Mapping[str, Callable[[Facts], Any]] = {
 }
 
 
+_LITTLE: Mapping[str, Quantity] = {"cpu": Quantity.parse("100m"), "ephemeral-storage": Quantity.parse("1Gi")}
+
+
 def _collect_resource(field: str, facts: Facts, word: Word) -> Values:
     _, name, *rest = field.split(".")
     if name == "gpu":
@@ -84,6 +87,9 @@ def _collect_resource(field: str, facts: Facts, word: Word) -> Values:
             return [(disk[1], disk[1] in [*word.list_said(field), *word.list_said("volumes.storage_class")])]
         return [(disk[0], disk[0] in word.list_amounts("disk"))]
     said = [*word.list_amounts(name), *(list_derived(facts, word) if name == "mem" else ())]
+    if name in _LITTLE:  # under a capped limit a request that nobody made is small
+        caps = [cap for part in ("", ".limit") for cap in word.list_clauses(f"resources.{name}{part}", "max")]
+        said += [min(*caps, _LITTLE[name])] if caps else []
     sides = rest or ["request", "limit"]
     found = [amount for side in sides if (amount := facts.side(name, side)) is not None]
     return [(amount, amount in said) for amount in found]
