@@ -33,6 +33,10 @@ class Stale(Exception):  # noqa: N818 - it is the writer that is stale
     """What was to be written has changed since it was read, or the lease has passed on; nothing was written."""
 
 
+class Unavailable(Exception):  # noqa: N818 - a state, not an error of ours
+    """Where things are kept cannot be reached now; nothing was written."""
+
+
 Span = tuple[datetime | None, datetime | None]
 
 
@@ -44,6 +48,8 @@ class Query:
     project: str | None = None
     visible_projects: frozenset[str] | None = None
     """For the list of projects: those that may be seen; None is all."""
+    visible_to: str | None = None
+    """Whose projects may be seen beside those, because they made them."""
     q: str | None = None
     """Contained in id or name, in any case; of runs also in function or workflow."""
     name: str | None = None
@@ -91,6 +97,12 @@ class Entities(Protocol):
     async def find_page(self, query: Query) -> Page:
         """A page, complete entities."""
 
+    async def list_names(self, entity_type: str, *, project: str) -> Sequence[str]:
+        """The names of a project's entities of a type, each once, sorted."""
+
+    async def list_labels(self, project: str, *, containing: str = "", limit: int = 1000) -> Sequence[str]:
+        """The labels in a project, of entities and runs, each once, sorted."""
+
     async def replace(self, entity: Entity, *, expected_revision: int | None = None) -> Entity:
         """Write it with the next revision. Raises `Stale` if it is gone or not at the expected one."""
 
@@ -116,8 +128,14 @@ class Runs(Protocol):
     async def find_page(self, query: Query) -> Page:
         """A page; `type` of the query is `run`."""
 
+    async def list_ids(self, *, project: str, task: str | None = None) -> Sequence[str]:
+        """The ids of a project's runs, or of those of one task (by its reference), in order."""
+
     async def list_transitions(self, run_id: str, *, after: int = 0) -> Sequence[Transition]:
         """In order, those with a greater sequence."""
+
+    async def list_histories(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
+        """The transitions of several runs, in order; a run without any is not in it."""
 
     async def replace(
         self,
@@ -149,6 +167,9 @@ class Runs(Protocol):
 
     async def release(self, lease: Lease, *, due_at: datetime | None) -> None:
         """Give it back; a stale lease does nothing."""
+
+    async def nudge(self, run_ids: Sequence[str]) -> None:
+        """They are due now, whoever holds them; nothing else about them changes, their revision neither."""
 
 
 class Secrets(Protocol):
@@ -313,3 +334,69 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Aware, UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One container's log of a run: `pod` tells attempts and replicas apart."""
+
+    run_id: str
+    pod: str
+    container: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamInfo:
+    """What is stored of a stream: bytes `0 … size`, and when they were written."""
+
+    stream: Stream
+    size: int
+    first_at: datetime | None
+    last_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPiece:
+    """Bytes of a stream from an offset on, or, where `gap` says why, a place where something could not be read."""
+
+    offset: int
+    at: datetime
+    content: bytes = b""
+    gap: str | None = None
+    until: datetime | None = None
+    """Of a gap: where its time span ends."""
+
+
+class LogStore(Protocol):
+    """Log bytes. They never share a writer with run state."""
+
+    async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
+        """Store bytes that begin at an offset and were written at that time; returns the stream's new size.
+
+        What is stored already is not stored again, so that a writer may repeat itself; raises `ValueError` for an
+        offset past the end: a hole is never made in silence.
+        """
+
+    async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
+        """Record at the present end that something is missing there."""
+
+    async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
+        """In the order in which they began."""
+
+    async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
+        """Pieces from that byte on, gaps among them, at most about `limit` bytes; empty at the end."""
+
+    async def find_since(self, stream: Stream, since: datetime) -> int:
+        """The offset of the first stored bytes that were written at or after that time; the size if there are none."""
+
+    async def find_tail(self, stream: Stream, lines: int) -> int:
+        """The offset from which on there are that many lines (fewer, if there are not as many)."""
+
+    async def delete(self, run_id: str) -> None:
+        """Everything of a run."""
+
+    async def prune(self, *, before: datetime) -> int:
+        """Delete the streams whose last bytes are older; how many."""
+
+    async def close(self) -> None:
+        """Give back files and connections."""

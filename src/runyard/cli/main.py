@@ -21,6 +21,9 @@ COMMANDS = {
     "explain": Entry("runyard.cli.commands.explain:explain", "Show every value of a run, and who decided it."),
     "policy": Entry("runyard.cli.commands.policy:policy", "Check a policy; rehearse a new one."),
     "schema": Entry("runyard.cli.commands.schema:schema", "Print the JSON Schema of a kind of file."),
+    "server": Entry("runyard.cli.commands.server:server", "Serve the API."),
+    "db": Entry("runyard.cli.commands.db:db", "Look after the database: status, upgrade, backup, restore, prune."),
+    "user": Entry("runyard.cli.commands.user:user", "Accounts of those who may sign in."),
     "completion": Entry("runyard.cli.commands.completion:completion", "Print the completion script of a shell."),
 }
 

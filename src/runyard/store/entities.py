@@ -1,6 +1,6 @@
 """Everything but runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -65,6 +65,27 @@ class SqlEntities:
         """A page, complete entities."""
         rows, total = await fetch_page(self._session, tables.entities, query, columns=_COLUMNS)
         return Page(tuple(_row_to_entity(row) for row in rows), total)
+
+    async def list_names(self, entity_type: str, *, project: str) -> Sequence[str]:
+        """The names of a project's entities of a type, each once, sorted."""
+        columns = tables.entities.c
+        statement = select(columns.name).where(columns.type == entity_type, columns.project == project).distinct()
+        return sorted(row["name"] for row in await self._session.fetch_all(statement))
+
+    async def list_labels(self, project: str, *, containing: str = "", limit: int = 1000) -> Sequence[str]:
+        """The labels in a project, of entities and runs, each once, sorted."""
+        labels = tables.labels.c
+        found: set[str] = set()
+        for table, is_of in ((tables.entities, labels.type != "run"), (tables.runs, labels.type == "run")):
+            statement = select(labels.label).join(table, table.c.id == labels.id)
+            if table is tables.entities:
+                statement = statement.where(table.c.type == labels.type)
+            conditions = [table.c.project == project, is_of]
+            if containing:
+                conditions.append(self._session.contains(labels.label, containing))
+            statement = statement.where(*conditions).distinct().order_by(labels.label).limit(limit)
+            found |= {row["label"] for row in await self._session.fetch_all(statement)}
+        return sorted(found)[:limit]
 
     async def replace(self, entity: Entity, *, expected_revision: int | None = None) -> Entity:
         """Write it with the next revision; its name, project and time of creation never change."""

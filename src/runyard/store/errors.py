@@ -15,12 +15,14 @@ StoreError
 
 from sqlalchemy.exc import DontWrapMixin
 
+from runyard.app.ports import Unavailable
+
 
 class StoreError(Exception):
     """Something is wrong with the database."""
 
 
-class StoreUnavailable(StoreError):  # noqa: N818 - it is the store that is unavailable
+class StoreUnavailable(StoreError, Unavailable):  # noqa: N818 - it is the store that is unavailable
     """The database does not answer, is full or is busy."""
 
 

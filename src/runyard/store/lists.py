@@ -58,7 +58,8 @@ def iter_conditions(session: Session, table: Table, query: Query) -> Iterator[Co
         yield columns.project == query.project
     if query.visible_projects is not None:
         of_projects = columns.id if query.type == "project" else columns.project
-        yield session.is_one_of(of_projects, query.visible_projects)
+        is_visible = session.is_one_of(of_projects, query.visible_projects)
+        yield is_visible if query.visible_to is None else is_visible | (columns.user == query.visible_to)
     if query.name is not None:
         is_contained = query.type == "project"
         yield session.contains(columns.name, query.name) if is_contained else columns.name == query.name

@@ -81,6 +81,16 @@ async def release(session: Session, lease: Lease, *, due_at: datetime | None) ->
     )
 
 
+async def nudge(session: Session, run_ids: Sequence[str]) -> None:
+    """They are due now; who holds them cannot put that off at release."""
+    now = await read_clock(session)
+    await session.write(
+        update(tables.runs)
+        .where(session.is_one_of(_runs.id, run_ids))
+        .values(due_at=case((_runs.due_at < now, _runs.due_at), else_=literal(now, UtcTime())), is_nudged=True)
+    )
+
+
 def hold_lease(lease: Lease) -> list[ColumnElement[bool]]:
     """Whether the row is leased by that lease, at the instant at which the database looks."""
     return [_runs.lease_token == lease.token, _runs.lease_until > DatabaseNow()]

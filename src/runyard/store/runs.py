@@ -15,13 +15,16 @@ from runyard.store.belongings import add_labels, count_labels, delete_runs, repl
 from runyard.store.columns import LARGEST
 from runyard.store.entities import check_fixed
 from runyard.store.lists import fetch_page
-from runyard.store.queue import claim_due, hold_lease, release, renew
+from runyard.store.queue import claim_due, hold_lease, nudge, release, renew
 from runyard.store.references import derive_columns, hash_to_shard_key
 from runyard.store.session import Session
 from runyard.store.totals import count_runs
 
 _FIELDS = tuple(field.name for field in fields(Run) if field.name != "type")
 RUN_COLUMNS = tuple(tables.runs.c[name] for name in _FIELDS)
+_TRANSITION_COLUMNS = tuple(
+    tables.transitions.c[name] for name in ("sequence", "state", "at", "actor", "reason", "message")
+)
 _FIXED = frozenset({"id", "project", "name", "created_at"})
 _DERIVED = frozenset({"function", "workflow", "task"})
 
@@ -60,15 +63,36 @@ class SqlRuns:
         rows, total = await fetch_page(self._session, tables.runs, query, columns=RUN_COLUMNS)
         return Page(tuple(row_to_run(row) for row in rows), total)
 
+    async def list_ids(self, *, project: str, task: str | None = None) -> Sequence[str]:
+        """The ids of a project's runs, or of those of one task (by its reference), in order."""
+        conditions = [tables.runs.c.project == project]
+        if task is not None:
+            conditions.append(tables.runs.c.task == task)
+        statement = select(tables.runs.c.id).where(*conditions).order_by(tables.runs.c.id)
+        return [row["id"] for row in await self._session.fetch_all(statement)]
+
     async def list_transitions(self, run_id: str, *, after: int = 0) -> Sequence[Transition]:
         """In order, those with a greater sequence."""
         columns = tables.transitions.c
         rows = await self._session.fetch_all(
-            select(columns.sequence, columns.state, columns.at, columns.actor, columns.reason, columns.message)
+            select(*_TRANSITION_COLUMNS)
             .where(columns.run_id == run_id, columns.sequence > min(after, LARGEST))
             .order_by(columns.sequence)
         )
-        return [Transition(**{**row, "state": State(row["state"])}) for row in rows]
+        return [_row_to_transition(row) for row in rows]
+
+    async def list_histories(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
+        """The transitions of several runs, in order."""
+        columns = tables.transitions.c
+        rows = await self._session.fetch_all(
+            select(columns.run_id, *_TRANSITION_COLUMNS)
+            .where(self._session.is_one_of(columns.run_id, run_ids))
+            .order_by(columns.run_id, columns.sequence)
+        )
+        found: dict[str, list[Transition]] = {}
+        for row in rows:
+            found.setdefault(row["run_id"], []).append(_row_to_transition(row))
+        return found
 
     async def replace(
         self,
@@ -131,6 +155,10 @@ class SqlRuns:
         """Give it back; a stale lease does nothing."""
         await release(self._session, lease, due_at=due_at)
 
+    async def nudge(self, run_ids: Sequence[str]) -> None:
+        """They are due now, whoever holds them."""
+        await nudge(self._session, run_ids)
+
     async def _add_transitions(self, run_id: str, transitions: Sequence[Transition]) -> None:
         await self._session.write_all(
             insert(tables.transitions),
@@ -152,6 +180,11 @@ class SqlRuns:
 def row_to_run(row: Mapping[Any, Any]) -> Run:
     """The run of a row with `RUN_COLUMNS`."""
     return Run(type="run", **{name: row[name] for name in _FIELDS})
+
+
+def _row_to_transition(row: Mapping[Any, Any]) -> Transition:
+    values = {column.name: row[column.name] for column in _TRANSITION_COLUMNS}
+    return Transition(**{**values, "state": State(values["state"])})
 
 
 def _guard(run: Run, *, lease: Lease | None, expected_revision: int | None) -> list[ColumnElement[bool]]:

@@ -116,6 +116,7 @@ FILTERED = [
         ({"project": "x"}, []),
         ({"visible_projects": frozenset({"q", "z"})}, ["f3"]),
         ({"visible_projects": frozenset()}, []),
+        ({"visible_projects": frozenset({"q"}), "visible_to": "bob"}, ["f3", "f2"]),
         ({"name": "train"}, ["f1"]),
         ({"name": "trai"}, []),
         ({"kind": "container"}, ["f2"]),
@@ -203,3 +204,19 @@ async def test_labels_follow_when_an_entity_is_replaced(store: Store) -> None:
 
     found = [await find_ids(store, labels=(label,)) for label in ("a", "b", "c")]
     assert found == [[], ["f1"], ["f1"]]
+
+
+async def test_names_are_told_once_when_they_have_versions(store: Store) -> None:
+    await add(store, [make_entity("f1", name="b"), make_entity("f2", name="a"), make_entity("f3", name="a")])
+    await add(store, [make_entity("f4", name="c", project="other")])
+    async with store.begin(is_read_only=True) as work:
+        assert list(await work.entities.list_names("function", project="p")) == ["a", "b"]
+        assert list(await work.entities.list_names("secret", project="p")) == []
+
+
+async def test_labels_of_a_project_are_told_once_when_several_have_them(store: Store) -> None:
+    await add(store, [make_entity(f"f{n}", metadata={"labels": ["x", f"gpu{n}"]}) for n in range(2)])
+    await add(store, [make_entity("f9", project="other", metadata={"labels": ["theirs"]})])
+    async with store.begin(is_read_only=True) as work:
+        assert list(await work.entities.list_labels("p")) == ["gpu0", "gpu1", "x"]
+        assert list(await work.entities.list_labels("p", containing="gpu", limit=1)) == ["gpu0"]

@@ -305,3 +305,23 @@ async def test_lease_writes_nothing_when_it_is_of_another_run_or_was_given_back(
             await work.runs.replace(two, lease=lease_of_two)
         assert (await work.runs.replace(one, lease=lease_of_one)).revision == 2
         await work.commit()
+
+
+async def test_ids_are_of_one_project_and_task_when_they_are_listed(store: Store) -> None:
+    await add(store, make_run("r2", task="python+job://p/t1"), make_run("r1", task="python+job://p/t2"))
+    await add(store, make_run("r3", project="other", task="python+job://other/t1"))
+    async with store.begin(is_read_only=True) as work:
+        assert list(await work.runs.list_ids(project="p")) == ["r1", "r2"]
+        assert list(await work.runs.list_ids(project="p", task="python+job://p/t1")) == ["r2"]
+
+
+async def test_histories_are_whole_when_several_runs_are_asked_for(store: Store) -> None:
+    async with store.begin() as work:
+        for name in ("r1", "r2", "r3"):
+            await work.runs.add(make_run(name), [make_transition(1), make_transition(2, state=State.READY)])
+        await work.runs.add(make_run("r4"), [])
+        await work.commit()
+    async with store.begin(is_read_only=True) as work:
+        found = await work.runs.list_histories(["r3", "r1", "r4", "nobody"])
+        assert found == {name: list(await work.runs.list_transitions(name)) for name in ("r1", "r3")}
+        assert await work.runs.list_histories([]) == {}

@@ -11,14 +11,18 @@ from tests.e2e.sdk.driver import Driver
 from tests.e2e.sdk.environments import LINES, NoNetworkError, ensure_environment
 
 STUB_VARIABLE = "RUNYARD_SDK_STUB"
+ENDPOINT_VARIABLE = "RUNYARD_SDK_ENDPOINT"
 
 
 @pytest.fixture(scope="session")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Core]:
-    """The Core that the SDKs drive: the stub with RUNYARD_SDK_STUB=1, else a server of this checkout."""
+    """The Core that the SDKs drive: the stub, one that runs already, or a server of this checkout."""
     if os.environ.get(STUB_VARIABLE) == "1":
         with serve_stub() as stub:
             yield stub
+        return
+    if endpoint := os.environ.get(ENDPOINT_VARIABLE):
+        yield Core(endpoint=endpoint)
         return
     if not has_server_command():
         pytest.skip(f"`runyard server` is not there yet; {STUB_VARIABLE}=1 drives the stub")

@@ -1,0 +1,144 @@
+"""Entities, runs and pages as JSON, in the shapes that every client can read."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from runyard.app.catalog import TYPES
+from runyard.app.documents import drop_nulls
+from runyard.app.model import Entity, Json, Run, Transition
+from runyard.app.ports import Page
+from runyard.app.usecases.transitions import NOTES
+from runyard.spec.answers import shape_run_spec, shape_task_spec
+from runyard.spec.references import Key
+
+BY_ID = frozenset({"task", "run"})
+"""Types whose keys have no name."""
+
+
+def answer(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return Response(text.encode(), status, media_type="application/json", headers=headers)
+
+
+def answer_entity(entity: Entity, transitions: Iterable[Transition] = (), *, lists: Json | None = None) -> Response:
+    """One entity with its ETag."""
+    content = run_to_json(entity, transitions) if isinstance(entity, Run) else entity_to_json(entity)
+    if lists is not None:
+        content["spec"] = {**content["spec"], **lists}
+    return answer(content, headers={"ETag": f'"{entity.revision}"'})
+
+
+def answer_page(contents: Sequence[Json], page: Page, *, number: int, size: int) -> Response:
+    """The envelope of DigitalHub; a page past the end is empty."""
+    pages = -(-page.total // size)
+    order = {"sorted": True, "unsorted": False, "empty": False}
+    return answer(
+        {
+            "content": list(contents),
+            "totalElements": page.total,
+            "totalPages": pages,
+            "number": number,
+            "size": size,
+            "numberOfElements": len(contents),
+            "first": number == 0,
+            "last": number >= pages - 1,
+            "empty": not contents,
+            "sort": order,
+            "pageable": {
+                "pageNumber": number,
+                "pageSize": size,
+                "offset": number * size,
+                "paged": True,
+                "unpaged": False,
+                "sort": order,
+            },
+        }
+    )
+
+
+def entity_to_json(entity: Entity) -> Json:
+    """Complete, without nulls."""
+    spec = shape_task_spec(entity.spec) if entity.type == "task" else entity.spec
+    return {
+        "id": entity.id,
+        "key": make_key(entity),
+        "kind": entity.kind,
+        "name": entity.name,
+        "project": entity.project,
+        "user": entity.user,
+        "metadata": _metadata_to_json(entity),
+        "spec": spec,
+        "status": {**entity.status, "state": entity.state},
+        **({"extensions": list(entity.extensions)} if entity.extensions else {}),
+    }
+
+
+def run_to_json(run: Run, transitions: Iterable[Transition] = ()) -> Json:
+    """A run: what was asked in its client's shape, and all that is known of its state."""
+    shown = [transition_to_json(each) for each in transitions]
+    status = {
+        **{key: value for key, value in run.status.items() if key != NOTES},
+        "state": str(run.state),
+        "message": run.message or run.status.get("message"),
+        "reason": run.reason,
+        "warnings": list(run.warnings),
+        "transitions": shown[::-1],
+    }
+    status = {key: value for key, value in status.items() if value not in (None, [])}
+    return {**entity_to_json(run), "spec": shape_run_spec(run.kind, run.spec), "status": status}
+
+
+def transition_to_json(transition: Transition) -> Json:
+    """One step; `status` and `time` are DigitalHub's names."""
+    return dict(
+        drop_nulls(
+            {
+                "sequence": transition.sequence,
+                "status": str(transition.state),
+                "time": format_time(transition.at),
+                "actor": transition.actor,
+                "reason": transition.reason,
+                "message": transition.message,
+            }
+        )
+    )
+
+
+def entity_in_short(entity: Entity) -> Json:
+    """As a project lists it: embedded ones in full, of the others neither spec nor status."""
+    whole = entity_to_json(entity)
+    if entity.metadata.get("embedded") is True:
+        return whole
+    return {name: whole[name] for name in ("id", "key", "kind", "metadata", "name", "project", "user")}
+
+
+def make_key(entity: Entity) -> str:
+    """`store://project/type/kind/name:id`, in the form that the SDK makes too."""
+    if entity.type == "project":
+        return str(Key(project=entity.id))
+    if entity.type in BY_ID:
+        return str(Key(project=entity.project, type=entity.type, kind=entity.kind, name=entity.id))
+    return str(Key(project=entity.project, type=entity.type, kind=entity.kind, name=entity.name, id=entity.id))
+
+
+def format_time(at: datetime) -> str:
+    """ISO 8601 in UTC."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _metadata_to_json(entity: Entity) -> Json:
+    return {
+        **entity.metadata,
+        "created": format_time(entity.created_at),
+        "updated": format_time(entity.updated_at),
+        "created_by": entity.user,
+        "updated_by": entity.updated_by,
+    }
+
+
+PLURALS = {entity_type.plural: name for name, entity_type in TYPES.items()} | {"runs": "run"}

@@ -1,0 +1,138 @@
+"""What hangs on entities and runs: metrics, files, relationships."""
+
+from collections.abc import Iterator
+
+from fastapi import Request
+from starlette.responses import Response
+
+from runyard.api.answers import answer, answer_page
+from runyard.api.bodies import read_body
+from runyard.api.queries import Parameters
+from runyard.api.routing import Routes, get_who
+from runyard.api.web import get_web
+from runyard.app.catalog import TYPES
+from runyard.app.ports import Page
+from runyard.app.usecases.entities import get_entity
+from runyard.app.usecases.metrics import list_files, list_metrics, put_files, put_metric
+from runyard.app.usecases.runs import get_run
+from runyard.domain.access import Permission
+
+_METRICS = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]},
+                "example": [0.5, 0.6],
+            }
+        },
+    }
+}
+_FILES = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {"type": "array", "items": {"type": "object"}},
+                "example": [{"path": "model.bin", "name": "model.bin", "size": 5}],
+            }
+        },
+    }
+}
+FILED = ("artifact", "dataitem", "model", "containerimage")
+MEASURED = ("run", "artifact", "dataitem", "model", "function", "workflow", "task")
+
+
+def _add_metrics(routes: Routes, type_name: str, plural: str) -> None:
+    writing = Permission.REPORT if type_name == "run" else Permission.PRODUCE
+    path = f"/{plural}/{{id}}/metrics"
+
+    @routes.get(path, needs=Permission.READ, response_model=dict[str, object], name=f"list_{type_name}_metrics")
+    async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+        """Its metrics: numbers and series by name."""
+        Parameters(request, ("user",)).finish()
+        return answer(dict(await list_metrics(get_web(request).core, type_name, project, id)))
+
+    @routes.get(
+        f"{path}/{{name}}", needs=Permission.READ, response_model=dict[str, object], name=f"get_{type_name}_metric"
+    )
+    async def get(request: Request, project: str, id: str, name: str) -> Response:  # noqa: A002 - the name in the path
+        """One metric by its name; an empty series if there is none."""
+        Parameters(request, ("user",)).finish()
+        values = await list_metrics(get_web(request).core, type_name, project, id)
+        return answer({name: values.get(name, [])})
+
+    @routes.put(
+        f"{path}/{{name}}", needs=writing, response_model=None, openapi_extra=_METRICS, name=f"put_{type_name}_metric"
+    )
+    async def put(request: Request, project: str, id: str, name: str) -> Response:  # noqa: A002 - the name in the path
+        """A number or a series, in place of what was there."""
+        Parameters(request, ("user",)).finish()
+        core, who = get_web(request).core, get_who(request)
+        await put_metric(core, who, type_name, project, id, name=name, given=await read_body(request))
+        return answer({})
+
+
+def _add_files(routes: Routes, type_name: str, plural: str) -> None:
+    path = f"/{plural}/{{id}}/files/info"
+
+    @routes.get(
+        path, needs=Permission.READ, takes=("page", "size"), response_model=None, name=f"list_{type_name}_files"
+    )
+    async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+        """Its files: a list, or a page where a page is asked for."""
+        parameters = Parameters(request, ("page", "size"))
+        number = parameters.integer("page", default=0, at_least=0, at_most=2**31)
+        size = parameters.integer("size", default=25, at_least=1, at_most=get_web(request).limits.list_size)
+        parameters.finish()
+        files = await list_files(get_web(request).core, type_name, project, id)
+        if "page" not in request.query_params:
+            return answer(files)
+        content = files[number * size : (number + 1) * size]
+        return answer_page(content, Page((), len(files)), number=number, size=size)
+
+    @routes.put(
+        path, needs=Permission.PRODUCE, response_model=None, openapi_extra=_FILES, name=f"put_{type_name}_files"
+    )
+    async def put(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+        """Replace what is said of its files."""
+        Parameters(request, ()).finish()
+        core, who = get_web(request).core, get_who(request)
+        await put_files(core, who, type_name, project, id, await read_body(request))
+        return answer({})
+
+
+def _add_relationships(routes: Routes, type_name: str, plural: str) -> None:
+    path = f"/{plural}/{{id}}/relationships"
+
+    @routes.get(
+        path,
+        needs=Permission.READ,
+        response_model=list[dict[str, object]],
+        name=f"list_{type_name}_relationships",
+    )
+    async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+        """What it says that it has to do with."""
+        Parameters(request, ()).finish()
+        core = get_web(request).core
+        entity = (
+            (await get_run(core, project, id))[0]
+            if type_name == "run"
+            else await get_entity(core, type_name, project, id)
+        )
+        found = entity.metadata.get("relationships", [])
+        return answer(found)
+
+
+def make_all() -> Iterator[Routes]:
+    """The routes of every type that has such things."""
+    plurals = {name: entity_type.plural for name, entity_type in TYPES.items()} | {"run": "runs"}
+    for name, plural in plurals.items():
+        routes = Routes("/api/v1/-/{project}", tag=plural)
+        if name in MEASURED:
+            _add_metrics(routes, name, plural)
+        if name in FILED:
+            _add_files(routes, name, plural)
+        if name in (*MEASURED, *FILED):
+            _add_relationships(routes, name, plural)
+        yield routes

@@ -1,0 +1,154 @@
+"""What clients look up before they work: configuration, keys, the token endpoint, who they are, schemas of kinds."""
+
+from urllib.parse import parse_qsl
+
+from fastapi import Request
+from starlette.responses import PlainTextResponse, Response
+
+from runyard import __version__
+from runyard.api.answers import answer
+from runyard.api.bodies import read_bytes
+from runyard.api.queries import Parameters
+from runyard.api.routing import Routes, get_who
+from runyard.api.web import get_address, get_web
+from runyard.app.usecases.access import list_visible_projects
+from runyard.app.usecases.prepared import load_current
+from runyard.app.usecases.schemas import find_schema, list_schemas
+from runyard.app.usecases.sign_in import GRANTS, grant_token
+from runyard.domain.access import Permission
+from runyard.spec.reading import refuse
+
+API_LEVEL = 16
+"""What the SDKs 0.13 to 0.16 all accept."""
+CLIENT_ID = "runyard"
+_PUBLIC = {"Cache-Control": "public, max-age=60"}
+
+routes = Routes(tag="discovery")
+
+
+@routes.get("/.well-known/configuration", needs=Permission.PUBLIC, response_model=dict[str, object])
+async def get_configuration(request: Request) -> Response:
+    """What this server is and has, flat."""
+    web = get_web(request)
+    endpoint = web.core.options.endpoint
+    async with web.core.store.begin(is_read_only=True) as unit:
+        current = await load_current(unit)
+    content: dict[str, object] = {
+        "dhcore_api_level": str(API_LEVEL),
+        "dhcore_api_version": "v1",
+        "dhcore_authentication_methods": [] if web.is_open else ["basic", "oauth2", "pat"],
+        "dhcore_client_id": CLIENT_ID,
+        "dhcore_endpoint": endpoint,
+        "dhcore_name": "runyard",
+        "dhcore_version": __version__,
+        "k8s_resource_profiles": sorted(current.prepared.profiles),
+        **_describe_tokens(endpoint, prefix="oauth2_"),
+    }
+    if web.core.options.files_store is not None:
+        content["dhcore_default_files_store"] = web.core.options.files_store
+    return answer(dict(sorted(content.items())), headers=_PUBLIC)
+
+
+@routes.get("/.well-known/openid-configuration", needs=Permission.PUBLIC, response_model=dict[str, object])
+@routes.get("/.well-known/oauth-authorization-server", needs=Permission.PUBLIC, response_model=dict[str, object])
+async def get_openid(request: Request) -> Response:
+    """Where tokens come from."""
+    return answer(_describe_tokens(get_web(request).core.options.endpoint), headers=_PUBLIC)
+
+
+def _describe_tokens(endpoint: str, *, prefix: str = "") -> dict[str, object]:
+    described = {
+        "issuer": endpoint,
+        "jwks_uri": f"{endpoint}/auth/jwks",
+        "token_endpoint": f"{endpoint}/auth/token",
+        "userinfo_endpoint": f"{endpoint}/auth/userinfo",
+        "grant_types_supported": list(GRANTS),
+        "scopes_supported": ["openid", "profile", "credentials", "offline_access"],
+        "token_endpoint_auth_methods_supported": ["none"],
+    }
+    return {f"{prefix}{name}": value for name, value in described.items()}
+
+
+@routes.get("/.well-known/security.txt", needs=Permission.PUBLIC, response_class=PlainTextResponse)
+async def get_security(request: Request) -> Response:
+    """Whom to tell of a weakness."""
+    endpoint = get_web(request).core.options.endpoint
+    text = f"# Tell the operator of this server.\nCanonical: {endpoint}/.well-known/security.txt\n"
+    return PlainTextResponse(text)
+
+
+@routes.get("/auth/jwks", needs=Permission.PUBLIC, response_model=dict[str, object])
+async def get_keys(request: Request) -> Response:
+    """The public keys of our tokens."""
+    return answer(await get_web(request).issuer.jwks(), headers=_PUBLIC)
+
+
+@routes.post(
+    "/auth/token",
+    needs=Permission.PUBLIC,
+    response_model=dict[str, object],
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/x-www-form-urlencoded": {
+                    "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "example": {"grant_type": "refresh_token", "refresh_token": "…", "client_id": CLIENT_ID},
+                }
+            },
+        }
+    },
+)
+async def get_token(request: Request) -> Response:
+    """A token for another: by refresh, or by exchange of a personal one."""
+    content = await read_bytes(request)
+    try:
+        pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=50, strict_parsing=bool(content))
+    except ValueError:
+        raise refuse("body.form", "the body must be a form: application/x-www-form-urlencoded") from None
+    if any("\0" in text for pair in pairs for text in pair):
+        raise refuse("text.control", "the form has zero bytes")
+    web = get_web(request)
+    form = dict(pairs)
+    granted = await grant_token(web.core, web.issuer, web.authenticator, form, address=get_address(request))
+    return answer(granted, headers={"Cache-Control": "no-store"})
+
+
+@routes.get("/auth/userinfo", needs=Permission.SIGNED_IN, response_model=dict[str, object])
+async def get_user(request: Request) -> Response:
+    """Who you are."""
+    who = get_who(request)
+    return answer({"sub": who.name, "preferred_username": who.name})
+
+
+@routes.get("/api/auth", needs=Permission.SIGNED_IN, response_model=dict[str, object])
+@routes.post("/api/auth", needs=Permission.SIGNED_IN, response_model=dict[str, object])
+async def probe(request: Request) -> Response:
+    """Whether your credentials are good, and what they are good for."""
+    who = get_who(request)
+    permissions = ["ROLE_ADMIN"] if who.is_admin else ["ROLE_USER"]
+    core = get_web(request).core
+    async with core.store.begin(is_read_only=True) as unit:
+        visible = await list_visible_projects(unit, who)
+    return answer(
+        {"username": who.name, "permissions": [*permissions, *(f"{one}:ROLE_USER" for one in sorted(visible or ()))]}
+    )
+
+
+@routes.get(
+    "/api/v1/schemas/{entity}", needs=Permission.SIGNED_IN, takes=("runtime",), response_model=dict[str, object]
+)
+async def get_schemas(request: Request, entity: str) -> Response:
+    """JSON Schemas of the specs of a type, as a page."""
+    parameters = Parameters(request, ("runtime", "page", "size", "sort"))
+    runtime = parameters.find("runtime")
+    parameters.finish()
+    found = [one for one in list_schemas(entity) if runtime is None or one["runtime"] == runtime]
+    return answer({"content": found, "totalElements": len(found), "totalPages": 1 if found else 0, "number": 0})
+
+
+@routes.get("/api/v1/schemas/{entity}/{kind}", needs=Permission.SIGNED_IN, response_model=dict[str, object])
+async def get_schema(request: Request, entity: str, kind: str) -> Response:
+    """The JSON Schema of the spec of one kind."""
+    Parameters(request, ()).finish()
+    return answer(find_schema(entity, kind))

@@ -1,0 +1,94 @@
+"""`/api/v1/-/{project}/functions` and its likes: the same routes for every type that has no rules of its own."""
+
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import Response
+
+from runyard.api.answers import answer, answer_entity, answer_page, entity_to_json
+from runyard.api.bodies import read_body
+from runyard.api.models import EntityAnswer, EntityBody, PageAnswer
+from runyard.api.queries import LIST, Parameters, read_expected_revision, read_query
+from runyard.api.routing import Routes, get_who
+from runyard.api.web import get_web
+from runyard.app.catalog import TYPES, EntityType
+from runyard.app.usecases.entities import (
+    create_entity,
+    delete_entity,
+    delete_named,
+    get_entity,
+    list_entities,
+    update_entity,
+)
+from runyard.domain.access import Permission
+from runyard.spec.reading import refuse
+
+CONTEXT = "/api/v1/-/{project}"
+SORTED_BY_NAME = ("secret",)
+
+
+def make_routes(entity_type: EntityType) -> Routes:
+    """The routes of one type."""
+    name, plural = entity_type.name, entity_type.plural
+    routes = Routes(f"{CONTEXT}/{plural}", tag=plural)
+    writing = entity_type.writing
+
+    @routes.get("", needs=Permission.READ, takes=LIST, response_model=PageAnswer, name=f"list_{plural}")
+    async def list_all(request: Request, project: str) -> Response:
+        """A page, newest first; by default the newest version of each name."""
+        query = read_query(request, name, default_sort="name" if name in SORTED_BY_NAME else "created")
+        page = await list_entities(get_web(request).core, query)
+        return answer_page([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
+
+    @routes.post("", needs=writing, body=EntityBody, response_model=EntityAnswer, name=f"create_{name}")
+    async def create(request: Request, project: str) -> Response:
+        """Store a new one under the id that the client chose."""
+        Parameters(request, ()).finish()
+        document = await read_body(request)
+        return answer_entity(await create_entity(get_web(request).core, get_who(request), name, project, document))
+
+    @routes.delete("", needs=writing, takes=("name", "cascade"), response_model=None, name=f"delete_{plural}")
+    async def delete_all(request: Request, project: str) -> Response:
+        """Remove all versions of a name."""
+        wanted, is_cascading = _read_deletion(request)
+        core, who = get_web(request).core, get_who(request)
+        count = await delete_named(core, who, name, project, wanted, is_cascading=is_cascading)
+        return answer({"deleted": count})
+
+    @routes.get("/{id}", needs=Permission.READ, response_model=EntityAnswer, name=f"get_{name}")
+    async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+        """One by its id."""
+        return answer_entity(await get_entity(get_web(request).core, name, project, id))
+
+    @routes.put("/{id}", needs=writing, body=EntityBody, response_model=EntityAnswer, name=f"update_{name}")
+    async def update(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+        """Change what may change. With `If-Match`, only the revision that was read."""
+        Parameters(request, ()).finish()
+        revision, document = read_expected_revision(request), await read_body(request)
+        core, who = get_web(request).core, get_who(request)
+        changed = await update_entity(core, who, name, project, id, document, expected_revision=revision)
+        return answer_entity(changed)
+
+    @routes.delete("/{id}", needs=writing, takes=("cascade",), response_model=None, name=f"delete_{name}")
+    async def delete(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+        """Remove one, and with `cascade` what hangs on it."""
+        parameters = Parameters(request, ("cascade", "name"))
+        is_cascading = parameters.flag("cascade")
+        parameters.finish()
+        core, who = get_web(request).core, get_who(request)
+        await delete_entity(core, who, name, project, id, is_cascading=is_cascading)
+        return answer({})
+
+    return routes
+
+
+def _read_deletion(request: Request) -> tuple[str, bool]:
+    parameters = Parameters(request, ("name", "cascade"))
+    name, is_cascading = parameters.find("name"), parameters.flag("cascade")
+    parameters.finish()
+    if name is None:
+        raise refuse("parameter.missing", "say which, by its name", path=("query", "name"))
+    return name, is_cascading
+
+
+ALL: tuple[Any, ...] = tuple(make_routes(entity_type) for entity_type in TYPES.values())

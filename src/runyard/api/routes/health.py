@@ -1,0 +1,33 @@
+"""Whether the server lives, and whether it can work."""
+
+from fastapi import Request
+from starlette.responses import PlainTextResponse, Response
+
+from runyard.api.answers import answer
+from runyard.api.routing import Routes
+from runyard.api.web import get_web
+from runyard.domain.access import Permission
+
+routes = Routes(tag="health")
+
+
+@routes.get("/healthz", needs=Permission.PUBLIC, response_model=dict[str, str])
+async def is_alive(request: Request) -> Response:
+    """That the process answers."""
+    return answer({"status": "ok"})
+
+
+@routes.get("/metrics", needs=Permission.PUBLIC, response_class=PlainTextResponse)
+async def get_metrics(request: Request) -> Response:
+    """Counts and times, for Prometheus. Nothing in it names a run or a user."""
+    return Response(get_web(request).metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@routes.get("/readyz", needs=Permission.PUBLIC, response_model=dict[str, str])
+async def is_ready(request: Request) -> Response:
+    """That the database answers and the server is not about to leave."""
+    if getattr(request.app.state, "is_draining", False):
+        return answer({"status": "draining"}, status=503)
+    async with get_web(request).core.store.begin(is_read_only=True) as unit:
+        await unit.read_clock()
+    return answer({"status": "ok"})

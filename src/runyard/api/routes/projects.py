@@ -1,0 +1,119 @@
+"""`/api/v1/projects`: projects, and with whom they are shared."""
+
+from dataclasses import replace
+
+from fastapi import Request
+from starlette.responses import Response
+
+from runyard.api.answers import answer, answer_entity, answer_page, entity_in_short, entity_to_json
+from runyard.api.bodies import read_body
+from runyard.api.models import EntityAnswer, EntityBody, PageAnswer
+from runyard.api.queries import LIST, Parameters, read_expected_revision, read_query
+from runyard.api.routing import Routes, get_who
+from runyard.api.web import get_web
+from runyard.app.errors import Missing
+from runyard.app.usecases.access import delete_share, list_shares, list_visible_projects, put_share
+from runyard.app.usecases.projects import (
+    create_project,
+    delete_project,
+    get_project,
+    list_labels,
+    list_projects,
+    update_project,
+)
+from runyard.domain.access import Permission
+from runyard.spec.reading import refuse
+
+routes = Routes("/api/v1", tag="projects")
+
+
+@routes.get("/projects", needs=Permission.SIGNED_IN, takes=LIST, response_model=PageAnswer)
+async def list_all(request: Request) -> Response:
+    """The projects that you may see."""
+    core, who = get_web(request).core, get_who(request)
+    query = read_query(request, "project", default_sort="name")
+    async with core.store.begin(is_read_only=True) as unit:
+        visible = await list_visible_projects(unit, who)
+    owner = None if visible is None or who.run_id is not None else who.name
+    page = await list_projects(core, replace(query, visible_projects=visible, visible_to=owner))
+    return answer_page([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
+
+
+@routes.post("/projects", needs=Permission.CREATE_PROJECT, body=EntityBody, response_model=EntityAnswer)
+async def create(request: Request) -> Response:
+    """A new project, which is yours."""
+    Parameters(request, ()).finish()
+    return answer_entity(await create_project(get_web(request).core, get_who(request), await read_body(request)))
+
+
+@routes.get("/projects/{project}", needs=Permission.READ, response_model=EntityAnswer)
+async def get(request: Request, project: str) -> Response:
+    """A project, with the newest of what is in it."""
+    entity, content = await get_project(get_web(request).core, project)
+    lists = {plural: [entity_in_short(one) for one in entities] for plural, entities in content.items()}
+    return answer_entity(entity, lists=lists)
+
+
+@routes.put("/projects/{project}", needs=Permission.MANAGE, body=EntityBody, response_model=EntityAnswer)
+async def update(request: Request, project: str) -> Response:
+    """Replace metadata and spec. With `If-Match`, only the revision that was read."""
+    Parameters(request, ()).finish()
+    revision, document = read_expected_revision(request), await read_body(request)
+    core, who = get_web(request).core, get_who(request)
+    return answer_entity(await update_project(core, who, project, document, expected_revision=revision))
+
+
+@routes.delete("/projects/{project}", needs=Permission.MANAGE, takes=("cascade",), response_model=None)
+async def delete(request: Request, project: str) -> Response:
+    """Remove a project; one that is not empty only with `cascade`."""
+    parameters = Parameters(request, ("cascade",))
+    is_cascading = parameters.flag("cascade")
+    parameters.finish()
+    await delete_project(get_web(request).core, get_who(request), project, is_cascading=is_cascading)
+    return answer({})
+
+
+@routes.get("/projects/{project}/share", needs=Permission.READ, response_model=list[dict[str, str]])
+async def get_shares(request: Request, project: str) -> Response:
+    """With whom it is shared; its creator is not in the list."""
+    shares = await list_shares(get_web(request).core, project)
+    return answer([{"id": share.id, "user": share.user, "role": share.role} for share in shares])
+
+
+@routes.post(
+    "/projects/{project}/share", needs=Permission.MANAGE, takes=("user", "role"), response_model=dict[str, str]
+)
+async def share(request: Request, project: str) -> Response:
+    """Share it with a user, `*` for everyone; the role is editor if it is not said."""
+    parameters = Parameters(request, ("user", "role", "id"))
+    user, role = parameters.find("user"), parameters.find("role")
+    parameters.finish()
+    if user is None:
+        raise refuse("parameter.missing", "say with whom", path=("query", "user"))
+    made = await put_share(get_web(request).core, get_who(request), project, user=user, role=role or "editor")
+    return answer({"id": made.id, "user": made.user, "role": made.role})
+
+
+@routes.delete("/projects/{project}/share", needs=Permission.MANAGE, takes=("id", "user"), response_model=None)
+async def unshare(request: Request, project: str) -> Response:
+    """End it, by the id of the share or the name of the user."""
+    parameters = Parameters(request, ("id", "user", "role"))
+    share_id, user = parameters.find("id"), parameters.find("user")
+    parameters.finish()
+    core = get_web(request).core
+    if share_id is None:
+        known = await list_shares(core, project)
+        share_id = next((one.id for one in known if one.user == user), None)
+        if share_id is None:
+            raise Missing("share", user or "without an id")
+    await delete_share(core, get_who(request), project, share_id)
+    return answer({})
+
+
+@routes.get("/-/{project}/labels", needs=Permission.READ, takes=("label",), response_model=list[str])
+async def get_labels(request: Request, project: str) -> Response:
+    """The labels that are used in a project."""
+    parameters = Parameters(request, ("label", "page", "size", "sort"))
+    text = parameters.find("label")
+    parameters.finish()
+    return answer(await list_labels(get_web(request).core, project, text))

@@ -1,0 +1,129 @@
+"""`/api/v1/-/{project}/runs`: submit, read, stop, resume, delete, report; and what a run would get or got."""
+
+from fastapi import Request
+from starlette.responses import Response
+
+from runyard.api.answers import answer, answer_entity, answer_page, run_to_json
+from runyard.api.bodies import read_body
+from runyard.api.models import EffectiveAnswer, EntityAnswer, EntityBody, ExplanationAnswer, PageAnswer
+from runyard.api.queries import LIST, Parameters, read_expected_revision, read_query
+from runyard.api.routing import Routes, get_who
+from runyard.api.web import get_web
+from runyard.app.model import Run
+from runyard.app.ports import Page
+from runyard.app.usecases.remove import delete_run
+from runyard.app.usecases.report import report_run
+from runyard.app.usecases.resume import resume_run
+from runyard.app.usecases.runs import get_run, list_runs
+from runyard.app.usecases.stop import stop_run
+from runyard.app.usecases.submit import explain_run, submit_run
+from runyard.domain.access import Permission
+
+routes = Routes("/api/v1/-/{project}/runs", tag="runs")
+
+
+@routes.get("", needs=Permission.READ, takes=LIST, response_model=PageAnswer)
+async def list_all(request: Request, project: str) -> Response:
+    """A page of runs, newest first."""
+    query = read_query(request, "run")
+    runs, total, histories = await list_runs(get_web(request).core, query)
+    contents = [run_to_json(run, histories.get(run.id, ())) for run in runs]
+    return answer_page(contents, Page(tuple(runs), total), number=query.page, size=query.size)
+
+
+@routes.post("", needs=Permission.WRITE, body=EntityBody, takes=("strict",), response_model=EntityAnswer)
+async def submit(request: Request, project: str) -> Response:
+    """Submit a run under the id that the client chose. The same id with the same request is the same run."""
+    is_strict = _read_strict(request)
+    document = await read_body(request)
+    core = get_web(request).core
+    run = await submit_run(core, get_who(request), project, document, is_strict=is_strict)
+    return await _answer_run(request, run)
+
+
+@routes.post("/explain", needs=Permission.READ, body=EntityBody, takes=("strict",), response_model=ExplanationAnswer)
+async def explain(request: Request, project: str) -> Response:
+    """What a run would get, who decides each value, and what stands against it. Nothing is stored."""
+    is_strict = _read_strict(request)
+    found = await explain_run(get_web(request).core, project, await read_body(request), is_strict=is_strict)
+    return answer(
+        {
+            "effective": found.effective,
+            "provenance": list(found.provenance),
+            "warnings": list(found.warnings),
+            "refusals": list(found.refusals),
+            "profile_revision": found.profile_revision,
+            "policy_revision": found.policy_revision,
+        }
+    )
+
+
+@routes.get("/{id}", needs=Permission.READ, response_model=EntityAnswer)
+async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+    """One run, with its history, newest first."""
+    run, transitions = await get_run(get_web(request).core, project, id)
+    return answer_entity(run, transitions)
+
+
+@routes.get("/{id}/effective", needs=Permission.READ, response_model=EffectiveAnswer)
+async def get_effective(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+    """What a run got and who decided each value, as it was when it was submitted."""
+    run, _ = await get_run(get_web(request).core, project, id)
+    return answer(
+        {
+            "run": run.id,
+            "effective": run.effective,
+            "provenance": list(run.provenance),
+            "warnings": list(run.warnings),
+            "request": run.request,
+            "request_hash": run.request_hash,
+            "profile_revision": run.profile_revision,
+            "policy_revision": run.policy_revision,
+        }
+    )
+
+
+@routes.put("/{id}", needs=Permission.REPORT, body=EntityBody, response_model=EntityAnswer)
+async def report(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+    """Results and metadata; of a run that its client executes also state and spec. A stale state changes nothing."""
+    Parameters(request, ()).finish()
+    revision, document = read_expected_revision(request), await read_body(request)
+    core, who = get_web(request).core, get_who(request)
+    return await _answer_run(request, await report_run(core, who, project, id, document, expected_revision=revision))
+
+
+@routes.delete("/{id}", needs=Permission.WRITE, takes=("cascade",), response_model=EntityAnswer)
+async def delete(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+    """Remove what the run made, and then the run."""
+    Parameters(request, ("cascade",)).finish()
+    return answer_entity(await delete_run(get_web(request).core, get_who(request), project, id))
+
+
+@routes.post("/{id}/stop", needs=Permission.WRITE, takes=("reason",), response_model=EntityAnswer)
+async def stop(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+    """End it, from every state in which something may still happen."""
+    parameters = Parameters(request, ("reason",))
+    reason = parameters.find("reason")
+    parameters.finish()
+    core, who = get_web(request).core, get_who(request)
+    return await _answer_run(request, await stop_run(core, who, project, id, reason=reason))
+
+
+@routes.post("/{id}/resume", needs=Permission.WRITE, takes=("reason",), response_model=EntityAnswer)
+async def resume(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+    """Let a stopped service go on."""
+    Parameters(request, ("reason",)).finish()
+    return await _answer_run(request, await resume_run(get_web(request).core, get_who(request), project, id))
+
+
+async def _answer_run(request: Request, run: Run) -> Response:
+    """The run with its history, unless it is gone meanwhile."""
+    async with get_web(request).core.store.begin(is_read_only=True) as unit:
+        return answer_entity(run, await unit.runs.list_transitions(run.id))
+
+
+def _read_strict(request: Request) -> bool:
+    parameters = Parameters(request, ("strict",))
+    is_strict = parameters.flag("strict")
+    parameters.finish()
+    return is_strict

@@ -1,0 +1,161 @@
+"""`/api/v1/-/{project}/solr/search/item`: search, in the language that DigitalHub's SDK speaks.
+
+A filter is `field:value`, the value `"text"`, `(a OR b)`, `(a AND b)` or `[start TO end]` with `*` for an open end.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Literal, cast
+
+from fastapi import Request
+from starlette.responses import Response
+
+from runyard.api.answers import answer_page, entity_to_json
+from runyard.api.models import SearchAnswer
+from runyard.api.queries import Parameters
+from runyard.api.routing import Routes
+from runyard.api.web import get_web
+from runyard.app.model import Entity, Json
+from runyard.app.times import read_time
+from runyard.app.usecases.searching import SEARCHED, Search, SortedBy, search_project
+from runyard.domain.access import Permission
+from runyard.spec.problems import find_nearest
+from runyard.spec.reading import Findings, expect_option, expect_text, refuse
+
+routes = Routes("/api/v1/-/{project}/solr/search", tag="search")
+TAKES = ("q", "fq", "page", "size", "sort")
+SORTS: Mapping[str, SortedBy] = {
+    "metadata.updated": "updated",
+    "metadata.created": "created",
+    "metadata.name": "name",
+    "updated": "updated",
+    "created": "created",
+    "name": "name",
+    "kind": "kind",
+}
+MOST_FILTERS = 50
+MOST_VALUES = 50
+_SHOWN = ("id", "key", "kind", "name", "project", "metadata")
+
+
+@routes.get("/item", needs=Permission.READ, takes=TAKES, response_model=SearchAnswer, name="search_items")
+async def search(request: Request, project: str) -> Response:
+    """Everything in a project that fits all filters, every version, newest change first.
+
+    At most 1000 matches are served, and descriptions are looked through in the newest 2000 entities; where that left
+    something out, the header `X-Search-Bounded` says what.
+    """
+    wanted = _read_search(request, project)
+    found = await search_project(get_web(request).core, wanted)
+    contents = [_to_item(entity) for entity in found.page.content]
+    response = answer_page(contents, found.page, number=wanted.page, size=wanted.size)
+    if found.bound is not None:
+        response.headers["X-Search-Bounded"] = found.bound
+    return response
+
+
+def _to_item(entity: Entity) -> Json:
+    whole = entity_to_json(entity)
+    return {"type": entity.type, **{name: whole[name] for name in _SHOWN}, "status": {"state": str(entity.state)}}
+
+
+def _read_search(request: Request, project: str) -> Search:
+    parameters = Parameters(request, TAKES)
+    sorted_by, direction = _read_sort(parameters)
+    values = _read_filters(parameters)
+    read = Search(
+        project=project,
+        words=parameters.find("q"),
+        sorted_by=sorted_by,
+        direction=direction,
+        page=parameters.integer("page", default=0, at_least=0, at_most=2**31),
+        size=parameters.integer("size", default=25, at_least=1, at_most=get_web(request).limits.list_size),
+        **values,
+    )
+    parameters.finish()
+    return read
+
+
+def _read_sort(parameters: Parameters) -> tuple[SortedBy, Literal["asc", "desc"]]:
+    given = parameters.list("sort")
+    if len(given) > 1:
+        parameters.findings.add("size.entries", ("query", "sort"), "one column at most")
+    name, _, direction = (given[0] if given else "metadata.updated,desc").partition(",")
+    if direction.lower() not in ("", "asc", "desc"):
+        allowed = "field,asc or field,desc"
+        parameters.findings.add("value.option", ("query", "sort"), "no direction", value=given[0], allowed=allowed)
+    column = parameters.findings.read(
+        lambda text: expect_option(text, what="a sort", options=SORTS), name.strip(), "query", "sort"
+    )
+    return SORTS.get(column or "", "updated"), "desc" if direction.lower() == "desc" else "asc"
+
+
+def _read_filters(parameters: Parameters) -> dict[str, Any]:
+    findings, given = parameters.findings, parameters.list("fq")
+    if len(given) > MOST_FILTERS:
+        findings.add("size.entries", ("query", "fq"), f"at most {MOST_FILTERS} filters")
+    values: dict[str, Any] = {}
+    for text in given[:MOST_FILTERS]:
+        name, separator, value = text.partition(":")
+        name = name.strip()
+        if not separator or name not in _FILTERS:
+            message = "no such filter" if separator else "a filter is `field:value`"
+            allowed, nearest = ", ".join(_FILTERS), find_nearest(name, _FILTERS)
+            findings.add("filter.unknown", ("query", "fq"), message, value=text, allowed=allowed, suggestion=nearest)
+            continue
+        target, reader = _FILTERS[name]
+        if target in values:
+            findings.add("filter.twice", ("query", "fq"), f"`{name}` is filtered twice", value=text)
+            continue
+        values[target] = findings.read(reader, value.strip(), "query", "fq")
+    return values
+
+
+def _read_phrase(given: str) -> str:
+    is_quoted = len(given) >= 2 and given[0] == given[-1] == '"'
+    return expect_text(given[1:-1] if is_quoted else given, what="a filter's value")
+
+
+def _read_several(given: str, *, between: str, against: str) -> tuple[str, ...]:
+    inner = given[1:-1] if given.startswith("(") and given.endswith(")") else given
+    if f" {against} " in inner:
+        raise refuse("filter.operator", f"`{against}` is not known here", value=given, allowed=f"(a {between} b)")
+    values = tuple(dict.fromkeys(_read_phrase(part.strip()) for part in inner.split(f" {between} ")))
+    if len(values) > MOST_VALUES:
+        raise refuse("size.entries", f"has {len(values)} values", allowed=f"at most {MOST_VALUES}")
+    return values
+
+
+def _read_types(given: str) -> tuple[str, ...]:
+    findings = Findings()
+    for name in (names := _read_several(given, between="OR", against="AND")):
+        findings.read(lambda text: expect_option(text, what="the type", options=SEARCHED), name)
+    findings.finish()
+    return names
+
+
+def _read_labels(given: str) -> tuple[str, ...]:
+    return _read_several(given, between="AND", against="OR")
+
+
+def _read_span(given: str) -> tuple[datetime | None, datetime | None]:
+    parts = given[1:-1].split(" TO ") if given.startswith("[") and given.endswith("]") else []
+    if len(parts) != 2:
+        raise refuse("filter.span", "not a span of time", value=given, allowed="[start TO end], `*` where it is open")
+    start, end = (None if part.strip() == "*" else read_time(part) for part in parts)
+    return start, end
+
+
+Reader = Callable[[str], Any]
+_FILTERS: Mapping[str, tuple[str, Reader]] = cast(
+    "Mapping[str, tuple[str, Reader]]",
+    {
+        "type": ("types", _read_types),
+        "kind": ("kind", _read_phrase),
+        "metadata.name": ("name", _read_phrase),
+        "metadata.description": ("description", _read_phrase),
+        "metadata.labels": ("labels", _read_labels),
+        "metadata.updated": ("updated", _read_span),
+        "metadata.created": ("created", _read_span),
+    },
+)

@@ -1,0 +1,85 @@
+"""`/api/v1/tokens/personal`: your own tokens for programs."""
+
+from datetime import timedelta
+
+from fastapi import Request
+from starlette.responses import Response
+
+from runyard.api.answers import answer, format_time
+from runyard.api.bodies import read_body
+from runyard.api.models import TokenBody
+from runyard.api.queries import Parameters
+from runyard.api.routing import Routes, get_who
+from runyard.api.web import get_web
+from runyard.app.errors import Missing
+from runyard.app.model import Json, Token
+from runyard.app.usecases.tokens import create_personal_token, list_personal_tokens, revoke_personal_token
+from runyard.domain.access import Permission
+from runyard.spec.reading import Findings, expect_integer, expect_keys, expect_mapping, expect_text, read_each
+
+routes = Routes("/api/v1/tokens/personal", tag="tokens")
+FIELDS = ("name", "scopes", "days")
+YEAR_DAYS = 365
+
+
+@routes.get("", needs=Permission.SIGNED_IN, response_model=list[dict[str, object]])
+async def list_all(request: Request) -> Response:
+    """Your tokens; their texts are not kept."""
+    Parameters(request, ("page", "size", "sort")).finish()
+    tokens = await list_personal_tokens(get_web(request).core, get_who(request))
+    return answer([_to_json(token) for token in tokens])
+
+
+@routes.post("", needs=Permission.SIGNED_IN, body=TokenBody, response_model=dict[str, object])
+async def create(request: Request) -> Response:
+    """A new token. Its text is in this answer and nowhere else."""
+    Parameters(request, ()).finish()
+    given = await read_body(request)
+    findings = Findings()
+    document = expect_mapping(given, of="a token's fields")
+    expect_keys(document, FIELDS, findings)
+    name = findings.read(
+        lambda text: expect_text(text, what="the name", most=100), document.get("name", "token"), "name"
+    )
+    scopes = findings.read(
+        lambda texts: read_each(lambda text: expect_text(text, what="a scope", most=100), texts, of="scopes"),
+        document.get("scopes", []),
+        "scopes",
+    )
+    days = findings.read(
+        lambda number: expect_integer(number, what="days", at_least=1, at_most=10 * YEAR_DAYS),
+        document.get("days", YEAR_DAYS),
+        "days",
+    )
+    findings.finish()
+    created = await create_personal_token(
+        get_web(request).core,
+        get_who(request),
+        name=name or "token",
+        scopes=scopes or (),
+        life=timedelta(days=days or YEAR_DAYS),
+    )
+    return answer({**_to_json(created.token), "value": created.text}, headers={"Cache-Control": "no-store"})
+
+
+@routes.get("/{id}", needs=Permission.SIGNED_IN, response_model=dict[str, object])
+async def get(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
+    """One of your tokens."""
+    tokens = await list_personal_tokens(get_web(request).core, get_who(request))
+    found = next((token for token in tokens if token.id == id), None)
+    if found is None:
+        raise Missing("token", id)
+    return answer(_to_json(found))
+
+
+@routes.delete("/{id}", needs=Permission.SIGNED_IN, response_model=None)
+async def revoke(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
+    """End a token at once, and all that was got with it."""
+    await revoke_personal_token(get_web(request).core, get_who(request), id)
+    return answer({})
+
+
+def _to_json(token: Token) -> Json:
+    shown: Json = {"id": token.id, "name": token.name, "scopes": list(token.scopes), "user": token.user}
+    times = {"issued_at": token.created_at, "expires_at": token.expires_at, "last_used_at": token.last_used_at}
+    return {**shown, **{name: format_time(at) for name, at in times.items() if at is not None}}

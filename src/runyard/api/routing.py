@@ -1,0 +1,150 @@
+"""Routes and what each needs. A route is declared with the permission it asks for; there is no other way to add one."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+
+from runyard.api.models import ErrorAnswer
+from runyard.api.throttle import take_turn
+from runyard.api.web import get_address, get_web
+from runyard.app.errors import Forbidden
+from runyard.app.model import Principal
+from runyard.app.usecases.access import authorize
+from runyard.domain.access import Permission
+
+_ERRORS: Mapping[int, str] = {
+    400: "Refused: `message` says why, `errors` names every problem.",
+    401: "Nobody, or credentials that are wrong or have ended.",
+    403: "Known, but may not do that.",
+    404: "No such thing, or not in that project.",
+    412: "`If-Match` names another revision than the stored one.",
+    413: "The body is too large.",
+    415: "The body is neither JSON nor YAML.",
+    429: "Too many requests: `Retry-After` says when to come again.",
+    503: "The database cannot be reached now.",
+}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer, "description": words} for status, words in _ERRORS.items()
+}
+
+
+class Routes:
+    """A router whose routes say what they need."""
+
+    def __init__(self, prefix: str = "", *, tag: str) -> None:
+        self.router = APIRouter(prefix=prefix, tags=[tag])
+
+    def get(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Any], Any]:
+        """Declare a GET."""
+        return self.add("GET", path, needs=needs, **options)
+
+    def post(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Any], Any]:
+        """Declare a POST."""
+        return self.add("POST", path, needs=needs, **options)
+
+    def put(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Any], Any]:
+        """Declare a PUT."""
+        return self.add("PUT", path, needs=needs, **options)
+
+    def delete(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Any], Any]:
+        """Declare a DELETE."""
+        return self.add("DELETE", path, needs=needs, **options)
+
+    def add(self, method: str, path: str, *, needs: Permission, **options: Any) -> Callable[[Any], Any]:
+        """Declare a route; `body` is the model of what it takes, `takes` the names of its query parameters."""
+        body, takes = options.pop("body", None), options.pop("takes", None)
+        extra = dict(options.pop("openapi_extra", {}))
+        if body is not None:
+            extra |= describe_body(body)
+        if takes:
+            extra["parameters"] = [describe_parameter(name) for name in takes]
+        extra["x-needs"] = needs.value
+        guard = [Depends(_GUARDS[needs])]
+        responses = {**ERRORS, **options.pop("responses", {})}
+        return self.router.api_route(
+            path, methods=[method], dependencies=guard, responses=responses, openapi_extra=extra, **options
+        )
+
+
+def _make_guard(permission: Permission) -> Callable[[Request], Any]:
+    async def guard(request: Request) -> None:
+        if permission is Permission.PUBLIC:
+            return
+        web = get_web(request)
+        who = await web.authenticator.authenticate(request.headers.get("authorization"), address=get_address(request))
+        take_turn(request, who)
+        async with web.core.store.begin(is_read_only=True) as unit:
+            await authorize(unit, who, permission, project=request.path_params.get("project"))
+        request.state.who = who
+
+    return guard
+
+
+_GUARDS = {permission: _make_guard(permission) for permission in Permission}
+
+
+def get_who(request: Request) -> Principal:
+    """Who asks, as the guard of the route found."""
+    who: Principal | None = getattr(request.state, "who", None)
+    if who is None:
+        raise Forbidden("this route knows nobody")
+    return who
+
+
+def describe_body(model: type[Any]) -> dict[str, Any]:
+    """The OpenAPI of a body that is read by us, in JSON or YAML."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    content = {kind: {"schema": schema} for kind in ("application/json", "application/x-yaml")}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+_WORDS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "page": ("Number of the page, from 0.", {"type": "integer", "minimum": 0, "default": 0}),
+    "size": ("Entries in a page.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 25}),
+    "sort": ("`field,asc` or `field,desc`; may be repeated.", {"type": "array", "items": {"type": "string"}}),
+    "q": ("Contained in id or name, in any case; of runs also in function or workflow.", {"type": "string"}),
+    "name": ("The name: exact, but for projects, where it may be a part.", {"type": "string"}),
+    "kind": ("The kind, exact.", {"type": "string"}),
+    "user": ("The name of a user.", {"type": "string"}),
+    "state": ("The state, exact.", {"type": "string"}),
+    "created": ("`start` or `start,end`: times in ISO 8601 with their offset.", {"type": "string"}),
+    "updated": ("`start` or `start,end`: times in ISO 8601 with their offset.", {"type": "string"}),
+    "labels": ("Labels that are all there; commas between them, or repeated.", {"type": "string"}),
+    "versions": ("The newest version of each name, or all.", {"enum": ["latest", "all"], "default": "latest"}),
+    "function": ("`kind://project/name:id`; without `:id`, every version.", {"type": "string"}),
+    "workflow": ("`kind://project/name:id`; without `:id`, every version.", {"type": "string"}),
+    "task": ("`kind+action://project/id`, exact.", {"type": "string"}),
+    "action": ("The action of the task: job, serve …", {"type": "string"}),
+    "cascade": ("Whether what hangs on it goes too.", {"type": "boolean", "default": False}),
+    "strict": ("Refuse values that would not be used, instead of warning.", {"type": "boolean", "default": False}),
+    "keys": ("Names of secrets, commas between them.", {"type": "string"}),
+    "id": ("The id.", {"type": "string"}),
+    "role": ("owner, editor or viewer.", {"enum": ["owner", "editor", "viewer"]}),
+    "label": ("Contained in the label.", {"type": "string"}),
+    "reason": ("Why, in words of your own.", {"type": "string"}),
+    "runtime": ("The kind of function.", {"type": "string"}),
+    "fq": (
+        "A filter: `type:(function)`, `metadata.labels:(a AND b)`; may be repeated.",
+        {"type": "array", "items": {"type": "string"}},
+    ),
+    "follow": ("Go on as long as the run does.", {"type": "boolean", "default": False}),
+    "since": ("Only what was written from that time on (ISO 8601).", {"type": "string"}),
+    "until": ("Only what was before that time (ISO 8601).", {"type": "string"}),
+    "tail": ("Only the last lines, that many.", {"type": "integer", "minimum": 0}),
+    "container": ("The name of one container.", {"type": "string"}),
+    "pod": ("The name of one pod.", {"type": "string"}),
+    "offset": ("From that byte on.", {"type": "integer", "minimum": 0}),
+    "after": ("Only those with a greater sequence.", {"type": "integer", "minimum": 0}),
+    "before": ("Only those with a smaller sequence.", {"type": "integer", "minimum": 1}),
+    "limit": ("At most that many.", {"type": "integer", "minimum": 1, "maximum": 1000}),
+    "actor": ("Who did it.", {"type": "string"}),
+    "project": ("The name of a project.", {"type": "string"}),
+    "revision": ("The number of a revision; the newest if it is not said.", {"type": "integer", "minimum": 1}),
+}
+
+
+def describe_parameter(name: str) -> dict[str, Any]:
+    """The OpenAPI of a query parameter, which mean the same wherever they are taken."""
+    words, schema = _WORDS[name]
+    return {"name": name, "in": "query", "required": False, "description": words, "schema": schema}

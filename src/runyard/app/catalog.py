@@ -1,0 +1,51 @@
+"""The types of entities, and what is special about each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from runyard.domain.access import Permission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityType:
+    """One type. Its routes are `/api/v1/-/{project}/{plural}`."""
+
+    name: str
+    plural: str
+    writing: Permission = Permission.WRITE
+    """What creating, changing and deleting one needs."""
+    on_update: Literal["keep", "replace"] = "keep"
+    """What an update does to the spec: kept as it was created, or replaced."""
+    has_clients_state: bool = False
+    """Whether clients say its state: UPLOADING, READY."""
+    is_named: bool = True
+    """Whether people name it; of the others the name is the id unless the client says one."""
+
+
+_TYPES = (
+    EntityType(name="function", plural="functions"),
+    EntityType(name="workflow", plural="workflows"),
+    EntityType(name="task", plural="tasks", on_update="replace", is_named=False),
+    EntityType(name="trigger", plural="triggers", on_update="replace"),
+    EntityType(name="secret", plural="secrets"),
+    EntityType(name="artifact", plural="artifacts", writing=Permission.PRODUCE, has_clients_state=True),
+    EntityType(name="dataitem", plural="dataitems", writing=Permission.PRODUCE, has_clients_state=True),
+    EntityType(name="model", plural="models", writing=Permission.PRODUCE, has_clients_state=True),
+    EntityType(name="containerimage", plural="containerimages", writing=Permission.PRODUCE, has_clients_state=True),
+)
+TYPES: Mapping[str, EntityType] = MappingProxyType({one.name: one for one in _TYPES})
+"""All but projects and runs, which have use cases of their own."""
+
+LISTED_IN_PROJECTS = ("functions", "artifacts", "workflows", "dataitems", "models")
+"""What a project's answer lists, by its plural."""
+
+STATES = frozenset(
+    {
+        *("BUILT", "CANCELLED", "COMPLETED", "CREATED", "CREATING", "DELETED", "DELETING", "ERROR", "FSM_ERROR"),
+        *("IDLE", "NONE", "ONLINE", "PENDING", "READY", "RESUME", "RUN_ERROR", "RUNNING", "STOP", "STOPPED"),
+        *("SUCCESS", "UNKNOWN", "UPLOADING"),
+    }
+)
+"""All that clients of any release can read; another one makes their lists fail."""

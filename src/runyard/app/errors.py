@@ -1,0 +1,47 @@
+"""What a use case may answer instead of a result. Adapters turn each into their own words (HTTP: status and body).
+
+What is wrong with a request itself is `spec.problems.Refused`: every problem at once.
+"""
+
+from runyard.app.ports import Duplicate, Stale
+
+__all__ = ["Conflict", "Duplicate", "Forbidden", "Missing", "NotPossible", "Stale", "TooMany", "Unauthenticated"]
+
+
+class Missing(Exception):  # noqa: N818 - it is the entity that is missing
+    """There is no such entity, or not in that project."""
+
+    def __init__(self, entity_type: str, entity_id: str) -> None:
+        super().__init__(f"{entity_type} {entity_id}")
+        self.type, self.id = entity_type, entity_id
+
+
+class Unauthenticated(Exception):  # noqa: N818 - it is the caller that is not known
+    """Nobody, or somebody whose credentials are wrong or have ended."""
+
+
+class Forbidden(Exception):  # noqa: N818 - it is the act that is forbidden
+    """Known, but may not do that; the message says what is needed."""
+
+
+class Conflict(Exception):  # noqa: N818 - a state, not an error of ours
+    """The writer looked at another revision than the stored one (`If-Match`)."""
+
+
+class NotPossible(Exception):  # noqa: N818 - it is the act that is not possible
+    """Rightly written and allowed, but not in this state or not for this kind; the message says why.
+
+    `code` is dotted and stable, as that of a `Problem`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TooMany(Exception):  # noqa: N818 - it is the requests that are too many
+    """Ask again later."""
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after

@@ -1,0 +1,40 @@
+"""Keeps loops going: one that fails is told of and begun again, later and later; the others do not notice."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+LASTING_SECONDS = 300.0
+"""A loop that went well for that long begins with the first pause again."""
+
+_log = logging.getLogger(__name__)
+
+Loop = Callable[[], Awaitable[None]]
+Sleep = Callable[[float], Awaitable[None]]
+
+
+async def supervise(loops: Mapping[str, Loop], *, sleep: Sleep = asyncio.sleep) -> None:
+    """Run them all until this is cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for name, loop in loops.items():
+            group.create_task(keep_going(name, loop, sleep=sleep), name=name)
+
+
+async def keep_going(name: str, loop: Loop, *, sleep: Sleep = asyncio.sleep) -> None:
+    """Run one, again whenever it fails or returns."""
+    clock = asyncio.get_running_loop().time
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        began = clock()
+        try:
+            await loop()
+        except Exception:  # noqa: BLE001 - whatever it is: the loop must not be gone in silence
+            _log.exception("loop failed", extra={"loop": name})
+        else:
+            _log.error("loop ended by itself", extra={"loop": name})
+        if clock() - began > LASTING_SECONDS:
+            pause = FIRST_PAUSE_SECONDS
+        await sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,21 @@
+"""Times as clients write them: ISO 8601, with an offset or in UTC."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from runyard.spec.reading import expect_text, refuse
+
+MOST_CHARACTERS = 64
+_ALLOWED = "ISO 8601, such as 2026-11-15T12:00:00Z"
+
+
+def read_time(given: Any) -> datetime:
+    """Aware, UTC; raises `Refused`."""
+    text = expect_text(given, what="a time", most=MOST_CHARACTERS).strip()
+    # A plus sign that was not encoded in a query has become a space.
+    text = text.replace(" ", "+") if text.count("T") == 1 else text
+    try:
+        at = datetime.fromisoformat(text)
+        return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise refuse("time.invalid", "not a time", value=given, allowed=_ALLOWED) from None

@@ -1,0 +1,224 @@
+"""Functions, tasks, secrets, artifacts … : everything that is stored by type and id and is neither project nor run."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from runyard.app.auditing import audit
+from runyard.app.catalog import TYPES, EntityType
+from runyard.app.core import Core
+from runyard.app.documents import Written, check_project, read_written
+from runyard.app.errors import Conflict, Missing, NotPossible
+from runyard.app.model import Entity, Json, Principal
+from runyard.app.ports import Duplicate, Page, Query, Stale, UnitOfWork
+from runyard.app.usecases.removing import remove_runs
+from runyard.app.usecases.specs import check_new, check_spec
+from runyard.spec.answers import WITHHELD_FROM_TASKS
+from runyard.spec.problems import Problem, Refused
+
+CASCADE_SIZE = 500
+
+
+async def create_entity(core: Core, who: Principal, type_name: str, project: str, document: Any) -> Entity:
+    """Store a new one under the client's id. Raises `Duplicate`, and `Refused` with every problem."""
+    entity_type = TYPES[type_name]
+    written = read_written(document)
+    problems = check_project(written, project) + check_spec(entity_type, written)
+    entity_id = written.asked_id
+    if entity_type.is_named and written.name is None:
+        problems.append(Problem("field.missing", ("name",), f"a {type_name} needs its `name`"))
+    if problems:
+        raise Refused(problems)
+    now = core.clock.now()
+    entity = Entity(
+        type=type_name,
+        project=project,
+        kind=written.kind,
+        name=written.name or entity_id,
+        id=entity_id,
+        user=who.name,
+        created_at=now,
+        updated_at=now,
+        updated_by=who.name,
+        state=_choose_state(entity_type, written, "CREATED"),
+        metadata={"version": entity_id, **written.metadata, "project": project, "name": written.name or entity_id},
+        spec=written.spec,
+        status=written.status if entity_type.has_clients_state else _take_status(written),
+        extensions=written.extensions,
+    )
+    async with core.store.begin() as unit:
+        await require_project(unit, project)
+        if unknown := await check_new(unit, entity):
+            raise Refused(unknown)
+        try:
+            await unit.entities.add(entity)
+        except Duplicate:
+            raise Duplicate(f"Duplicated entity {type_name}:{entity_id}.") from None
+        await audit(core, unit, who, f"{type_name}.create", entity)
+        await unit.commit()
+    return entity
+
+
+async def get_entity(core: Core, type_name: str, project: str, entity_id: str) -> Entity:
+    """By id; raises `Missing`."""
+    async with core.store.begin(is_read_only=True) as unit:
+        return await require_entity(unit, type_name, project, entity_id)
+
+
+async def list_entities(core: Core, query: Query) -> Page:
+    """One page."""
+    async with core.store.begin(is_read_only=True) as unit:
+        if query.project is not None:
+            await require_project(unit, query.project)
+        return await unit.entities.find_page(query)
+
+
+async def update_entity(
+    core: Core,
+    who: Principal,
+    type_name: str,
+    project: str,
+    entity_id: str,
+    document: Any,
+    *,
+    expected_revision: int | None = None,
+) -> Entity:
+    """Change what may change: metadata, and spec and state where the type lets clients. Id, kind and name stay."""
+    entity_type = TYPES[type_name]
+    written = read_written(document)
+    problems = check_project(written, project)
+    if entity_type.on_update == "replace":
+        problems += check_spec(entity_type, written)
+    if problems:
+        raise Refused(problems)
+    async with core.store.begin() as unit:
+        stored = await require_entity(unit, type_name, project, entity_id)
+        if problems := _check_identity(stored, written):
+            raise Refused(problems)
+        changed = _apply(core, who, entity_type, stored, written)
+        if entity_type.on_update == "replace" and (unknown := await check_new(unit, changed)):
+            raise Refused(unknown)
+        saved = await replace_entity(unit, changed, expected_revision=expected_revision)
+        await audit(core, unit, who, f"{type_name}.update", saved)
+        await unit.commit()
+    return saved
+
+
+async def delete_entity(
+    core: Core, who: Principal, type_name: str, project: str, entity_id: str, *, is_cascading: bool = False
+) -> None:
+    """Remove one, and with `is_cascading` what hangs on it: a function's tasks, a task's runs. Raises `Missing`."""
+    async with core.store.begin() as unit:
+        entity = await require_entity(unit, type_name, project, entity_id)
+        await _delete(core, unit, who, entity, is_cascading=is_cascading)
+        await unit.commit()
+    core.signals.due.set()
+
+
+async def delete_named(
+    core: Core, who: Principal, type_name: str, project: str, name: str, *, is_cascading: bool = False
+) -> int:
+    """Remove all versions of a name; how many."""
+    count = 0
+    async with core.store.begin() as unit:
+        await require_project(unit, project)
+        while True:
+            query = Query(type=type_name, project=project, name=name, versions="all", size=CASCADE_SIZE)
+            page = await unit.entities.find_page(query)
+            for entity in page.content:
+                await _delete(core, unit, who, entity, is_cascading=is_cascading)
+            count += len(page.content)
+            if not page.content:
+                break
+        if not count:
+            raise Missing(type_name, name)
+        await unit.commit()
+    core.signals.due.set()
+    return count
+
+
+async def require_project(unit: UnitOfWork, project: str) -> Entity:
+    """The project; raises `Missing`, and `NotPossible` for one that is being deleted."""
+    entity = await require_entity(unit, "project", project, project)
+    if entity.state == "DELETING":
+        raise NotPossible("project.deleting", f"project {project} is being deleted")
+    return entity
+
+
+async def require_entity(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:
+    """The entity of that project; raises `Missing`."""
+    entity = await unit.entities.find(type_name, entity_id, project=project)
+    if entity is None:
+        raise Missing(type_name, entity_id)
+    return entity
+
+
+async def replace_entity(unit: UnitOfWork, entity: Entity, *, expected_revision: int | None) -> Entity:
+    """Write it; raises `Conflict` where the writer had seen another revision."""
+    try:
+        return await unit.entities.replace(entity, expected_revision=expected_revision)
+    except Stale:
+        raise Conflict(f"{entity.type} {entity.id} was changed since you read it: read it again") from None
+
+
+async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, *, is_cascading: bool) -> None:
+    if is_cascading and entity.type in ("function", "workflow"):
+        reference = f"{entity.kind}://{entity.project}/{entity.name}:{entity.id}"
+        for task in await _find_below(unit, entity, reference):
+            await _delete(core, unit, who, task, is_cascading=True)
+    if is_cascading and entity.type == "task":
+        await remove_runs(core, unit, who, project=entity.project, task=make_task_reference(entity))
+    await unit.entities.delete(entity.type, entity.id, project=entity.project)
+    if entity.type == "secret":
+        await unit.secrets.delete(entity.project, entity.name)
+    await audit(core, unit, who, f"{entity.type}.delete", entity)
+
+
+async def _find_below(unit: UnitOfWork, entity: Entity, reference: str) -> tuple[Entity, ...]:
+    filters: Mapping[str, Any] = {entity.type: reference}
+    query = Query(type="task", project=entity.project, size=CASCADE_SIZE, **filters)
+    return (await unit.entities.find_page(query)).content
+
+
+def make_task_reference(task: Entity) -> str:
+    """`kind+action://project/id`."""
+    return f"{task.kind}://{task.project}/{task.id}"
+
+
+def _apply(core: Core, who: Principal, entity_type: EntityType, stored: Entity, written: Written) -> Entity:
+    kept: Json = {key: stored.metadata[key] for key in ("project", "name", "version") if key in stored.metadata}
+    spec = stored.spec
+    if entity_type.on_update == "replace":
+        fixed: Json = {key: stored.spec[key] for key in ("function", "workflow") if key in stored.spec}
+        withheld = WITHHELD_FROM_TASKS if entity_type.name == "task" else ()
+        kept_back: Json = {key: stored.spec[key] for key in withheld if key in stored.spec}
+        spec = {**kept_back, **written.spec, **fixed}
+    status = {**stored.status, **(written.status if entity_type.has_clients_state else _take_status(written))}
+    return replace(
+        stored,
+        metadata={**kept, **written.metadata, **{key: kept[key] for key in ("project", "name") if key in kept}},
+        spec=spec,
+        state=_choose_state(entity_type, written, stored.state),
+        status=status,
+        extensions=written.extensions or stored.extensions,
+        updated_at=core.clock.now(),
+        updated_by=who.name,
+    )
+
+
+def _choose_state(entity_type: EntityType, written: Written, otherwise: str) -> str:
+    return written.state if entity_type.has_clients_state and written.state is not None else otherwise
+
+
+def _take_status(written: Written) -> Json:
+    """What clients may say of things whose state is ours: nothing that we or an engine would be asked for."""
+    return {key: value for key, value in written.status.items() if key in ("message", "metrics")}
+
+
+def _check_identity(stored: Entity, written: Written) -> list[Problem]:
+    given = {"id": written.id, "name": written.name, "kind": written.kind}
+    return [
+        Problem("field.fixed", (name,), f"cannot be changed; it is `{getattr(stored, name)}`", value=value)
+        for name, value in given.items()
+        if value is not None and value != getattr(stored, name)
+    ]

@@ -1,0 +1,85 @@
+"""Named numbers of an entity or run, and the files of what runs make."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from runyard.app.auditing import audit
+from runyard.app.core import Core
+from runyard.app.model import Entity, Json, Principal
+from runyard.app.ports import UnitOfWork
+from runyard.app.usecases.entities import require_entity
+from runyard.app.usecases.transitions import check_own_run, require_run
+from runyard.spec.reading import describe_type, expect_mapping, expect_text, refuse
+
+MOST_POINTS = 100_000
+MOST_FILES = 10_000
+MOST_NAME = 256
+
+
+async def list_metrics(core: Core, type_name: str, project: str, entity_id: str) -> Mapping[str, float | list[float]]:
+    """All metrics of an entity or run; raises `Missing` for the entity."""
+    async with core.store.begin(is_read_only=True) as unit:
+        await _require(unit, type_name, project, entity_id)
+        return await unit.metrics.list_values(type_name, entity_id)
+
+
+async def put_metric(
+    core: Core, who: Principal, type_name: str, project: str, entity_id: str, *, name: str, given: Any
+) -> None:
+    """A number or a series, in place of what was there."""
+    value = _read_value(given)
+    expect_text(name, what="the name of a metric", most=MOST_NAME)
+    if type_name == "run":
+        check_own_run(who, entity_id)
+    async with core.store.begin() as unit:
+        await _require(unit, type_name, project, entity_id)
+        await unit.metrics.put(type_name, entity_id, name, value)
+        await unit.commit()
+
+
+async def list_files(core: Core, type_name: str, project: str, entity_id: str) -> list[Json]:
+    """What the client said of an entity's files."""
+    async with core.store.begin(is_read_only=True) as unit:
+        entity = await require_entity(unit, type_name, project, entity_id)
+    files = entity.status.get("files", [])
+    return files if isinstance(files, list) else []
+
+
+async def put_files(core: Core, who: Principal, type_name: str, project: str, entity_id: str, given: Any) -> None:
+    """Replace what is said of an entity's files: a list, too long to stand in the entity's own update."""
+    if not isinstance(given, list):
+        raise refuse("type.list", f"must be a list of files, not {describe_type(given)}")
+    if len(given) > MOST_FILES:
+        raise refuse("size.entries", f"has {len(given)} entries", allowed=f"at most {MOST_FILES}")
+    files = [dict(expect_mapping(entry, of="a file's fields")) for entry in given]
+    async with core.store.begin() as unit:
+        entity = await require_entity(unit, type_name, project, entity_id)
+        changed = replace(
+            entity, status={**entity.status, "files": files}, updated_at=core.clock.now(), updated_by=who.name
+        )
+        await unit.entities.replace(changed)
+        await audit(core, unit, who, f"{type_name}.put_files", entity, details={"files": len(files)})
+        await unit.commit()
+
+
+async def _require(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:
+    if type_name == "run":
+        return await require_run(unit, project, entity_id)
+    return await require_entity(unit, type_name, project, entity_id)
+
+
+def _read_value(given: Any) -> float | list[float]:
+    if isinstance(given, list):
+        if len(given) > MOST_POINTS:
+            raise refuse("size.entries", f"has {len(given)} numbers", allowed=f"at most {MOST_POINTS}")
+        return [_read_number(item) for item in given]
+    return _read_number(given)
+
+
+def _read_number(given: Any) -> float:
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not is_number or not math.isfinite(given) or abs(given) > 1e308:
+        raise refuse("type.number", f"must be a number or a list of numbers, not {describe_type(given)}", value=given)
+    return float(given)

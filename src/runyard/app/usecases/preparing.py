@@ -1,0 +1,232 @@
+"""Profiles and the policy as an admin writes them: read completely before they are stored, every revision kept."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from runyard.app.core import Core
+from runyard.app.errors import Conflict, Missing, NotPossible
+from runyard.app.model import Json, Principal, Revision
+from runyard.app.ports import UnitOfWork
+from runyard.app.usecases.access import note_act
+from runyard.app.usecases.contradictions import (
+    NOWHERE,
+    find_contradictions,
+    find_unknown_profiles,
+    iter_default_profiles,
+)
+from runyard.app.usecases.prepared import POLICY_NAME, load_current, read_profile_document
+from runyard.spec.policy import Policy, lint_policy, read_policy
+from runyard.spec.problems import Problem, Refused
+from runyard.spec.profile import Profile
+from runyard.spec.reading import expect_list, expect_mapping, refuse
+
+Kind = Literal["profile", "policy"]
+MOST_PROFILES = 1000
+_ALONE = ("documents", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptProfile:
+    """A stored profile: as it was written, as it was read, and what is doubtful about it."""
+
+    revision: Revision
+    profile: Profile
+    warnings: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPolicy:
+    """The policy that holds; without a revision it is the built-in one alone."""
+
+    revision: Revision | None
+    policy: Policy
+    warnings: tuple[Problem, ...] = ()
+
+
+async def list_profiles(core: Core) -> Sequence[KeptProfile]:
+    """All that hold, by name."""
+    async with core.store.begin(is_read_only=True) as unit:
+        revisions = await unit.revisions.list_current("profile")
+        profiles = (await load_current(unit)).prepared.profiles
+    return [KeptProfile(revision=one, profile=profiles[one.name]) for one in revisions]
+
+
+async def get_profile(core: Core, name: str) -> KeptProfile:
+    """One with what is doubtful about it under the policy of now; raises `Missing`."""
+    async with core.store.begin(is_read_only=True) as unit:
+        revision = await unit.revisions.find("profile", name)
+        policy = (await load_current(unit)).prepared.policy
+    if revision is None or revision.document is None:
+        raise Missing("profile", name)
+    profile, warnings = read_profile(revision.document, name)
+    return KeptProfile(revision=revision, profile=profile, warnings=(*warnings, *await _compare(profile, policy)))
+
+
+async def put_profile(
+    core: Core,
+    who: Principal,
+    name: str,
+    document: Any,
+    *,
+    expected_revision: int | None = None,
+    is_strict: bool = False,
+) -> KeptProfile:
+    """Create or replace. The same document again makes no new revision. Raises `Refused`, `Conflict`.
+
+    With `is_strict`, what contradicts the policy is refused; else it is among the warnings.
+    """
+    profile, warnings = read_profile(document, name)
+    stored = _name_documents(document, name)
+    async with core.store.begin(is_read_only=True) as unit:
+        current = await load_current(unit)
+    contradictions = await _compare(profile, current.prepared.policy)
+    if is_strict and contradictions:
+        raise Refused(contradictions)
+    if name not in current.prepared.profiles and len(current.prepared.profiles) >= MOST_PROFILES:
+        raise NotPossible("profile.too_many", f"there are {MOST_PROFILES} profiles, the most there can be")
+    revision = await _put(core, who, "profile", name, stored, expected_revision=expected_revision)
+    return KeptProfile(revision=revision, profile=profile, warnings=(*warnings, *contradictions))
+
+
+async def delete_profile(core: Core, who: Principal, name: str, *, expected_revision: int | None = None) -> None:
+    """It is gone for new runs; its revisions stay. Not while the policy gives it to runs. Raises `Missing`."""
+    async with core.store.begin(is_read_only=True) as unit:
+        policy = (await load_current(unit)).prepared.policy
+    if name in {default for _, default in iter_default_profiles(policy)}:
+        message = f"the policy gives profile {name} to runs that name none: change the policy first"
+        raise NotPossible("profile.in_use", message)
+    await _put(core, who, "profile", name, None, expected_revision=expected_revision)
+
+
+async def get_policy(core: Core) -> KeptPolicy:
+    """What holds now, and what is doubtful about it."""
+    async with core.store.begin(is_read_only=True) as unit:
+        revision = await unit.revisions.find("policy", POLICY_NAME)
+        current = await load_current(unit)
+    policy = current.prepared.policy
+    warnings = await asyncio.to_thread(_doubt, policy, current.prepared.profiles)
+    return KeptPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
+
+
+async def put_policy(
+    core: Core, who: Principal, document: Any, *, expected_revision: int | None = None, is_strict: bool = False
+) -> KeptPolicy:
+    """Replace the policy for runs to come. With `is_strict` a doubtful one is refused. Raises `Refused`, `Conflict`."""
+    policy = read_policy(_check_storable(document))
+    async with core.store.begin(is_read_only=True) as unit:
+        profiles = (await load_current(unit)).prepared.profiles
+    warnings = await asyncio.to_thread(_doubt, policy, profiles)
+    if is_strict and warnings:
+        raise Refused(warnings)
+    revision = await _put(core, who, "policy", POLICY_NAME, document, expected_revision=expected_revision)
+    return KeptPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
+
+
+async def delete_policy(core: Core, who: Principal, *, expected_revision: int | None = None) -> None:
+    """Back to the built-in one; the revisions stay. Raises `Missing` where none is stored."""
+    await _put(core, who, "policy", POLICY_NAME, None, expected_revision=expected_revision)
+
+
+async def list_revisions(core: Core, kind: Kind, name: str = POLICY_NAME) -> Sequence[Revision]:
+    """All, newest first, deletions among them; raises `Missing` for a profile that never was."""
+    async with core.store.begin(is_read_only=True) as unit:
+        found = await unit.revisions.list_history(kind, name)
+    if not found and kind == "profile":
+        raise Missing(kind, name)
+    return found
+
+
+async def get_revision(core: Core, kind: Kind, number: int, *, name: str = POLICY_NAME) -> Revision:
+    """One of them; raises `Missing`."""
+    async with core.store.begin(is_read_only=True) as unit:
+        found = await unit.revisions.find(kind, name, revision=number)
+    if found is None:
+        raise Missing(f"revision of {kind}", f"{name} {number}" if kind == "profile" else str(number))
+    return found
+
+
+def read_profile(document: Any, name: str) -> tuple[Profile, list[Problem]]:
+    """A profile of that name and warnings; raises `Refused`, with paths as the document has them."""
+    _check_storable(document)
+    try:
+        profile, warnings = read_profile_document(document, name=name)
+    except Refused as refused:
+        raise Refused(_place(document, refused.problems)) from None
+    return profile, _place(document, warnings)
+
+
+async def _compare(profile: Profile, policy: Policy) -> list[Problem]:
+    projects = (NOWHERE, *policy.projects)
+    return await asyncio.to_thread(find_contradictions, profile, policy, projects=projects)
+
+
+def _doubt(policy: Policy, profiles: Mapping[str, Profile]) -> list[Problem]:
+    """What a policy says to no effect, and which profiles it stands against, by the platform's rules."""
+    found = [*lint_policy(policy), *find_unknown_profiles(policy, profiles)]
+    for name, profile in profiles.items():
+        found += [problem.under("profiles", name) for problem in find_contradictions(profile, policy)]
+    return found
+
+
+async def _put(
+    core: Core, who: Principal, kind: Kind, name: str, document: Json | None, *, expected_revision: int | None
+) -> Revision:
+    async with core.store.begin() as unit:
+        newest = await unit.revisions.find(kind, name)
+        number = 0 if newest is None else newest.revision
+        if expected_revision is not None and expected_revision != number:
+            raise _conflict(kind, name)
+        if document is None and (newest is None or newest.document is None):
+            raise Missing(kind, name)
+        if newest is not None and newest.document == document:
+            return newest
+        revision = await unit.revisions.put(kind, name, document, user=who.name)
+        if expected_revision is not None and revision.revision != number + 1:
+            # Somebody wrote between our look and the store's lock.
+            raise _conflict(kind, name)
+        await _note(core, unit, who, revision)
+        await unit.commit()
+    return revision
+
+
+async def _note(core: Core, unit: UnitOfWork, who: Principal, revision: Revision) -> None:
+    action = f"{revision.kind}.{'delete' if revision.document is None else 'put'}"
+    details = {"revision": revision.revision}
+    await note_act(core, unit, who, action, of=(revision.kind, revision.name), details=details)
+
+
+def _conflict(kind: Kind, name: str) -> Conflict:
+    return Conflict(f"{kind} {name} was changed since you read it: read it again")
+
+
+def _check_storable(document: Any) -> Any:
+    """Only what comes back from JSON as it went in; YAML knows more."""
+    expect_mapping(document, of="fields")
+    if set(document) == {"documents"}:
+        expect_list(document["documents"], of="documents")
+    try:
+        is_same = json.loads(json.dumps(document, allow_nan=False)) == document
+    except (TypeError, ValueError):
+        is_same = False
+    if not is_same:
+        raise refuse("document.json", "has keys or values that JSON does not know")
+    return document
+
+
+def _name_documents(document: Any, name: str) -> Json:
+    """As it was written, with the id that its address says where it says none."""
+    documents = document.get("documents") if set(document) == {"documents"} else None
+    if documents is not None:
+        return {"documents": [_name_documents(each, name) if isinstance(each, dict) else each for each in documents]}
+    return document if "id" in document or "kind" in document else {"id": name, **document}
+
+
+def _place(document: Any, problems: Sequence[Problem]) -> list[Problem]:
+    """Paths without `documents[0]` where the document is the profile itself."""
+    if set(document) == {"documents"}:
+        return list(problems)
+    cut = len(_ALONE)
+    return [replace(one, path=one.path[cut:]) if one.path[:cut] == _ALONE else one for one in problems]

@@ -1,0 +1,71 @@
+"""Delete a run: first what it made, then the run; a tombstone stays."""
+
+from runyard.app.auditing import audit
+from runyard.app.core import Core
+from runyard.app.errors import Conflict
+from runyard.app.model import Lease, Principal, Run
+from runyard.app.ports import Stale, UnitOfWork
+from runyard.app.usecases.transitions import (
+    SYSTEM,
+    Change,
+    Move,
+    check_own_run,
+    is_without_engine,
+    require_run,
+    write_change,
+)
+from runyard.domain.lifecycle import State
+
+_ATTEMPTS = 20
+
+
+async def delete_run(core: Core, who: Principal, project: str, run_id: str) -> Run:
+    """Ask for its end; the loop removes what it made, and then the run. Answers the run as DELETING.
+
+    Where nothing can have been made, the run is gone when this returns. Raises `Missing`.
+    """
+    check_own_run(who, run_id)
+    for _ in range(_ATTEMPTS):
+        async with core.store.begin() as unit:
+            run = await require_run(unit, project, run_id)
+            try:
+                deleting = await begin_removal(core, unit, who, run)
+            except Stale:
+                continue
+            await unit.commit()
+        core.signals.notify(run_id)
+        if is_without_engine(core, run):
+            await core.logs.delete(run_id)
+        return deleting
+    raise Conflict(f"run {run_id} is being changed by many at once: try again")
+
+
+async def begin_removal(core: Core, unit: UnitOfWork, who: Principal, run: Run) -> Run:
+    """The same inside a unit of work, for what is deleted in one go. Raises `Stale` if somebody else was quicker.
+
+    The caller commits, and afterwards sets `core.signals.due` and deletes the logs of runs that are gone.
+    """
+    if run.state == State.DELETING:
+        return run
+    change = Change(
+        action="run.delete",
+        moves=(Move(state=State.DELETING, reason="user.delete", message=f"deleted by {who.name}"),),
+        values={"desired": "delete", "desired_generation": run.desired_generation + 1},
+        is_due=True,
+    )
+    deleting = await write_change(core, unit, who, run, change)
+    if is_without_engine(core, run):
+        await unit.runs.delete(run.id)
+    return deleting
+
+
+async def finish_removal(core: Core, run: Run, *, lease: Lease) -> None:
+    """The run goes, once nothing is left of what it made. Raises `Stale` if the lease has passed on."""
+    # Before the row: a crash in between repeats this, and would otherwise leave logs that nobody knows.
+    await core.logs.delete(run.id)
+    async with core.store.begin() as unit:
+        await unit.runs.replace(run, lease=lease, expected_revision=run.revision)
+        await unit.runs.delete(run.id)
+        await audit(core, unit, SYSTEM, "run.removed", run)
+        await unit.commit()
+    core.signals.notify(run.id)

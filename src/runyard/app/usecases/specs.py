@@ -1,0 +1,103 @@
+"""What must be true of an entity's spec: by itself, and beside what the project has. Foreign kinds are kept as sent."""
+
+from collections.abc import Sequence
+
+from runyard.app.catalog import EntityType
+from runyard.app.documents import Written
+from runyard.app.model import Entity
+from runyard.app.ports import UnitOfWork
+from runyard.spec.entities import FUNCTION_KINDS, read_entity
+from runyard.spec.problems import Problem, Refused
+from runyard.spec.references import (
+    FunctionReference,
+    TaskReference,
+    find_task_kind,
+    parse_function_reference,
+    parse_task_reference,
+)
+
+_PATHED = ("artifact", "dataitem", "model")
+
+
+def check_spec(entity_type: EntityType, written: Written) -> list[Problem]:
+    """Every problem of a spec that can be seen in itself."""
+    if is_ran_kind(entity_type.name, written.kind):
+        document = {"kind": written.kind, "name": written.name or "unnamed", "spec": written.spec}
+        try:
+            read_entity(entity_type.name, document)
+        except Refused as refused:
+            return list(refused.problems)
+    if entity_type.name in _PATHED and not isinstance(written.spec.get("path"), str):
+        return [Problem("field.missing", ("spec", "path"), f"missing spec: a {entity_type.name} needs its `path`")]
+    return []
+
+
+def is_ran_kind(type_name: str, kind: str) -> bool:
+    """Whether we run such a thing, and so read its spec strictly."""
+    if type_name == "function":
+        return kind in FUNCTION_KINDS
+    if type_name == "task":
+        found = find_task_kind(kind)
+        return found is not None and found[0] in FUNCTION_KINDS
+    return type_name == "secret"
+
+
+async def check_new(unit: UnitOfWork, entity: Entity) -> Sequence[Problem]:
+    """What an entity refers to must be there, and in its own project."""
+    problems: list[Problem] = []
+    for name, type_name in (("function", "function"), ("workflow", "workflow")):
+        given = entity.spec.get(name)
+        if entity.type in ("task", "trigger") and given is not None:
+            problems += await _check_function(unit, entity, given, name, type_name)
+    if entity.type == "trigger" and (given := entity.spec.get("task")) is not None:
+        problems += await _check_task(unit, entity, given)
+    return problems
+
+
+async def _check_function(unit: UnitOfWork, entity: Entity, given: object, field: str, type_name: str) -> list[Problem]:
+    path = ("spec", field)
+    try:
+        reference = parse_function_reference(given)  # type: ignore[arg-type]  # it refuses what is not text
+    except Refused as refused:
+        return [problem.under(*path) for problem in refused.problems]
+    if problem := check_same_project(reference, entity.project, path=path):
+        return [problem]
+    found = await find_function(unit, reference, type_name=type_name)
+    return [] if found is not None else [unknown_reference(str(reference), path=path, what=type_name)]
+
+
+async def _check_task(unit: UnitOfWork, entity: Entity, given: object) -> list[Problem]:
+    path = ("spec", "task")
+    try:
+        reference = parse_task_reference(given)  # type: ignore[arg-type]  # it refuses what is not text
+    except Refused as refused:
+        return [problem.under(*path) for problem in refused.problems]
+    if problem := check_same_project(reference, entity.project, path=path):
+        return [problem]
+    found = await unit.entities.find("task", reference.id, project=entity.project)
+    return [] if found is not None else [unknown_reference(str(reference), path=path, what="task")]
+
+
+async def find_function(
+    unit: UnitOfWork, reference: FunctionReference, *, type_name: str = "function"
+) -> Entity | None:
+    """The function or workflow of a reference; without id, the newest of its name. Kinds must agree."""
+    if reference.id is not None:
+        found = await unit.entities.find(type_name, reference.id, project=reference.project)
+    else:
+        found = await unit.entities.find_latest(type_name, project=reference.project, name=reference.name)
+    return found if found is not None and (found.kind, found.name) == (reference.kind, reference.name) else None
+
+
+def check_same_project(
+    reference: FunctionReference | TaskReference, project: str, *, path: tuple[str, ...]
+) -> Problem | None:
+    """Another project is never reached by a reference."""
+    if reference.project == project:
+        return None
+    return Problem("reference.project", path, f"invalid project: it must be one of `{project}`", value=str(reference))
+
+
+def unknown_reference(text: str, *, path: tuple[str, ...], what: str) -> Problem:
+    """That there is no such thing."""
+    return Problem("reference.unknown", path, f"the project has no such {what}", value=text)

@@ -1,0 +1,198 @@
+"""Submit a run: read, decide, store. What was asked, what was decided and by whom commit together, or nothing does."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runyard.app.auditing import audit
+from runyard.app.core import Core
+from runyard.app.documents import drop_nulls
+from runyard.app.errors import Duplicate
+from runyard.app.model import Json, Principal, Run, Transition
+from runyard.app.ports import UnitOfWork
+from runyard.app.usecases.entities import require_project
+from runyard.app.usecases.prepared import Current, load_current
+from runyard.app.usecases.requests import Asked, find_belongings, read_asked
+from runyard.app.usecases.transitions import make_first_transitions
+from runyard.domain.effective import Leaf
+from runyard.domain.lifecycle import State
+from runyard.domain.resolve import NOT_USED, Resolution, resolve
+from runyard.spec.problems import Problem, Refused, format_path
+
+NO_ENGINE = "engine.none"
+NO_ENGINE_MESSAGE = "no engine is configured: the run is accepted and stored, and nothing starts it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a run would get, and what stands against it. Nothing was stored."""
+
+    effective: Json | None
+    provenance: tuple[Json, ...] = ()
+    warnings: tuple[Json, ...] = ()
+    refusals: tuple[Json, ...] = ()
+    profile_revision: int | None = None
+    policy_revision: int | None = None
+
+
+async def submit_run(core: Core, who: Principal, project: str, document: Any, *, is_strict: bool = False) -> Run:
+    """Store a run that may start. The same id with the same request is the same run; another is `Duplicate`.
+
+    Raises `Refused` with every problem; with `is_strict` values that would not be used are among them.
+    """
+    async with core.store.begin(is_read_only=True) as unit:
+        await require_project(unit, project)
+        asked = await read_asked(unit, project, document)
+        request_hash = hash_request(document)
+        if (stored := await unit.runs.find(asked.id)) is not None:
+            return _take_same(stored, project, request_hash)
+        current = await load_current(unit)
+        resolution = await _decide(unit, asked, current, is_strict=is_strict)
+    run = _make_run(core, who, project, asked, resolution, current, request=_keep(document), request_hash=request_hash)
+    async with core.store.begin() as unit:
+        await require_project(unit, project)
+        try:
+            await unit.runs.add(run, _make_transitions(core, who, run))
+        except Duplicate:
+            stored = await unit.runs.find(run.id)
+            if stored is None:
+                raise Duplicate(f"Duplicated entity run:{run.id}.") from None
+            return _take_same(stored, project, request_hash)
+        await audit(core, unit, who, "run.submit", run, details={"hash": request_hash})
+        await unit.commit()
+    core.signals.notify(run.id)
+    return run
+
+
+async def explain_run(core: Core, project: str, document: Any, *, is_strict: bool = False) -> Explanation:
+    """Decide and tell, and store nothing. Raises `Refused` only where the request cannot be read."""
+    async with core.store.begin(is_read_only=True) as unit:
+        await require_project(unit, project)
+        asked = await read_asked(unit, project, document)
+        if asked.request is None:
+            message = "the client executes it: nothing is decided here"
+            raise Refused([Problem("run.local", ("spec", "local_execution"), message, value=True)])
+        current = await load_current(unit)
+        belongings = await find_belongings(unit, asked.request, current.prepared)
+    resolution = resolve(asked.request, current.prepared, belongings)
+    warnings, refusals = _split(resolution, is_strict=is_strict)
+    return Explanation(
+        effective=resolution.spec.to_dict(),
+        provenance=tuple(map(leaf_to_dict, resolution.leaves)),
+        warnings=tuple(problem.to_dict() for problem in warnings),
+        refusals=tuple(problem.to_dict() for problem in refusals),
+        profile_revision=_find_profile_revision(resolution, current),
+        policy_revision=current.policy_revision,
+    )
+
+
+def hash_request(document: Any) -> str:
+    """What makes two submits the same: everything a client says, but for status, times and what the server says."""
+    said = _keep(document)
+    canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def leaf_to_dict(leaf: Leaf) -> Json:
+    """A value and its owner, for JSON."""
+    return {
+        "path": format_path(leaf.path),
+        "value": leaf.value,
+        "set_by": leaf.owner,
+        "source": leaf.source,
+        "rule": leaf.rule,
+        "replaced": [{"by": other.by, "value": other.value} for other in leaf.replaced],
+    }
+
+
+def _keep(document: Any) -> Json:
+    said = {key: value for key, value in dict(document).items() if key not in ("status", "key", "user")}
+    metadata = said.get("metadata")
+    if isinstance(metadata, dict):
+        times = ("created", "updated", "created_by", "updated_by")
+        said["metadata"] = {key: value for key, value in metadata.items() if key not in times}
+    return {key: value for key, value in drop_nulls(said).items() if value not in ({}, [])}
+
+
+def _take_same(stored: Run, project: str, request_hash: str) -> Run:
+    if stored.project == project and stored.request_hash == request_hash:
+        return stored
+    raise Duplicate(f"Duplicated entity run:{stored.id}.")
+
+
+async def _decide(unit: UnitOfWork, asked: Asked, current: Current, *, is_strict: bool) -> Resolution | None:
+    if asked.request is None:
+        return None
+    belongings = await find_belongings(unit, asked.request, current.prepared)
+    resolution = resolve(asked.request, current.prepared, belongings)
+    _, refusals = _split(resolution, is_strict=is_strict)
+    if refusals:
+        raise Refused([problem.under("spec") for problem in refusals])
+    return resolution
+
+
+def _split(resolution: Resolution, *, is_strict: bool) -> tuple[Sequence[Problem], Sequence[Problem]]:
+    not_used = [problem for problem in resolution.warnings if is_strict and problem.code in NOT_USED]
+    warnings = [problem for problem in resolution.warnings if problem not in not_used]
+    return warnings, [*resolution.refusals, *not_used]
+
+
+def _make_run(
+    core: Core,
+    who: Principal,
+    project: str,
+    asked: Asked,
+    resolution: Resolution | None,
+    current: Current,
+    *,
+    request: Json,
+    request_hash: str,
+) -> Run:
+    now = core.clock.now()
+    written = asked.written
+    name = written.name or asked.id
+    is_idle = asked.is_local or core.options.engine is None
+    return Run(
+        type="run",
+        project=project,
+        kind=written.kind,
+        name=name,
+        id=asked.id,
+        user=who.name,
+        created_at=now,
+        updated_at=now,
+        updated_by=who.name,
+        state=State.CREATED if asked.is_local else State.READY,
+        metadata={"version": asked.id, **written.metadata, "project": project, "name": name},
+        spec=written.spec,
+        extensions=written.extensions,
+        request=request,
+        request_hash=request_hash,
+        effective=None if resolution is None else resolution.spec.to_dict(),
+        provenance=() if resolution is None else tuple(map(leaf_to_dict, resolution.leaves)),
+        warnings=()
+        if resolution is None
+        else tuple(problem.under("spec").to_dict() for problem in resolution.warnings),
+        profile_revision=None if resolution is None else _find_profile_revision(resolution, current),
+        policy_revision=current.policy_revision,
+        task=asked.task_reference,
+        function=asked.function_reference,
+        workflow=asked.workflow_reference,
+        is_local=asked.is_local,
+        due_at=None if is_idle else now,
+        reason=NO_ENGINE if is_idle and not asked.is_local else None,
+        message=NO_ENGINE_MESSAGE if is_idle and not asked.is_local else None,
+    )
+
+
+def _find_profile_revision(resolution: Resolution, current: Current) -> int | None:
+    return None if resolution.profile is None else current.profile_revisions.get(resolution.profile.id)
+
+
+def _make_transitions(core: Core, who: Principal, run: Run) -> tuple[Transition, ...]:
+    states = [State.CREATED] if run.is_local else [State.CREATED, State.READY]
+    return make_first_transitions(
+        states, at=core.clock.now(), actor=who.name, reason=run.reason or "user.submit", message=run.message
+    )

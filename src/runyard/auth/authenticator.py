@@ -1,0 +1,139 @@
+"""From an Authorization header to who asks.
+
+The store is asked for every request: whether the account is there and not disabled, the personal token not revoked,
+the run not ended. What ends, ends at once, on every replica.
+"""
+
+from datetime import UTC, datetime
+
+from runyard.app.core import Core
+from runyard.app.errors import Unauthenticated
+from runyard.app.model import Account, Principal, Token
+from runyard.app.ports import UnitOfWork
+from runyard.app.usecases.sign_in import Identity
+from runyard.app.usecases.tokens import PERSONAL_PREFIX, REFRESH_PREFIX, hash_token, is_usable, note_token_use
+from runyard.auth.headers import Basic, parse_header
+from runyard.auth.issuer import Claims, Issuer
+from runyard.auth.limiter import FailureLimiter
+from runyard.auth.password_check import PasswordCheck
+from runyard.auth.passwords import Passwords
+from runyard.domain.access import SCOPES
+from runyard.domain.lifecycle import State, is_final
+
+ANONYMOUS = "anonymous"
+"""Who everybody is on a server without accounts."""
+_GONE = "the account of this token is gone or disabled"
+_REVOKED = "the personal token that this token was got with was revoked or has ended"
+
+
+class Authenticator:
+    """`app.usecases.sign_in.Identifier`, and the way in for every request."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        issuer: Issuer,
+        passwords: Passwords,
+        is_open: bool = False,
+        limiter: FailureLimiter | None = None,
+    ) -> None:
+        self._core = core
+        self._issuer = issuer
+        self._is_open = is_open
+        self._password_check = PasswordCheck(core, passwords=passwords, limiter=limiter or FailureLimiter())
+
+    async def authenticate(self, header: str | None, *, address: str | None) -> Principal:
+        """Who asks. Raises `Unauthenticated` or `TooMany`. An open server asks nobody and knows one, an admin."""
+        if self._is_open:
+            return Principal(name=ANONYMOUS, is_admin=True, via="open", address=address)
+        given = parse_header(header)
+        if isinstance(given, Basic):
+            account = await self._password_check.find_account(given, address=address)
+            return Principal(name=account.name, is_admin=account.is_admin, via="password", address=address)
+        return (await self.identify(given.text, address=address)).principal
+
+    async def identify(self, token: str, *, address: str | None) -> Identity:
+        """Who a token stands for. Raises `Unauthenticated`."""
+        if self._is_open:
+            raise Unauthenticated("this server is open: there are no accounts, and no token is needed")
+        if token.startswith(PERSONAL_PREFIX):
+            return await self._identify_personal(token, address=address)
+        if token.startswith(REFRESH_PREFIX):
+            raise Unauthenticated("this is a refresh token: exchange it at the token endpoint for an access token")
+        claims = await self._issuer.verify(token)
+        if "run_id" in claims:
+            return await self._identify_run(claims, address=address)
+        return await self._identify_user(claims, address=address)
+
+    async def _identify_personal(self, text: str, *, address: str | None) -> Identity:
+        async with self._core.store.begin(is_read_only=True) as unit:
+            token = await unit.accounts.find_token(hash_token(text))
+            if token is None or token.kind != "personal":
+                raise Unauthenticated("there is no such personal token, or it was revoked")
+            account = await _require_account(unit, token.user, since=token.created_at)
+        if not is_usable(token, now=self._core.clock.now()):
+            raise Unauthenticated("the personal token has ended or was revoked: make a new one")
+        await note_token_use(self._core, token)
+        return Identity(
+            principal=Principal(
+                name=account.name,
+                is_admin=account.is_admin,
+                scopes=_limit(token.scopes),
+                via="token",
+                address=address,
+            ),
+            origin=token,
+            ends_at=token.expires_at,
+        )
+
+    async def _identify_user(self, claims: Claims, *, address: str | None) -> Identity:
+        async with self._core.store.begin(is_read_only=True) as unit:
+            account = await _require_account(unit, claims["sub"], since=_read_time(claims["iat"]))
+            origin = None if "sid" not in claims else await self._require_personal(unit, claims["sid"])
+        return Identity(
+            principal=Principal(
+                name=account.name,
+                is_admin=account.is_admin,
+                scopes=_limit(claims.get("scope", "").split()),
+                via="jwt",
+                address=address,
+            ),
+            origin=origin,
+            ends_at=_read_time(claims["exp"]),
+        )
+
+    async def _identify_run(self, claims: Claims, *, address: str | None) -> Identity:
+        run_id, project = claims["run_id"], claims["project"]
+        async with self._core.store.begin(is_read_only=True) as unit:
+            account = await _require_account(unit, claims["sub"], since=_read_time(claims["iat"]))
+            run = await unit.runs.find(run_id, project=project)
+        if run is None or is_final(State(run.state)):
+            raise Unauthenticated(f"run {run_id} has ended, and its token with it")
+        # Never an admin, whoever started the run.
+        return Identity(
+            principal=Principal(name=account.name, run_id=run_id, project=project, via="run", address=address),
+            ends_at=_read_time(claims["exp"]),
+        )
+
+    async def _require_personal(self, unit: UnitOfWork, token_hash: str) -> Token:
+        token = await unit.accounts.find_token(token_hash)
+        if token is None or not is_usable(token, now=self._core.clock.now()):
+            raise Unauthenticated(_REVOKED)
+        return token
+
+
+async def _require_account(unit: UnitOfWork, name: str, *, since: datetime) -> Account:
+    """What is older than the account was somebody else's of that name, who is gone."""
+    account = await unit.accounts.find(name)
+    if account is None or account.is_disabled or since < account.created_at.replace(microsecond=0):
+        raise Unauthenticated(_GONE)
+    return account
+
+
+def _limit(scopes: tuple[str, ...] | list[str]) -> frozenset[str] | None:
+    return frozenset(scopes) & SCOPES.keys() or None
+
+
+def _read_time(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

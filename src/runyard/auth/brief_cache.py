@@ -1,0 +1,48 @@
+"""Remembers for a short while what was costly to verify, without keeping any of it in clear."""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+LONGEST_SECONDS = 60.0
+_Value = TypeVar("_Value")
+
+
+class BriefCache(Generic[_Value]):
+    """Values by the keyed hash of what was verified; the key is random and of this process alone. Bounded."""
+
+    def __init__(self, *, most: int = 4096, now: Callable[[], float] = time.monotonic) -> None:
+        self._key = secrets.token_bytes(32)
+        self._most = most
+        self._now = now
+        self._entries: OrderedDict[bytes, tuple[float, _Value]] = OrderedDict()
+
+    def make_key(self, *parts: str) -> bytes:
+        """Stands for the parts; their lengths are part of it, so that no two different lists are alike."""
+        digest = hmac.new(self._key, digestmod=hashlib.sha256)
+        for part in parts:
+            encoded = part.encode("utf-8", "surrogatepass")
+            digest.update(len(encoded).to_bytes(8, "big") + encoded)
+        return digest.digest()
+
+    def find(self, key: bytes) -> _Value | None:
+        """What was put there, unless its time is over."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if self._now() >= entry[0]:
+            del self._entries[key]
+            return None
+        self._entries.move_to_end(key)
+        return entry[1]
+
+    def put(self, key: bytes, value: _Value, *, seconds: float = LONGEST_SECONDS) -> None:
+        """Keep it, for at most a minute; what was not used for longest makes room."""
+        self._entries[key] = (self._now() + min(seconds, LONGEST_SECONDS), value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)

@@ -1,0 +1,212 @@
+"""The composition root: from settings to a server that listens. Everything is put together here and nowhere else."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import structlog
+import uvicorn
+
+from runyard.api.application import Application, guard, make_app
+from runyard.api.web import LOOPBACK_HOSTS, Limits, Web
+from runyard.app.core import Core, Options
+from runyard.app.loops.reconcile import Reconciler
+from runyard.app.loops.supervise import Loop, supervise
+from runyard.app.model import Run
+from runyard.app.usecases.files import take_policy, take_profiles
+from runyard.auth import Authenticator, Issuer, Passwords
+from runyard.logs.opening import open_logs
+from runyard.settings import Settings
+from runyard.store import open_store
+from runyard.vault import open_vault
+
+_ENGINES: Mapping[str, str | None] = {"none": None}
+RUN_TOKEN_LIFE = timedelta(days=7)
+"""The longest that a run's token is good without being issued anew; it ends with its run anyway."""
+BACKLOG = 2048
+log = structlog.get_logger()
+
+
+class SystemClock:
+    """Now."""
+
+    def now(self) -> datetime:
+        """Aware, UTC."""
+        return datetime.now(UTC)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT, and leave in order. Raises what is wrong with database, keys or files."""
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    async with AsyncExitStack() as stack:
+        listening = _listen(settings)
+        stack.callback(listening.close)
+        endpoint = settings.endpoint or _name(settings, listening)
+        web = await _build(settings, endpoint, stack)
+        app = make_app(web, lifespan=_make_lifespan(web, _name(settings, listening), settings))
+        config = uvicorn.Config(
+            guard(app),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=settings.behind_proxy,
+            forwarded_allow_ips=list(settings.trusted_proxies) or None,
+            timeout_graceful_shutdown=int(settings.drain.total_seconds()),
+            ssl_certfile=settings.tls_certificate,
+            ssl_keyfile=settings.tls_key,
+            lifespan="on",
+        )
+        await _Server(config, app).serve(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Says that it drains before it does, so that streams end and load balancers look elsewhere."""
+
+    def __init__(self, config: uvicorn.Config, app: Application) -> None:
+        super().__init__(config)
+        self._application = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A first signal drains, a second one ends."""
+        if not self.should_exit:
+            log.info("server.draining", signal=signal.Signals(sig).name)
+        self._application.state.is_draining = True
+        super().handle_exit(sig, frame)
+
+
+async def _build(settings: Settings, endpoint: str, stack: AsyncExitStack) -> Web:
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store = await open_store(settings.database)
+    stack.push_async_callback(store.close)
+    logs = open_logs(
+        settings.logs,
+        s3_endpoint=settings.s3_endpoint,
+        s3_region=settings.s3_region,
+        s3_access_key=settings.s3_access_key,
+        s3_secret_key=settings.s3_secret_key,
+    )
+    stack.push_async_callback(logs.close)
+    core = Core(
+        store=store,
+        vault=open_vault(settings.key_file, text=settings.key),
+        logs=logs,
+        clock=SystemClock(),
+        options=Options(
+            endpoint=endpoint,
+            engine=_ENGINES[settings.engine],
+            files_store=settings.files_store,
+        ),
+    )
+    await _take_files(core, settings)
+    passwords = Passwords()
+    stack.callback(passwords.close)
+    issuer = Issuer(core, access_life=settings.access_token_life)
+    await issuer.prepare()
+    is_open = settings.auth == "open"
+    return Web(
+        core=core,
+        authenticator=Authenticator(core, issuer=issuer, passwords=passwords, is_open=is_open),
+        issuer=issuer,
+        limits=Limits(
+            body_bytes=settings.max_body_bytes,
+            list_size=settings.max_list,
+            streams=settings.max_streams,
+            requests_per_second=settings.max_requests,
+        ),
+        is_open=is_open,
+        allowed_hosts=LOOPBACK_HOSTS | {settings.host},
+    )
+
+
+async def _take_files(core: Core, settings: Settings) -> None:
+    warnings = []
+    if settings.profiles is not None:
+        warnings += await take_profiles(core, read_profile_texts(settings.profiles))
+    if settings.policy is not None:
+        warnings += await take_policy(
+            core, settings.policy.read_text(errors="surrogateescape"), name=str(settings.policy)
+        )
+    for warning in warnings:
+        log.warning("files.doubtful", message=str(warning))
+
+
+def read_profile_texts(place: Path) -> dict[str, str]:
+    """The texts of a profile file, or of every `.yaml`, `.yml` and `.json` in a folder, by their names."""
+    files = sorted(place.iterdir()) if place.is_dir() else [place]
+    wanted = [file for file in files if file.suffix in (".yaml", ".yml", ".json") or not place.is_dir()]
+    return {str(file): file.read_text(errors="surrogateescape") for file in wanted if file.is_file()}
+
+
+def _make_lifespan(web: Web, address: str, settings: Settings) -> Any:
+    @asynccontextmanager
+    async def lifespan(app: Application) -> AsyncIterator[None]:
+        app.state.is_draining = False
+        task = asyncio.create_task(supervise(_make_loops(web)), name="loops")
+        _announce(web, address, settings)
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    return lifespan
+
+
+def _make_loops(web: Web) -> Mapping[str, Loop]:
+    issuer = web.issuer
+
+    async def issue_token(run: Run) -> str:
+        signed = await issuer.issue_run_token(run.id, run.project, run.user, RUN_TOKEN_LIFE)
+        return str(signed.text)
+
+    reconciler = Reconciler(web.core, None, issue_token=issue_token)
+    return {"reconcile": reconciler.run}
+
+
+def _announce(web: Web, address: str, settings: Settings) -> None:
+    """Where it listens, for people and programs: on stdout, flushed, whatever the log's format."""
+    sys.stdout.write(f"runyard listens on {address}\n")
+    if web.is_open:
+        sys.stdout.write(
+            "!! No accounts: everybody on this machine is admin. Programs only: web pages of others are refused.\n"
+            "!! For anything but a laptop use --auth accounts, after `runyard user create --admin NAME`.\n"
+        )
+    if settings.engine == "none":
+        sys.stdout.write("No engine: runs are accepted, resolved and stored, and stay READY.\n")
+    sys.stdout.flush()
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host.strip("[]"), settings.port))
+    except OSError as error:
+        listening.close()
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise AddressUnusable(f"cannot listen on {settings.host}:{settings.port}: {reason}") from None
+    listening.listen(BACKLOG)
+    listening.set_inheritable(True)
+    return listening
+
+
+class AddressUnusable(Exception):  # noqa: N818 - it is the address that is unusable
+    """The address is taken, or not this machine's."""
+
+
+def _name(settings: Settings, listening: socket.socket) -> str:
+    port = listening.getsockname()[1]
+    host = f"[{settings.host}]" if ":" in settings.host and not settings.host.startswith("[") else settings.host
+    return f"{'https' if settings.has_tls else 'http'}://{host}:{port}"

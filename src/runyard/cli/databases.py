@@ -1,0 +1,102 @@
+"""What `runyard db` does."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from runyard.cli.commands.db import PRUNED
+from runyard.cli.lazy import load
+from runyard.cli.printing import clean, print_data, print_note
+from runyard.cli.setting_options import DATABASE, call_quietly, load_settings, run_async
+from runyard.settings import Settings
+
+Flags = Mapping[str, Any]
+_S3 = ("s3_access_key", "s3_secret_key")
+
+
+def print_status(flags: Flags, *, output: str) -> None:
+    """Where the database stands; raises where it cannot be used."""
+    status = run_async(load("runyard.store:read_status")(_read_url(flags)))
+    if output == "text":
+        click.echo(f"database: {clean(status.shown_url)}")
+        click.echo(f"state: {status.state}")
+        click.echo(f"revision: {status.revision or 'none'} (this release: {status.head})")
+        if status.pending:
+            click.echo(f"pending: {', '.join(status.pending)}")
+    else:
+        names = ("shown_url", "state", "revision", "head")
+        data = {name: getattr(status, name) for name in names} | {"pending": list(status.pending)}
+        print_data({"database": data.pop("shown_url"), **data}, output=output)
+    call_quietly(status.check_usable)
+
+
+def upgrade(flags: Flags) -> None:
+    """Bring it to this release's tables."""
+    before = run_async(load("runyard.store:upgrade")(_read_url(flags)))
+    if before.state == "current":
+        click.echo(f"{clean(before.shown_url)} is at revision {before.head} already")
+    else:
+        click.echo(f"{clean(before.shown_url)} went from revision {before.revision or 'none'} to {before.head}")
+
+
+def backup(flags: Flags, *, file: str) -> None:
+    """Write it to a new file."""
+    url = _read_url(flags)
+    run_async(load("runyard.store:backup")(url, Path(file)))
+    click.echo(f"{_show(url)} is backed up in {clean(file)}")
+    print_note("the key of the secrets is not in it: back that up as well, elsewhere")
+
+
+def restore(flags: Flags, *, file: str) -> None:
+    """Make it from a backup."""
+    url = _read_url(flags)
+    run_async(load("runyard.store:restore")(Path(file), url))
+    click.echo(f"{_show(url)} is made from {clean(file)}")
+    print_note("it is a new epoch: nothing that it does not know is swept away before an admin says so")
+
+
+def prune(flags: Flags) -> None:
+    """Delete what is old enough."""
+    settings = load_settings(flags, only=(*PRUNED, *_S3)).settings
+    if settings.keep_runs is settings.keep_logs is settings.keep_audit is None:
+        raise click.UsageError("nothing is old enough: give --keep-runs, --keep-logs or --keep-audit")
+    runs, streams, entries = run_async(_prune(settings))
+    click.echo(f"deleted: {runs} runs with their logs, {streams} other logs, {entries} audit rows")
+
+
+async def _prune(settings: Settings) -> tuple[int, int, int]:
+    now = datetime.now(UTC)
+    logs = load("runyard.logs:open_logs")(
+        settings.logs,
+        s3_endpoint=settings.s3_endpoint,
+        s3_region=settings.s3_region,
+        s3_access_key=settings.s3_access_key,
+        s3_secret_key=settings.s3_secret_key,
+    )
+    store = await load("runyard.store:open_store")(settings.database)
+    try:
+        gone = await store.prune(
+            now, keep_runs_days=_days(settings.keep_runs), keep_audit_days=_days(settings.keep_audit)
+        )
+        for run_id in gone.run_ids:
+            await logs.delete(run_id)
+        streams = 0 if settings.keep_logs is None else await logs.prune(before=now - settings.keep_logs)
+    finally:
+        await store.close()
+        await logs.close()
+    return len(gone.run_ids), streams, gone.audit_entries
+
+
+def _days(kept: timedelta | None) -> int | None:
+    return None if kept is None else kept.days
+
+
+def _show(url: str) -> str:
+    return clean(load("runyard.store:show_url")(url))
+
+
+def _read_url(flags: Flags) -> str:
+    return load_settings(flags, only=DATABASE).settings.database

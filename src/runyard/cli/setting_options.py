@@ -1,0 +1,112 @@
+"""Options made of the table of settings, and the commands that need an extra."""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+import click
+
+from runyard.cli.lazy import load
+from runyard.settings import SETTINGS, Loaded, Setting, read_settings
+from runyard.settings.table import SETTINGS_FILE
+from runyard.spec.problems import Refused
+
+T = TypeVar("T")
+Command = Callable[..., Any]
+
+DATABASE = ("data", "database")
+"""What a command needs that works on the database alone."""
+# What is wrong with the world, and told in one line: not a bug of ours.
+_FAILURES = (
+    "runyard.store.errors:StoreError",
+    "runyard.vault.errors:VaultError",
+    "runyard.logs.errors:LogsUnavailable",
+    "runyard.app.errors:NotPossible",
+    "runyard.app.errors:Forbidden",
+)
+
+
+class WrongSettings(click.ClickException):
+    """Everything that is wrong with the settings, a line each. Ends a command with 2: wrong use."""
+
+    exit_code = 2
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(str(refused))
+        self._lines = [str(problem) for problem in refused.problems]
+
+    def show(self, file: Any = None) -> None:  # noqa: ARG002 - click's signature
+        """All of it, on standard error."""
+        clean = load("runyard.cli.printing:clean")
+        for line in self._lines:
+            click.echo(f"error: {clean(line)}", err=True)
+
+
+def add_settings(names: Collection[str] | None = None) -> Callable[[Command], Command]:
+    """Give a command the flags of those settings, or of all, and `--settings`."""
+    wanted = [setting for setting in SETTINGS if (names is None or setting.name in names) and not setting.is_secret]
+
+    def add(command: Command) -> Command:
+        for setting in reversed([*wanted, SETTINGS_FILE]):
+            command = _make_option(setting)(command)
+        return command
+
+    return add
+
+
+def describe_variables() -> str:
+    """The settings that have a variable and no flag, for the end of a help text."""
+    secrets = [setting for setting in SETTINGS if setting.is_secret]
+    width = max(len(setting.variable) for setting in secrets)
+    lines = [f"  {setting.variable:<{width}}  {setting.help}" for setting in secrets]
+    return "\n".join(["\b", "Secrets, by variable only:", *lines])
+
+
+def load_settings(flags: Mapping[str, Any], *, only: Collection[str] | None = None) -> Loaded:
+    """Read them, warn about what is odd; raises `WrongSettings`."""
+    try:
+        loaded = read_settings(flags, only=only)
+    except Refused as refused:
+        raise WrongSettings(refused) from None
+    clean = load("runyard.cli.printing:clean")
+    for warning in loaded.warnings:
+        click.echo(f"warning: {clean(warning)}", err=True)
+    return loaded
+
+
+def require_server() -> None:
+    """Raises a line that says what to install where the `server` extra is not."""
+    missing = [name for name in ("sqlalchemy", "alembic", "fastapi", "structlog", "argon2") if find_spec(name) is None]
+    if missing:
+        raise click.ClickException(
+            f"this command needs packages that are not installed ({', '.join(missing)}): pip install 'runyard[server]'"
+        )
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run it; what is wrong with the world ends the command with one line and 1."""
+    return call_quietly(lambda: asyncio.run(work))
+
+
+def call_quietly(work: Callable[[], T]) -> T:
+    """The same of a plain function."""
+    failures: tuple[type[Exception], ...] = tuple(map(load, _FAILURES))
+    try:
+        return work()
+    except failures as error:
+        clean = load("runyard.cli.printing:clean")
+        raise click.ClickException(clean(" ".join(str(error).split()))) from None
+    except Refused as refused:
+        finding = load("runyard.cli.findings:Finding")
+        raise load("runyard.cli.findings:Failed")(map(finding, refused.problems)) from None
+
+
+def _make_option(setting: Setting) -> Callable[[Command], Command]:
+    default = setting.shown_default or setting.default
+    notes = [setting.variable, *([f"default: {default}"] if default and not setting.is_switch else [])]
+    text = f"{setting.help}  [{'; '.join(notes)}]"
+    if setting.is_switch:
+        names = f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"
+        return click.option(names, setting.name, default=None, help=text)
+    return click.option(setting.flag, setting.name, metavar=setting.metavar, help=text)

@@ -1,0 +1,190 @@
+"""What `runyard user` does: the use cases of accounts, on the database itself, as the system."""
+
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from runyard.app.core import Core
+from runyard.app.errors import Duplicate, Missing
+from runyard.app.model import Principal
+from runyard.app.usecases import accounts, tokens
+from runyard.cli.lazy import load
+from runyard.cli.printing import clean, print_data, print_note
+from runyard.cli.setting_options import DATABASE, load_settings, run_async
+from runyard.cli.tables import print_table
+from runyard.settings import Settings
+from runyard.spec.duration import DurationError, format_duration, parse_duration
+from runyard.spec.problems import find_nearest
+
+Flags = Mapping[str, Any]
+MOST_PASSWORD_BYTES = 8192
+WHO = Principal(name="system", is_admin=True, via="system", address="command line")
+
+
+class _Clock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def create(flags: Flags, *, name: str, is_admin: bool, has_password: bool, is_password_piped: bool) -> None:
+    """Make an account."""
+    settings = _load(flags)
+    password = _ask_password(is_piped=is_password_piped) if has_password else None
+
+    async def work() -> bool:
+        async with _open_core(settings) as core, _open_passwords() as hasher:
+            try:
+                await accounts.create_account(core, WHO, hasher, name=name, password=password, is_admin=is_admin)
+            except Duplicate:
+                raise click.ClickException(f"there is an account {clean(name)} already") from None
+            return any(account.is_admin for account in await accounts.list_accounts(core, WHO))
+
+    has_admin = run_async(work())
+    click.echo(f"created: {clean(name)}{' (admin)' if is_admin else ''}")
+    if not has_admin:
+        print_note("there is no admin yet: `runyard user create NAME --admin` makes one")
+
+
+def print_list(flags: Flags, *, output: str) -> None:
+    """All accounts."""
+    settings = _load(flags)
+
+    async def work() -> Any:
+        async with _open_core(settings) as core:
+            return await accounts.list_accounts(core, WHO)
+
+    rows = [
+        {
+            "name": account.name,
+            "role": "admin" if account.is_admin else "user",
+            "state": "disabled" if account.is_disabled else "enabled",
+            "created": account.created_at.isoformat(timespec="seconds"),
+        }
+        for account in run_async(work())
+    ]
+    if output != "table":
+        print_data(rows, output=output)
+        return
+    print_table(("name", "role", "state", "created"), [tuple(row.values()) for row in rows])
+
+
+def set_disabled(flags: Flags, *, name: str, is_disabled: bool) -> None:
+    """Let somebody in, or no more."""
+    settings = _load(flags)
+
+    async def work() -> None:
+        async with _open_core(settings) as core, _naming_near(core):
+            await accounts.set_disabled(core, WHO, name, is_disabled=is_disabled)
+
+    run_async(work())
+    click.echo(f"{'disabled' if is_disabled else 'enabled'}: {clean(name)}")
+
+
+def delete(flags: Flags, *, name: str) -> None:
+    """An account with its tokens and memberships."""
+    settings = _load(flags)
+
+    async def work() -> None:
+        async with _open_core(settings) as core, _naming_near(core):
+            await accounts.delete_account(core, WHO, name)
+
+    run_async(work())
+    click.echo(f"deleted: {clean(name)}")
+
+
+def set_password(flags: Flags, *, name: str, is_password_piped: bool) -> None:
+    """Another password."""
+    settings = _load(flags)
+    password = _ask_password(is_piped=is_password_piped)
+
+    async def work() -> None:
+        async with _open_core(settings) as core, _open_passwords() as hasher, _naming_near(core):
+            await accounts.set_password(core, WHO, hasher, name=name, password=password)
+
+    run_async(work())
+    click.echo(f"password set: {clean(name)}")
+
+
+def print_token(flags: Flags, *, name: str, label: str, scopes: tuple[str, ...], life: str | None) -> None:
+    """Make one and print its text: the only thing on standard output, so that it can be piped."""
+    settings = load_settings(flags, only=(*DATABASE, "personal_token_life")).settings
+    lasting = _read_life(life, most=settings.personal_token_life)
+
+    async def work() -> Any:
+        async with _open_core(settings) as core:
+            # As the user themself: what it may do is what they may, and no more.
+            who = Principal(name=name, via="system", address="command line")
+            return await tokens.create_personal_token(core, who, name=label, scopes=scopes, life=lasting)
+
+    created = run_async(work())
+    click.echo(created.text)
+    print_note(f"it is shown this once, and ends at {created.token.expires_at.isoformat(timespec='seconds')}")
+
+
+def _load(flags: Flags) -> Settings:
+    return load_settings(flags, only=DATABASE).settings
+
+
+@asynccontextmanager
+async def _open_core(settings: Settings) -> AsyncIterator[Core]:
+    """A Core for accounts: it has no vault and no logs, and none is made for it."""
+    if settings.database.startswith("sqlite"):
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store = await load("runyard.store:open_store")(settings.database)
+    nothing: Any = None
+    try:
+        yield Core(store=store, vault=nothing, logs=nothing, clock=_Clock())
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def _open_passwords() -> AsyncIterator[Any]:
+    passwords = load("runyard.auth:Passwords")()
+    try:
+        yield passwords
+    finally:
+        passwords.close()
+
+
+@asynccontextmanager
+async def _naming_near(core: Core) -> AsyncIterator[None]:
+    """What is missing is told with the name that was probably meant."""
+    try:
+        yield
+    except Missing as missing:
+        near = find_nearest(missing.id, [account.name for account in await accounts.list_accounts(core, WHO)])
+        meant = f"; did you mean {near}?" if near else ""
+        raise click.ClickException(f"there is no account {clean(missing.id)}{meant}") from None
+
+
+def _ask_password(*, is_piped: bool) -> str:
+    """From a prompt without echo, or the first line of standard input; never from a command line, which others see."""
+    if is_piped:
+        line = sys.stdin.buffer.readline(MOST_PASSWORD_BYTES).rstrip(b"\r\n")
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            raise click.UsageError("the password on standard input is not UTF-8") from None
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask for the password: use --password-stdin")
+    asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    return asked
+
+
+def _read_life(given: str | None, *, most: timedelta) -> timedelta:
+    if given is None:
+        return most
+    try:
+        life = timedelta(seconds=parse_duration(given))
+    except DurationError as error:
+        meant = f"; did you mean {error.suggestion}?" if error.suggestion else ""
+        raise click.UsageError(f"--life: {error}{meant}") from None
+    if life > most:
+        longest = format_duration(int(most.total_seconds()))
+        raise click.UsageError(f"--life: {given} is longer than a personal token may live, which is {longest}")
+    return life

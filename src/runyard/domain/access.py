@@ -1,0 +1,80 @@
+"""Who may do what. Pure: a permission is what a route or a loop needs, a role is what somebody has in a project."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Permission(StrEnum):
+    """What an act needs. Routes name one each; the table below is the only place that grants them."""
+
+    PUBLIC = "public"
+    """Anybody, without an account: health, discovery, the token endpoint."""
+    SIGNED_IN = "signed_in"
+    """Anybody with an account: their own tokens, profiles, schemas, the list of the projects they belong to."""
+    CREATE_PROJECT = "create_project"
+    READ = "read"
+    """See what is in a project, but for values of secrets."""
+    WRITE = "write"
+    """Change what is in a project, and run things."""
+    PRODUCE = "produce"
+    """Store what runs make: artifacts, data items, models, container images, their files and metrics."""
+    REPORT = "report"
+    """Write results, messages and metrics of a run."""
+    READ_SECRETS = "read_secrets"
+    MANAGE = "manage"
+    """Change, share and delete the project itself."""
+    ADMINISTER = "administer"
+    """Profiles, policy, accounts, audit: the platform."""
+
+
+class Role(StrEnum):
+    """What somebody is, in a project or on the platform."""
+
+    STRANGER = "stranger"
+    VIEWER = "viewer"
+    EDITOR = "editor"
+    OWNER = "owner"
+    RUN = "run"
+    """The token of a run, in its own project. Use cases narrow it further: its own run, the secrets it names."""
+    ADMIN = "admin"
+
+
+_STRANGER = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, Permission.CREATE_PROJECT})
+_VIEWER = _STRANGER | {Permission.READ}
+_EDITOR = _VIEWER | {Permission.WRITE, Permission.PRODUCE, Permission.REPORT, Permission.READ_SECRETS}
+GRANTS: Mapping[Role, frozenset[Permission]] = MappingProxyType(
+    {
+        Role.STRANGER: _STRANGER,
+        Role.VIEWER: _VIEWER,
+        Role.EDITOR: _EDITOR,
+        Role.OWNER: _EDITOR | {Permission.MANAGE},
+        Role.RUN: frozenset(
+            {
+                Permission.PUBLIC,
+                Permission.SIGNED_IN,
+                Permission.READ,
+                Permission.PRODUCE,
+                Permission.REPORT,
+                Permission.READ_SECRETS,
+            }
+        ),
+        Role.ADMIN: frozenset(Permission),
+    }
+)
+
+_READING = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, Permission.READ})
+SCOPES: Mapping[str, frozenset[Permission]] = MappingProxyType(
+    {
+        "read": _READING,
+        "write": frozenset(Permission) - {Permission.ADMINISTER},
+        "admin": frozenset(Permission),
+    }
+)
+"""What a personal token may be limited to. DigitalHub's scopes (`openid`, `profile` …) limit nothing."""
+
+
+def allows(role: Role, permission: Permission, *, scopes: frozenset[str] | None = None) -> bool:
+    """Whether the role grants it, and no scope of the token takes it away."""
+    limits = [SCOPES[scope] for scope in scopes or () if scope in SCOPES]
+    return permission in GRANTS[role] and (not limits or any(permission in limit for limit in limits))

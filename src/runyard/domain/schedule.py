@@ -1,0 +1,134 @@
+"""When a trigger is due: cron in five fields, Quartz in six or seven, `@daily` and its like, in a stated time zone.
+
+Pure: instants go in and come out, aware and UTC; nobody asks what time it is. Where clocks are put forward, a time that
+is skipped fires at the first instant that exists again; where they are put back, a time that comes twice fires once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from runyard.domain.schedule_fields import Days, Field, ScheduleError, read_days, read_field
+
+__all__ = ["Schedule", "ScheduleError", "parse_schedule"]
+
+NAMED = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_LATEST_YEAR = 2199
+_LONGEST_TEXT = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule that was understood."""
+
+    text: str
+    zone: ZoneInfo
+    seconds: Field
+    minutes: Field
+    hours: Field
+    months: Field
+    years: Field
+    days: Days
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """The first instant after that one at which it is due; None if there is none any more."""
+        start = instant.astimezone(UTC)
+        # A time of the day before may have been put off to this day by a change of clocks.
+        first = start.astimezone(self.zone).date() - timedelta(days=1)
+        for day in self._iter_days(first):
+            if (found := self._find_on(day, start)) is not None:
+                return found
+        return None
+
+    def _find_on(self, day: date, start: datetime) -> datetime | None:
+        """The first on that day after the instant. Later local times are no earlier instants: whole hours are passed."""
+        for hour in self.hours:
+            if self._to_instant(day, hour, 59, 59) <= start:
+                continue
+            for minute in self.minutes:
+                if self._to_instant(day, hour, minute, 59) <= start:
+                    continue
+                for second in self.seconds:
+                    if (found := self._to_instant(day, hour, minute, second)) > start:
+                        return found
+        return None
+
+    def _iter_days(self, first: date) -> Iterator[date]:
+        for year in range(first.year, _LATEST_YEAR + 1):
+            if year not in self.years:
+                continue
+            for month in self.months:
+                if (year, month) < (first.year, first.month):
+                    continue
+                for number in self.days.list_days(year, month):
+                    if (day := date(year, month, number)) >= first:
+                        yield day
+
+    def _to_instant(self, day: date, hour: int, minute: int, second: int) -> datetime:
+        local = datetime(day.year, day.month, day.day, hour, minute, second)  # noqa: DTZ001 - the zone comes next
+        return _to_instant(local, self.zone)
+
+
+def parse_schedule(text: str, *, timezone: str | None = None) -> Schedule:
+    """Read it. Raises `ScheduleError`, which names the field, the value and what is allowed."""
+    if not text.strip() or len(text) > _LONGEST_TEXT:
+        raise ScheduleError("schedule", text, "a cron expression such as `0 3 * * *`, or `@daily`")
+    zone = _read_zone(timezone)
+    words = text.split()
+    if words[0].startswith("@"):
+        if text.strip().lower() not in NAMED:
+            raise ScheduleError("schedule", text, ", ".join(NAMED))
+        words = NAMED[text.strip().lower()].split()
+    if len(words) not in (5, 6, 7):
+        raise ScheduleError(
+            "schedule",
+            text,
+            "five fields (minute hour day month weekday), or Quartz' six or seven (second minute hour day month"
+            f" weekday [year]); these are {len(words)}",
+        )
+    is_quartz = len(words) > 5
+    second, minute, hour, day, month, weekday, year = [*words, "*"][:7] if is_quartz else ["0", *words, "*"]
+    return Schedule(
+        text=text,
+        zone=zone,
+        seconds=read_field("second", second),
+        minutes=read_field("minute", minute),
+        hours=read_field("hour", hour),
+        months=read_field("month", month),
+        years=read_field("year", year),
+        days=read_days(day, weekday, is_quartz=is_quartz),
+    )
+
+
+def _read_zone(name: str | None) -> ZoneInfo:
+    try:
+        return ZoneInfo(name or "UTC")
+    except (KeyError, ValueError, OSError):
+        raise ScheduleError("timezone", name, "a name such as `Europe/Rome` or `UTC`") from None
+
+
+def _to_instant(local: datetime, zone: ZoneInfo) -> datetime:
+    """The instant of a local time: the first of two, and of one that is skipped the first that exists again."""
+    first = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if first.astimezone(zone).replace(tzinfo=None) == local:
+        return first
+    # With fold 0 it is read by the clock before the change, and so lies after it; with fold 1, before it.
+    before = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    old_offset = before.astimezone(zone).utcoffset()
+    low, high = 0, int((first - before).total_seconds())
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (before + timedelta(seconds=middle)).astimezone(zone).utcoffset() == old_offset:
+            low = middle
+        else:
+            high = middle
+    return before + timedelta(seconds=high)

@@ -1,0 +1,159 @@
+"""Logs in a SQLite file of their own, which shares no writer with run state.
+
+One thread has the connection and does everything. Appends that wait for it are committed together, so that a disk that
+takes its time for each commit is waited for once. A commit is on the disk before an append is acknowledged.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from runyard.app.ports import LogPiece, Stream, StreamInfo
+from runyard.logs import database_rows as rows
+from runyard.logs import reading
+from runyard.logs.errors import LogsUnavailable
+from runyard.logs.pieces import Extent, Gap, Piece, check_stream, to_microseconds
+
+T = TypeVar("T")
+_Job = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any]"]
+
+
+class DatabaseLogs:
+    """`app.ports.LogStore` in a file. Made by `open_logs`; belongs to the event loop that made it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="logs")
+        self._waiting: deque[_Job] = deque()
+        self._connection: sqlite3.Connection | None = None
+
+    async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
+        """As the port says."""
+        check_stream(stream)
+        written_at = to_microseconds(at)
+        return await self._do(lambda db: rows.append(db, stream, content, offset=offset, at=written_at))
+
+    async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
+        """As the port says."""
+        check_stream(stream)
+        first, last = to_microseconds(since), to_microseconds(until)
+        await self._do(lambda db: rows.add_gap(db, stream, since=first, until=last, cause=cause))
+
+    async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
+        """As the port says."""
+        return await self._do(lambda db: rows.list_streams(db, run_id))
+
+    async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
+        """As the port says."""
+        return await reading.read(self, stream, offset=offset, limit=limit)
+
+    async def find_since(self, stream: Stream, since: datetime) -> int:
+        """As the port says."""
+        return await reading.find_since(self, stream, to_microseconds(since))
+
+    async def find_tail(self, stream: Stream, lines: int) -> int:
+        """As the port says."""
+        return await reading.find_tail(self, stream, lines)
+
+    async def delete(self, run_id: str) -> None:
+        """As the port says."""
+        await self._do(lambda db: rows.delete_run(db, run_id))
+
+    async def prune(self, *, before: datetime) -> int:
+        """As the port says."""
+        oldest = to_microseconds(before)
+        return await self._do(lambda db: rows.prune(db, before=oldest))
+
+    async def close(self) -> None:
+        """Do what waits, then give the file back. May be called twice."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._thread, self._close)
+        except RuntimeError:
+            return  # closed already
+        self._thread.shutdown()
+
+    async def list_extents(self, stream: Stream, *, offset: int = 0) -> Sequence[Extent]:
+        """For `reading`."""
+        return await self._do(lambda db: rows.list_extents(db, stream, offset=offset))
+
+    async def list_gaps(self, stream: Stream, *, offset: int = 0) -> Sequence[Gap]:
+        """For `reading`."""
+        return await self._do(lambda db: rows.list_gaps(db, stream, offset=offset))
+
+    async def load(self, stream: Stream, extent: Extent) -> Sequence[Piece]:
+        """For `reading`."""
+        return await self._do(lambda db: rows.load(db, stream, extent))
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._waiting.append((work, done))
+        try:
+            self._thread.submit(self._work_off, loop)
+        except RuntimeError as error:
+            self._waiting.clear()
+            raise LogsUnavailable("the log store is closed") from error
+        return await done
+
+    def _work_off(self, loop: asyncio.AbstractEventLoop) -> None:
+        """On the thread: everything that waits, in one transaction; answers come after its commit."""
+        jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if not jobs:
+            return
+        answers: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+        try:
+            database = self._get_connection()
+            database.execute("BEGIN IMMEDIATE")
+            for work, done in jobs:
+                answers.append((done, *_try(database, work)))
+            database.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - those who wait are answered, whatever it was
+            failed = LogsUnavailable(f"the log database {self._path} cannot be used: {error}")
+            failed.__cause__ = error
+            answers = [(done, None, failed) for _, done in jobs]
+            if self._connection is not None and self._connection.in_transaction:
+                self._connection.rollback()
+        loop.call_soon_threadsafe(_answer, answers)
+
+    def _get_connection(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # What users print is nobody else's business, whatever the umask says.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._connection = rows.connect(self._path)
+        return self._connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _try(database: sqlite3.Connection, work: Callable[[sqlite3.Connection], Any]) -> tuple[Any, BaseException | None]:
+    """One job, undone alone if it is refused: the others of its transaction are not to blame."""
+    database.execute("SAVEPOINT job")
+    try:
+        answer = work(database)
+    except (ValueError, LogsUnavailable) as error:
+        database.execute("ROLLBACK TO job")
+        database.execute("RELEASE job")
+        return None, error
+    database.execute("RELEASE job")
+    return answer, None
+
+
+def _answer(answers: Sequence[tuple["asyncio.Future[Any]", Any, BaseException | None]]) -> None:
+    for done, answer, error in answers:
+        if done.done():
+            continue  # who asked was cancelled
+        if error is None:
+            done.set_result(answer)
+        else:
+            done.set_exception(error)

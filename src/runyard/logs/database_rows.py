@@ -1,0 +1,192 @@
+"""The rows of the log database. Every function is called inside a transaction."""
+
+import sqlite3
+from pathlib import Path
+
+from runyard.app.ports import Stream, StreamInfo
+from runyard.logs.errors import LogsUnavailable
+from runyard.logs.pieces import CHUNK_BYTES, Extent, Gap, Piece, cut_new, from_microseconds, make_extent, pack, unpack
+
+VERSION = 1
+_TABLES = (
+    """CREATE TABLE streams (
+        id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, pod TEXT NOT NULL, container TEXT NOT NULL,
+        size INTEGER NOT NULL, loose INTEGER NOT NULL, began_at INTEGER NOT NULL, first_at INTEGER, last_at INTEGER,
+        ended_at INTEGER NOT NULL, UNIQUE (run_id, pod, container))""",
+    """CREATE TABLE chunks (
+        id INTEGER PRIMARY KEY, stream INTEGER NOT NULL REFERENCES streams ON DELETE CASCADE, start INTEGER NOT NULL,
+        length INTEGER NOT NULL, first_at INTEGER NOT NULL, last_at INTEGER NOT NULL, is_packed INTEGER NOT NULL,
+        content BLOB NOT NULL)""",
+    # Everything but the bytes: extents are listed without touching them.
+    "CREATE UNIQUE INDEX chunks_by_start ON chunks (stream, start, length, first_at, last_at, is_packed)",
+    """CREATE TABLE gaps (
+        id INTEGER PRIMARY KEY, stream INTEGER NOT NULL REFERENCES streams ON DELETE CASCADE, start INTEGER NOT NULL,
+        since INTEGER NOT NULL, until INTEGER NOT NULL, cause TEXT NOT NULL)""",
+    "CREATE INDEX gaps_by_start ON gaps (stream, start)",
+)
+_INSERT_CHUNK = (
+    "INSERT INTO chunks (stream, start, length, first_at, last_at, is_packed, content) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection that keeps what it commits; the tables are made if they are not there."""
+    database = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
+    for setting in ("auto_vacuum = INCREMENTAL", "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        database.execute(f"PRAGMA {setting}").fetchall()
+    database.execute("BEGIN IMMEDIATE")
+    [(version,)] = database.execute("PRAGMA user_version").fetchall()
+    if version not in (0, VERSION):
+        database.close()
+        raise LogsUnavailable(f"the log database {path} is of a newer release; it was left untouched")
+    if version == 0:
+        for statement in _TABLES:
+            database.execute(statement)
+        database.execute(f"PRAGMA user_version = {VERSION}")
+    database.execute("COMMIT")
+    return database
+
+
+def append(database: sqlite3.Connection, stream: Stream, content: bytes, *, offset: int, at: int) -> int:
+    """Store what is new of it; the stream's size."""
+    stream_id, size, loose = _find_stream(database, stream) or (None, 0, 0)
+    pieces = list(cut_new(content, offset=offset, size=size, at=at))
+    if not pieces:
+        return int(size)
+    if stream_id is None:
+        stream_id = _add_stream(database, stream, began_at=at, ended_at=at)
+    for piece in pieces:
+        row = (stream_id, piece.offset, len(piece.content), at, at, 0, piece.content)
+        database.execute(_INSERT_CHUNK, row)
+        loose += len(piece.content)
+        if loose >= CHUNK_BYTES:
+            _pack_loose(database, stream_id)
+            loose = 0
+    database.execute(
+        "UPDATE streams SET size = ?1, loose = ?2, first_at = coalesce(first_at, ?3), "
+        "last_at = max(coalesce(last_at, ?3), ?3), began_at = min(began_at, ?3), "
+        "ended_at = max(coalesce(last_at, ?3), ?3) WHERE id = ?4",
+        (pieces[-1].end, loose, at, stream_id),
+    )
+    return pieces[-1].end
+
+
+def add_gap(database: sqlite3.Connection, stream: Stream, *, since: int, until: int, cause: str) -> None:
+    """At the present end."""
+    stream_id, size, _ = _find_stream(database, stream) or (None, 0, 0)
+    if stream_id is None:
+        stream_id = _add_stream(database, stream, began_at=since, ended_at=until)
+    database.execute(
+        "INSERT INTO gaps (stream, start, since, until, cause) VALUES (?, ?, ?, ?, ?)",
+        (stream_id, size, since, until, cause),
+    )
+    database.execute(
+        "UPDATE streams SET began_at = min(began_at, ?1), ended_at = coalesce(last_at, max(ended_at, ?2)) "
+        "WHERE id = ?3",
+        (since, until, stream_id),
+    )
+
+
+def list_streams(database: sqlite3.Connection, run_id: str) -> list[StreamInfo]:
+    """Of a run, in the order in which they began."""
+    found = database.execute(
+        "SELECT pod, container, size, first_at, last_at FROM streams WHERE run_id = ? "
+        "ORDER BY began_at, pod, container",
+        (run_id,),
+    )
+    return [
+        StreamInfo(
+            stream=Stream(run_id, pod, container),
+            size=size,
+            first_at=None if first_at is None else from_microseconds(first_at),
+            last_at=None if last_at is None else from_microseconds(last_at),
+        )
+        for pod, container, size, first_at, last_at in found
+    ]
+
+
+def list_extents(database: sqlite3.Connection, stream: Stream, *, offset: int) -> list[Extent]:
+    """From the one that holds the offset on."""
+    found = database.execute(
+        "SELECT start, length, first_at, last_at FROM chunks WHERE stream = ?1 AND start >= "
+        "coalesce((SELECT max(start) FROM chunks WHERE stream = ?1 AND start <= ?2), 0) ORDER BY start",
+        (_find_id(database, stream), offset),
+    )
+    extents = [
+        Extent(offset=start, length=length, first_at=first_at, last_at=last_at)
+        for start, length, first_at, last_at in found
+    ]
+    return [extent for extent in extents if extent.end > offset]
+
+
+def list_gaps(database: sqlite3.Connection, stream: Stream, *, offset: int) -> list[Gap]:
+    """From the offset on."""
+    found = database.execute(
+        "SELECT start, since, until, cause FROM gaps WHERE stream = ? AND start >= ? ORDER BY start, id",
+        (_find_id(database, stream), offset),
+    )
+    return [Gap(offset=start, since=since, until=until, cause=cause) for start, since, until, cause in found]
+
+
+def load(database: sqlite3.Connection, stream: Stream, extent: Extent) -> list[Piece]:
+    """The row that holds its beginning; it may be larger by now, since small ones are put together."""
+    found = database.execute(
+        "SELECT start, first_at, is_packed, content FROM chunks "
+        "WHERE stream = ? AND start <= ? ORDER BY start DESC LIMIT 1",
+        (_find_id(database, stream), extent.offset),
+    ).fetchone()
+    if found is None:
+        return []
+    start, first_at, is_packed, content = found
+    return unpack(content, offset=start) if is_packed else [Piece(offset=start, at=first_at, content=content)]
+
+
+def delete_run(database: sqlite3.Connection, run_id: str) -> None:
+    """All its streams."""
+    database.execute("DELETE FROM streams WHERE run_id = ?", (run_id,))
+    _shrink(database)
+
+
+def prune(database: sqlite3.Connection, *, before: int) -> int:
+    """Streams that ended before; how many."""
+    number = database.execute("DELETE FROM streams WHERE ended_at < ?", (before,)).rowcount
+    _shrink(database)
+    return number
+
+
+def _shrink(database: sqlite3.Connection) -> None:
+    """Give the room to the file system."""
+    database.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+def _add_stream(database: sqlite3.Connection, stream: Stream, *, began_at: int, ended_at: int) -> int:
+    added = database.execute(
+        "INSERT INTO streams (run_id, pod, container, size, loose, began_at, ended_at) VALUES (?, ?, ?, 0, 0, ?, ?)",
+        (stream.run_id, stream.pod, stream.container, began_at, ended_at),
+    )
+    return int(added.lastrowid or 0)
+
+
+def _pack_loose(database: sqlite3.Connection, stream_id: int) -> None:
+    found = database.execute(
+        "SELECT start, first_at, content FROM chunks WHERE stream = ? AND NOT is_packed ORDER BY start", (stream_id,)
+    )
+    pieces = [Piece(offset=start, at=at, content=content) for start, at, content in found]
+    whole = make_extent(pieces)
+    database.execute("DELETE FROM chunks WHERE stream = ? AND NOT is_packed", (stream_id,))
+    row = (stream_id, whole.offset, whole.length, whole.first_at, whole.last_at, 1, pack(pieces))
+    database.execute(_INSERT_CHUNK, row)
+
+
+def _find_stream(database: sqlite3.Connection, stream: Stream) -> tuple[int, int, int] | None:
+    """Its id, its size, and how many of its bytes are in no chunk yet."""
+    found: tuple[int, int, int] | None = database.execute(
+        "SELECT id, size, loose FROM streams WHERE run_id = ? AND pod = ? AND container = ?",
+        (stream.run_id, stream.pod, stream.container),
+    ).fetchone()
+    return found
+
+
+def _find_id(database: sqlite3.Connection, stream: Stream) -> int | None:
+    found = _find_stream(database, stream)
+    return found and found[0]

@@ -1,0 +1,143 @@
+"""Logs in a folder, a folder per run and one per stream in it. Several servers may share it."""
+
+import asyncio
+import os
+import shutil
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+from runyard.app.ports import LogPiece, Stream, StreamInfo
+from runyard.logs import reading
+from runyard.logs.errors import LogsUnavailable
+from runyard.logs.folder_stream import NAMES_FILE, FolderStream, is_stream_folder
+from runyard.logs.names import load_stream, name_run_folder, name_stream_folder
+from runyard.logs.pieces import Extent, Gap, Piece, check_stream, to_microseconds
+
+T = TypeVar("T")
+THREADS = 4
+_KNOWN_STREAMS = 1000
+
+
+class FolderLogs:
+    """`app.ports.LogStore` in a folder. Made by `open_logs`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logs")
+        self._known: OrderedDict[Path, FolderStream] = OrderedDict()
+        self._known_lock = Lock()
+
+    async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
+        """As the port says."""
+        check_stream(stream)
+        written_at = to_microseconds(at)
+        return await self._do(lambda: self._open(stream).append(stream, content, offset=offset, at=written_at))
+
+    async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
+        """As the port says."""
+        check_stream(stream)
+        first, last = to_microseconds(since), to_microseconds(until)
+        await self._do(lambda: self._open(stream).add_gap(stream, since=first, until=last, cause=cause))
+
+    async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
+        """As the port says."""
+        return await self._do(lambda: self._list_streams(run_id))
+
+    async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
+        """As the port says."""
+        return await reading.read(self, stream, offset=offset, limit=limit)
+
+    async def find_since(self, stream: Stream, since: datetime) -> int:
+        """As the port says."""
+        return await reading.find_since(self, stream, to_microseconds(since))
+
+    async def find_tail(self, stream: Stream, lines: int) -> int:
+        """As the port says."""
+        return await reading.find_tail(self, stream, lines)
+
+    async def delete(self, run_id: str) -> None:
+        """As the port says."""
+        await self._do(lambda: self._remove(self._path / name_run_folder(run_id)))
+
+    async def prune(self, *, before: datetime) -> int:
+        """As the port says."""
+        oldest = to_microseconds(before)
+        return await self._do(lambda: sum(map(self._remove, list(self._iter_old(oldest)))))
+
+    async def close(self) -> None:
+        """Let what was begun end. May be called twice."""
+        self._threads.shutdown()
+
+    async def list_extents(self, stream: Stream, *, offset: int = 0) -> Sequence[Extent]:
+        """For `reading`."""
+        return await self._do(lambda: self._open(stream).list_extents(offset=offset))
+
+    async def list_gaps(self, stream: Stream, *, offset: int = 0) -> Sequence[Gap]:
+        """For `reading`."""
+        return await self._do(lambda: self._open(stream).list_gaps(offset=offset))
+
+    async def load(self, stream: Stream, extent: Extent) -> Sequence[Piece]:
+        """For `reading`."""
+        return await self._do(lambda: self._open(stream).load(extent))
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except OSError as error:
+            raise LogsUnavailable(f"the folder of logs {self._path} cannot be used: {error}") from error
+        except RuntimeError as error:
+            raise LogsUnavailable("the log store is closed") from error
+
+    def _open(self, stream: Stream) -> FolderStream:
+        return self._open_path(self._path / name_run_folder(stream.run_id) / name_stream_folder(stream))
+
+    def _open_path(self, path: Path) -> FolderStream:
+        """Its files; the heads of those that were used last are known."""
+        with self._known_lock:
+            found = self._known.setdefault(path, FolderStream(path))
+            self._known.move_to_end(path)
+            if len(self._known) > _KNOWN_STREAMS:
+                self._known.popitem(last=False)
+            return found
+
+    def _list_streams(self, run_id: str) -> list[StreamInfo]:
+        found = []
+        for path in self._iter_streams(self._path / name_run_folder(run_id)):
+            with suppress(FileNotFoundError, ValueError):
+                stream = load_stream((path / NAMES_FILE).read_bytes())
+                files = self._open_path(path)
+                extents = files.list_extents()
+                began_at = reading.find_beginning(extents, files.list_gaps())
+                found.append(((began_at, stream.pod, stream.container), reading.make_info(stream, extents)))
+        return [info for _, info in sorted(found, key=lambda pair: pair[0])]
+
+    def _iter_old(self, before: int) -> Iterator[Path]:
+        for run in self._iter_streams(self._path):
+            for path in self._iter_streams(run):
+                files = self._open_path(path)
+                if reading.find_end(files.list_extents(), files.list_gaps()) < before:
+                    yield path
+
+    def _iter_streams(self, folder: Path) -> Iterator[Path]:
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            yield from sorted(Path(entry.path) for entry in entries if is_stream_folder(entry))
+
+    def _remove(self, path: Path) -> bool:
+        """Out of sight at once, then off the disk."""
+        hidden = path.with_name(f".deleted-{uuid.uuid4().hex}")
+        try:
+            path.rename(hidden)
+        except FileNotFoundError:
+            return False
+        shutil.rmtree(hidden, ignore_errors=True)
+        with suppress(OSError):  # not empty
+            if path.parent != self._path:
+                path.parent.rmdir()
+        return True

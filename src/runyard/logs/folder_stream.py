@@ -1,0 +1,198 @@
+"""One stream as a folder: `chunks` (compressed), `tail` (pieces that are not yet many enough), `gaps`, `stream.json`.
+
+A writer holds a lock on the folder's `chunks`, also against other processes. A chunk is on the disk before the pieces
+in it leave the tail, and readers look at the tail first: between the two a piece is there twice, never not at all.
+"""
+
+import fcntl
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from runyard.app.ports import Stream
+from runyard.logs.errors import LogsUnavailable
+from runyard.logs.frames import Frame, iter_frames, make_frame, read_frame, write_frames
+from runyard.logs.names import dump_stream
+from runyard.logs.pieces import CHUNK_BYTES, Extent, Gap, Piece, cut_new, drop_overlaps, make_extent, pack, unpack
+
+NAMES_FILE = "stream.json"
+
+
+class FolderStream:
+    """The files of a stream. Knows the heads of its chunks once it has read them; what was added since it looks up."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: list[Frame] = []
+
+    def append(self, stream: Stream, content: bytes, *, offset: int, at: int) -> int:
+        """Store what is new of it; the stream's size."""
+        if not self._path.exists():
+            if not list(cut_new(content, offset=offset, size=0, at=at)):
+                return 0
+            self._create(stream)
+        with self._lock() as chunks:
+            tail, position = self._read_tail()
+            size = max(self._find_end(chunks), *(piece.end for piece in tail), 0)
+            pieces = list(cut_new(content, offset=offset, size=size, at=at))
+            if not pieces:
+                return size
+            self._write_tail(pieces, position=position)
+            tail += pieces
+            if sum(len(piece.content) for piece in tail) >= CHUNK_BYTES:
+                self._pack_tail(chunks, tail)
+            return pieces[-1].end
+
+    def add_gap(self, stream: Stream, *, since: int, until: int, cause: str) -> None:
+        """At the present end."""
+        if not self._path.exists():
+            self._create(stream)
+        with self._lock() as chunks, _open(self._path / "gaps", os.O_RDWR | os.O_CREAT) as gaps:
+            tail, _ = self._read_tail()
+            size = max(self._find_end(chunks), *(piece.end for piece in tail), 0)
+            ends = [frame.end_position for frame in iter_frames(gaps)]
+            frame = make_frame(cause.encode(), offset=size, length=0, first_at=since, last_at=until)
+            write_frames(gaps, frame, position=max(ends, default=0))
+
+    def list_extents(self, *, offset: int = 0) -> list[Extent]:
+        """In order, each byte once."""
+        tail, _ = self._read_tail()
+        found = [make_extent([piece], piece) for piece in tail]
+        with suppress(FileNotFoundError), _open(self._path / "chunks", os.O_RDONLY) as chunks:
+            frames = self._list_frames(chunks)
+            found += [_make_frame_extent(frame) for frame in frames if frame.offset + frame.length > offset]
+        return [extent for extent in drop_overlaps(found) if extent.end > offset]
+
+    def list_gaps(self, *, offset: int = 0) -> list[Gap]:
+        """From the offset on."""
+        try:
+            with _open(self._path / "gaps", os.O_RDONLY) as gaps:
+                return [
+                    Gap(
+                        offset=frame.offset,
+                        since=frame.first_at,
+                        until=frame.last_at,
+                        cause=read_frame(gaps, frame).decode(),
+                    )
+                    for frame in iter_frames(gaps)
+                    if frame.offset >= offset
+                ]
+        except FileNotFoundError:
+            return []
+
+    def load(self, extent: Extent) -> Sequence[Piece]:
+        """What `list_extents` found, in memory or in the file."""
+        if isinstance(extent.place, Piece):
+            return [extent.place]
+        try:
+            with _open(self._path / "chunks", os.O_RDONLY) as chunks:
+                return unpack(read_frame(chunks, extent.place), offset=extent.place.offset)
+        except FileNotFoundError:
+            return []
+
+    def _create(self, stream: Stream) -> None:
+        """The folder appears with its names in it, or not at all; who comes second finds it."""
+        part = self._path.with_name(f".new-{uuid.uuid4().hex}")
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part.mkdir(mode=0o700)
+        with _open(part / NAMES_FILE, os.O_WRONLY | os.O_CREAT) as names:
+            os.write(names, dump_stream(stream))
+            os.fsync(names)
+        try:
+            part.rename(self._path)
+        except OSError:
+            (part / NAMES_FILE).unlink()
+            part.rmdir()
+            if not self._path.exists():
+                raise
+        for folder in (self._path, self._path.parent, self._path.parent.parent):
+            _sync_folder(folder)
+
+    @contextmanager
+    def _lock(self) -> Iterator[int]:
+        with _open(self._path / "chunks", os.O_RDWR | os.O_CREAT) as chunks:
+            fcntl.flock(chunks, fcntl.LOCK_EX)
+            yield chunks
+
+    def _read_tail(self) -> tuple[list[Piece], int]:
+        """Its pieces, and where what is whole ends."""
+        position = 0
+        pieces = []
+        with suppress(FileNotFoundError), _open(self._path / "tail", os.O_RDONLY) as tail:
+            for frame in iter_frames(tail):
+                try:
+                    content = read_frame(tail, frame)
+                except LogsUnavailable:  # what a loss of power left unfinished was not acknowledged
+                    break
+                pieces.append(Piece(offset=frame.offset, at=frame.first_at, content=content))
+                position = frame.end_position
+        return pieces, position
+
+    def _write_tail(self, pieces: Sequence[Piece], *, position: int) -> None:
+        frames = b"".join(
+            make_frame(
+                piece.content, offset=piece.offset, length=len(piece.content), first_at=piece.at, last_at=piece.at
+            )
+            for piece in pieces
+        )
+        is_new = not (self._path / "tail").exists()
+        with _open(self._path / "tail", os.O_RDWR | os.O_CREAT) as tail:
+            write_frames(tail, frames, position=position)
+        if is_new:
+            _sync_folder(self._path)
+
+    def _pack_tail(self, chunks: int, tail: Sequence[Piece]) -> None:
+        end = self._find_end(chunks)
+        frames = self._list_frames(chunks)
+        pieces = [piece for piece in tail if piece.offset >= end]
+        if pieces:
+            whole = make_extent(pieces)
+            frame = make_frame(
+                pack(pieces),
+                offset=whole.offset,
+                length=whole.length,
+                first_at=whole.first_at,
+                last_at=whole.last_at,
+            )
+            write_frames(chunks, frame, position=frames[-1].end_position if frames else 0)
+        with _open(self._path / "tail", os.O_RDWR) as file:
+            os.ftruncate(file, 0)
+
+    def _find_end(self, chunks: int) -> int:
+        frames = self._list_frames(chunks)
+        return frames[-1].offset + frames[-1].length if frames else 0
+
+    def _list_frames(self, chunks: int) -> list[Frame]:
+        """All heads. The file only grows: while the last known one is in its place, those before it are."""
+        known = self._known
+        frames = [*known[:-1], *iter_frames(chunks, start=known[-1].start if known else 0)]
+        if known and (len(frames) < len(known) or frames[len(known) - 1] != known[-1]):
+            frames = list(iter_frames(chunks))  # another file of that name
+        self._known = frames
+        return frames
+
+
+def _make_frame_extent(frame: Frame) -> Extent:
+    return Extent(offset=frame.offset, length=frame.length, first_at=frame.first_at, last_at=frame.last_at, place=frame)
+
+
+@contextmanager
+def _open(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(path: Path) -> None:
+    with _open(path, os.O_RDONLY | os.O_DIRECTORY) as folder:
+        os.fsync(folder)
+
+
+def is_stream_folder(entry: "os.DirEntry[Any]") -> bool:
+    """Whether it is one that is finished."""
+    return not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)

@@ -1,0 +1,227 @@
+"""Logs in S3-compatible storage: an object per piece, put together to chunks when there are enough of them.
+
+S3 cannot append, so that every append is a PUT, acknowledged when the storage has. A server that was killed between
+the PUT of a chunk and the DELETE of its pieces leaves both; readers take each byte once.
+"""
+
+import asyncio
+from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+
+from runyard.app.ports import LogPiece, Stream, StreamInfo
+from runyard.logs import reading
+from runyard.logs.errors import LogsUnavailable
+from runyard.logs.names import dump_stream, load_stream, name_run_folder, name_stream_folder
+from runyard.logs.pieces import (
+    CHUNK_BYTES,
+    Extent,
+    Gap,
+    Piece,
+    check_stream,
+    cut_new,
+    make_extent,
+    pack,
+    to_microseconds,
+    unpack,
+)
+from runyard.logs.s3_bucket import Bucket
+from runyard.logs.s3_index import NAMES_KEY, Index, Stored, find_stored, make_stored
+from runyard.logs.signing import Signer
+
+CHUNK_OBJECTS = 64
+"""So many pieces become a chunk, however small they are."""
+_KNOWN_STREAMS = 1000
+
+
+def open_s3_logs(place: str, *, endpoint: str | None, region: str, access_key: str, secret_key: str) -> "S3Logs":
+    """For `bucket/prefix`; nothing is sent yet."""
+    name, _, prefix = place.partition("/")
+    signer = Signer(access_key=access_key, secret_key=secret_key, region=region)
+    return S3Logs(Bucket(name, endpoint=endpoint, signer=signer), prefix=prefix.strip("/"))
+
+
+class S3Logs:
+    """`app.ports.LogStore` in a bucket. Made by `open_s3_logs`; belongs to one event loop."""
+
+    def __init__(self, bucket: Bucket, *, prefix: str) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._known: OrderedDict[str, Index] = OrderedDict()
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
+        """As the port says. One writer of a stream at a time, which the run's lease sees to."""
+        check_stream(stream)
+        written_at, folder = to_microseconds(at), self._name(stream)
+        async with self._locks[folder]:
+            index = await self._look(folder)
+            for piece in cut_new(content, offset=offset, size=index.size, at=written_at):
+                await self._ensure_names(stream, folder, index)
+                await self._put_piece(folder, index, piece)
+                await self._pack_loose(folder, index)
+            return index.size
+
+    async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
+        """As the port says."""
+        check_stream(stream)
+        first, last, folder = to_microseconds(since), to_microseconds(until), self._name(stream)
+        async with self._locks[folder]:
+            index = await self._look(folder)
+            await self._ensure_names(stream, folder, index)
+            gap = make_stored(folder, offset=index.size, length=0, first_at=first, last_at=last, kind="gap")
+            await self._bucket.put(gap.key, cause.encode())
+            index.add([gap])
+
+    async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
+        """As the port says."""
+        found = []
+        for folder, index in (await self._list_folders(f"{self._prefix}{name_run_folder(run_id)}/")).items():
+            names = await self._bucket.find(f"{folder}/{NAMES_KEY}")
+            if names is None:
+                continue
+            stream, extents = load_stream(names), index.list_extents()
+            gaps = [_make_gap(gap, "") for gap in index.list_gaps()]
+            began_at = reading.find_beginning(extents, gaps)
+            found.append(((began_at, stream.pod, stream.container), reading.make_info(stream, extents)))
+        return [info for _, info in sorted(found, key=lambda pair: pair[0])]
+
+    async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
+        """As the port says."""
+        return await reading.read(self, stream, offset=offset, limit=limit)
+
+    async def find_since(self, stream: Stream, since: datetime) -> int:
+        """As the port says."""
+        return await reading.find_since(self, stream, to_microseconds(since))
+
+    async def find_tail(self, stream: Stream, lines: int) -> int:
+        """As the port says."""
+        return await reading.find_tail(self, stream, lines)
+
+    async def delete(self, run_id: str) -> None:
+        """As the port says."""
+        await self._delete_under(f"{self._prefix}{name_run_folder(run_id)}/")
+
+    async def prune(self, *, before: datetime) -> int:
+        """As the port says. Lists every key: call it once in a while."""
+        oldest = to_microseconds(before)
+        old = [
+            folder
+            for folder, index in (await self._list_folders(self._prefix)).items()
+            if reading.find_end(index.list_extents(), [_make_gap(gap, "") for gap in index.list_gaps()]) < oldest
+        ]
+        for folder in old:
+            await self._delete_under(f"{folder}/")
+        return len(old)
+
+    async def close(self) -> None:
+        """Give connections back. May be called twice."""
+        await self._bucket.close()
+
+    async def list_extents(self, stream: Stream, *, offset: int = 0) -> Sequence[Extent]:
+        """For `reading`."""
+        index = await self._look(self._name(stream))
+        return [extent for extent in index.list_extents() if extent.end > offset]
+
+    async def list_gaps(self, stream: Stream, *, offset: int = 0) -> Sequence[Gap]:
+        """For `reading`."""
+        folder = self._name(stream)
+        index = self._known.get(folder) or await self._look(folder)
+        gaps = [gap for gap in index.list_gaps() if gap.offset >= offset]
+        return [_make_gap(gap, (await self._bucket.find(gap.key) or b"").decode()) for gap in gaps]
+
+    async def load(self, stream: Stream, extent: Extent) -> Sequence[Piece]:
+        """For `reading`. A piece that is gone was put into a chunk meanwhile, or the stream was deleted."""
+        stored: Stored = extent.place
+        content = await self._bucket.find(stored.key)
+        if content is None:
+            folder = self._name(stream)
+            self._known.pop(folder, None)
+            again = (await self._look(folder)).list_extents()
+            places = [one.place for one in again if one.offset <= extent.offset < one.end]
+            if not places or places[0] == stored:
+                return []
+            stored, content = places[0], await self._bucket.find(places[0].key)
+        return [] if content is None else _read_pieces(stored, content)
+
+    def _name(self, stream: Stream) -> str:
+        return f"{self._prefix}{name_run_folder(stream.run_id)}/{name_stream_folder(stream)}"
+
+    async def _look(self, folder: str) -> Index:
+        """What is there: all of it the first time, then what comes after the last known chunk."""
+        known = self._known.get(folder) or Index()
+        keys = await self._bucket.list_keys(f"{folder}/", after=known.last_chunk)
+        index = known.renew(filter(None, map(find_stored, keys)))
+        self._known[folder] = index
+        self._known.move_to_end(folder)
+        if len(self._known) > _KNOWN_STREAMS:
+            oldest, _ = self._known.popitem(last=False)
+            if not self._locks[oldest].locked():
+                del self._locks[oldest]
+        return index
+
+    async def _ensure_names(self, stream: Stream, folder: str, index: Index) -> None:
+        if not index.found:
+            await self._bucket.put(f"{folder}/{NAMES_KEY}", dump_stream(stream))
+
+    async def _put_piece(self, folder: str, index: Index, piece: Piece) -> None:
+        stored = make_stored(
+            folder, offset=piece.offset, length=len(piece.content), first_at=piece.at, last_at=piece.at, kind="raw"
+        )
+        await self._bucket.put(stored.key, piece.content)
+        index.add([stored])
+
+    async def _pack_loose(self, folder: str, index: Index) -> None:
+        """What was appended is acknowledged either way: if this fails, the next append tries again."""
+        loose = index.list_loose()
+        if sum(stored.length for stored in loose) < CHUNK_BYTES and len(loose) < CHUNK_OBJECTS:
+            return
+        try:
+            contents = await asyncio.gather(*(self._bucket.find(stored.key) for stored in loose))
+            pieces = [
+                piece
+                for stored, content in zip(loose, contents, strict=True)
+                for piece in _read_pieces(stored, content or b"")
+            ]
+            whole = make_extent(pieces)
+            if whole.length != sum(len(piece.content) for piece in pieces):
+                return
+            packed = make_stored(
+                folder,
+                offset=whole.offset,
+                length=whole.length,
+                first_at=whole.first_at,
+                last_at=whole.last_at,
+                kind="packed",
+            )
+            await self._bucket.put(packed.key, await asyncio.to_thread(pack, pieces))
+            index.add([packed])
+            await self._bucket.delete(stored.key for stored in loose)
+        except LogsUnavailable:
+            return
+        for stored in loose:
+            index.found.pop(stored.key, None)
+
+    async def _list_folders(self, prefix: str) -> dict[str, Index]:
+        """Every stream under a prefix."""
+        folders: dict[str, Index] = {}
+        for key in await self._bucket.list_keys(prefix):
+            stored = find_stored(key)
+            if stored is not None:
+                folders.setdefault(key.rpartition("/")[0], Index()).add([stored])
+        return folders
+
+    async def _delete_under(self, prefix: str) -> None:
+        await self._bucket.delete(await self._bucket.list_keys(prefix))
+        for folder in [folder for folder in self._known if folder.startswith(prefix) or f"{folder}/" == prefix]:
+            del self._known[folder]
+
+
+def _read_pieces(stored: Stored, content: bytes) -> list[Piece]:
+    if stored.kind == "packed":
+        return unpack(content, offset=stored.offset)
+    return [Piece(offset=stored.offset, at=stored.first_at, content=content)]
+
+
+def _make_gap(stored: Stored, cause: str) -> Gap:
+    return Gap(offset=stored.offset, since=stored.first_at, until=stored.last_at, cause=cause)

@@ -1,0 +1,94 @@
+"""The keys of a stream in S3 are its index: offset, length and times stand in them, in the order of the offsets."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from runyard.logs.pieces import Extent, drop_overlaps
+
+NAMES_KEY = "stream.json"
+# `stream.json` comes after all of these, whatever the offsets are.
+_KEY = re.compile(r"([0-9a-f]{16})_([0-9]+)_(-?[0-9]+)_(-?[0-9]+)\.(raw|packed|gap)", re.ASCII)
+
+Kind = Literal["raw", "packed", "gap"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """An object: pieces or a gap, by what its key says."""
+
+    key: str
+    offset: int
+    length: int
+    first_at: int
+    last_at: int
+    kind: Kind
+
+    @property
+    def extent(self) -> Extent:
+        """The same, as it is read."""
+        return Extent(offset=self.offset, length=self.length, first_at=self.first_at, last_at=self.last_at, place=self)
+
+
+@dataclass(slots=True)
+class Index:
+    """What is known of a stream's objects."""
+
+    found: dict[str, Stored] = field(default_factory=dict)
+
+    @property
+    def last_chunk(self) -> str:
+        """The key of the last chunk; what comes after it may have become another since, what is before it has not."""
+        return max((key for key, stored in self.found.items() if stored.kind == "packed"), default="")
+
+    @property
+    def size(self) -> int:
+        """Of the stream."""
+        return max((stored.offset + stored.length for stored in self.found.values()), default=0)
+
+    def renew(self, stored: Iterable[Stored]) -> "Index":
+        """Another one, with what there is after the last chunk instead of what was known of it."""
+        last_chunk = self.last_chunk
+        known = {key: one for key, one in self.found.items() if key <= last_chunk}
+        return Index(known | {one.key: one for one in stored})
+
+    def add(self, stored: Iterable[Stored]) -> None:
+        """Objects that are there."""
+        self.found.update({one.key: one for one in stored})
+
+    def list_extents(self) -> list[Extent]:
+        """In order, each byte once."""
+        return drop_overlaps([stored.extent for stored in self.found.values() if stored.kind != "gap"])
+
+    def list_gaps(self) -> list[Stored]:
+        """In order of offset and time."""
+        gaps = [stored for stored in self.found.values() if stored.kind == "gap"]
+        return sorted(gaps, key=lambda gap: (gap.offset, gap.first_at, gap.key))
+
+    def list_loose(self) -> list[Stored]:
+        """Pieces that are in no chunk yet."""
+        places = [extent.place for extent in self.list_extents()]
+        return [place for place in places if place.kind == "raw"]
+
+
+def make_stored(folder: str, *, offset: int, length: int, first_at: int, last_at: int, kind: Kind) -> Stored:
+    """With the key that says all of it."""
+    key = f"{folder}/{offset:016x}_{length}_{first_at}_{last_at}.{kind}"
+    return Stored(key=key, offset=offset, length=length, first_at=first_at, last_at=last_at, kind=kind)
+
+
+def find_stored(key: str) -> Stored | None:
+    """What a key says; None of a key that is not of this kind."""
+    match = _KEY.fullmatch(key.rpartition("/")[2])
+    if match is None:
+        return None
+    offset, length, first_at, last_at, kind = match.groups()
+    return Stored(
+        key=key,
+        offset=int(offset, 16),
+        length=int(length),
+        first_at=int(first_at),
+        last_at=int(last_at),
+        kind=kind,  # type: ignore[arg-type]  # the pattern knows no other
+    )

@@ -1,0 +1,7 @@
+"""Names of log events: dotted and stable, so that they can be searched and counted."""
+
+REQUEST_DONE = "request.done"
+REQUEST_FAILED = "request.failed"
+REQUEST_ABANDONED = "request.abandoned"
+"""The client went away before there was an answer."""
+LOOP_FAILED = "loop.failed"

@@ -1,0 +1,85 @@
+"""Logs to standard error, as JSON for programs or as text for people; our own lines and those of libraries alike."""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Literal, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+from runyard.telemetry.redaction import redact
+
+Format = Literal["json", "text"]
+Level = Literal["debug", "info", "warning", "error"]
+
+# What they say at these levels is for who works on them.
+_QUIET = {
+    "asyncio": logging.WARNING,
+    "alembic": logging.WARNING,
+    "httpcore2": logging.WARNING,
+    "httpx2": logging.WARNING,
+}
+
+
+def set_up_logging(*, level: Level = "info", form: Format = "text", stream: TextIO | None = None) -> None:
+    """Once, before anything is logged; again changes it. Idempotent."""
+    stream = stream or sys.stderr
+    number = logging.getLevelNamesMapping()[level.upper()]
+    before = _list_processors()
+    renderer = _make_renderer(form, stream)
+    structlog.configure(
+        processors=[*before, redact, *renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+    _set_up_libraries(number, before, renderer, stream)
+
+
+def _list_processors() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        structlog.processors.UnicodeDecoder(),
+    ]
+
+
+def _make_renderer(form: Format, stream: TextIO) -> list[Processor]:
+    if form == "json":
+        return [structlog.processors.JSONRenderer(default=str, ensure_ascii=False)]
+    return [_clean, structlog.dev.ConsoleRenderer(colors=stream.isatty(), timestamp_key="at", pad_event_to=24)]
+
+
+def _clean(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Control characters are shown, not sent: a name that a client chose must not write lines of its own."""
+    return {
+        key: value if key == "exception" or not isinstance(value, str) else _escape(value)
+        for key, value in event.items()
+    }
+
+
+def _escape(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _set_up_libraries(number: int, before: list[Processor], renderer: list[Processor], stream: TextIO) -> None:
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *before],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, redact, *renderer],
+        )
+    )
+    root = logging.getLogger()
+    for old in [one for one in root.handlers if isinstance(one.formatter, structlog.stdlib.ProcessorFormatter)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(number)
+    for name, quiet in _QUIET.items():
+        logging.getLogger(name).setLevel(max(number, quiet))

@@ -1,0 +1,111 @@
+"""Around every request: its id, its line in the log, its place in the metrics. Pure ASGI, since every request pays."""
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from runyard.telemetry import events
+from runyard.telemetry.metrics import Metrics
+from runyard.telemetry.request_ids import HEADER, NAME, choose_request_id
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_ROUTINE = frozenset({"/healthz", "/readyz", "/metrics"})
+_MOST_PATH = 300
+log = structlog.get_logger()
+
+
+class Observer:
+    """The outermost layer. Query strings are not logged: what clients put there may be anything."""
+
+    def __init__(self, app: App, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = choose_request_id(scope["headers"])
+        answer = _Answer(send, request_id.encode(), self._metrics)
+        self._metrics.in_flight.inc()
+        with bound_contextvars(**{NAME: request_id}):
+            try:
+                await self._app(scope, receive, answer.send)
+            except Exception:
+                answer.status = answer.status or 500
+                log.exception(events.REQUEST_FAILED, **_describe(scope))
+                raise
+            finally:
+                self._metrics.in_flight.dec()
+                self._note(scope, answer)
+
+    def _note(self, scope: Scope, answer: "_Answer") -> None:
+        seconds = time.perf_counter() - answer.begun
+        self._metrics.count_request(
+            method=scope["method"],
+            route=_find_route(scope),
+            status=answer.status,
+            seconds=seconds if answer.waited is None else answer.waited,
+        )
+        write = log.debug if scope["path"] in _ROUTINE else log.info
+        write(
+            events.REQUEST_DONE if answer.status else events.REQUEST_ABANDONED,
+            **_describe(scope),
+            status=answer.status,
+            seconds=round(seconds, 4),
+            sent_bytes=answer.size,
+        )
+
+
+class _Answer:
+    """What is sent: it gets the id, and is measured."""
+
+    __slots__ = ("_metrics", "_request_id", "_send", "begun", "size", "status", "waited")
+
+    def __init__(self, send: Send, request_id: bytes, metrics: Metrics) -> None:
+        self._send = send
+        self._request_id = request_id
+        self._metrics = metrics
+        self.begun = time.perf_counter()
+        self.waited: float | None = None
+        self.status: int | None = None
+        self.size = 0
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.waited = time.perf_counter() - self.begun
+            headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != HEADER]
+            message["headers"] = [*headers, (HEADER, self._request_id)]
+        elif message["type"] == "http.response.body":
+            size = len(message.get("body", b""))
+            self.size += size
+            self._metrics.count_sent(size)
+        await self._send(message)
+
+
+def _describe(scope: Scope) -> dict[str, Any]:
+    client, who = scope.get("client"), (scope.get("state") or {}).get("who")
+    path = scope.get("raw_path") or scope["path"].encode(errors="backslashreplace")
+    return {
+        "method": scope["method"],
+        "path": path.decode("ascii", "backslashreplace")[:_MOST_PATH],
+        "address": client[0] if client else None,
+        "user": getattr(who, "name", None),
+    }
+
+
+def _find_route(scope: Scope) -> str | None:
+    """The template, `/api/v1/-/{project}/runs/{id}`: never the path, which has ids in it."""
+    path = getattr(scope.get("route"), "path", None)
+    return path if isinstance(path, str) else None

@@ -1,0 +1,126 @@
+"""The file of the keys: only its owner can read it, and it is never seen half-written.
+
+It stands outside the database and its backups: whoever has a backup has nothing without it, and whoever loses it has
+lost the values.
+"""
+
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runyard.vault.errors import KeyFileUnusable
+from runyard.vault.keyring import Keyring, make_key, parse_keys
+
+_MODE = 0o600
+_LARGEST_BYTES = 1 << 16
+_HEADING = (
+    "# Runyard's keys: they open the values of secrets. Keep a copy apart from the database's backups.\n"
+    "# One key per line; the last one is current, those before it open what was sealed earlier.\n"
+)
+
+Stamp = tuple[int, int, int]
+
+
+class KeyFile:
+    """Reads, makes and changes the file. Its methods block."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def ensure(self) -> None:
+        """Make the file with a first key, unless there is one. Of two processes one makes it, both use it."""
+        if self.path.exists():
+            return
+        with self._explain("made"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            draft = self._write_draft(Keyring([make_key()]))
+            try:
+                # Unlike a file that is created and then filled, a link is there whole or not at all.
+                os.link(draft, self.path)
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+            self._sync_folder()
+
+    def read(self) -> tuple[Keyring, Stamp]:
+        """The keys, and a stamp that is another once the file has changed. Raises `KeyFileUnusable`."""
+        with self._explain("read"), self.path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            self._check(status)
+            content = file.read(_LARGEST_BYTES + 1)
+        if len(content) > _LARGEST_BYTES:
+            raise KeyFileUnusable(f"the key file {self.path} has more than {_LARGEST_BYTES} bytes; that is no key file")
+        return parse_keys(content.decode("ascii", "replace"), source=f"the key file {self.path}"), _stamp(status)
+
+    def read_stamp(self) -> Stamp:
+        """The stamp alone, without reading the keys."""
+        with self._explain("read"):
+            return _stamp(self.path.stat())
+
+    def add_key(self) -> Keyring:
+        """Put a new key at the end, which makes it current; once this returns the disk has it."""
+        with self._explain("changed"), self._lock():
+            keys = self.read()[0].add(make_key())
+            draft = self._write_draft(keys)
+            try:
+                draft.replace(self.path)
+            except OSError:
+                draft.unlink(missing_ok=True)
+                raise
+            self._sync_folder()
+            return keys
+
+    def _check(self, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise KeyFileUnusable(f"the key file {self.path} is not a file")
+        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise KeyFileUnusable(
+                f"the key file {self.path} has mode {stat.S_IMODE(status.st_mode):04o}, so others than its owner can"
+                f" use it; allowed: 0600 or 0400; mend it with `chmod 600 {self.path}`"
+            )
+
+    def _write_draft(self, keys: Keyring) -> Path:
+        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            # The umask may have taken away from the mode; it must be neither more nor less.
+            os.fchmod(descriptor, _MODE)
+            file.write((_HEADING + keys.to_text()).encode())
+            file.flush()
+            os.fsync(descriptor)
+        return draft
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Two that add a key at once must not overwrite each other's: values may be sealed by it already."""
+        descriptor = os.open(
+            self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE
+        )
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _explain(self, act: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise KeyFileUnusable(f"the key file {self.path} cannot be {act}: {error.strerror or error}") from error
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,0 +1,84 @@
+"""Sealing and opening: AES-256-GCM under a fresh data key, which is wrapped by AES-256-GCM under a key of the ring.
+
+Both layers are bound to project, name and version, so that no row can stand in another's place; the wrapping also to
+the id of its key. Layout of both: one byte that says the format, a nonce of 12 bytes, the ciphertext with its tag.
+"""
+
+import secrets
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from runyard.app.model import SealedValue
+from runyard.vault.errors import Tampered
+from runyard.vault.keyring import KEY_BYTES, Keyring
+
+_FORMAT = b"\x01"
+_NONCE_BYTES = 12
+_SMALLEST = len(_FORMAT) + _NONCE_BYTES + 16
+# A value may hold anything that a Python text can, halves of characters too: none is refused with a message of its own.
+_ENCODING = ("utf-8", "surrogatepass")
+
+
+def seal(keys: Keyring, project: str, name: str, version: int, text: str) -> SealedValue:
+    """Bound to project, name and version."""
+    data_key = secrets.token_bytes(KEY_BYTES)
+    key_id = keys.current_id
+    return SealedValue(
+        project=project,
+        name=name,
+        version=version,
+        key_id=key_id,
+        wrapped_key=_encrypt(keys.get(key_id), data_key, bound=_bind("key", project, name, version, key_id)),
+        ciphertext=_encrypt(data_key, text.encode(*_ENCODING), bound=_bind("value", project, name, version)),
+    )
+
+
+def unseal(keys: Keyring, value: SealedValue) -> str:
+    """Raises `UnknownKey` or `Tampered`."""
+    data_key = _unwrap(keys, value)
+    bound = _bind("value", value.project, value.name, value.version)
+    return _decrypt(data_key, value.ciphertext, bound=bound, of=value).decode(*_ENCODING)
+
+
+def rewrap(keys: Keyring, value: SealedValue) -> SealedValue:
+    """The same value with its data key wrapped by the current key; the value itself is not opened."""
+    key_id = keys.current_id
+    bound = _bind("key", value.project, value.name, value.version, key_id)
+    return SealedValue(
+        project=value.project,
+        name=value.name,
+        version=value.version,
+        key_id=key_id,
+        wrapped_key=_encrypt(keys.get(key_id), _unwrap(keys, value), bound=bound),
+        ciphertext=value.ciphertext,
+    )
+
+
+def _unwrap(keys: Keyring, value: SealedValue) -> bytes:
+    bound = _bind("key", value.project, value.name, value.version, value.key_id)
+    return _decrypt(keys.get(value.key_id), value.wrapped_key, bound=bound, of=value)
+
+
+def _encrypt(key: bytes, content: bytes, *, bound: bytes) -> bytes:
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    return _FORMAT + nonce + AESGCM(key).encrypt(nonce, content, bound)
+
+
+def _decrypt(key: bytes, sealed: bytes, *, bound: bytes, of: SealedValue) -> bytes:
+    nonce, content = sealed[len(_FORMAT) : len(_FORMAT) + _NONCE_BYTES], sealed[len(_FORMAT) + _NONCE_BYTES :]
+    if sealed.startswith(_FORMAT) and len(sealed) >= _SMALLEST:
+        try:
+            return AESGCM(key).decrypt(nonce, content, bound)
+        except InvalidTag:
+            pass
+    raise Tampered(
+        f"version {of.version} of {of.name!a:.80} in project {of.project!a:.80} cannot be opened: what is stored was"
+        " changed, or belongs elsewhere"
+    )
+
+
+def _bind(*parts: str | int) -> bytes:
+    """The parts with their lengths, so that no two different rows are bound alike."""
+    encoded = [str(part).encode(*_ENCODING) for part in ("runyard", *parts)]
+    return b"".join(len(part).to_bytes(4, "big") + part for part in encoded)

@@ -1,0 +1,55 @@
+"""The same tests on each log store: `open_store()` opens it, again and again the same one; `logs` is one, empty."""
+
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runyard.app.ports import LogStore
+from runyard.logs import open_logs
+from tests.contract.logs.s3_server import NoS3Server, S3Server, serve_s3
+
+KINDS = ("database", "folder", "s3")
+OpenLogs = Callable[[], LogStore]
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """One for all tests; each has a prefix of its own."""
+    try:
+        with serve_s3() as server:
+            yield server
+    except NoS3Server as missing:
+        pytest.skip(f"no S3-compatible server: {missing}")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+async def open_store(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[OpenLogs]:
+    """Opens the store of this test; what was opened is closed after it."""
+    opened: list[LogStore] = []
+    prefix = f"tests/{uuid.uuid4().hex}"
+
+    def open_again() -> LogStore:
+        if kind == "s3":
+            store = request.getfixturevalue("s3_server").open_logs(prefix)
+        else:
+            store = open_logs(f"{kind}:{tmp_path / 'logs'}")
+        opened.append(store)
+        return store  # type: ignore[no-any-return]  # the fixture's value is not typed
+
+    yield open_again
+    for store in opened:
+        await store.close()
+
+
+@pytest.fixture
+def logs(open_store: OpenLogs) -> LogStore:
+    """An empty one."""
+    return open_store()

@@ -1,0 +1,74 @@
+"""Every route of the router, every role, against the written table."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi.routing import APIRoute
+
+from runyard.api.application import ALL
+from tests.serving import Server, serve
+from tests.unit.api.access_table import ADMIN, EVERY_ROLE, NOBODY, RUN, WHO, make_table
+
+MEMBERS = {"viewer": "viewer", "editor": "editor"}
+_BUILT_IN = {"GET /openapi.json"}
+
+
+def iter_routes() -> Iterator[str]:
+    for routes in ALL:
+        for route in routes.router.routes:
+            assert isinstance(route, APIRoute)
+            for method in route.methods or ():
+                yield f"{method} {route.path}"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with serve(tmp_path, is_open=False) as server:
+        for name in ("stranger", "viewer", "editor", "owner"):
+            await server.add_user(name)
+        await server.add_user(ADMIN, is_admin=True)
+        async with server.client("owner") as owner:
+            assert (await owner.post("/api/v1/projects", json={"kind": "project", "name": "demo"})).is_success
+            function = {"kind": "container", "name": "box", "id": "f1", "spec": {"image": "busybox:1.36"}}
+            assert (await owner.post("/api/v1/-/demo/functions", json=function)).is_success
+            task = {"kind": "container+job", "id": "t1", "spec": {"function": "container://demo/box:f1"}}
+            assert (await owner.post("/api/v1/-/demo/tasks", json=task)).is_success
+            run = {"kind": "container+job:run", "id": "r1", "spec": {"task": "container+job://demo/t1"}}
+            assert (await owner.post("/api/v1/-/demo/runs", json=run)).is_success
+            for user, role in MEMBERS.items():
+                shared = await owner.post("/api/v1/projects/demo/share", params={"user": user, "role": role})
+                assert shared.is_success, shared.text
+        yield server
+
+
+def test_table_and_router_have_the_same_routes_when_compared() -> None:
+    routes, table = set(iter_routes()) | _BUILT_IN, set(make_table())
+    assert routes - table == set(), "routes without a row in access_table.py"
+    assert table - routes == set(), "rows without a route"
+
+
+@pytest.mark.parametrize("role", EVERY_ROLE)
+async def test_only_those_in_the_table_get_in_when_every_route_is_called(role: str, server: Server) -> None:
+    headers = {}
+    if role == RUN:
+        token = await server.web.issuer.issue_run_token("r1", "demo", "owner", timedelta(hours=1))
+        headers = {"Authorization": f"Bearer {token.text}"}
+    async with server.client(None if role in (NOBODY, RUN) else role, headers=headers) as client:
+        wrong = [row for row in sorted(make_table()) if await find_wrong(client, role, row)]
+    assert wrong == []
+
+
+async def find_wrong(client: httpx2.AsyncClient, role: str, row: str) -> bool:
+    method, path = row.split(" ")
+    # What does not exist, but for the project and the run of the token: nothing is changed on the way.
+    address = path.replace("{project}", "demo").replace("{id}", "r1" if "/runs/" in path else "nothing")
+    for name in ("name", "entity", "kind", "revision"):
+        address = address.replace(f"{{{name}}}", "1")
+    answer = await client.request(method, address)
+    assert answer.status_code < 500, (row, answer.text)
+    if role in WHO[make_table()[row]]:
+        return answer.status_code in (401, 403)
+    return answer.status_code != (401 if role == NOBODY else 403)

@@ -1,0 +1,70 @@
+"""A process that dies after the k-th thing it did to the world, and does nothing more from then on.
+
+To die before a thing is to die after the one before it: these are all the moments that differ.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from runyard.app.ports import UnitOfWork
+from runyard.store import SqlStore
+
+
+class Crash(BaseException):
+    """The process is dead."""
+
+
+class Fate:
+    """Counts what was done, and ends it at its time."""
+
+    def __init__(self, dies_after: int | None) -> None:
+        self._left = dies_after
+
+    async def pass_point(self, name: str) -> None:
+        """Raises `Crash` once the time has come, and ever after. Names of things that were done end in `done`."""
+        if self._left is None:
+            return
+        if self._left <= 0:
+            raise Crash
+        if name.endswith("done"):
+            self._left -= 1
+            await self.pass_point("")
+
+
+class MortalStore:
+    """`app.ports.Store` with a point before and after everything that lasts."""
+
+    def __init__(self, store: SqlStore, fate: Fate) -> None:
+        self._store = store
+        self._fate = fate
+
+    @asynccontextmanager
+    async def begin(self, *, is_read_only: bool = False) -> AsyncIterator[UnitOfWork]:
+        await self._fate.pass_point("begin")
+        async with self._store.begin(is_read_only=is_read_only) as unit:
+            commit = unit.commit
+
+            async def commit_at_risk() -> None:
+                await self._fate.pass_point("commit")
+                await commit()
+                await self._fate.pass_point("commit done")
+
+            unit.commit = commit_at_risk  # type: ignore[method-assign]
+            yield unit
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+class MortalLogs:
+    """The part of `app.ports.LogStore` that runs need, with a point before and after."""
+
+    def __init__(self, logs: Any, fate: Fate) -> None:
+        self._logs = logs
+        self._fate = fate
+
+    async def delete(self, run_id: str) -> None:
+        await self._fate.pass_point("logs")
+        await self._logs.delete(run_id)
+        await self._fate.pass_point("logs done")

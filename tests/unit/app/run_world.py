@@ -1,0 +1,205 @@
+"""A Core on a real SQLite file, with an engine in memory, a clock that tests turn, and logs that only count."""
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from sqlalchemy import select, update
+
+from runyard.app.core import Core, Options
+from runyard.app.loops.pace import Pace
+from runyard.app.loops.reconcile import Reconciler
+from runyard.app.model import AuditEntry, Principal, Run, SealedValue, Transition
+from runyard.app.ports import LogStore, Vault
+from runyard.app.usecases.transitions import make_first_transitions
+from runyard.domain.lifecycle import State
+from runyard.store import SqlStore, open_store, tables, upgrade
+from tests.engines.memory import MemoryEngine
+
+ADA = Principal(name="ada")
+START = datetime(2026, 11, 15, 12, tzinfo=UTC)
+JOB = {"kind": "container", "action": "job", "image": "busybox"}
+SERVICE = {"kind": "container", "action": "serve", "image": "nginx"}
+
+
+class TurnedClock:
+    """`app.ports.Clock` that stands until it is turned."""
+
+    def __init__(self) -> None:
+        self.at = START
+
+    def now(self) -> datetime:
+        return self.at
+
+
+class CountingLogs:
+    """The part of `app.ports.LogStore` that runs need here."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+    async def delete(self, run_id: str) -> None:
+        self.deleted.append(run_id)
+
+
+class PlainVault:
+    """`app.ports.Vault` that hides nothing."""
+
+    def seal(self, project: str, name: str, version: int, text: str) -> SealedValue:
+        return SealedValue(
+            project=project, name=name, version=version, key_id="k", wrapped_key=b"", ciphertext=text.encode()
+        )
+
+    def open(self, value: SealedValue) -> str:
+        return value.ciphertext.decode()
+
+
+async def issue_token(run: Run) -> str:
+    """A token that names its run."""
+    return f"token of {run.id}"
+
+
+@dataclass
+class World:
+    """Everything a test of runs needs."""
+
+    store: SqlStore
+    core: Core
+    clock: TurnedClock
+    logs: CountingLogs
+    engine: MemoryEngine = field(default_factory=MemoryEngine)
+
+    def make_loop(self, *, pace: Pace | None = None) -> Reconciler:
+        """A loop as a server that was just started has it."""
+        engine = None if self.core.options.engine is None else self.engine
+        return Reconciler(self.core, engine, issue_token=issue_token, pace=pace or Pace(first_retry=timedelta(0)))
+
+    async def submit(self, run_id: str = "r1", **fields: Any) -> Run:
+        """Store a run that is due, READY unless told otherwise."""
+        run = make_run(run_id, **{"created_at": self.clock.now(), **fields})
+        states = [State.CREATED] if run.state == "CREATED" else [State.CREATED, State(run.state)]
+        async with self.store.begin() as unit:
+            if run.due_at is None and not run.is_local:
+                run = replace(run, due_at=await unit.read_clock())
+            await unit.runs.add(run, make_first_transitions(states, at=self.clock.now(), actor="ada"))
+            await unit.commit()
+        return run
+
+    async def settle(self, *, passes: int = 6) -> None:
+        """Let the loop do all there is to do now, and time pass in the engine."""
+        loop = self.make_loop()
+        known: Any = None
+        for _ in range(passes):
+            await self.make_due()
+            if not await loop.reconcile_due():
+                return
+            self.engine.tick()
+            before, known = known, await self._summarise()
+            if known == before:
+                return
+
+    async def get(self, run_id: str = "r1") -> Run:
+        run = await self.find(run_id)
+        assert run is not None, f"{run_id} is gone"
+        return run
+
+    async def find(self, run_id: str = "r1") -> Run | None:
+        async with self.store.begin(is_read_only=True) as unit:
+            return await unit.runs.find(run_id)
+
+    async def history(self, run_id: str = "r1") -> list[Transition]:
+        async with self.store.begin(is_read_only=True) as unit:
+            return list(await unit.runs.list_transitions(run_id))
+
+    async def states(self, run_id: str = "r1") -> list[str]:
+        return [transition.state.value for transition in await self.history(run_id)]
+
+    async def audit(self) -> list[AuditEntry]:
+        """Oldest first."""
+        async with self.store.begin(is_read_only=True) as unit:
+            return [entry for _, entry in await unit.audit.list_entries()][::-1]
+
+    async def turn(self, by: timedelta) -> None:
+        """Time passes for everybody, the database's queue included."""
+        self.clock.at += by
+        async with self.store.begin() as unit:
+            now = await unit.read_clock()
+            await unit.session.write(
+                update(tables.runs).where(tables.runs.c.due_at < now + by).values(due_at=now, lease_until=None)
+            )
+            await unit.commit()
+
+    async def _summarise(self) -> Any:
+        async with self.store.begin(is_read_only=True) as unit:
+            rows = await unit.session.fetch_all(select(tables.runs.c.id, tables.runs.c.revision))
+        phases = [(anchor.uid, anchor.phase, len(anchor.history)) for anchor in self.engine.anchors.values()]
+        return [tuple(row.values()) for row in rows], phases
+
+    async def make_due(self) -> None:
+        """As if it were much later in the queue: what waits is due, and leases of the dead have ended."""
+        async with self.store.begin() as unit:
+            now = await unit.read_clock()
+            await unit.session.write(update(tables.runs).values(lease_until=None))
+            await unit.session.write(
+                update(tables.runs).where(tables.runs.c.due_at.is_not(None)).values(due_at=now, is_nudged=False)
+            )
+            await unit.commit()
+
+
+@cache
+def _keep_folder() -> tempfile.TemporaryDirectory[str]:
+    # In memory where there is such a place: nothing here is about what survives a loss of power.
+    memory = Path("/dev/shm")
+    return tempfile.TemporaryDirectory(prefix="runyard-world-", dir=memory if memory.is_dir() else None)
+
+
+@asynccontextmanager
+async def open_world(*, engine: str | None = "memory") -> AsyncIterator[World]:
+    """An empty one; the tables are made once for all of a session."""
+    folder = Path(_keep_folder().name)
+    template = folder / "template.db"
+    if not template.exists():
+        await upgrade(f"sqlite:///{template}")
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        database = Path(place) / "runyard.db"
+        shutil.copy(template, database)
+        store = await open_store(f"sqlite:///{database}")
+        clock, logs = TurnedClock(), CountingLogs()
+        core = Core(
+            store=store,
+            vault=cast("Vault", PlainVault()),
+            logs=cast("LogStore", logs),
+            clock=clock,
+            options=Options(engine=engine),
+        )
+        yield World(store=store, core=core, clock=clock, logs=logs)
+        await store.close()
+
+
+def make_run(run_id: str, **fields: Any) -> Run:
+    """A container job of project `p`."""
+    chosen: dict[str, Any] = {
+        "type": "run",
+        "project": "p",
+        "kind": "container+job:run",
+        "name": run_id,
+        "user": "ada",
+        "created_at": START,
+        "updated_at": START,
+        "updated_by": "ada",
+        "state": "READY",
+        "metadata": {"project": "p", "name": run_id},
+        "spec": {"task": "container+job://p/t1"},
+        "request": {"kind": "container+job:run"},
+        "request_hash": f"hash of {run_id}",
+        "task": "container+job://p/t1",
+        "function": "container://p/f:f1",
+        "effective": JOB,
+    }
+    return Run(id=run_id, **{**chosen, **fields})

@@ -1,0 +1,96 @@
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Call
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The data folder of every call, by its variable."""
+    monkeypatch.setenv("RUNYARD_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def test_status_follows_the_database_when_it_is_made(call: Call, data: Path) -> None:
+    called = call("db", "status", "-o", "json")
+    assert called.code == 0
+    assert json.loads(called.out)["state"] == "empty"
+    assert not data.exists()
+    upgraded = call("db", "upgrade")
+    assert (upgraded.code, upgraded.err) == (0, "")
+    assert upgraded.out.startswith(f"sqlite:///{data}/runyard.db went from revision none to ")
+    assert "is at revision" in call("db", "upgrade").out
+    assert "state: current" in call("db", "status").out
+
+
+def test_status_ends_with_one_when_the_database_is_not_ours(call: Call, data: Path) -> None:
+    data.mkdir()
+    with closing(sqlite3.connect(data / "runyard.db")) as other:
+        other.execute("CREATE TABLE theirs (id INTEGER)")
+    called = call("db", "status")
+    assert called.code == 1
+    assert "state: foreign" in called.out
+    assert called.err.startswith("Error: ")
+    assert called.err.count("\n") == 1
+    assert call("db", "upgrade").code == 1
+
+
+def test_backup_becomes_a_database_when_restored(call: Call, tmp_path: Path) -> None:
+    call("db", "upgrade")
+    backed_up = call("db", "backup", tmp_path / "copy.db")
+    assert backed_up.code == 0
+    assert "key of the secrets is not in it" in backed_up.err
+    again = call("db", "backup", tmp_path / "copy.db")
+    assert again.code == 1
+    assert "exists already" in again.err
+    restored = call("db", "restore", tmp_path / "copy.db", "--data", tmp_path / "other")
+    assert restored.code == 0
+    assert "new epoch" in restored.err
+    assert "state: current" in call("db", "status", "--data", tmp_path / "other").out
+    assert call("db", "restore", tmp_path / "copy.db").code == 1
+
+
+def test_backup_is_refused_when_there_is_no_database(call: Call, tmp_path: Path) -> None:
+    called = call("db", "backup", tmp_path / "copy.db")
+    assert called.code == 1
+    assert "nothing to back up" in called.err
+
+
+def test_prune_needs_to_know_what_is_old_when_everything_is_kept(call: Call) -> None:
+    called = call("db", "prune")
+    assert called.code == 2
+    assert "--keep-runs" in called.err
+
+
+def test_prune_counts_when_there_is_nothing_old(call: Call) -> None:
+    call("db", "upgrade")
+    called = call("db", "prune", "--keep-runs", "30d", "--keep-logs", "1w", "--keep-audit", "365d")
+    assert (called.code, called.out) == (0, "deleted: 0 runs with their logs, 0 other logs, 0 audit rows\n")
+
+
+def test_problem_is_one_line_when_the_url_is_wrong(call: Call) -> None:
+    called = call("db", "status", "--database", "mysql://ada:hunter2@db/x")
+    assert called.code == 2
+    assert called.err.startswith("error: --database: ")
+    assert "hunter2" not in called.err
+    called = call("db", "status", "--database", "sqlite://nowhere")
+    assert called.code == 1
+    assert "Traceback" not in called.err
+
+
+def test_other_settings_do_not_matter_when_the_database_is_asked(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNYARD_PORT", "nonsense")
+    assert call("db", "status").code == 0
+
+
+def test_extra_is_named_when_it_is_not_installed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runyard.cli.setting_options.find_spec", lambda name: None if name == "sqlalchemy" else name)
+    for words in (["db", "status"], ["server"], ["user", "list"]):
+        called = call(*words)
+        assert called.code == 1
+        assert called.err.count("\n") == 1
+        assert "pip install 'runyard[server]'" in called.err
