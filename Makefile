@@ -18,6 +18,10 @@ help: ## print this list
 .PHONY: setup
 setup: $(READY) ## the virtual environment in .venv, with the runyard command
 
+.PHONY: demo
+demo: $(READY) ## the main job in a minute, on this machine alone
+	@$(BIN)/python examples/demo.py
+
 .PHONY: test
 test: gates cluster-setup ## everything: gates, then every test, on a real cluster
 	@echo "== tests"

@@ -10,13 +10,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import reflector, resolve, testbed_figures
+from bench import core, reflector, resolve, testbed_figures
 from bench.report import Goal, Section, progress, render
 
 SECTIONS: Mapping[str, Callable[[], Section]] = {
     "testbed": testbed_figures.measure,
     "reflector": reflector.measure,
     "resolve": resolve.measure,
+    "core": core.measure,
 }
 
 

@@ -2,12 +2,12 @@
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,19 +19,23 @@ from runyard.api.application import Application, guard, make_app
 from runyard.api.web import LOOPBACK_HOSTS, Limits, Web
 from runyard.app.core import Core, Options
 from runyard.app.loops.reconcile import Reconciler
+from runyard.app.loops.retention import Keep, RetentionLoop
 from runyard.app.loops.supervise import Loop, supervise
+from runyard.app.loops.triggers import TriggerLoop
 from runyard.app.model import Run
 from runyard.app.usecases.files import take_policy, take_profiles
 from runyard.auth import Authenticator, Issuer, Passwords
 from runyard.logs.opening import open_logs
 from runyard.settings import Settings
-from runyard.store import open_store
+from runyard.store import SqlStore, open_store
+from runyard.telemetry import set_up_logging
 from runyard.vault import open_vault
 
 _ENGINES: Mapping[str, str | None] = {"none": None}
 RUN_TOKEN_LIFE = timedelta(days=7)
 """The longest that a run's token is good without being issued anew; it ends with its run anyway."""
 BACKLOG = 2048
+GAUGE_SECONDS = 30.0
 log = structlog.get_logger()
 
 
@@ -45,6 +49,7 @@ class SystemClock:
 
 def serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, and leave in order. Raises what is wrong with database, keys or files."""
+    set_up_logging(level=settings.log_level, form=settings.log_format)
     asyncio.run(_serve(settings))
 
 
@@ -52,9 +57,12 @@ async def _serve(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         listening = _listen(settings)
         stack.callback(listening.close)
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         endpoint = settings.endpoint or _name(settings, listening)
-        web = await _build(settings, endpoint, stack)
-        app = make_app(web, lifespan=_make_lifespan(web, _name(settings, listening), settings))
+        store = await open_store(settings.database)
+        stack.push_async_callback(store.close)
+        web = await _build(settings, store, endpoint, stack)
+        app = make_app(web, lifespan=_make_lifespan(web, store, _name(settings, listening), settings))
         config = uvicorn.Config(
             guard(app),
             log_config=None,
@@ -77,18 +85,23 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._application = app
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A first signal drains, a second one ends."""
-        if not self.should_exit:
-            log.info("server.draining", signal=signal.Signals(sig).name)
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal's handler
+        """A first signal drains, a second one ends.
+
+        Nothing is logged here: the signal may have come in the middle of a line. Nor is the signal kept, which
+        uvicorn would send itself again at the end: the process would die of it instead of leaving in order.
+        """
+        self.force_exit = self.should_exit
+        self.should_exit = True
         self._application.state.is_draining = True
-        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for what is being answered."""
+        log.info("server.draining")
+        await super().shutdown(sockets)
 
 
-async def _build(settings: Settings, endpoint: str, stack: AsyncExitStack) -> Web:
-    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    store = await open_store(settings.database)
-    stack.push_async_callback(store.close)
+async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: AsyncExitStack) -> Web:
     logs = open_logs(
         settings.logs,
         s3_endpoint=settings.s3_endpoint,
@@ -106,6 +119,8 @@ async def _build(settings: Settings, endpoint: str, stack: AsyncExitStack) -> We
             endpoint=endpoint,
             engine=_ENGINES[settings.engine],
             files_store=settings.files_store,
+            refresh_token_life=settings.refresh_token_life,
+            personal_token_life=settings.personal_token_life,
         ),
     )
     await _take_files(core, settings)
@@ -148,11 +163,11 @@ def read_profile_texts(place: Path) -> dict[str, str]:
     return {str(file): file.read_text(errors="surrogateescape") for file in wanted if file.is_file()}
 
 
-def _make_lifespan(web: Web, address: str, settings: Settings) -> Any:
+def _make_lifespan(web: Web, store: SqlStore, address: str, settings: Settings) -> Any:
     @asynccontextmanager
     async def lifespan(app: Application) -> AsyncIterator[None]:
         app.state.is_draining = False
-        task = asyncio.create_task(supervise(_make_loops(web)), name="loops")
+        task = asyncio.create_task(supervise(_make_loops(web, store, settings)), name="loops")
         _announce(web, address, settings)
         try:
             yield
@@ -163,7 +178,7 @@ def _make_lifespan(web: Web, address: str, settings: Settings) -> Any:
     return lifespan
 
 
-def _make_loops(web: Web) -> Mapping[str, Loop]:
+def _make_loops(web: Web, store: SqlStore, settings: Settings) -> Mapping[str, Loop]:
     issuer = web.issuer
 
     async def issue_token(run: Run) -> str:
@@ -171,7 +186,29 @@ def _make_loops(web: Web) -> Mapping[str, Loop]:
         return str(signed.text)
 
     reconciler = Reconciler(web.core, None, issue_token=issue_token)
-    return {"reconcile": reconciler.run}
+    keep = Keep(
+        runs_days=_count_days(settings.keep_runs),
+        audit_days=_count_days(settings.keep_audit),
+        logs_days=_count_days(settings.keep_logs),
+    )
+    return {
+        "reconcile": reconciler.run,
+        "triggers": TriggerLoop(web.core, is_open=web.is_open).run,
+        "retention": RetentionLoop(web.core, store, keep=keep).run,
+        "gauges": partial(_measure, web),
+    }
+
+
+async def _measure(web: Web) -> None:
+    """Keep the gauges of `/metrics` fresh."""
+    while True:
+        async with web.core.store.begin(is_read_only=True) as unit:
+            web.metrics.set_runs(await unit.runs.count_states())
+        await asyncio.sleep(GAUGE_SECONDS)
+
+
+def _count_days(span: timedelta | None) -> int | None:
+    return None if span is None else span.days
 
 
 def _announce(web: Web, address: str, settings: Settings) -> None:
@@ -189,7 +226,8 @@ def _announce(web: Web, address: str, settings: Settings) -> None:
 
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small answers at once (TCP_NODELAY) only on sockets that say they are TCP.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host.strip("[]"), settings.port))

@@ -12,11 +12,12 @@ from runyard.app.documents import drop_nulls
 from runyard.app.model import Entity, Json, Run, Transition
 from runyard.app.ports import Page
 from runyard.app.usecases.transitions import NOTES
-from runyard.spec.answers import shape_run_spec, shape_task_spec
+from runyard.spec.answers import shape_function_spec, shape_run_spec, shape_task_spec
 from runyard.spec.references import Key
 
 BY_ID = frozenset({"task", "run"})
 """Types whose keys have no name."""
+_SHAPES = {"function": shape_function_spec, "task": shape_task_spec, "run": shape_run_spec}
 
 
 def answer(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -61,9 +62,14 @@ def answer_page(contents: Sequence[Json], page: Page, *, number: int, size: int)
     )
 
 
+def answer_slice(contents: Sequence[Json], *, number: int, size: int) -> Response:
+    """The page of a list that is known as a whole."""
+    shown = contents[number * size : (number + 1) * size]
+    return answer_page(shown, Page((), len(contents)), number=number, size=size)
+
+
 def entity_to_json(entity: Entity) -> Json:
     """Complete, without nulls."""
-    spec = shape_task_spec(entity.spec) if entity.type == "task" else entity.spec
     return {
         "id": entity.id,
         "key": make_key(entity),
@@ -72,7 +78,7 @@ def entity_to_json(entity: Entity) -> Json:
         "project": entity.project,
         "user": entity.user,
         "metadata": _metadata_to_json(entity),
-        "spec": spec,
+        "spec": shape_spec(entity),
         "status": {**entity.status, "state": entity.state},
         **({"extensions": list(entity.extensions)} if entity.extensions else {}),
     }
@@ -90,7 +96,13 @@ def run_to_json(run: Run, transitions: Iterable[Transition] = ()) -> Json:
         "transitions": shown[::-1],
     }
     status = {key: value for key, value in status.items() if value not in (None, [])}
-    return {**entity_to_json(run), "spec": shape_run_spec(run.kind, run.spec), "status": status}
+    return {**entity_to_json(run), "status": status}
+
+
+def shape_spec(entity: Entity) -> Json:
+    """The spec as the clients that know its type can read it."""
+    shape = _SHAPES.get(entity.type)
+    return entity.spec if shape is None else shape(entity.kind, entity.spec)
 
 
 def transition_to_json(transition: Transition) -> Json:

@@ -9,11 +9,27 @@ from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp
 
 from runyard import __version__
-from runyard.api import models
 from runyard.api.failures import add_handlers
 from runyard.api.gate import Gate
-from runyard.api.routes import belongings, discovery, entities, health, projects, runs, secrets, tokens
-from runyard.api.routing import Routes
+from runyard.api.routes import (
+    audit,
+    belongings,
+    discovery,
+    entities,
+    events,
+    health,
+    logs,
+    policies,
+    profiles,
+    projects,
+    runs,
+    search,
+    secrets,
+    tokens,
+    triggers,
+    volumes,
+)
+from runyard.api.routing import DESCRIBED, Routes
 from runyard.api.throttle import Throttle
 from runyard.api.web import Web
 from runyard.telemetry import Observer
@@ -29,12 +45,19 @@ ALL: tuple[Routes, ...] = (
     projects.routes,
     secrets.routes,
     runs.routes,
+    events.routes,
+    logs.routes,
+    volumes.routes,
+    triggers.routes,
+    search.routes,
+    profiles.routes,
+    policies.routes,
+    audit.routes,
     tokens.routes,
     *belongings.make_all(),
     *entities.ALL,
 )
 """In the order in which they are tried: what is more particular comes first."""
-_BODIES = (models.EntityBody, models.AnyBody, models.ValuesBody, models.TokenBody)
 
 Application = FastAPI
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -76,7 +99,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
             title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
         )
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        for model in _BODIES:
+        for model in DESCRIBED.values():
             schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas |= schema.pop("$defs", {})
             schemas[model.__name__] = schema

@@ -1,11 +1,15 @@
-"""Bodies of requests: bounded in size and depth, JSON or YAML, one clear error for what is neither."""
+"""Bodies of requests: bounded in size, depth and time, JSON or YAML, one clear error for what is neither."""
 
+import asyncio
 import json
 import math
+import re
+from collections import Counter
 from typing import Any
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from runyard.api.web import get_web
 from runyard.app.documents import MOST_DEPTH, is_deeper
@@ -16,35 +20,52 @@ JSON = ("application/json",)
 YAML = ("application/x-yaml", "application/yaml", "text/yaml")
 SLACK = 4
 """Levels around the deepest part of a document that its own reader bounds."""
+LARGE_BYTES = 1 << 16
+"""Longer bodies, and all YAML, are read on a thread: meanwhile others are served."""
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 async def read_body(request: Request) -> Any:
-    """The document in the body; raises `Refused`, or 413 and 415."""
+    """The document in the body; raises `Refused`, or 408, 413 and 415."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type not in (*JSON, *YAML):
         raise HTTPException(415, f"the body must be {JSON[0]} or {YAML[0]}, not {content_type or 'without a type'}")
     content = await read_bytes(request)
-    document = _read_json(content) if content_type in JSON else _read_yaml(content)
+    reader = _read_json if content_type in JSON else _read_yaml
+    is_slow = reader is _read_yaml or len(content) > LARGE_BYTES
+    document = await asyncio.to_thread(reader, content) if is_slow else reader(content)
     if is_deeper(document, MOST_DEPTH + SLACK):
         raise refuse("too.deep", f"the body is nested in more than {MOST_DEPTH + SLACK} levels")
     return document
 
 
 async def read_bytes(request: Request) -> bytes:
-    """The body, which is no longer than it may be, whatever its header says."""
-    most = get_web(request).limits.body_bytes
+    """The body, which is no longer than it may be, whatever its header says; raises 408 for one that stands still."""
+    limits = get_web(request).limits
     content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > most:
-            raise HTTPException(413, f"the body has more than {most} bytes")
-    return bytes(content)
+    chunks = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                content += await anext(chunks)
+        except StopAsyncIteration:
+            return bytes(content)
+        except TimeoutError:
+            raise HTTPException(408, f"nothing more of the body came for {limits.body_seconds:g} seconds") from None
+        except ClientDisconnect:
+            raise HTTPException(400, "the client went away before its body was complete") from None
+        if len(content) > limits.body_bytes:
+            raise HTTPException(413, f"the body has more than {limits.body_bytes} bytes")
 
 
 def _read_json(content: bytes) -> Any:
     try:
+        # Decoded here: left to itself, `json` guesses other encodings and lets halves of characters through.
         document = json.loads(
-            content, parse_constant=_refuse_constant, parse_float=_read_float, object_pairs_hook=_read_pairs
+            content.decode("utf-8-sig"),
+            parse_constant=_refuse_constant,
+            parse_float=_read_float,
+            object_pairs_hook=_read_pairs,
         )
         # Only escapes bring these: UTF-8 cannot hold halves of characters, and JSON texts no raw zero bytes.
         if b"\\u" in content:
@@ -62,7 +83,7 @@ def _check_texts(document: Any) -> None:
     while layer:
         texts = [item for item in layer if isinstance(item, str)]
         texts += [key for item in layer if isinstance(item, dict) for key in item]
-        if any("\0" in text or any("\ud800" <= character <= "\udfff" for character in text) for text in texts):
+        if any(_UNSTORABLE.search(text) for text in texts):
             raise ValueError("a text has a zero byte or half a character")
         layer = [
             inner
@@ -92,8 +113,7 @@ def _refuse_constant(text: str) -> Any:
 def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise ValueError(f"the key {twice[:80]!r} is there twice")
     return document
 
@@ -102,4 +122,9 @@ def _read_yaml(content: bytes) -> Any:
     documents = load_documents(content, source="body")
     if len(documents) != 1:
         raise refuse("body.yaml", f"the body must be one YAML document, not {len(documents)}")
-    return documents[0].data
+    document = documents[0].data
+    try:
+        _check_texts(document)
+    except ValueError as error:
+        raise refuse("body.yaml", f"the body cannot be kept: {error}") from None
+    return document

@@ -17,6 +17,8 @@ from runyard.spec.problems import Problem, Refused
 from runyard.telemetry import find_request_id
 
 MOST_ERRORS = 200
+MOST_TEXT = 1 << 16
+"""Of a message: what was sent is not sent back at its whole length."""
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -53,7 +55,7 @@ def fail(
     more: dict[str, Any] | None = None,
 ) -> Response:
     """An error's answer; `more` is what a protocol wants beside it."""
-    content: dict[str, Any] = {"status": status, "message": message, "errorCode": code, **(more or {})}
+    content: dict[str, Any] = {"status": status, "message": message[:MOST_TEXT], "errorCode": code, **(more or {})}
     content["errors"] = [problem.to_dict() for problem in list(problems)[:MOST_ERRORS]]
     if (request_id := find_request_id()) is not None:
         content["request_id"] = request_id

@@ -50,8 +50,16 @@ class Gate:
         if host not in hosts:
             return f"this server has no accounts and answers only to {', '.join(sorted(hosts))}, not to {host[:100]!a}"
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        if origin is not None and _find_place(origin) != headers.get("host"):
             return f"this server has no accounts and takes nothing from web pages of {origin[:100]!a}"
+        return None
+
+
+def _find_place(origin: str) -> str | None:
+    """Host and port of an Origin; None where it is not one."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
         return None
 
 

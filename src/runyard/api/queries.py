@@ -7,6 +7,7 @@ from typing import Any, Literal
 from fastapi import Request
 
 from runyard.api.web import get_web
+from runyard.app.catalog import STATES
 from runyard.app.ports import Query, Span
 from runyard.spec.problems import find_nearest, list_words
 from runyard.spec.reading import Findings, expect_integer, expect_option, expect_text, refuse
@@ -39,8 +40,8 @@ class Parameters:
                 )
 
     def find(self, name: str) -> str | None:
-        """Its text, the last if it is repeated; None if it is not there or empty."""
-        given = self._values.get(name)
+        """Its text; None if it is not there or empty."""
+        given = self._find_one(name)
         return None if not given else self.findings.read(_read_text, given, "query", name)
 
     def list(self, name: str) -> list[str]:
@@ -51,7 +52,7 @@ class Parameters:
 
     def flag(self, name: str) -> bool:
         """`true` or `false`; false if it is not there."""
-        given = self._values.get(name)
+        given = self._find_one(name)
         options = {"true": True, "false": False, "True": True, "False": False, "1": True, "0": False}
         if given is None or given in options:
             return options.get(given or "", False)
@@ -60,7 +61,7 @@ class Parameters:
 
     def integer(self, name: str, *, default: int, at_least: int, at_most: int) -> int:
         """A whole number within bounds."""
-        given = self._values.get(name)
+        given = self._find_one(name)
         if given is None:
             return default
         read = self.findings.read(
@@ -77,18 +78,24 @@ class Parameters:
         """Raise `Refused` if anything was found."""
         self.findings.finish()
 
+    def _find_one(self, name: str) -> str | None:
+        """What is said of it once; two that differ are refused, since one of them would not be used."""
+        given = dict.fromkeys(self._values.getlist(name))
+        if len(given) > 1:
+            shown = list_words(given, most=5)
+            self.findings.add("parameter.twice", ("query", name), "is said twice", value=shown, allowed="one value")
+        return next(iter(given), None)
+
 
 def read_query(request: Request, type_name: str, *, default_sort: str = "created") -> Query:
     """The page that a list asks for; raises `Refused`."""
     parameters = Parameters(request, LIST)
-    limits = get_web(request).limits
+    number, size = read_page(parameters, request)
     filters: Mapping[str, Any] = {name: parameters.find(name) for name in _EXACT}
     versions = parameters.find("versions")
-    if versions is not None:
-        read = parameters.findings.read(
-            lambda text: expect_option(text, what="versions", options=("latest", "all")), versions, "query", "versions"
-        )
-        versions = read
+    for name, given, options in (("versions", versions, ("latest", "all")), ("state", filters["state"], STATES)):
+        if given is not None:
+            _check_option(parameters, name, given, options=sorted(options))
     labels = [label for text in parameters.list("labels") for label in text.split(",") if label]
     query = Query(
         type=type_name,
@@ -98,12 +105,19 @@ def read_query(request: Request, type_name: str, *, default_sort: str = "created
         updated=_read_span(parameters, "updated"),
         versions="all" if versions == "all" else "latest",
         sort=_read_sort(parameters) or ((default_sort, "asc" if default_sort == "name" else "desc"),),
-        page=parameters.integer("page", default=0, at_least=0, at_most=2**31),
-        size=parameters.integer("size", default=25, at_least=1, at_most=limits.list_size),
+        page=number,
+        size=size,
         **filters,
     )
     parameters.finish()
     return query
+
+
+def read_page(parameters: Parameters, request: Request) -> tuple[int, int]:
+    """The number and the size of the page that is asked for."""
+    most = get_web(request).limits.list_size
+    number = parameters.integer("page", default=0, at_least=0, at_most=2**31)
+    return number, parameters.integer("size", default=25, at_least=1, at_most=most)
 
 
 def read_expected_revision(request: Request) -> int | None:
@@ -115,6 +129,10 @@ def read_expected_revision(request: Request) -> int | None:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise refuse("header.if_match", "not an ETag of ours", path=("header", "If-Match"), value=given[:80])
     return int(text)
+
+
+def _check_option(parameters: Parameters, name: str, given: str, *, options: Iterable[str]) -> None:
+    parameters.findings.read(lambda text: expect_option(text, what=name, options=options), given, "query", name)
 
 
 def _read_text(given: str) -> str:

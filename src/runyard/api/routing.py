@@ -1,9 +1,11 @@
 """Routes and what each needs. A route is declared with the permission it asks for; there is no other way to add one."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel, TypeAdapter
 
 from runyard.api.models import ErrorAnswer
 from runyard.api.throttle import take_turn
@@ -12,21 +14,26 @@ from runyard.app.errors import Forbidden
 from runyard.app.model import Principal
 from runyard.app.usecases.access import authorize
 from runyard.domain.access import Permission
+from runyard.spec.reading import refuse
 
 _ERRORS: Mapping[int, str] = {
     400: "Refused: `message` says why, `errors` names every problem.",
     401: "Nobody, or credentials that are wrong or have ended.",
     403: "Known, but may not do that.",
     404: "No such thing, or not in that project.",
+    408: "Nothing more of the body came for 30 seconds.",
     412: "`If-Match` names another revision than the stored one.",
     413: "The body is too large.",
     415: "The body is neither JSON nor YAML.",
     429: "Too many requests: `Retry-After` says when to come again.",
     503: "The database cannot be reached now.",
 }
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorAnswer, "description": words} for status, words in _ERRORS.items()
-}
+DESCRIBED: dict[str, type[BaseModel]] = {"ErrorAnswer": ErrorAnswer}
+"""The models that routes refer to, by name: the OpenAPI document has each once.
+
+FastAPI would build a validator for every answer of every route, which takes longer than all the rest of the start;
+answers are written by us, so it is only told what they look like.
+"""
 
 
 class Routes:
@@ -53,7 +60,7 @@ class Routes:
 
     def add(self, method: str, path: str, *, needs: Permission, **options: Any) -> Callable[[Any], Any]:
         """Declare a route; `body` is the model of what it takes, `takes` the names of its query parameters."""
-        body, takes = options.pop("body", None), options.pop("takes", None)
+        body, takes, shape = options.pop("body", None), options.pop("takes", None), options.pop("response_model", None)
         extra = dict(options.pop("openapi_extra", {}))
         if body is not None:
             extra |= describe_body(body)
@@ -61,9 +68,17 @@ class Routes:
             extra["parameters"] = [describe_parameter(name) for name in takes]
         extra["x-needs"] = needs.value
         guard = [Depends(_GUARDS[needs])]
-        responses = {**ERRORS, **options.pop("responses", {})}
+        responses = {**_ERROR_RESPONSES, **options.pop("responses", {})}
+        if "response_class" not in options:
+            responses = {200: {"description": "Done.", **describe_content(shape)}, **responses}
         return self.router.api_route(
-            path, methods=[method], dependencies=guard, responses=responses, openapi_extra=extra, **options
+            path,
+            methods=[method],
+            dependencies=guard,
+            responses=responses,
+            openapi_extra=extra,
+            response_model=None,
+            **options,
         )
 
 
@@ -71,6 +86,9 @@ def _make_guard(permission: Permission) -> Callable[[Request], Any]:
     async def guard(request: Request) -> None:
         if permission is Permission.PUBLIC:
             return
+        if "\0" in request.scope["path"]:
+            # No database takes it, and no name has it.
+            raise refuse("text.control", "the address has a zero byte", path=("address",))
         web = get_web(request)
         who = await web.authenticator.authenticate(request.headers.get("authorization"), address=get_address(request))
         take_turn(request, who)
@@ -92,8 +110,30 @@ def get_who(request: Request) -> Principal:
     return who
 
 
-def describe_body(model: type[Any]) -> dict[str, Any]:
+def describe_content(shape: Any) -> dict[str, Any]:
+    """The OpenAPI of an answer in JSON: one of our models, or a plain type; None says nothing of it."""
+    schema: dict[str, Any] = {}
+    if isinstance(shape, type) and issubclass(shape, BaseModel):
+        DESCRIBED[shape.__name__] = shape
+        schema = {"$ref": f"#/components/schemas/{shape.__name__}"}
+    elif shape is not None:
+        schema = _describe_type(shape)
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+@cache
+def _describe_type(shape: Any) -> dict[str, Any]:
+    return TypeAdapter(shape).json_schema()
+
+
+_ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"description": words, **describe_content(ErrorAnswer)} for status, words in _ERRORS.items()
+}
+
+
+def describe_body(model: type[BaseModel]) -> dict[str, Any]:
     """The OpenAPI of a body that is read by us, in JSON or YAML."""
+    DESCRIBED[model.__name__] = model
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
     content = {kind: {"schema": schema} for kind in ("application/json", "application/x-yaml")}
     return {"requestBody": {"required": True, "content": content}}

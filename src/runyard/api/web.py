@@ -36,6 +36,8 @@ class Limits:
     """How much one request, and one principal, may take."""
 
     body_bytes: int = 4 << 20
+    body_seconds: float = 30.0
+    """Without a byte more of a body; then the request is given up."""
     list_size: int = 1000
     streams: int = 500
     """Event and log streams at one time, in all."""
@@ -55,7 +57,6 @@ class Web:
     metrics: Metrics = field(default_factory=Metrics)
     is_open: bool = True
     """Without accounts: everybody who reaches the server is its admin."""
-    is_behind_proxy: bool = False
     allowed_hosts: frozenset[str] = LOOPBACK_HOSTS
     """In open mode, the only names under which a browser may reach the server."""
 
@@ -67,7 +68,5 @@ def get_web(connection: HTTPConnection) -> Web:
 
 
 def get_address(connection: HTTPConnection) -> str | None:
-    """Where the request comes from; behind a proxy, where the proxy says it does."""
-    if get_web(connection).is_behind_proxy and (forwarded := connection.headers.get("x-forwarded-for")):
-        return forwarded.rpartition(",")[2].strip()[:64]
+    """Where the request comes from; behind a trusted proxy uvicorn has put there where the proxy says it does."""
     return connection.client.host if connection.client is not None else None

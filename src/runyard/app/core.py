@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from runyard.app.ports import Clock, LogStore, Store, Vault
 
@@ -46,6 +47,9 @@ class Options:
     """None: runs are accepted, resolved and stored, and stay READY."""
     files_store: str | None = None
     """Where clients put artifacts by default, such as `s3://bucket`."""
+    refresh_token_life: timedelta = timedelta(days=30)
+    personal_token_life: timedelta = timedelta(days=365)
+    """The longest that a personal token may live, and its life where none is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

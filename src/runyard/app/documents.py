@@ -1,5 +1,6 @@
 """Entities as clients write them: the envelope that all types share, read strictly; the spec is its type's matter."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,13 +10,22 @@ from runyard.app.catalog import STATES
 from runyard.app.model import Json
 from runyard.spec.names import check_slug
 from runyard.spec.problems import Problem
-from runyard.spec.reading import Findings, describe_type, expect_mapping, expect_option, expect_text, refuse
+from runyard.spec.reading import (
+    MOST_ENTRIES,
+    Findings,
+    describe_type,
+    expect_mapping,
+    expect_option,
+    expect_text,
+    refuse,
+)
 
 MOST_NAME = 256
 MOST_DEPTH = 60
 """Levels of nesting of metadata, spec and status; nobody writes more, and everything that walks them is recursive."""
 
 FIELDS = ("id", "kind", "name", "project", "key", "user", "metadata", "spec", "status", "extensions")
+_CLIENTS_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _SERVERS_METADATA = frozenset({"created", "updated", "created_by", "updated_by"})
 
 
@@ -58,6 +68,16 @@ def read_written(given: Any) -> Written:
     status = values.pop("status", {})
     state = status.pop("state", None)
     return Written(**values, status=status, state=state)
+
+
+def check_id(written: Written) -> list[Problem]:
+    """That a new id is one that every client can read: another makes the lists of SDKs fail."""
+    if written.id is None or _CLIENTS_ID.fullmatch(written.id):
+        return []
+    folded = re.sub("[^a-z0-9]+", "-", written.id.lower()).strip("-")
+    allowed = "lower-case letters and digits, single dashes between them"
+    message = "clients cannot read such an id"
+    return [Problem("id.invalid", ("id",), message, value=written.id, allowed=allowed, suggestion=folded or None)]
 
 
 def check_project(written: Written, project: str) -> list[Problem]:
@@ -124,6 +144,8 @@ def _read_metadata(given: Any) -> Json:
         if not isinstance(metadata.get(name, []), list):
             shown = describe_type(metadata[name])
             findings.add("type.list", (name,), f"must be a list, not {shown}")
+    if not findings.problems and len(metadata.get("labels", [])) > MOST_ENTRIES:
+        findings.add("size.entries", ("labels",), "has too many labels", allowed=f"at most {MOST_ENTRIES}")
     for index, label in enumerate(metadata.get("labels", []) if not findings.problems else []):
         findings.read(lambda text: expect_text(text, what="a label", most=MOST_NAME), label, "labels", index)
     for name in ("name", "description", "version"):

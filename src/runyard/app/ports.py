@@ -134,6 +134,9 @@ class Runs(Protocol):
     async def list_transitions(self, run_id: str, *, after: int = 0) -> Sequence[Transition]:
         """In order, those with a greater sequence."""
 
+    async def count_states(self) -> Mapping[str, int]:
+        """How many runs there are in each state."""
+
     async def list_histories(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
         """The transitions of several runs, in order; a run without any is not in it."""
 

@@ -22,8 +22,9 @@ COMMANDS = {
     "policy": Entry("runyard.cli.commands.policy:policy", "Check a policy; rehearse a new one."),
     "schema": Entry("runyard.cli.commands.schema:schema", "Print the JSON Schema of a kind of file."),
     "server": Entry("runyard.cli.commands.server:server", "Serve the API."),
-    "db": Entry("runyard.cli.commands.db:db", "Look after the database: status, upgrade, backup, restore, prune."),
+    "db": Entry("runyard.cli.commands.db:db", "Look after the database, and back it up."),
     "user": Entry("runyard.cli.commands.user:user", "Accounts of those who may sign in."),
+    "keys": Entry("runyard.cli.commands.keys:keys", "The key that secrets are sealed with."),
     "completion": Entry("runyard.cli.commands.completion:completion", "Print the completion script of a shell."),
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from runyard.app.core import Core
+from runyard.app.core import Core, Options
 from runyard.app.errors import Duplicate, Missing
 from runyard.app.model import Principal
 from runyard.app.usecases import accounts, tokens
@@ -36,7 +36,7 @@ def create(flags: Flags, *, name: str, is_admin: bool, has_password: bool, is_pa
     password = _ask_password(is_piped=is_password_piped) if has_password else None
 
     async def work() -> bool:
-        async with _open_core(settings) as core, _open_passwords() as hasher:
+        async with open_core(settings) as core, _open_passwords() as hasher:
             try:
                 await accounts.create_account(core, WHO, hasher, name=name, password=password, is_admin=is_admin)
             except Duplicate:
@@ -54,7 +54,7 @@ def print_list(flags: Flags, *, output: str) -> None:
     settings = _load(flags)
 
     async def work() -> Any:
-        async with _open_core(settings) as core:
+        async with open_core(settings) as core:
             return await accounts.list_accounts(core, WHO)
 
     rows = [
@@ -77,7 +77,7 @@ def set_disabled(flags: Flags, *, name: str, is_disabled: bool) -> None:
     settings = _load(flags)
 
     async def work() -> None:
-        async with _open_core(settings) as core, _naming_near(core):
+        async with open_core(settings) as core, _naming_near(core):
             await accounts.set_disabled(core, WHO, name, is_disabled=is_disabled)
 
     run_async(work())
@@ -89,7 +89,7 @@ def delete(flags: Flags, *, name: str) -> None:
     settings = _load(flags)
 
     async def work() -> None:
-        async with _open_core(settings) as core, _naming_near(core):
+        async with open_core(settings) as core, _naming_near(core):
             await accounts.delete_account(core, WHO, name)
 
     run_async(work())
@@ -102,7 +102,7 @@ def set_password(flags: Flags, *, name: str, is_password_piped: bool) -> None:
     password = _ask_password(is_piped=is_password_piped)
 
     async def work() -> None:
-        async with _open_core(settings) as core, _open_passwords() as hasher, _naming_near(core):
+        async with open_core(settings) as core, _open_passwords() as hasher, _naming_near(core):
             await accounts.set_password(core, WHO, hasher, name=name, password=password)
 
     run_async(work())
@@ -115,7 +115,7 @@ def print_token(flags: Flags, *, name: str, label: str, scopes: tuple[str, ...],
     lasting = _read_life(life, most=settings.personal_token_life)
 
     async def work() -> Any:
-        async with _open_core(settings) as core:
+        async with open_core(settings) as core:
             # As the user themself: what it may do is what they may, and no more.
             who = Principal(name=name, via="system", address="command line")
             return await tokens.create_personal_token(core, who, name=label, scopes=scopes, life=lasting)
@@ -130,14 +130,15 @@ def _load(flags: Flags) -> Settings:
 
 
 @asynccontextmanager
-async def _open_core(settings: Settings) -> AsyncIterator[Core]:
-    """A Core for accounts: it has no vault and no logs, and none is made for it."""
+async def open_core(settings: Settings) -> AsyncIterator[Core]:
+    """A Core for work on the database alone: it has no vault and no logs, and none is made for it."""
     if settings.database.startswith("sqlite"):
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     store = await load("runyard.store:open_store")(settings.database)
     nothing: Any = None
     try:
-        yield Core(store=store, vault=nothing, logs=nothing, clock=_Clock())
+        options = Options(personal_token_life=settings.personal_token_life)
+        yield Core(store=store, vault=nothing, logs=nothing, clock=_Clock(), options=options)
     finally:
         await store.close()
 

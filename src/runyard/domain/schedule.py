@@ -22,7 +22,8 @@ NAMED = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_LATEST_YEAR = 2199
+_ZONE_PREFIXES = ("CRON_TZ=", "TZ=")
+_FIRST_YEAR, _LATEST_YEAR = 1970, 2199
 _LONGEST_TEXT = 200
 
 
@@ -39,6 +40,11 @@ class Schedule:
     years: Field
     days: Days
 
+    @property
+    def is_ever_due(self) -> bool:
+        """Whether there is such a day at all: the 30th of February is none."""
+        return next(self._iter_days(date(_FIRST_YEAR, 1, 1)), None) is not None
+
     def next_after(self, instant: datetime) -> datetime | None:
         """The first instant after that one at which it is due; None if there is none any more."""
         start = instant.astimezone(UTC)
@@ -49,8 +55,20 @@ class Schedule:
                 return found
         return None
 
+    def last_until(self, instant: datetime, *, after: datetime) -> datetime | None:
+        """The last time it was due up to that instant and after the other; None if there was none."""
+        span = timedelta(minutes=1)
+        while True:
+            start = max(after, instant - span)
+            found, last = self.next_after(start), None
+            while found is not None and found <= instant:
+                found, last = self.next_after(found), found
+            if last is not None or start == after:
+                return last
+            span *= 4
+
     def _find_on(self, day: date, start: datetime) -> datetime | None:
-        """The first on that day after the instant. Later local times are no earlier instants: whole hours are passed."""
+        """The first on that day after the instant. Later local times are no earlier instants: whole hours can pass."""
         for hour in self.hours:
             if self._to_instant(day, hour, 59, 59) <= start:
                 continue
@@ -79,15 +97,20 @@ class Schedule:
 
 
 def parse_schedule(text: str, *, timezone: str | None = None) -> Schedule:
-    """Read it. Raises `ScheduleError`, which names the field, the value and what is allowed."""
+    """Read it; the zone may also stand before it, as in `CRON_TZ=Europe/Rome 0 3 * * *`, and is UTC otherwise.
+
+    Raises `ScheduleError`, which names the field, the value and what is allowed.
+    """
     if not text.strip() or len(text) > _LONGEST_TEXT:
         raise ScheduleError("schedule", text, "a cron expression such as `0 3 * * *`, or `@daily`")
-    zone = _read_zone(timezone)
-    words = text.split()
-    if words[0].startswith("@"):
-        if text.strip().lower() not in NAMED:
+    zone, words = _read_zone(timezone), text.split()
+    if words[0].startswith(_ZONE_PREFIXES):
+        zone, words = _take_zone(words, timezone), words[1:]
+    if words and words[0].startswith("@"):
+        named = " ".join(words).lower()
+        if named not in NAMED:
             raise ScheduleError("schedule", text, ", ".join(NAMED))
-        words = NAMED[text.strip().lower()].split()
+        words = NAMED[named].split()
     if len(words) not in (5, 6, 7):
         raise ScheduleError(
             "schedule",
@@ -107,6 +130,14 @@ def parse_schedule(text: str, *, timezone: str | None = None) -> Schedule:
         years=read_field("year", year),
         days=read_days(day, weekday, is_quartz=is_quartz),
     )
+
+
+def _take_zone(words: list[str], timezone: str | None) -> ZoneInfo:
+    """The zone as it may stand before the fields, for clients that have no other place for it."""
+    named = words[0].partition("=")[2]
+    if timezone and timezone != named:
+        raise ScheduleError("timezone", timezone, f"`{named}`, which the schedule itself names")
+    return _read_zone(named)
 
 
 def _read_zone(name: str | None) -> ZoneInfo:

@@ -155,7 +155,7 @@ def _iter_values(name: str, text: str, *, low: int, high: int, shift: int = 0) -
         span, slash, step_text = part.partition("/")
         step = 1
         if slash:
-            if not step_text.isdecimal() or not 1 <= int(step_text[:6]) <= high:
+            if not (step_text.isascii() and step_text.isdecimal()) or not 1 <= int(step_text[:6]) <= high:
                 raise _refuse(name, part, low=low, high=high)
             step = int(step_text)
         start, end = _read_span(name, span, part, low=low, high=high, shift=shift)

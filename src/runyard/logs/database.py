@@ -114,6 +114,7 @@ class DatabaseLogs:
             for work, done in jobs:
                 answers.append((done, *_try(database, work)))
             database.execute("COMMIT")
+            rows.shrink(database)
         except Exception as error:  # noqa: BLE001 - those who wait are answered, whatever it was
             failed = LogsUnavailable(f"the log database {self._path} cannot be used: {error}")
             failed.__cause__ = error

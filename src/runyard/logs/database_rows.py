@@ -1,4 +1,4 @@
-"""The rows of the log database. Every function is called inside a transaction."""
+"""The rows of the log database. Functions are called inside a transaction, but for `connect` and `shrink`."""
 
 import sqlite3
 from pathlib import Path
@@ -8,6 +8,7 @@ from runyard.logs.errors import LogsUnavailable
 from runyard.logs.pieces import CHUNK_BYTES, Extent, Gap, Piece, cut_new, from_microseconds, make_extent, pack, unpack
 
 VERSION = 1
+MOST_FREE_PAGES = 256
 _TABLES = (
     """CREATE TABLE streams (
         id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, pod TEXT NOT NULL, container TEXT NOT NULL,
@@ -144,19 +145,19 @@ def load(database: sqlite3.Connection, stream: Stream, extent: Extent) -> list[P
 def delete_run(database: sqlite3.Connection, run_id: str) -> None:
     """All its streams."""
     database.execute("DELETE FROM streams WHERE run_id = ?", (run_id,))
-    _shrink(database)
 
 
 def prune(database: sqlite3.Connection, *, before: int) -> int:
     """Streams that ended before; how many."""
-    number = database.execute("DELETE FROM streams WHERE ended_at < ?", (before,)).rowcount
-    _shrink(database)
-    return number
+    return database.execute("DELETE FROM streams WHERE ended_at < ?", (before,)).rowcount
 
 
-def _shrink(database: sqlite3.Connection) -> None:
-    """Give the room to the file system."""
-    database.execute("PRAGMA incremental_vacuum").fetchall()
+def shrink(database: sqlite3.Connection) -> None:
+    """Give room to the file system, if there is much of it."""
+    [(free_pages,)] = database.execute("PRAGMA freelist_count").fetchall()
+    if free_pages > MOST_FREE_PAGES:
+        # As a script: `execute` would step once, which frees one page.
+        database.executescript("PRAGMA incremental_vacuum")
 
 
 def _add_stream(database: sqlite3.Connection, stream: Stream, *, began_at: int, ended_at: int) -> int:

@@ -177,23 +177,12 @@ class S3Logs:
         if sum(stored.length for stored in loose) < CHUNK_BYTES and len(loose) < CHUNK_OBJECTS:
             return
         try:
-            contents = await asyncio.gather(*(self._bucket.find(stored.key) for stored in loose))
-            pieces = [
-                piece
-                for stored, content in zip(loose, contents, strict=True)
-                for piece in _read_pieces(stored, content or b"")
-            ]
+            pieces = await self._load_loose(loose)
             whole = make_extent(pieces)
             if whole.length != sum(len(piece.content) for piece in pieces):
-                return
-            packed = make_stored(
-                folder,
-                offset=whole.offset,
-                length=whole.length,
-                first_at=whole.first_at,
-                last_at=whole.last_at,
-                kind="packed",
-            )
+                return  # somebody else is at it
+            times = {"first_at": whole.first_at, "last_at": whole.last_at}
+            packed = make_stored(folder, offset=whole.offset, length=whole.length, **times, kind="packed")
             await self._bucket.put(packed.key, await asyncio.to_thread(pack, pieces))
             index.add([packed])
             await self._bucket.delete(stored.key for stored in loose)
@@ -201,6 +190,11 @@ class S3Logs:
             return
         for stored in loose:
             index.found.pop(stored.key, None)
+
+    async def _load_loose(self, loose: Sequence[Stored]) -> list[Piece]:
+        contents = await asyncio.gather(*(self._bucket.find(stored.key) for stored in loose))
+        found = zip(loose, contents, strict=True)
+        return [piece for stored, content in found for piece in _read_pieces(stored, content or b"")]
 
     async def _list_folders(self, prefix: str) -> dict[str, Index]:
         """Every stream under a prefix."""

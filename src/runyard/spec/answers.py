@@ -1,142 +1,129 @@
 """Specs in the shapes that clients can read: one value in another shape makes the whole list of an SDK fail.
 
-Runs of kind `X+action:run` are read by SDKs from 0.14 on, those of kind `X+run` by 0.13. Tasks are read by all of them.
-What cannot be said in a client's shape is left out here; the whole truth is the effective spec.
+Runs of kind `X+action:run` are read by SDKs from 0.14 on, those of kind `X+run` by 0.13; tasks and functions are read
+by all of them. What cannot be said in a client's shape is left out here; the whole truth is the effective spec.
+Foreign kinds are their clients' own matter, and answered word for word.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from runyard.spec.reading import to_snake_case
-from runyard.spec.references import find_run_kind
+from runyard.spec.client_fields import fold, shape_field, shape_source, shape_volumes, to_text
+from runyard.spec.entities import FUNCTION_KINDS
+from runyard.spec.references import find_run_kind, find_task_kind
 
 _FLAT = ("cpu", "mem", "gpu", "disk")
 _SIDED = ("cpu", "mem", "gpu")
 _OLD_VOLUMES = ("persistent_volume_claim", "empty_dir", "ephemeral")
 _VOLUMES = (*_OLD_VOLUMES, "shared_volume")
-_VOLUME_SPEC = ("size", "size_limit", "medium")
 _SIDES = {"requests": "requests", "request": "requests", "limits": "limits", "limit": "limits"}
-WITHHELD_FROM_TASKS = ("resources", "volumes")
-"""What an answer about a task may lack, so that an update that lacks it does not mean to erase it."""
+_FROM_ZERO = "container+serve"
+"""The only kind of task of which every SDK takes 0 replicas."""
 
 
 def shape_run_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """A run's spec as the SDKs that know its kind can read it."""
     run_kind = find_run_kind(kind)
-    is_old = run_kind is not None and run_kind.action is None
-    shaped = _shape_common(spec)
+    if run_kind is None or run_kind.function not in FUNCTION_KINDS:
+        return dict(spec)
+    is_old = run_kind.action is None
+    shaped = _shape_fields(spec)
     amounts = _read_amounts(shaped.pop("resources", None))
-    if is_old:
-        sided = {name: sides for name, sides in amounts.items() if name in _SIDED}
-        resources: dict[str, Any] = {
-            name: {key: _to_text(value) for key, value in sides.items()} for name, sides in sided.items()
-        }
-    else:
-        resources = {name: _flatten(sides) for name, sides in amounts.items() if name in _FLAT}
-    volumes = _shape_volumes(shaped.pop("volumes", None), known=_OLD_VOLUMES if is_old else _VOLUMES)
+    known, shape = (_SIDED, _keep_sides) if is_old else (_FLAT, _flatten)
+    resources = {name: shape(sides) for name, sides in amounts.items() if name in known}
+    volumes = shape_volumes(shaped.pop("volumes", None), known=_OLD_VOLUMES if is_old else _VOLUMES)
     return {**shaped, **({"resources": resources} if resources else {}), **({"volumes": volumes} if volumes else {})}
 
 
-def shape_task_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+def shape_task_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """A task's spec as every SDK can read it: amounts have no common shape, so they are not in it."""
-    shaped = _shape_common(spec)
+    if not _is_ours(kind):
+        return dict(spec)
+    shaped = _shape_fields(spec)
     shaped.pop("resources", None)
-    volumes = _shape_volumes(shaped.pop("volumes", None), known=_OLD_VOLUMES)
+    if kind != _FROM_ZERO and shaped.get("replicas") == 0:
+        del shaped["replicas"]
+    volumes = shape_volumes(shaped.pop("volumes", None), known=_OLD_VOLUMES)
     return {**shaped, **({"volumes": volumes} if volumes else {})}
 
 
-def _shape_common(spec: Mapping[str, Any]) -> dict[str, Any]:
-    shaped = {to_snake_case(key): value for key, value in spec.items() if value is not None}
-    for name, shape in _SHAPES.items():
-        if name in shaped:
-            shaped[name] = shape(shaped[name])
+def shape_function_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A function's spec as every SDK can read it."""
+    if kind not in FUNCTION_KINDS:
+        return dict(spec)
+    shaped = _shape_fields(spec)
+    if "source" in shaped:
+        shaped["source"] = shape_source(shaped["source"], is_python=kind == "python")
     return shaped
 
 
-def _shape_pairs(given: Any, key: str) -> Any:
-    """`{A: "1"}` as `[{name: A, value: "1"}]`."""
-    if isinstance(given, Mapping):
-        return [{key: name, "value": _to_text(value)} for name, value in given.items()]
-    if not isinstance(given, list):
-        return given
-    return [
-        {**entry, "value": _to_text(entry["value"])} if isinstance(entry, Mapping) and "value" in entry else entry
-        for entry in given
-    ]
+def restore_task_spec(kind: str, stored: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """What an update of a task means.
+
+    A client sends back what it was shown: what was left out of the answer is kept, and where the update only repeats a
+    value in the client's shape, the stored value stays with all that the shape could not say.
+    """
+    if not _is_ours(kind):
+        return dict(written)
+    shown, repeated = shape_task_spec(kind, stored), shape_task_spec(kind, written)
+    before, now = fold(stored), fold(written)
+    kept = {name: value for name, value in before.items() if name not in shown and name not in now}
+    return {**kept, **{name: before[name] if _repeats(name, now, repeated, shown) else now[name] for name in now}}
 
 
-def _shape_secrets(given: Any) -> Any:
-    if not isinstance(given, list):
-        return given
-    return [entry.get("name") if isinstance(entry, Mapping) else entry for entry in given]
+def _is_ours(task_kind: str) -> bool:
+    pair = find_task_kind(task_kind)
+    return pair is not None and pair[0] in FUNCTION_KINDS
 
 
-def _shape_ports(given: Any) -> Any:
-    if not isinstance(given, list):
-        return given
-    ports = [{to_snake_case(key): value for key, value in port.items()} for port in given if isinstance(port, Mapping)]
-    return [{key: port[key] for key in ("port", "target_port") if key in port} for port in ports]
+def _repeats(name: str, now: Mapping[str, Any], repeated: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
+    """Whether the client says nothing but what it was shown."""
+    if name not in shown or name not in repeated or repeated[name] != shown[name]:
+        return False
+    return bool(_without_empty(now[name]) == _without_empty(shown[name]))
 
 
-def _shape_words(given: Any) -> Any:
-    return [_to_text(word) for word in given] if isinstance(given, list) else given
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_empty(item) for key, item in value.items() if item not in ({}, [], None)}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
-def _shape_command(given: Any) -> Any:
-    return " ".join(map(str, given)) if isinstance(given, list) else given
-
-
-_SHAPES: Mapping[str, Any] = {
-    "envs": lambda given: _shape_pairs(given, "name"),
-    "node_selector": lambda given: _shape_pairs(given, "key"),
-    "secrets": _shape_secrets,
-    "service_ports": _shape_ports,
-    "args": _shape_words,
-    "command": _shape_command,
-}
+def _shape_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
+    shaped = {name: shape_field(name, value) for name, value in fold(spec).items()}
+    return {name: value for name, value in shaped.items() if value is not None}
 
 
 def _read_amounts(given: Any) -> dict[str, dict[str, Any]]:
     """`cpu: 8`, `cpu: {requests: 8}` and `requests: {cpu: 8}` as `{cpu: {requests: 8}}`."""
     amounts: dict[str, dict[str, Any]] = {}
     for key, value in given.items() if isinstance(given, Mapping) else ():
-        name = _rename(key)
         if key in _SIDES and isinstance(value, Mapping):
             for resource, amount in value.items():
                 amounts.setdefault(_rename(resource), {})[_SIDES[key]] = amount
         elif isinstance(value, Mapping):
             sides = {_SIDES[side]: amount for side, amount in value.items() if side in _SIDES and amount is not None}
-            amounts.setdefault(name, {}).update(sides)
+            amounts.setdefault(_rename(key), {}).update(sides)
         elif value is not None:
-            amounts.setdefault(name, {})["requests"] = value
-    return {name: sides for name, sides in amounts.items() if sides}
+            amounts.setdefault(_rename(key), {})["requests"] = value
+    readable = {
+        name: {side: amount for side, amount in sides.items() if _is_amount(amount)} for name, sides in amounts.items()
+    }
+    return {name: sides for name, sides in readable.items() if sides}
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float | str) and any("0" <= character <= "9" for character in to_text(value))
 
 
 def _rename(resource: Any) -> str:
     return "mem" if resource == "memory" else str(resource)
 
 
-def _flatten(sides: Mapping[str, Any]) -> Any:
+def _keep_sides(sides: Mapping[str, Any]) -> dict[str, str]:
+    return {side: to_text(amount) for side, amount in sides.items()}
+
+
+def _flatten(sides: Mapping[str, Any]) -> int | str:
     value = sides.get("requests", sides.get("limits"))
-    return value if isinstance(value, int) and not isinstance(value, bool) else _to_text(value)
-
-
-def _shape_volumes(given: Any, *, known: tuple[str, ...]) -> list[dict[str, Any]]:
-    if isinstance(given, Mapping):
-        given = [{"name": name, **volume} for name, volume in given.items() if isinstance(volume, Mapping)]
-    shaped = []
-    for volume in given if isinstance(given, list) else ():
-        folded = {to_snake_case(key): value for key, value in volume.items()} if isinstance(volume, Mapping) else {}
-        spec = folded.get("spec") or {}
-        spec = {to_snake_case(key): value for key, value in spec.items()} if isinstance(spec, Mapping) else {}
-        if folded.get("volume_type") in known and "name" in folded and "mount_path" in folded:
-            plain = {key: folded[key] for key in ("volume_type", "name", "mount_path")}
-            plain["spec"] = {key: _to_text(spec[key]) for key in _VOLUME_SPEC if spec.get(key) is not None}
-            shaped.append(plain)
-    return shaped
-
-
-def _to_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value if isinstance(value, str) else str(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else to_text(value)

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, insert, select, update
+from sqlalchemy import ColumnElement, exists, func, insert, select, update
 
 from runyard.app.model import Lease, Run, Transition
 from runyard.app.ports import Duplicate, Page, Query, Stale
@@ -80,6 +80,12 @@ class SqlRuns:
             .order_by(columns.sequence)
         )
         return [_row_to_transition(row) for row in rows]
+
+    async def count_states(self) -> Mapping[str, int]:
+        """How many runs there are in each state."""
+        state = tables.runs.c.state
+        rows = await self._session.fetch_all(select(state, func.count().label("number")).group_by(state))
+        return {row["state"]: row["number"] for row in rows}
 
     async def list_histories(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
         """The transitions of several runs, in order."""

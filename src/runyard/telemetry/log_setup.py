@@ -13,13 +13,8 @@ from runyard.telemetry.redaction import redact
 Format = Literal["json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
 
-# What they say at these levels is for who works on them.
-_QUIET = {
-    "asyncio": logging.WARNING,
-    "alembic": logging.WARNING,
-    "httpcore2": logging.WARNING,
-    "httpx2": logging.WARNING,
-}
+# A line for each request of ours to others says too much.
+_QUIET = ("asyncio", "alembic", "httpcore2", "httpx2")
 
 
 def set_up_logging(*, level: Level = "info", form: Format = "text", stream: TextIO | None = None) -> None:
@@ -51,7 +46,13 @@ def _list_processors() -> list[Processor]:
 def _make_renderer(form: Format, stream: TextIO) -> list[Processor]:
     if form == "json":
         return [structlog.processors.JSONRenderer(default=str, ensure_ascii=False)]
-    return [_clean, structlog.dev.ConsoleRenderer(colors=stream.isatty(), timestamp_key="at", pad_event_to=24)]
+    console = structlog.dev.ConsoleRenderer(
+        colors=stream.isatty(),
+        timestamp_key="at",
+        pad_event_to=24,
+        exception_formatter=structlog.dev.plain_traceback,
+    )
+    return [_clean, console]
 
 
 def _clean(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -80,6 +81,7 @@ def _set_up_libraries(number: int, before: list[Processor], renderer: list[Proce
     for old in [one for one in root.handlers if isinstance(one.formatter, structlog.stdlib.ProcessorFormatter)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(number)
-    for name, quiet in _QUIET.items():
-        logging.getLogger(name).setLevel(max(number, quiet))
+    # What libraries tell at debug is for who works on them, and may be anything: parameters of SQL, headers.
+    root.setLevel(max(number, logging.INFO))
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(max(number, logging.WARNING))

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from runyard import __version__
@@ -20,6 +20,8 @@ class Metrics:
     """The server's metrics. Labels are few and known beforehand: methods, route templates, states, names of loops."""
 
     def __init__(self) -> None:
+        # Without it there is a second series for each, which nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._requests = Histogram(
             "runyard_http_request_seconds",

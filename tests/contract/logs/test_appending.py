@@ -111,6 +111,19 @@ async def test_bytes_are_stored_once_when_the_same_append_comes_many_times_at_on
     assert await read_all(logs) == b"same\n"
 
 
+async def test_bytes_are_stored_once_when_two_servers_append_the_same_at_once(open_store: OpenLogs) -> None:
+    stores = [open_store(), open_store()]
+    lines = [b"%d %s\n" % (number, b"x" * 9000) for number in range(10)]
+
+    async def fill(store: LogStore) -> None:
+        for number, line in enumerate(lines):
+            await store.append(STREAM, line, offset=number * len(line), at=after(number))
+
+    await asyncio.gather(*map(fill, stores))
+    for store in stores:
+        assert await read_all(store) == b"".join(lines)
+
+
 async def test_others_are_kept_when_one_append_of_many_is_refused(logs: LogStore) -> None:
     answers = await asyncio.gather(
         *(logs.append(Stream("r", str(n), "c"), b"x", offset=n % 2, at=START) for n in range(6)), return_exceptions=True

@@ -145,6 +145,23 @@ async def test_holder_decides_when_only_the_holder_wrote(store: Store) -> None:
         assert await work.runs.claim_due(owner="loop", limit=1, lease_for=LONG) == []
 
 
+async def test_run_is_due_at_once_when_it_is_nudged_whoever_holds_it(store: Store) -> None:
+    async with store.begin() as work:
+        later = await work.read_clock() + LONG
+        for name, due_at in (("held", NOON), ("idle", None), ("later", later), ("other", later)):
+            await work.runs.add(make_run(name, due_at=due_at), [])
+        [(_, lease)] = await work.runs.claim_due(owner="loop", limit=1, lease_for=LONG)
+        await work.runs.nudge(["held", "idle", "later", "nobody"])
+        await work.runs.nudge([])
+        await work.runs.release(lease, due_at=later)
+        await work.commit()
+
+    async with store.begin() as work:
+        claimed = [run for run, _ in await work.runs.claim_due(owner="loop", limit=9, lease_for=LONG)]
+    assert {run.id for run in claimed} == {"held", "idle", "later"}
+    assert {run.revision for run in claimed} == {1}
+
+
 async def test_every_run_is_in_one_shard_when_replicas_share_the_queue(store: Store) -> None:
     names = {f"r{number}" for number in range(60)}
     async with store.begin() as work:

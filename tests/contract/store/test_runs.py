@@ -325,3 +325,9 @@ async def test_histories_are_whole_when_several_runs_are_asked_for(store: Store)
         found = await work.runs.list_histories(["r3", "r1", "r4", "nobody"])
         assert found == {name: list(await work.runs.list_transitions(name)) for name in ("r1", "r3")}
         assert await work.runs.list_histories([]) == {}
+
+
+async def test_states_are_counted_when_there_are_several(store: Store) -> None:
+    await add(store, make_run("r1"), make_run("r2", state="STOPPED"), make_run("r3", state="STOPPED"))
+    async with store.begin(is_read_only=True) as work:
+        assert await work.runs.count_states() == {"READY": 1, "STOPPED": 2}

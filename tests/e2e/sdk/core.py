@@ -66,13 +66,29 @@ def has_server_command() -> bool:
 
 @contextlib.contextmanager
 def serve_runyard(folder: Path) -> Iterator[Core]:
-    """A server of this checkout on a free port, without an engine, its data in `folder`."""
+    """A server of this checkout on a free port: accounts, a profile, no engine; its data in `folder`."""
+    data = ["--data", str(folder / "data")]
+    ada, bob = ({"DHCORE_USER": name, "DHCORE_PASSWORD": f"the password of {name}"} for name in ("ada", "bob"))
+    for user in (ada, bob):
+        _call(["user", "create", user["DHCORE_USER"], "--password-stdin", *data], stdin=user["DHCORE_PASSWORD"])
+    token = _call(["user", "token", "ada", *data]).strip().splitlines()[-1]
+    profiles = folder / "profiles"
+    profiles.mkdir()
+    (profiles / "cpu-small.yaml").write_text("id: cpu-small\nresources: {cpu: 500m, mem: 1Gi}\n")
     log = folder / "server.log"
-    command = [str(RUNYARD), "server", "--host", "127.0.0.1", "--port", "0", "--data", str(folder / "data")]
+    command = [str(RUNYARD), "server", "--host", "127.0.0.1", "--port", "0", "--auth", "accounts", *data]
     with log.open("w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder)
+        process = subprocess.Popen(
+            [*command, "--profiles", str(profiles)], stdout=output, stderr=subprocess.STDOUT, cwd=folder
+        )
     try:
-        yield Core(endpoint=_read_endpoint(log, process))
+        yield Core(
+            endpoint=_read_endpoint(log, process),
+            credentials=ada,
+            stranger=bob,
+            personal_access_token=token,
+            profile="cpu-small",
+        )
     finally:
         process.terminate()
         try:
@@ -80,6 +96,15 @@ def serve_runyard(folder: Path) -> Iterator[Core]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _call(arguments: list[str], *, stdin: str = "") -> str:
+    done = subprocess.run(
+        [RUNYARD, *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=START_SECONDS
+    )
+    if done.returncode:
+        raise RuntimeError(f"runyard {' '.join(arguments[:2])}: {done.stderr}")
+    return done.stdout
 
 
 def _read_endpoint(log: Path, process: subprocess.Popen[bytes]) -> str:

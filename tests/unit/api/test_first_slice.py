@@ -72,3 +72,13 @@ async def test_web_page_is_refused_when_the_server_has_no_accounts(demo: httpx2.
     assert bent.status_code == 403
     form = await demo.post("/api/v1/projects", content=b"{}", headers={"Content-Type": "text/plain"})
     assert form.status_code == 415
+
+
+async def test_form_and_policy_are_told_together_when_both_are_wrong(demo: httpx2.AsyncClient) -> None:
+    spec = {**RUN["spec"], "profile": "1xa10", "resources": {"mem": "6Gb"}, "secrets": ["token"]}
+    answer = await demo.post("/api/v1/-/demo/runs", json={**RUN, "spec": spec})
+    assert [(each["code"], each["path"]) for each in answer.json()["errors"]] == [
+        ("quantity.invalid", "spec.resources.mem"),
+        ("profile.unknown", "spec.profile"),
+        ("secret.unknown", "spec.secrets.token"),
+    ]

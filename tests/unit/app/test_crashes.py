@@ -1,6 +1,7 @@
 """A process dies at each single point of a run's life, and the next one brings the run to its end all the same."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -92,7 +93,7 @@ async def _end(world: World, run_id: str, *, life: str, rest: str) -> None:
         is_stopped = rest == "stop" or life == "stop"
         assert run.state == (State.STOPPED if is_stopped else State.RUNNING)
         states = [step.state for step in await world.history(run_id)]
-        assert all(can_follow(a, b, can_resume=True) for a, b in zip(states, states[1:], strict=False))
+        assert all(can_follow(a, b, can_resume=True) for a, b in itertools.pairwise(states))
         await delete_run(world.core, ADA, "p", run_id)
         await world.settle()
     assert world.engine.anchors == {}

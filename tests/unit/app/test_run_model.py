@@ -1,8 +1,9 @@
 """Whatever users, engines and crashes do, in whatever order: one anchor, no state that goes back, nobody forgotten."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
@@ -26,9 +27,9 @@ from runyard.domain.lifecycle import State, can_follow, is_final
 from tests.unit.app.crashing import Crash, Fate, MortalLogs, MortalStore
 from tests.unit.app.run_world import ADA, JOB, SERVICE, issue_token, open_world
 
-RUN_IDS = ("r1", "r2")
+RUN_IDS = ("r1", "r2", "r3")
 run_ids = strategies.sampled_from(RUN_IDS)
-deaths = strategies.none() | strategies.integers(0, 15)
+deaths = strategies.none() | strategies.integers(0, 6) | strategies.integers(0, 15)
 early_deaths = strategies.none() | strategies.integers(0, 1)
 PACE = Pace(first_retry=timedelta(0), ending=timedelta(0))
 
@@ -49,7 +50,6 @@ class RunMachine(RuleBasedStateMachine):
     def open(self) -> None:
         self.world = self.runner.run(self.stack.enter_async_context(open_world()))
         self.submit("r1", SERVICE)
-        self.submit("r2", JOB)
 
     def live(self, dies_at: int | None) -> Core:
         """The core of a new process with that fate; what an earlier one held has ended."""
@@ -64,10 +64,8 @@ class RunMachine(RuleBasedStateMachine):
 
     def attempt(self, act: Act, run_id: str, *, dies_at: int | None) -> None:
         core = self.live(dies_at)
-        try:
+        with suppress(Crash, Missing, NotPossible):
             self.runner.run(_await(act(core, ADA, "p", run_id)))
-        except (Crash, Missing, NotPossible):
-            pass
 
     @rule(run_id=run_ids, effective=strategies.sampled_from([JOB, SERVICE, {**JOB, "timeout": 60}]))
     def submit(self, run_id: str, effective: dict[str, Any]) -> None:
@@ -115,6 +113,12 @@ class RunMachine(RuleBasedStateMachine):
             _, others = group.split(Crash)
             if others is not None:
                 raise
+
+    @rule(run_id=run_ids, dies_at=strategies.integers(1, 8), act=strategies.sampled_from([stop_run, delete_run]))
+    def begin_badly(self, run_id: str, dies_at: int, act: Act) -> None:
+        self.submit(run_id, JOB)
+        self.work(dies_at, 1)
+        self.attempt(act, run_id, dies_at=None)
 
     @rule()
     def work_well(self) -> None:
@@ -169,7 +173,7 @@ class RunMachine(RuleBasedStateMachine):
         assert history[: len(past)] == past
         assert history[-1].state == run.state
         assert [step.sequence for step in history] == list(range(1, len(history) + 1))
-        for before, after in zip(history, history[1:], strict=False):
+        for before, after in itertools.pairwise(history):
             assert can_follow(before.state, after.state, can_resume=can_be_resumed(run))
         assert known.anchor_uid in (None, run.anchor_uid)
         assert run.desired_generation >= known.desired_generation
@@ -228,7 +232,7 @@ def test_run_keeps_its_promises_when_anything_happens_in_any_order() -> None:
     run_state_machine_as_test(
         RunMachine,
         settings=settings(
-            max_examples=50,
+            max_examples=35,
             stateful_step_count=30,
             deadline=None,
             database=None,

@@ -1,10 +1,21 @@
+import asyncio
 import json
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import click
 import pytest
 
+from runyard.app.ports import Stream
+from runyard.cli.commands.db import ENTRIES as DB
+from runyard.cli.commands.user import ENTRIES as USER
+from runyard.cli.lazy import Entry, load
+from runyard.logs import open_logs
+from runyard.store import open_store
+from tests.contract.logs.builders import START
+from tests.contract.store.builders import make_run, make_transition
 from tests.unit.cli.conftest import Call
 
 
@@ -72,6 +83,33 @@ def test_prune_counts_when_there_is_nothing_old(call: Call) -> None:
     assert (called.code, called.out) == (0, "deleted: 0 runs with their logs, 0 other logs, 0 audit rows\n")
 
 
+def test_old_runs_go_with_their_logs_when_pruned(call: Call, data: Path) -> None:
+    old, now = START - timedelta(days=400), datetime.now(UTC)
+
+    async def fill() -> None:
+        store, logs = await open_store(f"sqlite:///{data}/runyard.db"), open_logs(f"database:{data}/logs.db")
+        async with store.begin() as unit:
+            await unit.runs.add(make_run("old", state="COMPLETED", due_at=None, updated_at=old), [make_transition(1)])
+            await unit.runs.add(make_run("new", state="COMPLETED", due_at=None, updated_at=now), [make_transition(1)])
+            await unit.commit()
+        for run_id, at in (("old", now), ("new", now), ("stray", now - timedelta(days=40))):
+            await logs.append(Stream(run_id, "pod", "main"), b"x", offset=0, at=at)
+        await store.close()
+        await logs.close()
+
+    async def list_left() -> list[str]:
+        logs = open_logs(f"database:{data}/logs.db")
+        left = [run_id for run_id in ("old", "new", "stray") if await logs.list_streams(run_id)]
+        await logs.close()
+        return left
+
+    data.mkdir()
+    asyncio.run(fill())
+    called = call("db", "prune", "--keep-runs", "30d", "--keep-logs", "30d")
+    assert (called.code, called.out) == (0, "deleted: 1 runs with their logs, 1 other logs, 0 audit rows\n")
+    assert asyncio.run(list_left()) == ["new"]
+
+
 def test_problem_is_one_line_when_the_url_is_wrong(call: Call) -> None:
     called = call("db", "status", "--database", "mysql://ada:hunter2@db/x")
     assert called.code == 2
@@ -85,6 +123,21 @@ def test_problem_is_one_line_when_the_url_is_wrong(call: Call) -> None:
 def test_other_settings_do_not_matter_when_the_database_is_asked(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNYARD_PORT", "nonsense")
     assert call("db", "status").code == 0
+
+
+@pytest.mark.parametrize("entries", [DB, USER])
+def test_command_is_found_when_it_stands_in_a_table(entries: dict[str, Entry]) -> None:
+    for name, entry in entries.items():
+        command = load(entry.target)
+        assert isinstance(command, click.Command)
+        assert command.name == name
+        assert entry.line.endswith(".")
+
+
+def test_nearest_command_is_named_when_it_is_unknown(call: Call) -> None:
+    assert "did you mean `backup`?" in call("db", "bakcup").err
+    assert "did you mean `password`?" in call("user", "pasword").err
+    assert "Examples:" in call("db", "-h").out
 
 
 def test_extra_is_named_when_it_is_not_installed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

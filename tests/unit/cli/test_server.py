@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from runyard.bootstrap import AddressUnusable
 from runyard.settings import SETTINGS, Settings
 from runyard.settings.table import SETTINGS_FILE
+from runyard.store.errors import StoreLocked
 from tests.unit.cli.conftest import Call
 
 
@@ -61,9 +63,6 @@ def test_every_problem_has_one_line_when_settings_are_wrong(
 
 
 def test_failure_is_one_line_when_the_server_cannot_start(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    from runyard.bootstrap import AddressUnusable
-    from runyard.store.errors import StoreLocked
-
     for error in (StoreLocked("the database is in use by process 7"), AddressUnusable("cannot listen on x:1: in use")):
 
         def fail(_settings: Settings, error: Exception = error) -> None:

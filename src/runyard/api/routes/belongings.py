@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from fastapi import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer, answer_page
+from runyard.api.answers import answer, answer_slice
 from runyard.api.bodies import read_body
-from runyard.api.queries import Parameters
+from runyard.api.queries import Parameters, read_page
 from runyard.api.routing import Routes, get_who
 from runyard.api.web import get_web
 from runyard.app.catalog import TYPES
-from runyard.app.ports import Page
 from runyard.app.usecases.entities import get_entity
 from runyard.app.usecases.metrics import list_files, list_metrics, put_files, put_metric
 from runyard.app.usecases.runs import get_run
@@ -50,7 +49,7 @@ def _add_metrics(routes: Routes, type_name: str, plural: str) -> None:
     @routes.get(path, needs=Permission.READ, response_model=dict[str, object], name=f"list_{type_name}_metrics")
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """Its metrics: numbers and series by name."""
-        Parameters(request, ("user",)).finish()
+        Parameters(request, ()).finish()
         return answer(dict(await list_metrics(get_web(request).core, type_name, project, id)))
 
     @routes.get(
@@ -58,7 +57,7 @@ def _add_metrics(routes: Routes, type_name: str, plural: str) -> None:
     )
     async def get(request: Request, project: str, id: str, name: str) -> Response:  # noqa: A002 - the name in the path
         """One metric by its name; an empty series if there is none."""
-        Parameters(request, ("user",)).finish()
+        Parameters(request, ()).finish()
         values = await list_metrics(get_web(request).core, type_name, project, id)
         return answer({name: values.get(name, [])})
 
@@ -67,7 +66,7 @@ def _add_metrics(routes: Routes, type_name: str, plural: str) -> None:
     )
     async def put(request: Request, project: str, id: str, name: str) -> Response:  # noqa: A002 - the name in the path
         """A number or a series, in place of what was there."""
-        Parameters(request, ("user",)).finish()
+        Parameters(request, ()).finish()
         core, who = get_web(request).core, get_who(request)
         await put_metric(core, who, type_name, project, id, name=name, given=await read_body(request))
         return answer({})
@@ -82,14 +81,10 @@ def _add_files(routes: Routes, type_name: str, plural: str) -> None:
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """Its files: a list, or a page where a page is asked for."""
         parameters = Parameters(request, ("page", "size"))
-        number = parameters.integer("page", default=0, at_least=0, at_most=2**31)
-        size = parameters.integer("size", default=25, at_least=1, at_most=get_web(request).limits.list_size)
+        number, size = read_page(parameters, request)
         parameters.finish()
         files = await list_files(get_web(request).core, type_name, project, id)
-        if "page" not in request.query_params:
-            return answer(files)
-        content = files[number * size : (number + 1) * size]
-        return answer_page(content, Page((), len(files)), number=number, size=size)
+        return answer_slice(files, number=number, size=size) if request.query_params else answer(files)
 
     @routes.put(
         path, needs=Permission.PRODUCE, response_model=None, openapi_extra=_FILES, name=f"put_{type_name}_files"

@@ -6,9 +6,10 @@ from fastapi import Request
 from starlette.responses import PlainTextResponse, Response
 
 from runyard import __version__
-from runyard.api.answers import answer
+from runyard.api.answers import answer, answer_slice
 from runyard.api.bodies import read_bytes
-from runyard.api.queries import Parameters
+from runyard.api.models import PageAnswer
+from runyard.api.queries import Parameters, read_page
 from runyard.api.routing import Routes, get_who
 from runyard.api.web import get_address, get_web
 from runyard.app.usecases.access import list_visible_projects
@@ -117,6 +118,7 @@ async def get_token(request: Request) -> Response:
 @routes.get("/auth/userinfo", needs=Permission.SIGNED_IN, response_model=dict[str, object])
 async def get_user(request: Request) -> Response:
     """Who you are."""
+    Parameters(request, ()).finish()
     who = get_who(request)
     return answer({"sub": who.name, "preferred_username": who.name})
 
@@ -125,6 +127,7 @@ async def get_user(request: Request) -> Response:
 @routes.post("/api/auth", needs=Permission.SIGNED_IN, response_model=dict[str, object])
 async def probe(request: Request) -> Response:
     """Whether your credentials are good, and what they are good for."""
+    Parameters(request, ()).finish()
     who = get_who(request)
     permissions = ["ROLE_ADMIN"] if who.is_admin else ["ROLE_USER"]
     core = get_web(request).core
@@ -136,15 +139,18 @@ async def probe(request: Request) -> Response:
 
 
 @routes.get(
-    "/api/v1/schemas/{entity}", needs=Permission.SIGNED_IN, takes=("runtime",), response_model=dict[str, object]
+    "/api/v1/schemas/{entity}",
+    needs=Permission.SIGNED_IN,
+    takes=("runtime", "page", "size"),
+    response_model=PageAnswer,
 )
 async def get_schemas(request: Request, entity: str) -> Response:
     """JSON Schemas of the specs of a type, as a page."""
-    parameters = Parameters(request, ("runtime", "page", "size", "sort"))
-    runtime = parameters.find("runtime")
+    parameters = Parameters(request, ("runtime", "page", "size"))
+    runtime, (number, size) = parameters.find("runtime"), read_page(parameters, request)
     parameters.finish()
     found = [one for one in list_schemas(entity) if runtime is None or one["runtime"] == runtime]
-    return answer({"content": found, "totalElements": len(found), "totalPages": 1 if found else 0, "number": 0})
+    return answer_slice(found, number=number, size=size)
 
 
 @routes.get("/api/v1/schemas/{entity}/{kind}", needs=Permission.SIGNED_IN, response_model=dict[str, object])

@@ -12,6 +12,7 @@ from runyard.api.queries import LIST, Parameters, read_expected_revision, read_q
 from runyard.api.routing import Routes, get_who
 from runyard.api.web import get_web
 from runyard.app.catalog import TYPES, EntityType
+from runyard.app.errors import Missing
 from runyard.app.usecases.entities import (
     create_entity,
     delete_entity,
@@ -55,10 +56,16 @@ def make_routes(entity_type: EntityType) -> Routes:
         count = await delete_named(core, who, name, project, wanted, is_cascading=is_cascading)
         return answer({"deleted": count})
 
-    @routes.get("/{id}", needs=Permission.READ, response_model=EntityAnswer, name=f"get_{name}")
+    @routes.get("/{id}", needs=Permission.READ, takes=("name",), response_model=EntityAnswer, name=f"get_{name}")
     async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-        """One by its id."""
-        return answer_entity(await get_entity(get_web(request).core, name, project, id))
+        """One by its id; where a name is said, only if it is its name."""
+        parameters = Parameters(request, ("name",))
+        wanted = parameters.find("name")
+        parameters.finish()
+        entity = await get_entity(get_web(request).core, name, project, id)
+        if wanted not in (None, entity.name):
+            raise Missing(name, f"{wanted}:{id}")
+        return answer_entity(entity)
 
     @routes.put("/{id}", needs=writing, body=EntityBody, response_model=EntityAnswer, name=f"update_{name}")
     async def update(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
@@ -71,12 +78,12 @@ def make_routes(entity_type: EntityType) -> Routes:
 
     @routes.delete("/{id}", needs=writing, takes=("cascade",), response_model=None, name=f"delete_{name}")
     async def delete(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-        """Remove one, and with `cascade` what hangs on it."""
-        parameters = Parameters(request, ("cascade", "name"))
+        """Remove one, and with `cascade` what hangs on it. With `If-Match`, only the revision that was read."""
+        parameters = Parameters(request, ("cascade",))
         is_cascading = parameters.flag("cascade")
         parameters.finish()
-        core, who = get_web(request).core, get_who(request)
-        await delete_entity(core, who, name, project, id, is_cascading=is_cascading)
+        core, who, revision = get_web(request).core, get_who(request), read_expected_revision(request)
+        await delete_entity(core, who, name, project, id, is_cascading=is_cascading, expected_revision=revision)
         return answer({})
 
     return routes

@@ -49,6 +49,7 @@ async def create(request: Request) -> Response:
 @routes.get("/projects/{project}", needs=Permission.READ, response_model=EntityAnswer)
 async def get(request: Request, project: str) -> Response:
     """A project, with the newest of what is in it."""
+    Parameters(request, ()).finish()
     entity, content = await get_project(get_web(request).core, project)
     lists = {plural: [entity_in_short(one) for one in entities] for plural, entities in content.items()}
     return answer_entity(entity, lists=lists)
@@ -65,17 +66,19 @@ async def update(request: Request, project: str) -> Response:
 
 @routes.delete("/projects/{project}", needs=Permission.MANAGE, takes=("cascade",), response_model=None)
 async def delete(request: Request, project: str) -> Response:
-    """Remove a project; one that is not empty only with `cascade`."""
+    """Remove a project; one that is not empty only with `cascade`. With `If-Match`, only the revision that was read."""
     parameters = Parameters(request, ("cascade",))
     is_cascading = parameters.flag("cascade")
     parameters.finish()
-    await delete_project(get_web(request).core, get_who(request), project, is_cascading=is_cascading)
+    core, who, revision = get_web(request).core, get_who(request), read_expected_revision(request)
+    await delete_project(core, who, project, is_cascading=is_cascading, expected_revision=revision)
     return answer({})
 
 
 @routes.get("/projects/{project}/share", needs=Permission.READ, response_model=list[dict[str, str]])
 async def get_shares(request: Request, project: str) -> Response:
     """With whom it is shared; its creator is not in the list."""
+    Parameters(request, ()).finish()
     shares = await list_shares(get_web(request).core, project)
     return answer([{"id": share.id, "user": share.user, "role": share.role} for share in shares])
 
@@ -85,7 +88,7 @@ async def get_shares(request: Request, project: str) -> Response:
 )
 async def share(request: Request, project: str) -> Response:
     """Share it with a user, `*` for everyone; the role is editor if it is not said."""
-    parameters = Parameters(request, ("user", "role", "id"))
+    parameters = Parameters(request, ("user", "role"))
     user, role = parameters.find("user"), parameters.find("role")
     parameters.finish()
     if user is None:
@@ -97,7 +100,7 @@ async def share(request: Request, project: str) -> Response:
 @routes.delete("/projects/{project}/share", needs=Permission.MANAGE, takes=("id", "user"), response_model=None)
 async def unshare(request: Request, project: str) -> Response:
     """End it, by the id of the share or the name of the user."""
-    parameters = Parameters(request, ("id", "user", "role"))
+    parameters = Parameters(request, ("id", "user"))
     share_id, user = parameters.find("id"), parameters.find("user")
     parameters.finish()
     core = get_web(request).core
@@ -113,7 +116,7 @@ async def unshare(request: Request, project: str) -> Response:
 @routes.get("/-/{project}/labels", needs=Permission.READ, takes=("label",), response_model=list[str])
 async def get_labels(request: Request, project: str) -> Response:
     """The labels that are used in a project."""
-    parameters = Parameters(request, ("label", "page", "size", "sort"))
+    parameters = Parameters(request, ("label",))
     text = parameters.find("label")
     parameters.finish()
     return answer(await list_labels(get_web(request).core, project, text))

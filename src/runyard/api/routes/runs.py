@@ -9,6 +9,7 @@ from runyard.api.models import EffectiveAnswer, EntityAnswer, EntityBody, Explan
 from runyard.api.queries import LIST, Parameters, read_expected_revision, read_query
 from runyard.api.routing import Routes, get_who
 from runyard.api.web import get_web
+from runyard.app.errors import Missing
 from runyard.app.model import Run
 from runyard.app.ports import Page
 from runyard.app.usecases.remove import delete_run
@@ -58,16 +59,22 @@ async def explain(request: Request, project: str) -> Response:
     )
 
 
-@routes.get("/{id}", needs=Permission.READ, response_model=EntityAnswer)
+@routes.get("/{id}", needs=Permission.READ, takes=("name",), response_model=EntityAnswer)
 async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """One run, with its history, newest first."""
+    """One run, with its history, newest first; where a name is said, only if it is its name."""
+    parameters = Parameters(request, ("name",))
+    wanted = parameters.find("name")
+    parameters.finish()
     run, transitions = await get_run(get_web(request).core, project, id)
+    if wanted not in (None, run.name):
+        raise Missing("run", f"{wanted}:{id}")
     return answer_entity(run, transitions)
 
 
 @routes.get("/{id}/effective", needs=Permission.READ, response_model=EffectiveAnswer)
 async def get_effective(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """What a run got and who decided each value, as it was when it was submitted."""
+    Parameters(request, ()).finish()
     run, _ = await get_run(get_web(request).core, project, id)
     return answer(
         {

@@ -4,8 +4,7 @@ A filter is `field:value`, the value `"text"`, `(a OR b)`, `(a AND b)` or `[star
 """
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from fastapi import Request
 from starlette.responses import Response
@@ -16,6 +15,7 @@ from runyard.api.queries import Parameters
 from runyard.api.routing import Routes
 from runyard.api.web import get_web
 from runyard.app.model import Entity, Json
+from runyard.app.ports import Span
 from runyard.app.times import read_time
 from runyard.app.usecases.searching import SEARCHED, Search, SortedBy, search_project
 from runyard.domain.access import Permission
@@ -138,24 +138,22 @@ def _read_labels(given: str) -> tuple[str, ...]:
     return _read_several(given, between="AND", against="OR")
 
 
-def _read_span(given: str) -> tuple[datetime | None, datetime | None]:
+def _read_span(given: str) -> Span | None:
     parts = given[1:-1].split(" TO ") if given.startswith("[") and given.endswith("]") else []
     if len(parts) != 2:
         raise refuse("filter.span", "not a span of time", value=given, allowed="[start TO end], `*` where it is open")
     start, end = (None if part.strip() == "*" else read_time(part) for part in parts)
-    return start, end
+    # `[* TO *]`, which the SDK always sends, does not filter: the store need not look at it.
+    return None if start is None and end is None else (start, end)
 
 
 Reader = Callable[[str], Any]
-_FILTERS: Mapping[str, tuple[str, Reader]] = cast(
-    "Mapping[str, tuple[str, Reader]]",
-    {
-        "type": ("types", _read_types),
-        "kind": ("kind", _read_phrase),
-        "metadata.name": ("name", _read_phrase),
-        "metadata.description": ("description", _read_phrase),
-        "metadata.labels": ("labels", _read_labels),
-        "metadata.updated": ("updated", _read_span),
-        "metadata.created": ("created", _read_span),
-    },
-)
+_FILTERS: Mapping[str, tuple[str, Reader]] = {
+    "type": ("types", _read_types),
+    "kind": ("kind", _read_phrase),
+    "metadata.name": ("name", _read_phrase),
+    "metadata.description": ("description", _read_phrase),
+    "metadata.labels": ("labels", _read_labels),
+    "metadata.updated": ("updated", _read_span),
+    "metadata.created": ("created", _read_span),
+}

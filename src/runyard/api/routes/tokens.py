@@ -25,7 +25,7 @@ YEAR_DAYS = 365
 @routes.get("", needs=Permission.SIGNED_IN, response_model=list[dict[str, object]])
 async def list_all(request: Request) -> Response:
     """Your tokens; their texts are not kept."""
-    Parameters(request, ("page", "size", "sort")).finish()
+    Parameters(request, ()).finish()
     tokens = await list_personal_tokens(get_web(request).core, get_who(request))
     return answer([_to_json(token) for token in tokens])
 
@@ -46,10 +46,14 @@ async def create(request: Request) -> Response:
         document.get("scopes", []),
         "scopes",
     )
-    days = findings.read(
-        lambda number: expect_integer(number, what="days", at_least=1, at_most=10 * YEAR_DAYS),
-        document.get("days", YEAR_DAYS),
-        "days",
+    days = (
+        findings.read(
+            lambda number: expect_integer(number, what="days", at_least=1, at_most=10 * YEAR_DAYS),
+            document["days"],
+            "days",
+        )
+        if document.get("days") is not None
+        else None
     )
     findings.finish()
     created = await create_personal_token(
@@ -57,7 +61,7 @@ async def create(request: Request) -> Response:
         get_who(request),
         name=name or "token",
         scopes=scopes or (),
-        life=timedelta(days=days or YEAR_DAYS),
+        life=None if days is None else timedelta(days=days),
     )
     return answer({**_to_json(created.token), "value": created.text}, headers={"Cache-Control": "no-store"})
 
@@ -65,6 +69,7 @@ async def create(request: Request) -> Response:
 @routes.get("/{id}", needs=Permission.SIGNED_IN, response_model=dict[str, object])
 async def get(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
     """One of your tokens."""
+    Parameters(request, ()).finish()
     tokens = await list_personal_tokens(get_web(request).core, get_who(request))
     found = next((token for token in tokens if token.id == id), None)
     if found is None:
@@ -75,6 +80,7 @@ async def get(request: Request, id: str) -> Response:  # noqa: A002 - the name i
 @routes.delete("/{id}", needs=Permission.SIGNED_IN, response_model=None)
 async def revoke(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
     """End a token at once, and all that was got with it."""
+    Parameters(request, ()).finish()
     await revoke_personal_token(get_web(request).core, get_who(request), id)
     return answer({})
 

@@ -7,23 +7,29 @@ from typing import Any
 from runyard.app.auditing import audit
 from runyard.app.catalog import TYPES, EntityType
 from runyard.app.core import Core
-from runyard.app.documents import Written, check_project, read_written
+from runyard.app.documents import Written, check_id, check_project, read_written
 from runyard.app.errors import Conflict, Missing, NotPossible
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, Stale, UnitOfWork
-from runyard.app.usecases.removing import remove_runs
+from runyard.app.usecases.removing import delete_logs, remove_runs
 from runyard.app.usecases.specs import check_new, check_spec
-from runyard.spec.answers import WITHHELD_FROM_TASKS
+from runyard.app.usecases.unused import find_kept, find_unused, take_status, tell
+from runyard.spec.answers import restore_task_spec, shape_function_spec
 from runyard.spec.problems import Problem, Refused
 
 CASCADE_SIZE = 500
+_FIXED_IN_TASKS = ("function", "workflow")
 
 
 async def create_entity(core: Core, who: Principal, type_name: str, project: str, document: Any) -> Entity:
-    """Store a new one under the client's id. Raises `Duplicate`, and `Refused` with every problem."""
+    """Store a new one under the client's id. Raises `Duplicate`, and `Refused` with every problem.
+
+    What was said and is not used stands in the answer's `status.warnings`.
+    """
     entity_type = TYPES[type_name]
     written = read_written(document)
-    problems = check_project(written, project) + check_spec(entity_type, written)
+    problems = check_id(written) + check_project(written, project)
+    problems += check_spec(entity_type, written, project=project)
     entity_id = written.asked_id
     if entity_type.is_named and written.name is None:
         problems.append(Problem("field.missing", ("name",), f"a {type_name} needs its `name`"))
@@ -43,7 +49,7 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
         state=_choose_state(entity_type, written, "CREATED"),
         metadata={"version": entity_id, **written.metadata, "project": project, "name": written.name or entity_id},
         spec=written.spec,
-        status=written.status if entity_type.has_clients_state else _take_status(written),
+        status=take_status(written.status, is_clients=entity_type.has_clients_state),
         extensions=written.extensions,
     )
     async with core.store.begin() as unit:
@@ -56,7 +62,7 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
             raise Duplicate(f"Duplicated entity {type_name}:{entity_id}.") from None
         await audit(core, unit, who, f"{type_name}.create", entity)
         await unit.commit()
-    return entity
+    return tell(entity, find_unused(entity, written, is_clients=entity_type.has_clients_state))
 
 
 async def get_entity(core: Core, type_name: str, project: str, entity_id: str) -> Entity:
@@ -83,15 +89,19 @@ async def update_entity(
     *,
     expected_revision: int | None = None,
 ) -> Entity:
-    """Change what may change: metadata, and spec and state where the type lets clients. Id, kind and name stay."""
+    """Change what may change: metadata, and spec and state where the type lets clients. Id, kind and name stay.
+
+    What was said and is not used stands in the answer's `status.warnings`.
+    """
     entity_type = TYPES[type_name]
     written = read_written(document)
     problems = check_project(written, project)
     if entity_type.on_update == "replace":
-        problems += check_spec(entity_type, written)
+        problems += check_spec(entity_type, written, project=project)
     if problems:
         raise Refused(problems)
     async with core.store.begin() as unit:
+        await require_project(unit, project)
         stored = await require_entity(unit, type_name, project, entity_id)
         if problems := _check_identity(stored, written):
             raise Refused(problems)
@@ -101,18 +111,31 @@ async def update_entity(
         saved = await replace_entity(unit, changed, expected_revision=expected_revision)
         await audit(core, unit, who, f"{type_name}.update", saved)
         await unit.commit()
-    return saved
+    unused = find_unused(saved, written, is_clients=entity_type.has_clients_state)
+    return tell(saved, [*_find_kept_spec(entity_type, stored, written), *unused])
 
 
 async def delete_entity(
-    core: Core, who: Principal, type_name: str, project: str, entity_id: str, *, is_cascading: bool = False
+    core: Core,
+    who: Principal,
+    type_name: str,
+    project: str,
+    entity_id: str,
+    *,
+    is_cascading: bool = False,
+    expected_revision: int | None = None,
 ) -> None:
-    """Remove one, and with `is_cascading` what hangs on it: a function's tasks, a task's runs. Raises `Missing`."""
+    """Remove one, and with `is_cascading` what hangs on it: a function's tasks, a task's runs.
+
+    Raises `Missing`, and `Conflict` where the caller had seen another revision.
+    """
     async with core.store.begin() as unit:
         entity = await require_entity(unit, type_name, project, entity_id)
-        await _delete(core, unit, who, entity, is_cascading=is_cascading)
+        check_revision(entity, expected_revision)
+        gone = await _delete(core, unit, who, entity, is_cascading=is_cascading)
         await unit.commit()
     core.signals.due.set()
+    await delete_logs(core, gone)
 
 
 async def delete_named(
@@ -120,13 +143,14 @@ async def delete_named(
 ) -> int:
     """Remove all versions of a name; how many."""
     count = 0
+    gone: list[str] = []
     async with core.store.begin() as unit:
         await require_project(unit, project)
         while True:
             query = Query(type=type_name, project=project, name=name, versions="all", size=CASCADE_SIZE)
             page = await unit.entities.find_page(query)
             for entity in page.content:
-                await _delete(core, unit, who, entity, is_cascading=is_cascading)
+                gone += await _delete(core, unit, who, entity, is_cascading=is_cascading)
             count += len(page.content)
             if not page.content:
                 break
@@ -134,6 +158,7 @@ async def delete_named(
             raise Missing(type_name, name)
         await unit.commit()
     core.signals.due.set()
+    await delete_logs(core, gone)
     return count
 
 
@@ -161,21 +186,31 @@ async def replace_entity(unit: UnitOfWork, entity: Entity, *, expected_revision:
         raise Conflict(f"{entity.type} {entity.id} was changed since you read it: read it again") from None
 
 
-async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, *, is_cascading: bool) -> None:
+def check_revision(entity: Entity, expected: int | None) -> None:
+    """Raise `Conflict` where somebody had seen another revision than there is."""
+    if expected is not None and entity.revision != expected:
+        raise Conflict(f"{entity.type} {entity.id} was changed since you read it: read it again")
+
+
+async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, *, is_cascading: bool) -> list[str]:
+    """Returns the runs that are gone, whose logs the caller deletes after its commit."""
+    gone: list[str] = []
     if is_cascading and entity.type in ("function", "workflow"):
-        reference = f"{entity.kind}://{entity.project}/{entity.name}:{entity.id}"
-        for task in await _find_below(unit, entity, reference):
-            await _delete(core, unit, who, task, is_cascading=True)
+        while tasks := await _find_below(unit, entity):
+            for task in tasks:
+                gone += await _delete(core, unit, who, task, is_cascading=True)
     if is_cascading and entity.type == "task":
-        await remove_runs(core, unit, who, project=entity.project, task=make_task_reference(entity))
+        removed = await remove_runs(core, unit, who, project=entity.project, task=make_task_reference(entity))
+        gone += removed.gone
     await unit.entities.delete(entity.type, entity.id, project=entity.project)
     if entity.type == "secret":
         await unit.secrets.delete(entity.project, entity.name)
     await audit(core, unit, who, f"{entity.type}.delete", entity)
+    return gone
 
 
-async def _find_below(unit: UnitOfWork, entity: Entity, reference: str) -> tuple[Entity, ...]:
-    filters: Mapping[str, Any] = {entity.type: reference}
+async def _find_below(unit: UnitOfWork, entity: Entity) -> tuple[Entity, ...]:
+    filters: Mapping[str, Any] = {entity.type: f"{entity.kind}://{entity.project}/{entity.name}:{entity.id}"}
     query = Query(type="task", project=entity.project, size=CASCADE_SIZE, **filters)
     return (await unit.entities.find_page(query)).content
 
@@ -187,13 +222,11 @@ def make_task_reference(task: Entity) -> str:
 
 def _apply(core: Core, who: Principal, entity_type: EntityType, stored: Entity, written: Written) -> Entity:
     kept: Json = {key: stored.metadata[key] for key in ("project", "name", "version") if key in stored.metadata}
-    spec = stored.spec
-    if entity_type.on_update == "replace":
-        fixed: Json = {key: stored.spec[key] for key in ("function", "workflow") if key in stored.spec}
-        withheld = WITHHELD_FROM_TASKS if entity_type.name == "task" else ()
-        kept_back: Json = {key: stored.spec[key] for key in withheld if key in stored.spec}
-        spec = {**kept_back, **written.spec, **fixed}
-    status = {**stored.status, **(written.status if entity_type.has_clients_state else _take_status(written))}
+    spec = stored.spec if entity_type.on_update == "keep" else written.spec
+    if entity_type.name == "task":
+        fixed: Json = {key: stored.spec[key] for key in _FIXED_IN_TASKS if key in stored.spec}
+        spec = {**restore_task_spec(stored.kind, stored.spec, written.spec), **fixed}
+    status = {**stored.status, **take_status(written.status, is_clients=entity_type.has_clients_state)}
     return replace(
         stored,
         metadata={**kept, **written.metadata, **{key: kept[key] for key in ("project", "name") if key in kept}},
@@ -210,9 +243,12 @@ def _choose_state(entity_type: EntityType, written: Written, otherwise: str) -> 
     return written.state if entity_type.has_clients_state and written.state is not None else otherwise
 
 
-def _take_status(written: Written) -> Json:
-    """What clients may say of things whose state is ours: nothing that we or an engine would be asked for."""
-    return {key: value for key, value in written.status.items() if key in ("message", "metrics")}
+def _find_kept_spec(entity_type: EntityType, stored: Entity, written: Written) -> list[Problem]:
+    if entity_type.on_update == "replace":
+        names = _FIXED_IN_TASKS if entity_type.name == "task" else ()
+        return find_kept(written.spec, stored=stored.spec, shown={}, names=names)
+    shown = shape_function_spec(stored.kind, stored.spec) if stored.type == "function" else {}
+    return find_kept(written.spec, stored=stored.spec, shown=shown, names=written.spec)
 
 
 def _check_identity(stored: Entity, written: Written) -> list[Problem]:

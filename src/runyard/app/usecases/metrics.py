@@ -1,21 +1,22 @@
 """Named numbers of an entity or run, and the files of what runs make."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from runyard.app.auditing import audit
 from runyard.app.core import Core
+from runyard.app.documents import drop_nulls
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import UnitOfWork
 from runyard.app.usecases.entities import require_entity
 from runyard.app.usecases.transitions import check_own_run, require_run
-from runyard.spec.reading import describe_type, expect_mapping, expect_text, refuse
+from runyard.spec.reading import Findings, describe_type, expect_mapping, expect_text, refuse
 
 MOST_POINTS = 100_000
 MOST_FILES = 10_000
 MOST_NAME = 256
+MOST_VALUE = 1e308
 
 
 async def list_metrics(core: Core, type_name: str, project: str, entity_id: str) -> Mapping[str, float | list[float]]:
@@ -53,7 +54,9 @@ async def put_files(core: Core, who: Principal, type_name: str, project: str, en
         raise refuse("type.list", f"must be a list of files, not {describe_type(given)}")
     if len(given) > MOST_FILES:
         raise refuse("size.entries", f"has {len(given)} entries", allowed=f"at most {MOST_FILES}")
-    files = [dict(expect_mapping(entry, of="a file's fields")) for entry in given]
+    findings = Findings()
+    files = [findings.read(_read_file, entry, index) for index, entry in enumerate(given)]
+    findings.finish()
     async with core.store.begin() as unit:
         entity = await require_entity(unit, type_name, project, entity_id)
         changed = replace(
@@ -62,6 +65,10 @@ async def put_files(core: Core, who: Principal, type_name: str, project: str, en
         await unit.entities.replace(changed)
         await audit(core, unit, who, f"{type_name}.put_files", entity, details={"files": len(files)})
         await unit.commit()
+
+
+def _read_file(given: Any) -> Json:
+    return dict(drop_nulls(expect_mapping(given, of="a file's fields")))
 
 
 async def _require(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:
@@ -80,6 +87,7 @@ def _read_value(given: Any) -> float | list[float]:
 
 def _read_number(given: Any) -> float:
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    if not is_number or not math.isfinite(given) or abs(given) > 1e308:
+    # Compared first: Python makes no float of a larger integer.
+    if not is_number or not abs(given) <= MOST_VALUE:
         raise refuse("type.number", f"must be a number or a list of numbers, not {describe_type(given)}", value=given)
     return float(given)

@@ -55,14 +55,15 @@ async def list_profiles(core: Core) -> Sequence[KeptProfile]:
 
 
 async def get_profile(core: Core, name: str) -> KeptProfile:
-    """One with what is doubtful about it under the policy of now; raises `Missing`."""
+    """One with what is doubtful about it under the platform's rules of now; raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         revision = await unit.revisions.find("profile", name)
         policy = (await load_current(unit)).prepared.policy
     if revision is None or revision.document is None:
         raise Missing("profile", name)
     profile, warnings = read_profile(revision.document, name)
-    return KeptProfile(revision=revision, profile=profile, warnings=(*warnings, *await _compare(profile, policy)))
+    # Anybody may ask, so the projects' own rules are played only when it is written.
+    return KeptProfile(revision=revision, profile=profile, warnings=(*warnings, *find_contradictions(profile, policy)))
 
 
 async def put_profile(
@@ -102,12 +103,12 @@ async def delete_profile(core: Core, who: Principal, name: str, *, expected_revi
 
 
 async def get_policy(core: Core) -> KeptPolicy:
-    """What holds now, and what is doubtful about it."""
+    """What holds now, and what in it is doubtful by itself."""
     async with core.store.begin(is_read_only=True) as unit:
         revision = await unit.revisions.find("policy", POLICY_NAME)
         current = await load_current(unit)
     policy = current.prepared.policy
-    warnings = await asyncio.to_thread(_doubt, policy, current.prepared.profiles)
+    warnings = [*lint_policy(policy), *find_unknown_profiles(policy, current.prepared.profiles)]
     return KeptPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
 
 

@@ -10,8 +10,9 @@ from runyard.app.documents import Written, read_written
 from runyard.app.errors import NotPossible
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
-from runyard.app.usecases.entities import replace_entity, require_entity
-from runyard.app.usecases.removing import remove_runs
+from runyard.app.usecases.entities import check_revision, replace_entity, require_entity, require_project
+from runyard.app.usecases.removing import delete_logs, remove_runs
+from runyard.app.usecases.unused import find_unused, tell
 from runyard.spec.entities import read_entity
 from runyard.spec.problems import Problem, Refused
 
@@ -45,7 +46,7 @@ async def create_project(core: Core, who: Principal, document: Any) -> Entity:
             raise Duplicate(f"Duplicated entity project:{name}.") from None
         await audit(core, unit, who, "project.create", entity)
         await unit.commit()
-    return entity
+    return tell(entity, find_unused(entity, written, is_clients=False))
 
 
 async def get_project(core: Core, project: str) -> tuple[Entity, dict[str, tuple[Entity, ...]]]:
@@ -69,7 +70,7 @@ async def update_project(
     if written.name != project:
         raise Refused([Problem("field.fixed", ("name",), f"cannot be changed; it is `{project}`", value=written.name)])
     async with core.store.begin() as unit:
-        stored = await require_entity(unit, "project", project, project)
+        stored = await require_project(unit, project)
         changed = replace(
             stored,
             metadata={**written.metadata, "project": project, "name": project},
@@ -81,10 +82,12 @@ async def update_project(
         saved = await replace_entity(unit, changed, expected_revision=expected_revision)
         await audit(core, unit, who, "project.update", saved)
         await unit.commit()
-    return saved
+    return tell(saved, find_unused(saved, written, is_clients=False))
 
 
-async def delete_project(core: Core, who: Principal, project: str, *, is_cascading: bool = False) -> None:
+async def delete_project(
+    core: Core, who: Principal, project: str, *, is_cascading: bool = False, expected_revision: int | None = None
+) -> None:
     """Remove a project. One that is not empty goes only with `is_cascading`; its runs are ended first.
 
     While an engine still holds things of its runs the project is DELETING, and `finish_deletions` ends it.
@@ -92,16 +95,19 @@ async def delete_project(core: Core, who: Principal, project: str, *, is_cascadi
     async with core.store.begin() as unit:
         await unit.lock_project(project)
         entity = await require_entity(unit, "project", project, project)
+        check_revision(entity, expected_revision)
         if not is_cascading and (kept := await _describe_content(unit, project)):
             message = f"project {project} is not empty: it has {kept}; delete it with cascade=true"
             raise NotPossible("project.not_empty", message)
         await audit(core, unit, who, "project.delete", entity)
-        if await remove_runs(core, unit, who, project=project):
+        removed = await remove_runs(core, unit, who, project=project)
+        if removed.waiting:
             await unit.entities.replace(replace(entity, state="DELETING", updated_at=core.clock.now()))
         else:
             await unit.entities.delete_project(project)
         await unit.commit()
     core.signals.due.set()
+    await delete_logs(core, removed.gone)
 
 
 async def finish_deletion(core: Core, project: str) -> bool:
@@ -150,5 +156,6 @@ async def _describe_content(unit: UnitOfWork, project: str) -> str:
         ).total
         for name, entity_type in TYPES.items()
     }
+    counts["volumes"] = (await unit.entities.find_page(Query(type="volume", project=project, size=1))).total
     counts["runs"] = (await unit.runs.find_page(Query(type="run", project=project, size=1))).total
     return ", ".join(f"{count} {plural}" for plural, count in counts.items() if count)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runyard.app.documents import Written, check_project, read_written
+from runyard.app.documents import Written, check_id, check_project, read_written
 from runyard.app.model import Entity
 from runyard.app.ports import UnitOfWork
 from runyard.app.usecases.secrets import list_secret_names
@@ -46,10 +46,7 @@ async def read_asked(unit: UnitOfWork, project: str, document: Any) -> Asked:
     task = await _find_task(unit, reference, project)
     _check_kind(written.kind, task)
     function = await _find_function(unit, task)
-    own = fields.function or fields.workflow
-    if own is not None and function is not None and not _is_of(own, function):
-        message = f"the task runs {_name_function(function)}"
-        raise Refused([Problem("run.function", ("spec", "function"), message, value=str(own))])
+    _check_function(fields, function)
     request = None if is_local else _make_request(written, task, function, fields, project)
     is_workflow = function is not None and function.type == "workflow"
     named = _name_function(function) if function is not None else None
@@ -80,7 +77,7 @@ async def find_belongings(unit: UnitOfWork, request: Request, prepared: Prepared
 
 def _read_spec(written: Written, project: str, *, is_local: bool) -> RunSpec:
     findings = Findings()
-    findings.problems += check_project(written, project)
+    findings.problems += [*check_id(written), *check_project(written, project)]
     kind = find_run_kind(written.kind)
     is_ours = kind is not None and is_ran_kind("function", kind.function)
     fields: RunSpec | None = None
@@ -89,9 +86,7 @@ def _read_spec(written: Written, project: str, *, is_local: bool) -> RunSpec:
         entity = findings.read(lambda given: read_entity("run", given), document)
         fields = entity.spec if entity is not None else None
     elif not is_local:
-        message = (
-            f"runs of kind {written.kind} are stored but not run here: Runyard runs python and container functions"
-        )
+        message = "runs of this kind are not run here: Runyard runs python and container functions, and keeps others"
         findings.add("run.not_run", ("kind",), message, value=written.kind, allowed="python+…:run, container+…:run")
     else:
         known = {key: written.spec[key] for key in ("task", "function", "workflow") if key in written.spec}
@@ -137,6 +132,18 @@ async def _find_function(unit: UnitOfWork, task: Entity) -> Entity | None:
                 raise Refused([unknown_reference(str(reference), path=("spec", "task"), what=f"{name} of the task")])
             return found
     return None
+
+
+def _check_function(fields: RunSpec, function: Entity | None) -> None:
+    named = [("function", fields.function), ("workflow", fields.workflow)]
+    if function is not None and (
+        problems := [
+            Problem("run.function", ("spec", field), f"the task runs {_name_function(function)}", value=str(own))
+            for field, own in named
+            if own is not None and not (field == function.type and _is_of(own, function))
+        ]
+    ):
+        raise Refused(problems)
 
 
 def _is_of(reference: FunctionReference, function: Entity) -> bool:

@@ -19,7 +19,7 @@ from runyard.app.usecases.entities import require_project
 SEARCHED = (*TYPES, "run")
 MOST_FOUND = 1000
 MOST_SCANNED = 2000
-CHUNK = 100
+CHUNK = 200
 SortedBy = Literal["updated", "created", "name", "kind"]
 _ATTRIBUTES = {"updated": "updated_at", "created": "created_at", "name": "name", "kind": "kind"}
 

@@ -12,7 +12,6 @@ from runyard.app.ports import UnitOfWork
 from runyard.app.usecases.access import note_act
 from runyard.app.usecases.tokens import REFRESH_PREFIX, hash_token, is_usable, make_token_text
 
-REFRESH_LIFE = timedelta(days=30)
 KEPT_FOR = timedelta(days=1)
 """How long a used refresh token stays, so that its second use is noticed."""
 MOST_SESSIONS = 200
@@ -20,12 +19,13 @@ MOST_SESSIONS = 200
 
 
 async def put_refresh_token(
-    unit: UnitOfWork, user: str, *, origin: Token | None, scopes: frozenset[str], now: datetime
+    core: Core, unit: UnitOfWork, user: str, *, origin: Token | None, scopes: frozenset[str]
 ) -> str:
     """A new one, whose text is returned; those of the user that are of no use any more go."""
+    now = core.clock.now()
     await _delete_useless(unit, user, now=now)
     text = make_token_text(REFRESH_PREFIX)
-    ends = [now + REFRESH_LIFE]
+    ends = [now + core.options.refresh_token_life]
     if origin is not None and origin.expires_at is not None:
         ends.append(origin.expires_at)
     await unit.accounts.put_token(

@@ -195,7 +195,7 @@ async def _answer(
         answer["client_id"] = grant.client_id
     if is_refreshed:
         answer["refresh_token"] = await put_refresh_token(
-            unit, grant.user, origin=grant.origin, scopes=grant.scopes, now=now
+            core, unit, grant.user, origin=grant.origin, scopes=grant.scopes
         )
     origin = None if grant.origin is None else grant.origin.id
     details = {"client_id": grant.client_id, "scopes": sorted(grant.scopes), "personal_token": origin}

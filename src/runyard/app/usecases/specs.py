@@ -1,13 +1,16 @@
 """What must be true of an entity's spec: by itself, and beside what the project has. Foreign kinds are kept as sent."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from runyard.app.catalog import EntityType
+from runyard.app.catalog import STATES, EntityType
 from runyard.app.documents import Written
 from runyard.app.model import Entity
 from runyard.app.ports import UnitOfWork
+from runyard.domain.triggers import find_trigger_problems
 from runyard.spec.entities import FUNCTION_KINDS, read_entity
 from runyard.spec.problems import Problem, Refused
+from runyard.spec.reading import describe_type
 from runyard.spec.references import (
     FunctionReference,
     TaskReference,
@@ -17,19 +20,39 @@ from runyard.spec.references import (
 )
 
 _PATHED = ("artifact", "dataitem", "model")
+_CODE = ("source", "code", "base64")
 
 
-def check_spec(entity_type: EntityType, written: Written) -> list[Problem]:
+def check_spec(entity_type: EntityType, written: Written, *, project: str) -> list[Problem]:
     """Every problem of a spec that can be seen in itself."""
+    if entity_type.name == "trigger":
+        return find_trigger_problems(written.kind, written.spec, project=project, states=STATES)
     if is_ran_kind(entity_type.name, written.kind):
         document = {"kind": written.kind, "name": written.name or "unnamed", "spec": written.spec}
         try:
             read_entity(entity_type.name, document)
         except Refused as refused:
             return list(refused.problems)
+        if (entity_type.name, written.kind) == ("function", "python"):
+            return _check_source(written.spec["source"])
     if entity_type.name in _PATHED and not isinstance(written.spec.get("path"), str):
         return [Problem("field.missing", ("spec", "path"), f"missing spec: a {entity_type.name} needs its `path`")]
     return []
+
+
+def _check_source(source: Mapping[str, Any]) -> list[Problem]:
+    """Without code and handler nothing can be run, and no SDK can read the list in which it stands."""
+    problems = [
+        Problem("type.text", ("spec", "source", key), f"must be text, not {describe_type(source[key])}")
+        for key in ("handler", *_CODE)
+        if not isinstance(source.get(key, ""), str)
+    ]
+    if not source.get("handler"):
+        problems.append(Problem("field.missing", ("spec", "source", "handler"), "missing spec: the code's `handler`"))
+    if not any(source.get(key) for key in _CODE):
+        allowed = ", ".join(_CODE)
+        problems.append(Problem("field.missing", ("spec", "source"), "missing spec: the code", allowed=allowed))
+    return problems
 
 
 def is_ran_kind(type_name: str, kind: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from runyard.app.auditing import audit
 from runyard.app.core import Core
-from runyard.app.documents import drop_nulls
+from runyard.app.documents import Written, drop_nulls, read_written
 from runyard.app.errors import Duplicate
 from runyard.app.model import Json, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
@@ -16,10 +16,12 @@ from runyard.app.usecases.entities import require_project
 from runyard.app.usecases.prepared import Current, load_current
 from runyard.app.usecases.requests import Asked, find_belongings, read_asked
 from runyard.app.usecases.transitions import make_first_transitions
+from runyard.app.usecases.unused import find_unused_status
 from runyard.domain.effective import Leaf
 from runyard.domain.lifecycle import State
 from runyard.domain.resolve import NOT_USED, Resolution, resolve
 from runyard.spec.problems import Problem, Refused, format_path
+from runyard.spec.reading import to_snake_case
 
 NO_ENGINE = "engine.none"
 NO_ENGINE_MESSAGE = "no engine is configured: the run is accepted and stored, and nothing starts it"
@@ -42,12 +44,14 @@ async def submit_run(core: Core, who: Principal, project: str, document: Any, *,
 
     Raises `Refused` with every problem; with `is_strict` values that would not be used are among them.
     """
+    written = read_written(document)
+    request_hash = hash_request(document)
     async with core.store.begin(is_read_only=True) as unit:
         await require_project(unit, project)
-        asked = await read_asked(unit, project, document)
-        request_hash = hash_request(document)
-        if (stored := await unit.runs.find(asked.id)) is not None:
+        # Before anything is looked up: what it refers to may be gone since, and it is the same run all the same.
+        if written.id is not None and (stored := await unit.runs.find(written.id)) is not None:
             return _take_same(stored, project, request_hash)
+        asked = await _read(unit, project, document)
         current = await load_current(unit)
         resolution = await _decide(unit, asked, current, is_strict=is_strict)
     run = _make_run(core, who, project, asked, resolution, current, request=_keep(document), request_hash=request_hash)
@@ -70,7 +74,7 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
     """Decide and tell, and store nothing. Raises `Refused` only where the request cannot be read."""
     async with core.store.begin(is_read_only=True) as unit:
         await require_project(unit, project)
-        asked = await read_asked(unit, project, document)
+        asked = await _read(unit, project, document)
         if asked.request is None:
             message = "the client executes it: nothing is decided here"
             raise Refused([Problem("run.local", ("spec", "local_execution"), message, value=True)])
@@ -81,8 +85,8 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
     return Explanation(
         effective=resolution.spec.to_dict(),
         provenance=tuple(map(leaf_to_dict, resolution.leaves)),
-        warnings=tuple(problem.to_dict() for problem in warnings),
-        refusals=tuple(problem.to_dict() for problem in refusals),
+        warnings=tuple(problem.under("spec").to_dict() for problem in warnings),
+        refusals=tuple(problem.under("spec").to_dict() for problem in refusals),
         profile_revision=_find_profile_revision(resolution, current),
         policy_revision=current.policy_revision,
     )
@@ -120,6 +124,35 @@ def _take_same(stored: Run, project: str, request_hash: str) -> Run:
     if stored.project == project and stored.request_hash == request_hash:
         return stored
     raise Duplicate(f"Duplicated entity run:{stored.id}.")
+
+
+async def _read(unit: UnitOfWork, project: str, document: Any) -> Asked:
+    """Read it; what is refused in its form is told together with what would be refused of the rest."""
+    try:
+        return await read_asked(unit, project, document)
+    except Refused as refused:
+        more = await _find_more(unit, project, document, refused.problems)
+        raise Refused([*refused.problems, *more]) from None
+
+
+async def _find_more(unit: UnitOfWork, project: str, document: Any, found: Sequence[Problem]) -> list[Problem]:
+    """What stands against the run apart from what cannot be read, so that nobody mends it in two rounds."""
+    unread = {str(problem.path[1]) for problem in found if problem.path[:1] == ("spec",) and len(problem.path) > 1}
+    if not all(problem.path[:1] == ("spec",) and len(problem.path) > 1 for problem in found):
+        return []
+    spec = {key: value for key, value in (document.get("spec") or {}).items() if key not in unread}
+    try:
+        asked = await read_asked(unit, project, {**document, "spec": spec})
+    except Refused:
+        return []
+    if asked.request is None:
+        return []
+    current = await load_current(unit)
+    resolution = resolve(asked.request, current.prepared, await find_belongings(unit, asked.request, current.prepared))
+    names = {to_snake_case(key) for key in unread}
+    return [
+        problem.under("spec") for problem in resolution.refusals if problem.path[:1] and problem.path[0] not in names
+    ]
 
 
 async def _decide(unit: UnitOfWork, asked: Asked, current: Current, *, is_strict: bool) -> Resolution | None:
@@ -172,9 +205,7 @@ def _make_run(
         request_hash=request_hash,
         effective=None if resolution is None else resolution.spec.to_dict(),
         provenance=() if resolution is None else tuple(map(leaf_to_dict, resolution.leaves)),
-        warnings=()
-        if resolution is None
-        else tuple(problem.under("spec").to_dict() for problem in resolution.warnings),
+        warnings=tuple(problem.to_dict() for problem in _list_warnings(written, resolution)),
         profile_revision=None if resolution is None else _find_profile_revision(resolution, current),
         policy_revision=current.policy_revision,
         task=asked.task_reference,
@@ -185,6 +216,12 @@ def _make_run(
         reason=NO_ENGINE if is_idle and not asked.is_local else None,
         message=NO_ENGINE_MESSAGE if is_idle and not asked.is_local else None,
     )
+
+
+def _list_warnings(written: Written, resolution: Resolution | None) -> list[Problem]:
+    decided = () if resolution is None else resolution.warnings
+    unused = find_unused_status(written, state=State.CREATED, taken=())
+    return [*(problem.under("spec") for problem in decided), *unused]
 
 
 def _find_profile_revision(resolution: Resolution, current: Current) -> int | None:

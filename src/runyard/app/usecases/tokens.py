@@ -18,8 +18,6 @@ from runyard.spec.problems import Problem, Refused, find_nearest
 
 PERSONAL_PREFIX = "ryp_"
 REFRESH_PREFIX = "ryr_"
-PERSONAL_LIFE = timedelta(days=365)
-MOST_LIFE = timedelta(days=5 * 365)
 MOST_TOKENS = 100
 MOST_NAME_CHARACTERS = 200
 NOTED_EVERY = timedelta(hours=1)
@@ -39,11 +37,13 @@ class CreatedToken:
 
 
 async def create_personal_token(
-    core: Core, who: Principal, *, name: str = "", scopes: Iterable[str] = (), life: timedelta = PERSONAL_LIFE
+    core: Core, who: Principal, *, name: str = "", scopes: Iterable[str] = (), life: timedelta | None = None
 ) -> CreatedToken:
     """A token of who asks, that may do no more than they may by what they are signed in with."""
     _require_own(who)
-    wanted = _check_wanted(name, scopes, life=life)
+    longest = core.options.personal_token_life
+    life = longest if life is None else life
+    wanted = _check_wanted(name, scopes, life=life, longest=longest)
     limits = narrow(who.scopes, wanted)
     now = core.clock.now()
     text = make_token_text(PERSONAL_PREFIX)
@@ -134,7 +134,7 @@ def is_usable(token: Token, *, now: datetime) -> bool:
     return token.revoked_at is None and (token.expires_at is None or now < token.expires_at)
 
 
-def _check_wanted(name: str, scopes: Iterable[str], *, life: timedelta) -> tuple[str, ...]:
+def _check_wanted(name: str, scopes: Iterable[str], *, life: timedelta, longest: timedelta) -> tuple[str, ...]:
     wanted = tuple(scopes)
     known = [*SCOPES, *sorted(HARMLESS_SCOPES)]
     # A scope that is not known would limit nothing: a slip of the pen would make a token that may do everything.
@@ -153,9 +153,9 @@ def _check_wanted(name: str, scopes: Iterable[str], *, life: timedelta) -> tuple
     if len(name) > MOST_NAME_CHARACTERS:
         message = f"has {len(name)} characters"
         problems.append(Problem("name.long", ("name",), message, allowed=f"at most {MOST_NAME_CHARACTERS}"))
-    if not timedelta(0) < life <= MOST_LIFE:
+    if not timedelta(0) < life <= longest:
         message = "a token ends, and not before it begins"
-        allowed = f"more than 0 and at most {MOST_LIFE.days} days"
+        allowed = f"more than 0 and at most {longest.days} days"
         problems.append(Problem("token.life", ("expires_at",), message, allowed=allowed))
     if problems:
         raise Refused(problems)

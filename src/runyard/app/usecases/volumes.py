@@ -7,7 +7,7 @@ from typing import Any
 
 from runyard.app.auditing import audit
 from runyard.app.core import Core
-from runyard.app.errors import Duplicate, Missing, NotPossible
+from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
 from runyard.app.model import Entity, Principal, Run
 from runyard.app.ports import Query, UnitOfWork
 from runyard.app.usecases.entities import require_project
@@ -58,7 +58,9 @@ async def get_volume(core: Core, project: str, name: str) -> Entity:
         return await _require_volume(unit, project, name)
 
 
-async def delete_volume(core: Core, who: Principal, project: str, name: str) -> None:
+async def delete_volume(
+    core: Core, who: Principal, project: str, name: str, *, expected_revision: int | None = None
+) -> None:
     """Let go of it and of what is in it. Not while a run that has not ended uses it: `NotPossible` names those.
 
     All runs are looked at before anything is locked; with the lock only those that changed meanwhile.
@@ -70,6 +72,8 @@ async def delete_volume(core: Core, who: Principal, project: str, name: str) -> 
     async with core.store.begin() as unit:
         await unit.lock_project(project)
         volume = await _require_volume(unit, project, name)
+        if expected_revision is not None and volume.revision != expected_revision:
+            raise Conflict(f"volume {name} was changed since you read it: read it again")
         await _check_unused(unit, volume, since=begun_at)
         await unit.entities.delete("volume", volume.id, project=project)
         await audit(core, unit, who, "volume.delete", volume)

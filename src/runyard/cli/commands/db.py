@@ -4,10 +4,17 @@ from typing import Any
 
 import click
 
-from runyard.cli.lazy import load
+from runyard.cli.lazy import Entry, LazyGroup, load
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
 PRUNED = (*DATABASE, "keep_runs", "keep_logs", "keep_audit", "logs", "s3_endpoint", "s3_region")
+ENTRIES = {
+    "status": Entry("runyard.cli.commands.db:status", "Say at which revision the database is."),
+    "upgrade": Entry("runyard.cli.commands.db:upgrade", "Bring the database to this release's tables."),
+    "backup": Entry("runyard.cli.commands.db:backup", "Write everything in it to a file, while the server runs."),
+    "restore": Entry("runyard.cli.commands.db:restore", "Make the database from a backup."),
+    "prune": Entry("runyard.cli.commands.db:prune", "Delete old runs, logs and audit rows."),
+}
 EXAMPLES = """\b
 Examples:
   runyard db status
@@ -21,12 +28,12 @@ Exit codes:
 """
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=LazyGroup, entries=ENTRIES, epilog=EXAMPLES)
 def db() -> None:
     """Look after the database."""
 
 
-@db.command()
+@click.command()
 @add_settings(DATABASE)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def status(output: str, **flags: Any) -> None:
@@ -34,14 +41,14 @@ def status(output: str, **flags: Any) -> None:
     _call("print_status", flags, output=output)
 
 
-@db.command()
+@click.command()
 @add_settings(DATABASE)
 def upgrade(**flags: Any) -> None:
     """Bring the database to this release's tables. Make a backup first."""
     _call("upgrade", flags)
 
 
-@db.command()
+@click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
 @add_settings(DATABASE)
 def backup(file: str, **flags: Any) -> None:
@@ -52,7 +59,7 @@ def backup(file: str, **flags: Any) -> None:
     _call("backup", flags, file=file)
 
 
-@db.command()
+@click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @add_settings(DATABASE)
 def restore(file: str, **flags: Any) -> None:
@@ -60,7 +67,7 @@ def restore(file: str, **flags: Any) -> None:
     _call("restore", flags, file=file)
 
 
-@db.command()
+@click.command()
 @add_settings(PRUNED)
 def prune(**flags: Any) -> None:
     """Delete runs that ended, logs and audit rows that are older than the settings say."""

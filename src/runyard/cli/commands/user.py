@@ -4,9 +4,18 @@ from typing import Any
 
 import click
 
-from runyard.cli.lazy import load
+from runyard.cli.lazy import Entry, LazyGroup, load
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
+ENTRIES = {
+    "create": Entry("runyard.cli.commands.user:create", "Make an account."),
+    "list": Entry("runyard.cli.commands.user:list_users", "All accounts."),
+    "disable": Entry("runyard.cli.commands.user:disable", "Let somebody in no more."),
+    "enable": Entry("runyard.cli.commands.user:enable", "Let somebody in again."),
+    "delete": Entry("runyard.cli.commands.user:delete", "Delete an account."),
+    "password": Entry("runyard.cli.commands.user:password", "Set a password."),
+    "token": Entry("runyard.cli.commands.user:token", "Make a personal access token."),
+}
 EXAMPLES = """\b
 Examples:
   runyard user create ada --admin
@@ -21,7 +30,7 @@ Exit codes:
 _STDIN = click.option("--password-stdin", is_flag=True, help="Read the password from standard input, not a prompt.")
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=LazyGroup, entries=ENTRIES, epilog=EXAMPLES)
 def user() -> None:
     """Accounts of those who may sign in.
 
@@ -29,7 +38,7 @@ def user() -> None:
     """
 
 
-@user.command()
+@click.command()
 @click.argument("name")
 @click.option("--admin", "is_admin", is_flag=True, help="May do everything, on the whole platform.")
 @click.option("--no-password", is_flag=True, help="Signs in by tokens alone.")
@@ -42,7 +51,7 @@ def create(name: str, is_admin: bool, no_password: bool, password_stdin: bool, *
     _call("create", flags, name=name, is_admin=is_admin, has_password=not no_password, is_password_piped=password_stdin)
 
 
-@user.command(name="list")
+@click.command(name="list")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @add_settings(DATABASE)
 def list_users(output: str, **flags: Any) -> None:
@@ -50,7 +59,7 @@ def list_users(output: str, **flags: Any) -> None:
     _call("print_list", flags, output=output)
 
 
-@user.command()
+@click.command()
 @click.argument("name")
 @add_settings(DATABASE)
 def disable(name: str, **flags: Any) -> None:
@@ -58,7 +67,7 @@ def disable(name: str, **flags: Any) -> None:
     _call("set_disabled", flags, name=name, is_disabled=True)
 
 
-@user.command()
+@click.command()
 @click.argument("name")
 @add_settings(DATABASE)
 def enable(name: str, **flags: Any) -> None:
@@ -66,7 +75,7 @@ def enable(name: str, **flags: Any) -> None:
     _call("set_disabled", flags, name=name, is_disabled=False)
 
 
-@user.command()
+@click.command()
 @click.argument("name")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @add_settings(DATABASE)
@@ -77,7 +86,7 @@ def delete(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     _call("delete", flags, name=name)
 
 
-@user.command()
+@click.command()
 @click.argument("name")
 @_STDIN
 @add_settings(DATABASE)
@@ -86,7 +95,7 @@ def password(name: str, password_stdin: bool, **flags: Any) -> None:  # noqa: FB
     _call("set_password", flags, name=name, is_password_piped=password_stdin)
 
 
-@user.command()
+@click.command()
 @click.argument("name")
 @click.option("--name", "label", default="", metavar="TEXT", help="What the token is for.")
 @click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="read, write or admin. May be repeated.")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+requests: Any = importlib.import_module("requests")
 dh: Any = importlib.import_module("digitalhub")  # by name: only the environments of the lines have it
 LINE = tuple(int(part) for part in importlib.metadata.version("digitalhub").split(".")[:2])
 PROJECT = os.environ["RUNYARD_SDK_PROJECT"]
@@ -95,6 +96,19 @@ def read_path(project: Any, path: str) -> Any:
     request = importlib.import_module("digitalhub.stores.client.http.request").BackendReq
     operation = importlib.import_module("digitalhub.stores.client.common.enums").OpsType.CONFIG_K8S_RESOURCE_PROFILES
     return client._http_handler.execute_request(request.get(api=path, operation=operation))
+
+
+def keep_volume(name: str) -> None:
+    """A volume that the project keeps: the SDK has no word for it, and a run may mount only what is there."""
+    user = os.environ.get("DHCORE_USER")
+    answer = requests.post(
+        f"{os.environ['DHCORE_ENDPOINT']}/api/v1/-/{PROJECT}/volumes",
+        json={"name": name, "spec": {"size": "1Gi"}},
+        auth=(user, os.environ["DHCORE_PASSWORD"]) if user else None,
+        timeout=30,
+    )
+    if answer.status_code not in (200, 404):  # DigitalHub knows no volumes, and takes any name
+        raise RuntimeError(answer.text)
 
 
 def plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ from tests.e2e.sdk.scripts.driving import (
     LINE,
     PROJECT,
     dh,
+    keep_volume,
     new_container,
     new_python,
     observe,
@@ -24,6 +25,7 @@ volumes: list[dict[str, Any]] = [
     {"volume_type": "empty_dir", "name": "fast", "mount_path": "/fast", "spec": {"size_limit": "1Gi"}}
 ]
 if LINE >= (0, 14):
+    keep_volume("common")
     volumes.append({"volume_type": "shared_volume", "name": "common", "mount_path": "/common"})
 fields: dict[str, Any] = {"volumes": volumes, "resources": resources(cpu="1", mem="1Gi"), "secrets": ["api-key"]}
 if LINE <= (0, 14):

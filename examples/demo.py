@@ -1,0 +1,103 @@
+"""What Runyard does, in a minute, on this machine alone: `make demo`. No cluster, no account, nothing is left behind.
+
+It starts a server in a temporary folder with the profiles and the policy beside this file, and asks it, over HTTP, what
+a run would get, why another is refused, and what a stricter policy would change.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RUNYARD = Path(sys.executable).parent / "runyard"
+START_SECONDS = 30
+
+
+def main() -> int:
+    """Serve, ask, and leave."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [str(RUNYARD), "server", "--port", "0", "--data", folder, "--log-level", "warning"]
+        command += ["--profiles", str(HERE / "profiles"), "--policy", str(HERE / "policy.yaml")]
+        say("Start a server: SQLite in a temporary folder, loopback only, no accounts")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                return show(wait_for(server))
+            finally:
+                server.terminate()
+
+
+def wait_for(server: "subprocess.Popen[str]") -> str:
+    """Where it listens, as it says itself."""
+    deadline = time.monotonic() + START_SECONDS
+    while server.stdout is not None and time.monotonic() < deadline:
+        line = server.stdout.readline()
+        print(f"  {line.rstrip()}")
+        if found := re.search(r"http://\S+", line):
+            return found.group()
+        if not line:
+            break
+    raise SystemExit("the server did not start")
+
+
+def show(url: str) -> int:
+    """One step after the other; the exit code is 0 if all went as it should."""
+    say("A project, a function, a task")
+    ask(url, "POST", "/api/v1/projects", {"kind": "project", "name": "vision"})
+    image = "registry.example.org/train:1"
+    function = {"kind": "container", "name": "train", "id": "f1", "spec": {"image": image}}
+    ask(url, "POST", "/api/v1/-/vision/functions", function)
+    task = {"kind": "container+job", "id": "t1", "spec": {"function": "container://vision/train:f1"}}
+    ask(url, "POST", "/api/v1/-/vision/tasks", task)
+
+    spec = {"task": "container+job://vision/t1", "profile": "1xa100", "resources": {"mem": "6Gi"}}
+    run = {"kind": "container+job:run", "id": "r1", "spec": spec}
+    say("What would this run get, and who decides it? (POST …/runs/explain)")
+    for leaf in ask(url, "POST", "/api/v1/-/vision/runs/explain", run)["provenance"]:
+        replaced = ", ".join(f"{other['value']} ({other['by']})" for other in leaf["replaced"])
+        print(f"  {leaf['path']:28} {leaf['value']!s:26} {leaf['source']:18} {replaced and 'instead of ' + replaced}")
+
+    say("Submit it, twice with the same id: one run")
+    first, again = (ask(url, "POST", "/api/v1/-/vision/runs", run) for _ in range(2))
+    print(f"  {first['id']} is {first['status']['state']}: {first['status']['message']}")
+    for warning in first["status"].get("warnings", []):
+        print(f"  warning: {warning['path']}: {warning['message']}")
+
+    say("A typo is refused, with the nearest right thing")
+    wrong = {**run, "id": "r2", "spec": {**spec, "profile": "1xa10", "resources": {"mem": "6Gb"}}}
+    refused = ask(url, "POST", "/api/v1/-/vision/runs", wrong, status=400)
+    print("\n".join(f"  {line}" for line in refused["message"].splitlines()))
+
+    say("What would a stricter policy change? (POST /api/v1/policy/rehearse)")
+    policy = {"resources.mem": {"max": "32Gi"}}
+    print(f"  {json.dumps(ask(url, 'POST', '/api/v1/policy/rehearse', {'policy': policy})['counts'])}")
+    return 0 if first == again else 1
+
+
+def ask(url: str, method: str, path: str, body: dict[str, Any], *, status: int = 200) -> Any:
+    """Send it; ends the demonstration if the answer is another than the expected one."""
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}{path}", json.dumps(body).encode(), headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found, content = answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        found, content = error.code, json.load(error)
+    if found != status:
+        raise SystemExit(f"{method} {path}: {found} {content}")
+    return content
+
+
+def say(text: str) -> None:
+    """A heading."""
+    print(f"\n== {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

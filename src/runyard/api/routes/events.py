@@ -1,0 +1,112 @@
+"""`/api/v1/-/{project}/runs/{id}/events`: the steps of a run, as a list or, for `text/event-stream`, as they come."""
+
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+
+from fastapi import Request
+from starlette.responses import Response
+
+from runyard.api.answers import answer, transition_to_json
+from runyard.api.models import EventList
+from runyard.api.queries import Parameters
+from runyard.api.routing import Routes, describe_content, get_who
+from runyard.api.streams import Sight, Streamed
+from runyard.api.web import get_web
+from runyard.app.model import Transition
+from runyard.app.ports import Unavailable
+from runyard.app.usecases.following import RunFollower, follow_run
+from runyard.domain.access import Permission
+from runyard.spec.reading import expect_integer, refuse
+
+routes = Routes("/api/v1/-/{project}/runs", tag="runs")
+EVENTS = "text/event-stream"
+HEARTBEAT_SECONDS = 15.0
+RETRY_MILLISECONDS = 2000
+MOST_SEQUENCE = 2**53
+_EXAMPLE = 'id: 2\nevent: transition\ndata: {"sequence":2,"status":"READY"}\n\nevent: end\ndata: {"reason":"final"}\n\n'
+_RESPONSES = {
+    200: {
+        "description": "The steps, oldest first; as a stream, each an event `transition` whose id is its sequence.",
+        "content": {
+            **describe_content(EventList)["content"],
+            EVENTS: {"schema": {"type": "string"}, "example": _EXAMPLE},
+        },
+    },
+    204: {"description": "As a stream: the run has ended and nothing came after; there is no need to ask again."},
+}
+
+
+@routes.get(
+    "/{id}/events",
+    needs=Permission.READ,
+    takes=("after",),
+    responses=_RESPONSES,
+    name="list_run_events",
+)
+async def get_events(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+    """The steps of a run, oldest first; with `after`, those with a greater sequence.
+
+    With `Accept: text/event-stream` they come as they happen; `Last-Event-ID` or `after` goes on where it broke off.
+    After the final state an event `end` says `final`; other ends are `gone`, `draining`, `access`, `unavailable`. A
+    comment comes every 15 seconds.
+    """
+    after = _read_after(request)
+    follower = await follow_run(get_web(request).core, project, id)
+    known = [one for one in follower.transitions if one.sequence > after]
+    if EVENTS not in request.headers.get("accept", "").lower():
+        return answer([transition_to_json(one) for one in known], headers={"Vary": "Accept"})
+    if not known and follower.has_ended:
+        return Response(status_code=204, headers={"Vary": "Accept"})
+    chunks = _iter_events(follower, known, Sight(request, project=project))
+    return Streamed(chunks, request=request, who=get_who(request), media_type=EVENTS, headers={"Vary": "Accept"})
+
+
+async def _iter_events(follower: RunFollower, known: Sequence[Transition], sight: Sight) -> AsyncIterator[bytes]:
+    yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
+    told_at = time.monotonic()
+    while True:
+        if known:
+            yield b"".join(map(_write_transition, known))
+            told_at = time.monotonic()
+        reason = await _find_end(follower, sight)
+        if reason is not None:
+            yield _write_event("end", {"reason": reason})
+            return
+        if time.monotonic() - told_at >= HEARTBEAT_SECONDS:
+            yield b": still there\n\n"
+            told_at = time.monotonic()
+        await follower.wait()
+        try:
+            known = await follower.read_new()
+        except Unavailable:
+            yield _write_event("end", {"reason": "unavailable"})
+            return
+
+
+async def _find_end(follower: RunFollower, sight: Sight) -> str | None:
+    if follower.has_ended:
+        return "gone" if follower.is_gone else "final"
+    return await sight.find_end()
+
+
+def _write_transition(transition: Transition) -> bytes:
+    return _write_event("transition", transition_to_json(transition), event_id=transition.sequence)
+
+
+def _write_event(name: str, data: object, *, event_id: int | None = None) -> bytes:
+    head = "" if event_id is None else f"id: {event_id}\n"
+    return f"{head}event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+
+
+def _read_after(request: Request) -> int:
+    """Where to go on. A browser repeats the address and adds the header, so the header is the newer one."""
+    parameters = Parameters(request, ("after",))
+    after = parameters.integer("after", default=0, at_least=0, at_most=MOST_SEQUENCE)
+    parameters.finish()
+    given = request.headers.get("last-event-id")
+    if not given:
+        return after
+    if not given.isascii() or not given.isdigit():
+        raise refuse("header.last_event_id", "not an id of ours", path=("header", "Last-Event-ID"), value=given[:80])
+    return expect_integer(given[:20], what="Last-Event-ID", at_least=0, at_most=MOST_SEQUENCE)

@@ -1,0 +1,131 @@
+"""`/api/v1/policy`: the rules that hold for runs, their history, and what other rules would have done."""
+
+from fastapi import Request
+from starlette.responses import Response
+
+from runyard.api.answers import answer
+from runyard.api.bodies import read_body
+from runyard.api.models import AnyBody, PolicyAnswer, RehearsalAnswer, RehearsalBody, RevisionAnswer, RevisionList
+from runyard.api.queries import Parameters, read_expected_revision
+from runyard.api.routes.profiles import read_revision_number, read_strict, revision_to_json
+from runyard.api.routing import Routes, get_who
+from runyard.api.web import get_web
+from runyard.app.model import Json
+from runyard.app.usecases.preparing import (
+    KeptPolicy,
+    delete_policy,
+    get_policy,
+    get_revision,
+    list_revisions,
+    put_policy,
+)
+from runyard.app.usecases.rehearsing import rehearse_candidate
+from runyard.domain.access import Permission
+from runyard.spec import denials
+from runyard.spec.policy import BUILT_IN
+
+routes = Routes("/api/v1/policy", tag="policy")
+
+
+@routes.get("", needs=Permission.SIGNED_IN, response_model=PolicyAnswer, name="get_policy")
+async def get(request: Request) -> Response:
+    """The rules that hold now: the admin's, and under them the built-in ones."""
+    Parameters(request, ()).finish()
+    return _answer(await get_policy(get_web(request).core))
+
+
+@routes.put(
+    "",
+    needs=Permission.ADMINISTER,
+    body=AnyBody,
+    takes=("strict",),
+    response_model=PolicyAnswer,
+    name="put_policy",
+)
+async def put(request: Request) -> Response:
+    """Replace it, for runs to come. `If-Match` names the revision it replaces, `"0"` that there is none.
+
+    What does nothing, and which profiles it stands against, is told in `warnings`, and refused with `strict`.
+    """
+    is_strict = read_strict(request)
+    revision, document = read_expected_revision(request), await read_body(request)
+    core, who = get_web(request).core, get_who(request)
+    return _answer(await put_policy(core, who, document, expected_revision=revision, is_strict=is_strict))
+
+
+@routes.delete("", needs=Permission.ADMINISTER, response_model=None, name="delete_policy")
+async def delete(request: Request) -> Response:
+    """Back to the built-in rules alone; the revisions stay."""
+    Parameters(request, ()).finish()
+    core, who = get_web(request).core, get_who(request)
+    await delete_policy(core, who, expected_revision=read_expected_revision(request))
+    return answer({})
+
+
+@routes.get("/revisions", needs=Permission.ADMINISTER, response_model=RevisionList, name="list_policy_revisions")
+async def list_history(request: Request) -> Response:
+    """All that it ever was, newest first, its deletions too."""
+    Parameters(request, ()).finish()
+    return answer([revision_to_json(one) for one in await list_revisions(get_web(request).core, "policy")])
+
+
+@routes.get(
+    "/revisions/{revision}",
+    needs=Permission.ADMINISTER,
+    response_model=RevisionAnswer,
+    name="get_policy_revision",
+)
+async def get_one(request: Request, revision: str) -> Response:
+    """What it was at one revision."""
+    Parameters(request, ()).finish()
+    number = read_revision_number(revision)
+    return answer(revision_to_json(await get_revision(get_web(request).core, "policy", number)))
+
+
+@routes.post(
+    "/rehearse",
+    needs=Permission.ADMINISTER,
+    body=RehearsalBody,
+    response_model=RehearsalAnswer,
+    name="rehearse_policy",
+)
+async def rehearse(request: Request) -> Response:
+    """Play the runs of a time span against another policy or other profiles. Nothing but an audit entry is stored."""
+    Parameters(request, ()).finish()
+    outcome = await rehearse_candidate(get_web(request).core, get_who(request), await read_body(request))
+    return answer(outcome.to_dict())
+
+
+def _answer(kept: KeptPolicy) -> Response:
+    number = 0 if kept.revision is None else kept.revision.revision
+    held = {"revision": number, "is_deleted": True} if kept.revision is None else revision_to_json(kept.revision)
+    content = {
+        "is_built_in": kept.revision is None or kept.revision.document is None,
+        "document": {},
+        **held,
+        "built_in": _describe_built_in(),
+        "warnings": [problem.to_dict() for problem in kept.warnings],
+    }
+    return answer(content, headers={"ETag": f'"{number}"'})
+
+
+def _describe_built_in() -> Json:
+    """What holds where no admin says anything, and what nobody may ask unless a policy allows it."""
+    platform = BUILT_IN.platform
+    return {
+        **{name: {"default": str(rule.default)} for name, rule in BUILT_IN.rules.items()},
+        "platform": {
+            "pod_security": platform.pod_security,
+            "mem_tolerance": str(platform.mem_tolerance),
+            "gpu_resources": list(platform.gpu_resources or ()),
+            "disk_medium": platform.disk_medium,
+            "image_pull_secrets": list(platform.image_pull_secrets or ()),
+            "python_images": dict(platform.python_images or {}),
+        },
+        "denied": {
+            "tolerations": list(denials.CONTROL_PLANE_TAINTS),
+            "priority_class": list(denials.PRIORITY_CLASSES),
+            "service_type": list(denials.SERVICE_TYPES),
+            "envs": list(denials.ENVS),
+        },
+    }

@@ -1,0 +1,143 @@
+"""`/api/v1/profiles`: the admin's named shapes, with every revision of them."""
+
+from fastapi import Request
+from starlette.responses import Response
+
+from runyard.api.answers import answer, format_time
+from runyard.api.bodies import read_body
+from runyard.api.models import AnyBody, ProfileAnswer, ProfileList, RevisionAnswer, RevisionList
+from runyard.api.queries import Parameters, read_expected_revision
+from runyard.api.routing import Routes, get_who
+from runyard.api.web import get_web
+from runyard.app.model import Json, Revision
+from runyard.app.usecases.preparing import (
+    KeptProfile,
+    delete_profile,
+    get_profile,
+    get_revision,
+    list_profiles,
+    list_revisions,
+    put_profile,
+)
+from runyard.domain.access import Permission
+from runyard.domain.effective import to_plain
+from runyard.spec.reading import expect_integer
+from runyard.spec.run import AdminFields
+
+routes = Routes("/api/v1/profiles", tag="profiles")
+MOST_NUMBER = 2**53
+
+
+@routes.get("", needs=Permission.SIGNED_IN, response_model=ProfileList, name="list_profiles")
+async def list_all(request: Request) -> Response:
+    """The profiles that a run may name, by name."""
+    Parameters(request, ()).finish()
+    return answer([profile_to_json(kept) for kept in await list_profiles(get_web(request).core)])
+
+
+@routes.get("/{name}", needs=Permission.SIGNED_IN, response_model=ProfileAnswer, name="get_profile")
+async def get(request: Request, name: str) -> Response:
+    """One profile, and what the platform's rules of now have against it."""
+    Parameters(request, ()).finish()
+    return _answer(await get_profile(get_web(request).core, name))
+
+
+@routes.put(
+    "/{name}",
+    needs=Permission.ADMINISTER,
+    body=AnyBody,
+    takes=("strict",),
+    response_model=ProfileAnswer,
+    name="put_profile",
+)
+async def put(request: Request, name: str) -> Response:
+    """Create or replace one. `If-Match` names the revision it replaces, `"0"` that there is none.
+
+    The body is a profile, or `{documents: […]}` where DigitalHub's base objects stand beside it. What contradicts the
+    policy is told in `warnings`, and refused with `strict`.
+    """
+    is_strict = read_strict(request)
+    revision, document = read_expected_revision(request), await read_body(request)
+    core, who = get_web(request).core, get_who(request)
+    return _answer(await put_profile(core, who, name, document, expected_revision=revision, is_strict=is_strict))
+
+
+@routes.delete("/{name}", needs=Permission.ADMINISTER, response_model=None, name="delete_profile")
+async def delete(request: Request, name: str) -> Response:
+    """Take it from new runs. Its revisions stay, and so do the runs that had it."""
+    Parameters(request, ()).finish()
+    core, who = get_web(request).core, get_who(request)
+    await delete_profile(core, who, name, expected_revision=read_expected_revision(request))
+    return answer({})
+
+
+@routes.get(
+    "/{name}/revisions",
+    needs=Permission.ADMINISTER,
+    response_model=RevisionList,
+    name="list_profile_revisions",
+)
+async def list_history(request: Request, name: str) -> Response:
+    """All that it ever was, newest first, its deletions too."""
+    Parameters(request, ()).finish()
+    return answer([revision_to_json(one) for one in await list_revisions(get_web(request).core, "profile", name)])
+
+
+@routes.get(
+    "/{name}/revisions/{revision}",
+    needs=Permission.ADMINISTER,
+    response_model=RevisionAnswer,
+    name="get_profile_revision",
+)
+async def get_one(request: Request, name: str, revision: str) -> Response:
+    """What it was at one revision."""
+    Parameters(request, ()).finish()
+    number = read_revision_number(revision)
+    return answer(revision_to_json(await get_revision(get_web(request).core, "profile", number, name=name)))
+
+
+def profile_to_json(kept: KeptProfile) -> Json:
+    """As it was written and as it was read."""
+    profile = kept.profile
+    return {
+        "name": profile.id,
+        "title": profile.name or profile.id,
+        "description": profile.description or "",
+        "fields": _fields_to_json(profile.fields),
+        "base": {kind: _fields_to_json(fields) for kind, fields in profile.base.items()},
+        **revision_to_json(kept.revision),
+        "warnings": [problem.to_dict() for problem in kept.warnings],
+    }
+
+
+def revision_to_json(revision: Revision) -> Json:
+    """Which, who, when, what; a deletion has no document."""
+    return {
+        "revision": revision.revision,
+        "user": revision.user,
+        "time": format_time(revision.at),
+        "is_deleted": revision.document is None,
+        **({} if revision.document is None else {"document": revision.document}),
+    }
+
+
+def read_revision_number(given: str) -> int:
+    """From the address; raises `Refused`."""
+    return expect_integer(given, what="the revision", at_least=1, at_most=MOST_NUMBER)
+
+
+def read_strict(request: Request) -> bool:
+    """Whether doubts are refusals."""
+    parameters = Parameters(request, ("strict",))
+    is_strict = parameters.flag("strict")
+    parameters.finish()
+    return is_strict
+
+
+def _fields_to_json(fields: AdminFields) -> Json:
+    set_ = {name: getattr(fields, name) for name in type(fields).model_fields}
+    return {name: to_plain(value) for name, value in set_.items() if value is not None}
+
+
+def _answer(kept: KeptProfile) -> Response:
+    return answer(profile_to_json(kept), headers={"ETag": f'"{kept.revision.revision}"'})

@@ -1,0 +1,29 @@
+"""`/api/v1/-/{project}/triggers/{id}/run` and `/stop`: fire one now, pause it."""
+
+from fastapi import Request
+from starlette.responses import Response
+
+from runyard.api.answers import answer_entity
+from runyard.api.models import EntityAnswer
+from runyard.api.queries import Parameters
+from runyard.api.routing import Routes, get_who
+from runyard.api.web import get_web
+from runyard.app.usecases.triggers import run_trigger, stop_trigger
+from runyard.domain.access import Permission
+
+routes = Routes("/api/v1/-/{project}/triggers/{id}", tag="triggers")
+
+
+@routes.post("/run", needs=Permission.WRITE, response_model=EntityAnswer, name="run_trigger")
+async def run(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+    """Fire it now, as its creator; one that was paused is active again."""
+    Parameters(request, ()).finish()
+    web = get_web(request)
+    return answer_entity(await run_trigger(web.core, get_who(request), project, id, is_open=web.is_open))
+
+
+@routes.post("/stop", needs=Permission.WRITE, response_model=EntityAnswer, name="stop_trigger")
+async def stop(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
+    """Pause it, until it is run again."""
+    Parameters(request, ()).finish()
+    return answer_entity(await stop_trigger(get_web(request).core, get_who(request), project, id))

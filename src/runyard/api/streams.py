@@ -1,0 +1,110 @@
+"""Answers that go on: counted per principal, ended when the client goes, does not read, or may no longer see it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+
+from fastapi import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from runyard.api.throttle import get_throttle
+from runyard.api.web import get_address, get_web
+from runyard.app.errors import Forbidden, Missing, TooMany, Unauthenticated
+from runyard.app.model import Principal
+from runyard.app.ports import Unavailable
+from runyard.app.usecases.access import authorize
+from runyard.domain.access import Permission
+
+RECHECK_SECONDS = 15.0
+"""How long somebody whose access was taken may still see what comes."""
+SEND_SECONDS = 60.0
+"""How long a client may let us wait before it takes the next bytes."""
+
+
+class Streamed(Response):
+    """An answer in chunks. Raises `TooMany` before it begins; afterwards it ends, and nothing is left behind."""
+
+    def __init__(
+        self,
+        chunks: AsyncIterator[bytes],
+        *,
+        request: Request,
+        who: Principal,
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status_code=200, media_type=media_type, headers=headers)
+        del self.headers["content-length"]
+        # Proxies that gather chunks would make a stream look dead.
+        self.headers["X-Accel-Buffering"] = "no"
+        self._chunks = chunks
+        self._throttle = get_throttle(request)
+        self._name = _name(request, who)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+        """Send until the chunks end or the client is gone."""
+        with self._throttle.hold_stream(self._name):
+            tasks = [asyncio.ensure_future(self._send(send)), asyncio.ensure_future(_wait_until_gone(receive))]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if tasks[0].done():
+                    tasks[0].result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            async for chunk in self._chunks:
+                async with asyncio.timeout(SEND_SECONDS):
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except (OSError, TimeoutError):
+            # The client went, or does not read. There is nobody to tell.
+            return
+
+
+class Sight:
+    """Whether somebody may still see what they began to see. Asked often, looked up now and then."""
+
+    def __init__(self, request: Request, *, project: str) -> None:
+        self._request = request
+        self._project = project
+        self._checked_at = time.monotonic()
+
+    async def find_end(self) -> str | None:
+        """Why it must end: `draining`, `access`, or None."""
+        if getattr(self._request.app.state, "is_draining", False):
+            return "draining"
+        if time.monotonic() - self._checked_at < RECHECK_SECONDS:
+            return None
+        self._checked_at = time.monotonic()
+        return None if await self._may_see() else "access"
+
+    async def _may_see(self) -> bool:
+        web, header = get_web(self._request), self._request.headers.get("authorization")
+        try:
+            who = await web.authenticator.authenticate(header, address=get_address(self._request))
+            async with web.core.store.begin(is_read_only=True) as unit:
+                await authorize(unit, who, Permission.READ, project=self._project)
+        except (Unauthenticated, Forbidden, Missing):
+            return False
+        except (TooMany, Unavailable):
+            # Nobody can say now; it is asked again.
+            return True
+        return True
+
+
+def _name(request: Request, who: Principal) -> str:
+    """Who is counted; without accounts everybody is one, and an address is who they are."""
+    if who.run_id is not None:
+        return f"run {who.run_id}"
+    return f"{who.name}@{who.address}" if get_web(request).is_open else who.name
+
+
+async def _wait_until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue

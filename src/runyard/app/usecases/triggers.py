@@ -1,0 +1,207 @@
+"""Triggers: fire one now, pause it, and what both loops and people need to make a run of one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import NAMESPACE_URL, uuid4, uuid5
+
+from runyard.app.auditing import audit
+from runyard.app.core import Core
+from runyard.app.errors import Conflict, Forbidden, Missing, NotPossible
+from runyard.app.model import Entity, Json, Principal, Run
+from runyard.app.ports import Duplicate, Stale, UnitOfWork
+from runyard.app.usecases.access import authorize
+from runyard.app.usecases.submit import submit_run
+from runyard.domain.access import Permission
+from runyard.domain.placeholders import PlaceholderError, fill
+from runyard.domain.triggers import KINDS
+from runyard.spec.problems import Refused
+
+PAUSED, ACTIVE = "STOPPED", "RUNNING"
+CHAIN = "triggers"
+"""The key of a run's metadata that lists the triggers it comes from: none of them fires because of it."""
+SINCE = "since"
+"""The key of a trigger's status that says from when on it counts, where that is not its creation."""
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    """Why a trigger fires. However often one is used, it makes one run."""
+
+    id: str
+    input: Json
+    """What templates see as `input`."""
+    chain: tuple[str, ...] = ()
+    is_manual: bool = False
+    """Asked for by somebody: it happens once anyway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """What came of it."""
+
+    run_id: str | None = None
+    problem: str | None = None
+
+
+def is_active(trigger: Entity) -> bool:
+    """Whether it fires by itself."""
+    return trigger.state != PAUSED
+
+
+def find_start(trigger: Entity) -> datetime:
+    """From when on it counts."""
+    since = trigger.status.get(SINCE)
+    return trigger.created_at if since is None else datetime.fromisoformat(since)
+
+
+async def run_trigger(core: Core, who: Principal, project: str, trigger_id: str, *, is_open: bool = False) -> Entity:
+    """Fire it now, as its creator; one that was paused is active again, from now on. Raises `NotPossible` if it fails.
+
+    What it missed while it was paused stays missed.
+    """
+
+    def resume(trigger: Entity) -> Entity:
+        return replace(trigger, state=ACTIVE, status={**trigger.status, SINCE: core.clock.now().isoformat()})
+
+    async with core.store.begin(is_read_only=True) as unit:
+        trigger = await _require_trigger(unit, project, trigger_id)
+    if trigger.kind not in KINDS:
+        raise NotPossible("trigger.kind", f"triggers of the kind {trigger.kind} are stored here, and never fire")
+    if not is_active(trigger):
+        trigger = await change_trigger(core, who, project, trigger_id, resume, action="trigger.resume")
+    occasion = Occasion(id=f"now:{uuid4().hex}", input={"at": core.clock.now().isoformat()}, is_manual=True)
+    fired = await fire(core, trigger, occasion, is_open=is_open, by=who)
+    if fired.problem is not None:
+        raise NotPossible("trigger.refused", f"trigger {trigger.name} could not fire: {fired.problem}")
+    async with core.store.begin(is_read_only=True) as unit:
+        return await _require_trigger(unit, project, trigger_id)
+
+
+async def stop_trigger(core: Core, who: Principal, project: str, trigger_id: str) -> Entity:
+    """Pause it: it fires no more until it is run again. Idempotent."""
+
+    def pause(trigger: Entity) -> Entity:
+        return replace(trigger, state=PAUSED)
+
+    return await change_trigger(core, who, project, trigger_id, pause, action="trigger.stop")
+
+
+async def fire(
+    core: Core, trigger: Entity, occasion: Occasion, *, is_open: bool = False, by: Principal | None = None
+) -> Fired:
+    """Submit the run of an occasion, as the trigger's creator, who must still be allowed to; then note that it was.
+
+    Two replicas, or one that died in between, submit the same run under the same id: there is one.
+    """
+    run_id = uuid5(NAMESPACE_URL, f"runyard:{trigger.id}:{occasion.id}").hex
+    try:
+        run = await _submit(core, trigger, occasion, run_id=run_id, is_open=is_open)
+        fired = Fired(run_id=run_id if run is None else run.id)
+    except Duplicate:
+        # It was submitted before, when the template was another.
+        fired = Fired(run_id=run_id)
+    except (Forbidden, Missing, NotPossible, PlaceholderError, Refused) as error:
+        fired = Fired(problem=str(error))
+    await _note(core, trigger, occasion, fired, by=by or Principal(name=trigger.user, via="system"))
+    return fired
+
+
+async def act_as(unit: UnitOfWork, name: str, *, is_open: bool) -> Principal:
+    """Somebody who is not here now, with the rights they have now. Raises `Forbidden` if the account has ended."""
+    account = await unit.accounts.find(name)
+    if account is None and is_open:
+        return Principal(name=name, is_admin=True, via="system")
+    if account is None or account.is_disabled:
+        raise Forbidden(f"the account of {name}, who made it, is gone or disabled")
+    return Principal(name=name, is_admin=account.is_admin, via="system")
+
+
+def make_run_document(trigger: Entity, occasion: Occasion, *, run_id: str) -> Json:
+    """The run as a client would post it. Raises `PlaceholderError`."""
+    spec = trigger.spec
+    known: Mapping[str, Any] = {"id": trigger.id, "name": trigger.name, "project": trigger.project}
+    template = fill(spec.get("template") or {}, {"input": occasion.input, "trigger": known})
+    references = {key: spec[key] for key in ("task", "function", "workflow") if spec.get(key) is not None}
+    return {
+        "kind": f"{str(spec.get('task', '')).partition('://')[0]}:run",
+        "id": run_id,
+        "project": trigger.project,
+        "metadata": {"project": trigger.project, CHAIN: [*occasion.chain, trigger.id]},
+        "spec": {**template, **references},
+    }
+
+
+async def _submit(core: Core, trigger: Entity, occasion: Occasion, *, run_id: str, is_open: bool) -> Run | None:
+    async with core.store.begin(is_read_only=True) as unit:
+        who = await act_as(unit, trigger.user, is_open=is_open)
+        await authorize(unit, who, Permission.WRITE, project=trigger.project)
+        if await unit.runs.has_tombstone(run_id):
+            return None
+    return await submit_run(core, who, trigger.project, make_run_document(trigger, occasion, run_id=run_id))
+
+
+async def use_occasion(
+    core: Core, trigger: Entity, occasion: str | None, *, by: Principal, action: str, result: str, noted: Json
+) -> bool:
+    """Note in the trigger's status and the audit what came of an occasion, unless somebody did already."""
+    for _ in range(_ATTEMPTS):
+        async with core.store.begin() as unit:
+            if occasion is not None and not await unit.firings.use(trigger.id, occasion):
+                return False
+            stored = await unit.entities.find("trigger", trigger.id, project=trigger.project)
+            try:
+                if stored is not None:
+                    changed = replace(stored, status={**stored.status, **noted})
+                    await unit.entities.replace(changed, expected_revision=stored.revision)
+            except Stale:
+                continue
+            await audit(core, unit, by, action, trigger, result=result, details=noted)
+            await unit.commit()
+            return True
+    raise Conflict(f"trigger {trigger.id} is being changed by many at once")
+
+
+async def _note(core: Core, trigger: Entity, occasion: Occasion, fired: Fired, *, by: Principal) -> None:
+    last: Json = {"occasion": occasion.id, "at": core.clock.now().isoformat()}
+    last |= {"run": fired.run_id} if fired.problem is None else {"problem": fired.problem}
+    await use_occasion(
+        core,
+        trigger,
+        None if occasion.is_manual else occasion.id,
+        by=by,
+        action="trigger.fire",
+        result="done" if fired.problem is None else "refused",
+        noted={"last": last},
+    )
+
+
+async def change_trigger(
+    core: Core, who: Principal, project: str, trigger_id: str, change: Callable[[Entity], Entity], *, action: str
+) -> Entity:
+    """Write what comes of it, again where somebody else was quicker; nothing where nothing changes."""
+    for _ in range(_ATTEMPTS):
+        async with core.store.begin() as unit:
+            stored = await _require_trigger(unit, project, trigger_id)
+            changed = change(stored)
+            if changed == stored:
+                return stored
+            if who.via != "system":
+                changed = replace(changed, updated_at=core.clock.now(), updated_by=who.name)
+            try:
+                saved = await unit.entities.replace(changed, expected_revision=stored.revision)
+            except Stale:
+                continue
+            await audit(core, unit, who, action, saved)
+            await unit.commit()
+            return saved
+    raise Conflict(f"trigger {trigger_id} is being changed by many at once: try again")
+
+
+async def _require_trigger(unit: UnitOfWork, project: str, trigger_id: str) -> Entity:
+    trigger = await unit.entities.find("trigger", trigger_id, project=project)
+    if trigger is None:
+        raise Missing("trigger", trigger_id)
+    return trigger

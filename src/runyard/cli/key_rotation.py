@@ -1,0 +1,42 @@
+"""What `runyard keys` does."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from runyard.app.model import Principal
+from runyard.app.usecases import rotation
+from runyard.app.usecases.rotation import Rotation
+from runyard.cli.lazy import load
+from runyard.cli.setting_options import DATABASE, load_settings, run_async
+from runyard.cli.users import open_core
+
+WHO = Principal(name="system", is_admin=True, via="system", address="command line")
+
+
+def rotate(flags: Mapping[str, Any]) -> None:
+    """Make a key, and wrap everything with it."""
+    _work(flags, rotation.rotate_keys)
+
+
+def rewrap(flags: Mapping[str, Any]) -> None:
+    """Wrap everything with the current key."""
+    _work(flags, rotation.rewrap_values)
+
+
+def _work(flags: Mapping[str, Any], act: Any) -> None:
+    settings = load_settings(flags, only=(*DATABASE, "key_file", "key")).settings
+
+    async def work() -> Rotation:
+        vault = load("runyard.vault:open_vault")(settings.key_file, text=settings.key)
+        async with open_core(settings) as core:
+            done: Rotation = await act(core, WHO, vault)
+            return done
+
+    done = run_async(work())
+    click.echo(f"key {done.key_id} is current; {done.rewrapped} values were wrapped with it")
+    if done.failed:
+        for project, name, version in done.failed:
+            click.echo(f"error: secret {name} of project {project}, version {version}: cannot be opened", err=True)
+        raise click.exceptions.Exit(1)

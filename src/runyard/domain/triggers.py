@@ -1,0 +1,129 @@
+"""What a trigger says: is it understood, and is it meant by an entity? Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from runyard.domain.placeholders import find_problem
+from runyard.domain.schedule import ScheduleError, parse_schedule
+from runyard.spec.problems import Problem, find_nearest
+
+SCHEDULER, LIFECYCLE = "scheduler", "lifecycle"
+KINDS = (SCHEDULER, LIFECYCLE)
+FOREIGN_KINDS = ("automl",)
+"""Kinds of DigitalHub that are stored and never fire here."""
+ROOTS = ("input", "trigger")
+"""What templates may look up."""
+_ANY = "*"
+_FIELDS = {
+    SCHEDULER: ("task", "function", "workflow", "template", "schedule", "timezone"),
+    LIFECYCLE: ("task", "function", "workflow", "template", "key", "states"),
+}
+
+
+def find_trigger_problems(kind: str, spec: Mapping[str, Any], *, project: str, states: frozenset[str]) -> list[Problem]:
+    """Everything that is wrong with a trigger's spec in itself; `states` are those that entities may have.
+
+    Specs of foreign kinds are kept word for word.
+    """
+    if kind in FOREIGN_KINDS:
+        return []
+    if kind not in KINDS:
+        nearest = find_nearest(kind, KINDS)
+        message = "there is no such kind of trigger"
+        return [Problem("trigger.kind", ("kind",), message, value=kind, allowed=", ".join(KINDS), suggestion=nearest)]
+    problems = [*_check_fields(kind, spec), *_check_template(spec)]
+    if not isinstance(spec.get("task"), str):
+        problems.append(Problem("field.missing", ("spec", "task"), "missing spec: a trigger needs its `task`"))
+    if kind == SCHEDULER:
+        return [*problems, *_check_schedule(spec)]
+    return [*problems, *_check_key(spec, project), *_check_states(spec, states)]
+
+
+def matches_key(pattern: str, key: str) -> bool:
+    """Whether an entity's key is meant: `*` stands for anything; without `:id`, every version is."""
+    expression = re.compile(".*".join(map(re.escape, pattern.split(_ANY))), re.DOTALL)
+    versionless = key.rpartition(":")[0] if ":" in key.rpartition("/")[2] else key
+    return any(expression.fullmatch(candidate) is not None for candidate in (key, versionless))
+
+
+def find_types(pattern: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The types of entities that a pattern can mean."""
+    parts = pattern.removeprefix("store://").split("/")
+    if len(parts) < 2 or _ANY in parts[0]:
+        return known
+    named = parts[1]
+    return tuple(name for name in known if name == named) if _ANY not in named else known
+
+
+def _check_fields(kind: str, spec: Mapping[str, Any]) -> list[Problem]:
+    allowed = _FIELDS[kind]
+    return [
+        Problem(
+            "field.unknown",
+            ("spec", name),
+            f"a {kind} trigger has no such field",
+            allowed=", ".join(allowed),
+            suggestion=find_nearest(name, allowed),
+        )
+        for name in spec
+        if name not in allowed
+    ]
+
+
+def _check_template(spec: Mapping[str, Any]) -> list[Problem]:
+    template = spec.get("template", {})
+    path = ("spec", "template")
+    if not isinstance(template, Mapping):
+        return [Problem("type.mapping", path, "must be the fields of a run's spec", value=template)]
+    if template.get("local_execution"):
+        return [Problem("trigger.local", (*path, "local_execution"), "nobody is there to run it", value=True)]
+    found = find_problem(template, roots=ROOTS)
+    return [Problem("template.placeholder", path, found)] if found else []
+
+
+def _check_schedule(spec: Mapping[str, Any]) -> list[Problem]:
+    text, zone = spec.get("schedule"), spec.get("timezone")
+    if not isinstance(text, str):
+        return [Problem("field.missing", ("spec", "schedule"), "missing spec: a scheduler needs its `schedule`")]
+    if zone is not None and not isinstance(zone, str):
+        return [Problem("type.text", ("spec", "timezone"), "must be text", value=zone)]
+    try:
+        schedule = parse_schedule(text, timezone=zone)
+    except ScheduleError as error:
+        name = "timezone" if error.field == "timezone" else "schedule"
+        given = zone if name == "timezone" else text
+        return [Problem(f"{name}.invalid", ("spec", name), str(error), value=given, allowed=error.allowed)]
+    if not schedule.is_ever_due:
+        return [Problem("schedule.never", ("spec", "schedule"), "there is no such day, ever", value=text)]
+    return []
+
+
+def _check_key(spec: Mapping[str, Any], project: str) -> list[Problem]:
+    key, path = spec.get("key"), ("spec", "key")
+    allowed = f"store://{project}/type/kind/name, with `*` for anything"
+    if not isinstance(key, str) or not key.startswith("store://") or len(key) > 2048:
+        return [Problem("trigger.key", path, "must be a pattern of keys", value=key, allowed=allowed)]
+    named = key.removeprefix("store://").split("/")[0]
+    if named != project:
+        message = f"invalid project: a trigger looks at its own, `{project}`"
+        return [Problem("reference.project", path, message, value=key, allowed=allowed)]
+    return []
+
+
+def _check_states(spec: Mapping[str, Any], known: frozenset[str]) -> list[Problem]:
+    given, path = spec.get("states"), ("spec", "states")
+    if not isinstance(given, list) or not given:
+        return [Problem("field.missing", path, "a lifecycle trigger needs the `states` at which it fires")]
+    return [
+        Problem(
+            "state.unknown",
+            (*path, index),
+            "there is no such state",
+            value=state,
+            allowed=", ".join(sorted(known)),
+            suggestion=find_nearest(str(state), known),
+        )
+        for index, state in enumerate(given)
+        if state not in known
+    ]

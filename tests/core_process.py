@@ -1,0 +1,135 @@
+"""`runyard server` as a process of its own, on a free port of loopback, over either database.
+
+`run_core()` waits until the process says where it listens, and leaves nothing behind. Nothing of the caller's
+environment that begins with `RUNYARD_` reaches it. What it printed is kept: `read_errors()` is its log.
+"""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+START_SECONDS = 90.0
+STOP_SECONDS = 60.0
+COMMAND = (str(Path(sys.executable).parent / "runyard"),)
+_LISTENS = re.compile(rb"^runyard listens on (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreProcess:
+    """A server that listens at `url`; its output lies in `folder`."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    folder: Path
+    started_in: float
+    """Seconds until it said that it listens."""
+
+    @asynccontextmanager
+    async def client(self, user: tuple[str, str] | None = None, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
+        """A client of it; proxies of the environment are none of its business."""
+        async with make_client(self.url, user=user, **options) as client:
+            yield client
+
+    async def wait(self) -> int:
+        """How it ended, once it has; one that does not end fails the test."""
+        try:
+            return await asyncio.to_thread(self.process.wait, STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the server did not end:\n{self.read_errors()[-3000:]}") from None
+
+    def kill(self) -> None:
+        """As a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+    def read_output(self) -> str:
+        """What it said on standard output."""
+        return (self.folder / "stdout").read_text()
+
+    def read_errors(self) -> str:
+        """What it said on standard error: its log."""
+        return (self.folder / "stderr").read_text()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that is over."""
+
+    code: int
+    out: str
+    err: str
+
+
+@contextmanager
+def run_core(
+    *arguments: str,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    program: tuple[str, ...] = COMMAND,
+) -> Iterator[CoreProcess]:
+    """A server, which is gone afterwards; raises `AssertionError` with what it said if it does not listen."""
+    folder.mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
+    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("ab") as errors:
+        process = subprocess.Popen(
+            [*program, "server", "--port", "0", "--data", str(folder / "data"), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=errors,
+            env=make_environment(environment),
+        )
+    try:
+        url = _wait_until_it_listens(process, folder)
+        yield CoreProcess(process=process, url=url, folder=folder, started_in=time.monotonic() - begun)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def call_runyard(*arguments: str, environment: Mapping[str, str] | None = None, given: str = "") -> Ended:
+    """Run a command of `runyard` to its end, with that on its standard input."""
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        env=make_environment(environment),
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def make_client(url: str, *, user: tuple[str, str] | None = None, **options: Any) -> httpx2.AsyncClient:
+    """A client that takes nothing from the environment."""
+    options = {"timeout": 60.0, "limits": httpx2.Limits(max_connections=64), **options}
+    return httpx2.AsyncClient(base_url=url, auth=user, trust_env=False, **options)
+
+
+def make_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The caller's, but for settings of Runyard and proxies."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RUNYARD_") and not name.lower().endswith("_proxy")
+    }
+    return {**kept, "PYTHONUNBUFFERED": "1", **(more or {})}
+
+
+def _wait_until_it_listens(process: subprocess.Popen[bytes], folder: Path) -> str:
+    deadline = time.monotonic() + START_SECONDS
+    while (found := _LISTENS.search((folder / "stdout").read_bytes())) is None:
+        if process.poll() is not None or time.monotonic() > deadline:
+            said = (folder / "stderr").read_text()
+            raise AssertionError(f"the server did not start ({process.returncode}):\n{said[-3000:]}")
+        time.sleep(0.01)
+    return found[1].decode()

@@ -1,0 +1,1 @@
+"""`runyard server` as a whole: real processes, both databases."""

@@ -1,0 +1,241 @@
+"""The process: how it starts, says what is wrong, tells how it is, and leaves."""
+
+import asyncio
+import signal
+import socket
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import asyncpg  # type: ignore[import-untyped]
+import httpx2
+import pytest
+
+from tests.core_process import CoreProcess, call_runyard, run_core
+from tests.integration.core.conftest import PROJECT, Place, fill, make_run
+from tests.postgres import NoPostgres, run_postgres
+
+
+async def test_server_says_where_it_listens_and_is_ready_when_it_starts(
+    core: CoreProcess, engine: str, tell: Callable[[str], None]
+) -> None:
+    tell(f"{engine}: `runyard server` listens {core.started_in:.2f} s after its start on an empty database")
+    assert core.read_output().startswith(f"runyard listens on {core.url}\n")
+    assert "No accounts" in core.read_output()
+    async with core.client() as client:
+        for path in ("/healthz", "/readyz"):
+            answer = await client.get(path)
+            assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+async def test_no_label_names_a_run_or_a_user_when_metrics_are_read(core: CoreProcess) -> None:
+    async with core.client() as client:
+        await fill(client)
+        await client.post(f"{PROJECT}/runs", json=make_run("demo", "run-with-a-known-id"))
+        for path in ("runs/run-with-a-known-id", "runs/missing-id", "functions/f-demo", "nowhere/x-y-z"):
+            await client.get(f"{PROJECT}/{path}")
+        await client.get("/no/such/route/at-all")
+        await client.request("BREW", "/healthz")
+        text = (await client.get("/metrics")).text
+    assert 'route="/api/v1/-/{project}/runs/{id}"' in text
+    for known in ("run-with-a-known-id", "missing-id", "x-y-z", "at-all", "demo", "BREW", "admin"):
+        assert known not in text
+
+
+def test_every_wrong_setting_has_a_line_when_several_are_wrong(tmp_path: Path) -> None:
+    ended = call_runyard(
+        *("server", "--data", str(tmp_path), "--port", "http", "--host", "0.0.0.0", "--database", "mysql://x"),
+        environment={"RUNYARD_LOG_LEVEL": "verbose", "RUNYARD_KEY": "not a key that could be"},
+    )
+    assert ended.code == 2
+    lines = ended.err.splitlines()
+    for word in ("--port", "--host", "--database", "RUNYARD_LOG_LEVEL"):
+        assert sum(word in line.split(":")[1] for line in lines) >= 1, ended.err
+    assert "Traceback" not in ended.err
+    assert "not a key that could be" not in ended.err
+
+
+def test_one_line_says_so_when_the_key_cannot_be_used(tmp_path: Path) -> None:
+    ended = call_runyard(
+        "server", "--data", str(tmp_path), "--port", "0", environment={"RUNYARD_KEY": "not a key that could be"}
+    )
+    assert ended.code in (1, 2)
+    assert len(ended.err.splitlines()) == 1, ended.err
+    assert "not a key that could be" not in ended.err
+
+
+def test_one_line_says_so_when_the_port_is_taken(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = call_runyard("server", "--data", str(tmp_path), "--port", str(port))
+    assert ended.code == 1
+    assert ended.err == f"Error: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+async def test_one_line_names_the_first_when_a_second_server_takes_the_same_sqlite(tmp_path: Path) -> None:
+    with run_core(folder=tmp_path) as core:
+        second = call_runyard("server", "--data", str(tmp_path / "data"), "--port", "0")
+        assert second.code == 1
+        assert len(second.err.splitlines()) == 1, second.err
+        assert f"is in use by process {core.process.pid}" in second.err
+        async with core.client() as client:
+            assert (await client.get("/readyz")).status_code == 200
+
+
+@pytest.mark.parametrize("command", [("server", "--port", "0"), ("server", "--check")])
+async def test_database_of_the_future_is_refused_and_left_as_it_is_when_it_is_served(
+    place: Place, engine: str, command: tuple[str, ...]
+) -> None:
+    assert (call_runyard("db", "upgrade", environment=place.environment)).code == 0
+    await set_version(place, engine, "r9999")
+    ended = call_runyard(*command, "--data", str(place.folder / "data"), environment=place.environment)
+    assert ended.code == 1
+    assert len(ended.err.splitlines()) == 1, ended.err
+    assert "newer" in ended.err
+    assert await set_version(place, engine, "r9999") == "r9999"
+
+
+async def set_version(place: Place, engine: str, version: str) -> str:
+    """Write the version of the schema and say which it was."""
+    if engine == "sqlite":
+        with sqlite3.connect(place.database.removeprefix("sqlite:///")) as connection:
+            before: str = connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
+            connection.execute("UPDATE alembic_version SET version_num = ?", (version,))
+        connection.close()
+        return before
+    postgres = await asyncpg.connect(place.database)
+    before = await postgres.fetchval("SELECT version_num FROM alembic_version")
+    await postgres.execute("UPDATE alembic_version SET version_num = $1", version)
+    await postgres.close()
+    return before
+
+
+def test_settings_are_printed_and_nothing_is_made_when_they_are_only_checked(place: Place, engine: str) -> None:
+    data = place.folder / "data"
+    ended = call_runyard("server", "--check", "--data", str(data), environment=place.environment)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.endswith("settings: ok; database: empty\n")
+    assert "p%40ss-word" not in ended.out
+    assert not data.exists()
+
+
+async def test_in_flight_request_is_answered_when_the_server_is_told_to_stop(core: CoreProcess) -> None:
+    async with core.client() as client:
+        await fill(client)
+        begun, release = asyncio.Event(), asyncio.Event()
+
+        async def write_slowly() -> httpx2.Response:
+            async def make_body() -> object:
+                yield b'{"kind": "container", "name": "slow", "id": "slow",'
+                begun.set()
+                await release.wait()
+                yield b' "spec": {"image": "busybox:1.36"}}'
+
+            headers = {"Content-Type": "application/json"}
+            return await client.post(f"{PROJECT}/functions", content=make_body(), headers=headers)  # type: ignore[arg-type]
+
+        slow = asyncio.create_task(write_slowly())
+        await begun.wait()
+        await wait_for_requests(client, 1)
+        core.process.send_signal(signal.SIGTERM)
+        await wait_for_line(core, "server.draining")
+        assert not slow.done()
+        release.set()
+        answer = await slow
+    assert (answer.status_code, answer.json()["id"]) == (200, "slow")
+    assert await core.wait() == 0
+    assert "Traceback" not in core.read_errors()
+
+
+async def test_streams_end_and_say_why_when_the_server_is_told_to_stop(core: CoreProcess) -> None:
+    async with core.client() as client:
+        await fill(client)
+        await client.post(f"{PROJECT}/runs", json=make_run("demo", "r1"))
+        headers = {"Accept": "text/event-stream"}
+        async with client.stream("GET", f"{PROJECT}/runs/r1/events", headers=headers) as answer:
+            texts = answer.aiter_text()
+            seen = await anext(texts)
+            core.process.send_signal(signal.SIGTERM)
+            seen += "".join([text async for text in texts])
+    assert "event: transition" in seen
+    assert "draining" in seen
+    assert await core.wait() == 0
+
+
+async def test_server_says_that_it_drains_when_a_connection_is_still_served(core: CoreProcess) -> None:
+    reader, writer = await open_connection(core)
+    # Two requests on one connection: the second is read when the first is answered, after the signal.
+    writer.write(b"POST /auth/token HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
+    await writer.drain()
+    async with core.client() as client:
+        await wait_for_requests(client, 1)
+    core.process.send_signal(signal.SIGTERM)
+    await wait_for_line(core, "server.draining")
+    writer.write(b"grant_type")
+    await writer.drain()
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"connection: close" in answer.lower()
+    assert await core.wait() == 0
+
+
+async def test_server_ends_at_once_when_it_is_told_twice(tmp_path: Path) -> None:
+    with run_core("--drain", "10m", folder=tmp_path) as core:
+        _, writer = await open_connection(core)
+        writer.write(b"POST /auth/token HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
+        await writer.drain()
+        async with core.client() as client:
+            await wait_for_requests(client, 1)
+        core.process.send_signal(signal.SIGTERM)
+        await wait_for_line(core, "server.draining")
+        core.process.send_signal(signal.SIGTERM)
+        await core.wait()
+        writer.close()
+
+
+async def test_server_is_not_ready_and_says_so_when_its_database_is_away(tmp_path: Path) -> None:
+    try:
+        with (
+            run_postgres() as own,
+            run_core(folder=tmp_path, environment={"RUNYARD_DATABASE": own.url()}) as core,
+        ):
+            async with core.client() as client:
+                await fill(client)
+                own.kill()
+                ready = await client.get("/readyz")
+                assert ready.status_code == 503
+                for answer in (
+                    await client.get(f"{PROJECT}/tasks/t-demo"),
+                    await client.post(f"{PROJECT}/runs", json=make_run("demo", "r1")),
+                ):
+                    assert (answer.status_code, answer.json()["errorCode"]) == (503, "unavailable")
+                    assert "p@ss" not in answer.text
+                assert (await client.get("/healthz")).status_code == 200
+                own.start()
+                assert (await client.get("/readyz")).status_code == 200
+                assert (await client.get(f"{PROJECT}/tasks/t-demo")).status_code == 200
+            core.process.terminate()
+            assert await core.wait() == 0
+    except NoPostgres as missing:
+        pytest.skip(f"no PostgreSQL: {missing}")
+
+
+async def open_connection(core: CoreProcess) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A bare connection."""
+    address = httpx2.URL(core.url)
+    return await asyncio.open_connection(address.host, address.port)
+
+
+async def wait_for_requests(client: httpx2.AsyncClient, number: int) -> None:
+    """Until that many requests are being answered beside the one that asks."""
+    while f"runyard_http_requests_in_flight {number + 1}.0" not in (await client.get("/metrics")).text:
+        pass
+
+
+async def wait_for_line(core: CoreProcess, text: str) -> None:
+    """Until its log says that."""
+    while text not in core.read_errors():  # noqa: ASYNC110 - it is another process's
+        await asyncio.sleep(0.02)

@@ -1,0 +1,275 @@
+"""Logs of a run: as the SDK reads them, and as text."""
+
+import base64
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from runyard.api.application import make_app
+from runyard.api.web import Limits
+from runyard.app.ports import Stream
+from runyard.app.usecases import following_logs, reading_logs
+from tests.serving import Server, serve
+from tests.unit.api.streaming import open_stream
+
+LOGS = "/api/v1/-/demo/runs/r1/logs"
+LOG = "/api/v1/-/demo/runs/r1/log"
+RUN: dict[str, Any] = {"kind": "container+job:run", "id": "r1", "spec": {"task": "container+job://demo/t1"}}
+MAIN = Stream("r1", "pod-1", "main")
+SIDE = Stream("r1", "pod-1", "side")
+AT = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following_logs, "GRACE_SECONDS", 0.0)
+
+
+@pytest.fixture
+async def running(demo: httpx2.AsyncClient) -> httpx2.AsyncClient:
+    """The client, with a run `r1` that is READY."""
+    assert (await demo.post("/api/v1/-/demo/runs", json=RUN)).status_code == 200
+    return demo
+
+
+async def _write(server: Server, stream: Stream, *texts: bytes, offset: int = 0) -> int:
+    """Append texts, a second between two of them."""
+    for number, text in enumerate(texts):
+        offset = await server.core.logs.append(stream, text, offset=offset, at=AT + timedelta(seconds=number))
+    return offset
+
+
+async def _mark_gap(server: Server, stream: Stream, cause: str = "the node did not answer\n") -> None:
+    until = AT + timedelta(seconds=9)
+    await server.core.logs.mark_gap(stream, since=AT + timedelta(seconds=5), until=until, cause=cause)
+
+
+def _split(answer: httpx2.Response) -> tuple[str, list[dict[str, Any]]]:
+    """The log's own text, and what our lines say."""
+    marker = answer.headers["X-Log-Marker"]
+    lines = answer.text.splitlines(keepends=True)
+    ours = [json.loads(line.removeprefix(marker)) for line in lines if line.startswith(marker)]
+    return "".join(line for line in lines if not line.startswith(marker)), ours
+
+
+async def test_list_is_empty_when_nothing_was_written(running: httpx2.AsyncClient) -> None:
+    assert (await running.get(LOGS)).json() == []
+    text = await running.get(LOG)
+    assert (text.status_code, text.content) == (200, b"")
+    assert text.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+async def test_list_is_what_every_sdk_reads_when_containers_wrote(running: httpx2.AsyncClient, server: Server) -> None:
+    await _write(server, MAIN, b"hi ", b"41\n")
+    await _write(server, SIDE, b"side\n")
+    items = (await running.get(LOGS)).json()
+    assert [base64.b64decode(item["content"]) for item in items] == [b"hi 41\n", b"side\n"]
+    first = items[0]
+    assert (first["kind"], first["project"], first["run"]) == ("log", "demo", "r1")
+    assert first["name"] == first["id"] == first["metadata"]["name"]
+    assert first["spec"] == {"run": "r1", "timestamp": int((AT + timedelta(seconds=1)).timestamp() * 1000)}
+    assert (first["status"]["container"], first["status"]["pod"], first["status"]["size"]) == ("main", "pod-1", 6)
+
+
+async def test_list_has_the_end_of_a_long_log_when_it_is_cut(
+    running: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_logs, "TAIL_BYTES", 5)
+    await _write(server, MAIN, "aaaa\u20acbcd\n".encode())
+    item = (await running.get(LOGS)).json()[0]
+    text = base64.b64decode(item["content"]).decode()
+    notice, _, rest = text.partition("\n")
+    assert json.loads(notice.removeprefix(item["status"]["marker"])) == {"left_out": 6}
+    assert rest == "\ufffdbcd\n"
+    assert item["status"]["offset"] == 6
+
+
+async def test_newest_streams_come_first_when_all_together_are_too_long(
+    running: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_logs, "LIST_BYTES", 6)
+    await _write(server, MAIN, b"main\n")
+    await server.core.logs.append(SIDE, b"side\n", offset=0, at=AT + timedelta(hours=1))
+    offsets = [item["status"]["offset"] for item in (await running.get(LOGS)).json()]
+    assert offsets == [4, 0]
+
+
+async def test_list_is_of_the_state_when_one_is_named(running: httpx2.AsyncClient, server: Server) -> None:
+    await _write(server, MAIN, b"hi\n")
+    assert len((await running.get(LOGS, params={"state": "READY"})).json()) == 1
+    assert (await running.get(LOGS, params={"state": "COMPLETED"})).json() == []
+    assert (await running.get(LOGS, params={"stat": "READY"})).status_code == 400
+
+
+async def test_text_says_where_to_go_on_when_it_is_one_stream(running: httpx2.AsyncClient, server: Server) -> None:
+    end = await _write(server, MAIN, b"one\n", b"two\n")
+    first = await running.get(LOG)
+    assert first.content == b"one\ntwo\n"
+    assert (first.headers["X-Log-Stream"], first.headers["X-Log-Offset"]) == ("pod-1/main", "0")
+    assert first.headers["X-Log-Next-Offset"] == str(end)
+    await _write(server, MAIN, b"three\n", offset=end)
+    rest = await running.get(LOG, params={"offset": end})
+    assert (rest.content, rest.headers["X-Log-Next-Offset"]) == (b"three\n", str(end + 6))
+    assert (await running.get(LOG, params={"offset": 10**9})).content == b""
+
+
+async def test_lines_and_time_choose_when_they_are_given(running: httpx2.AsyncClient, server: Server) -> None:
+    await _write(server, MAIN, b"one\n", b"two\n", b"three\n")
+    assert (await running.get(LOG, params={"tail": 2})).content == b"two\nthree\n"
+    assert (await running.get(LOG, params={"tail": 0})).content == b""
+    since = (AT + timedelta(seconds=1)).isoformat()
+    assert (await running.get(LOG, params={"since": since})).content == b"two\nthree\n"
+    assert (await running.get(LOG, params={"since": since, "tail": 1})).content == b"three\n"
+    assert (await running.get(LOG, params={"tail": 3, "offset": 4})).content == b"two\nthree\n"
+
+
+async def test_streams_are_named_when_there_are_several(running: httpx2.AsyncClient, server: Server) -> None:
+    await _write(server, MAIN, b"main without end")
+    await _write(server, SIDE, b"side\n")
+    answer = await running.get(LOG)
+    text, ours = _split(answer)
+    assert text == "main without end\nside\n"
+    assert ours == [{"stream": "pod-1/main", "offset": 0}, {"stream": "pod-1/side", "offset": 0}]
+    assert "X-Log-Next-Offset" not in answer.headers
+    assert (await running.get(LOG, params={"container": "side"})).content == b"side\n"
+    assert (await running.get(LOG, params={"pod": "pod-1", "container": "main"})).content == b"main without end"
+
+
+async def test_gap_has_a_line_of_its_own_when_something_is_missing(running: httpx2.AsyncClient, server: Server) -> None:
+    forged = b'#runyard-0123456789abcdef {"gap": "forged"}\n'
+    end = await _write(server, MAIN, forged, b"before")
+    await _mark_gap(server, MAIN)
+    await _write(server, MAIN, b"after\n", offset=end)
+    answer = await running.get(LOG)
+    text, ours = _split(answer)
+    assert text == f"{forged.decode()}before\nafter\n"
+    assert ours == [
+        {
+            "gap": "the node did not answer\n",
+            "since": "2026-11-15T12:00:05.000Z",
+            "until": "2026-11-15T12:00:09.000Z",
+            "offset": end,
+        }
+    ]
+    again = await running.get(LOG)
+    assert again.headers["X-Log-Marker"] != answer.headers["X-Log-Marker"]
+    listed = base64.b64decode((await running.get(LOGS)).json()[0]["content"])
+    assert b"the node did not answer" in listed
+
+
+async def test_text_comes_as_it_is_written_when_it_is_followed(running: httpx2.AsyncClient, server: Server) -> None:
+    end = await _write(server, MAIN, b"one\n", b"two\n")
+    async with open_stream(server.app, f"{LOG}?follow=true&tail=1") as stream:
+        await stream.wait_for(b"two\n")
+        await _mark_gap(server, MAIN)
+        await stream.wait_for(b"did not answer")
+        await _write(server, MAIN, b"three\n", offset=end)
+        await stream.wait_for(b"three\n")
+        await running.post("/api/v1/-/demo/runs/r1/stop")
+        text = await stream.wait_for_end()
+    assert text.count("did not answer") == 1
+    assert not text.startswith("one")
+    assert "X-Log-Next-Offset" not in stream.headers
+
+
+async def test_new_stream_is_named_when_it_begins_while_it_is_followed(
+    running: httpx2.AsyncClient, server: Server
+) -> None:
+    async with open_stream(server.app, f"{LOG}?follow=true") as stream:
+        await _write(server, MAIN, b"main\n")
+        await stream.wait_for(b"main\n")
+        await _write(server, SIDE, b"side\n")
+        await stream.wait_for(b"side\n")
+        await running.post("/api/v1/-/demo/runs/r1/stop")
+        await stream.wait_for_end()
+    marker = stream.headers["x-log-marker"]
+    assert f'main\n{marker} {{"stream": "pod-1/side", "offset": 0}}\nside\n' in stream.content.decode()
+
+
+async def test_chunks_are_bounded_when_there_is_much(running: httpx2.AsyncClient, server: Server) -> None:
+    written = b"0123456789abcde\n" * 20_000
+    await _write(server, MAIN, written)
+    await running.post("/api/v1/-/demo/runs/r1/stop")
+    async with open_stream(server.app, f"{LOG}?follow=true") as stream:
+        await stream.wait_for_end()
+    assert stream.content == written
+    assert max(map(len, stream.chunks)) <= reading_logs.CHUNK_BYTES
+
+
+async def test_followed_text_says_where_to_go_on_when_the_server_drains(
+    running: httpx2.AsyncClient, server: Server
+) -> None:
+    assert running is not None
+    app = make_app(server.web)
+    await _write(server, MAIN, b"one\n")
+    async with open_stream(app, f"{LOG}?follow=true") as stream:
+        await stream.wait_for(b"one\n")
+        app.state.is_draining = True
+        text = await stream.wait_for_end()
+    last = text.splitlines()[-1]
+    assert json.loads(last.removeprefix(stream.headers["x-log-marker"])) == {
+        "end": "draining",
+        "offsets": {"pod-1/main": 4},
+    }
+
+
+async def test_place_is_free_again_when_a_client_goes(running: httpx2.AsyncClient, server: Server) -> None:
+    assert running is not None
+    app = make_app(replace(server.web, limits=Limits(streams_each=1)))
+    await _write(server, MAIN, b"one\n")
+    async with open_stream(app, f"{LOG}?follow=true") as first:
+        await first.wait_for(b"one\n")
+        async with open_stream(app, LOG) as second:
+            await second.wait_for_end()
+        assert second.status == 429
+        await first.leave()
+    async with open_stream(app, LOG) as third:
+        assert await third.wait_for_end() == "one\n"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "code"),
+    [
+        ("container=mian", "log.unknown"),
+        ("pod=pod-2", "log.unknown"),
+        ("offset=0", "log.streams"),
+        ("offset=-1", "number.range"),
+        ("offset=x", "number.invalid"),
+        ("tail=-1", "number.range"),
+        ("tail=99999999", "number.range"),
+        ("since=yesterday", "time.invalid"),
+        ("follow=maybe", "value.option"),
+        ("lines=3", "parameter.unknown"),
+    ],
+)
+async def test_question_is_refused_when_a_parameter_is_wrong(
+    running: httpx2.AsyncClient, server: Server, parameters: str, code: str
+) -> None:
+    await _write(server, MAIN, b"main\n")
+    await _write(server, SIDE, b"side\n")
+    answer = await running.get(f"{LOG}?{parameters}")
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["errors"][0]["code"] == code
+
+
+async def test_near_container_is_named_when_it_is_not_known(running: httpx2.AsyncClient, server: Server) -> None:
+    await _write(server, MAIN, b"main\n")
+    answer = await running.get(LOG, params={"container": "mian"})
+    assert answer.json()["errors"][0]["suggestion"] == "main"
+
+
+async def test_only_members_read_when_there_are_accounts(tmp_path: Path) -> None:
+    async with serve(tmp_path, is_open=False) as server:
+        await server.add_user("ada")
+        await server.add_user("eve")
+        async with server.client("ada") as ada, server.client("eve") as eve, server.client() as nobody:
+            await ada.post("/api/v1/projects", json={"kind": "project", "name": "demo"})
+            for path in (LOGS, LOG):
+                assert (await ada.get(path)).status_code == 404
+                assert (await eve.get(path)).status_code == 403
+                assert (await nobody.get(path)).status_code == 401
