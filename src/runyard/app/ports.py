@@ -305,6 +305,9 @@ class UnitOfWork(Protocol):
     async def lock_project(self, project: str) -> None:
         """Until the end of this unit of work nobody else passes here for that project."""
 
+    async def hold_project(self, project: str) -> None:
+        """Until the end of this unit of work nobody locks that project; others may hold it too."""
+
     async def get_meta(self, name: str) -> str | None:
         """A fact about the installation: `installation`, `epoch`, signing keys …"""
 

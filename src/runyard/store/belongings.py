@@ -73,6 +73,11 @@ async def lock_project(session: Session, project: str) -> None:
     await session.lock(f"project:{project}")
 
 
+async def hold_project(session: Session, project: str) -> None:
+    """Until the end of the unit of work nobody passes `lock_project` for it; holders do not wait for each other."""
+    await session.lock(f"project:{project}", is_shared=True)
+
+
 async def delete_belongings_of_project(session: Session, project: str) -> None:
     """The project with entities, runs, secret values and shares."""
     entities, runs = tables.entities, tables.runs

@@ -81,13 +81,17 @@ class Session:
         """An insert that knows `on_conflict_do_…`."""
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
 
-    async def lock(self, name: str) -> None:
-        """Until the end of the unit of work nobody else passes here with that name. SQLite writes one by one anyway."""
+    async def lock(self, name: str, *, is_shared: bool = False) -> None:
+        """Until the end of the unit of work nobody else passes here with that name, but for sharers among themselves.
+
+        SQLite writes one by one anyway.
+        """
         self._check_writable()
         if not self.is_sqlite:
             digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
             key = int.from_bytes(digest, "big", signed=True)
-            await self.fetch_all(select(func.pg_advisory_xact_lock(literal(key, BigInteger()))))
+            take: Callable[..., Any] = func.pg_advisory_xact_lock_shared if is_shared else func.pg_advisory_xact_lock
+            await self.fetch_all(select(take(literal(key, BigInteger()))))
 
     def contains(self, column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
         """Whether the text in the column has that part, letter for letter."""

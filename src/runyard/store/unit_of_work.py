@@ -8,7 +8,7 @@ from runyard.app.ports import Accounts, Audit, Entities, Firings, Metrics, Revis
 from runyard.store import tables
 from runyard.store.accounts import SqlAccounts
 from runyard.store.audit import SqlAudit
-from runyard.store.belongings import lock_project
+from runyard.store.belongings import hold_project, lock_project
 from runyard.store.entities import SqlEntities
 from runyard.store.queue import read_clock
 from runyard.store.revisions import SqlRevisions
@@ -43,6 +43,10 @@ class SqlUnitOfWork:
     async def lock_project(self, project: str) -> None:
         """Until the end of this unit of work nobody else passes here for that project, whether it exists or not."""
         await lock_project(self.session, project)
+
+    async def hold_project(self, project: str) -> None:
+        """Until the end of this unit of work nobody locks that project; others may hold it too."""
+        await hold_project(self.session, project)
 
     async def get_meta(self, name: str) -> str | None:
         """A fact about the installation."""

@@ -53,7 +53,7 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
         extensions=written.extensions,
     )
     async with core.store.begin() as unit:
-        await require_project(unit, project)
+        await enter_project(unit, project)
         if unknown := await check_new(unit, entity):
             raise Refused(unknown)
         try:
@@ -101,8 +101,8 @@ async def update_entity(
     if problems:
         raise Refused(problems)
     async with core.store.begin() as unit:
-        await require_project(unit, project)
-        stored = await require_entity(unit, type_name, project, entity_id)
+        await enter_project(unit, project)
+        stored = await lock_entity(unit, type_name, project, entity_id)
         if problems := _check_identity(stored, written):
             raise Refused(problems)
         changed = _apply(core, who, entity_type, stored, written)
@@ -130,7 +130,8 @@ async def delete_entity(
     Raises `Missing`, and `Conflict` where the caller had seen another revision.
     """
     async with core.store.begin() as unit:
-        entity = await require_entity(unit, type_name, project, entity_id)
+        await unit.hold_project(project)
+        entity = await lock_entity(unit, type_name, project, entity_id)
         check_revision(entity, expected_revision)
         gone = await _delete(core, unit, who, entity, is_cascading=is_cascading)
         await unit.commit()
@@ -168,6 +169,18 @@ async def require_project(unit: UnitOfWork, project: str) -> Entity:
     if entity.state == "DELETING":
         raise NotPossible("project.deleting", f"project {project} is being deleted")
     return entity
+
+
+async def enter_project(unit: UnitOfWork, project: str) -> Entity:
+    """The same for who writes something in it: until the unit of work ends, the project is not deleted."""
+    await unit.hold_project(project)
+    return await require_project(unit, project)
+
+
+async def lock_entity(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:
+    """The entity of that project, for who writes what they read: others wait. Raises `Missing`."""
+    await unit.lock_project(f"{project}/{type_name}/{entity_id}")
+    return await require_entity(unit, type_name, project, entity_id)
 
 
 async def require_entity(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:

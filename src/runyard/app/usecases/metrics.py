@@ -9,7 +9,7 @@ from runyard.app.core import Core
 from runyard.app.documents import drop_nulls
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.entities import require_entity
+from runyard.app.usecases.entities import lock_entity, require_entity
 from runyard.app.usecases.transitions import check_own_run, require_run
 from runyard.spec.reading import Findings, describe_type, expect_mapping, expect_text, refuse
 
@@ -35,6 +35,8 @@ async def put_metric(
     if type_name == "run":
         check_own_run(who, entity_id)
     async with core.store.begin() as unit:
+        await unit.hold_project(project)
+        await unit.lock_project(f"{project}/{type_name}/{entity_id}")
         await _require(unit, type_name, project, entity_id)
         await unit.metrics.put(type_name, entity_id, name, value)
         await unit.commit()
@@ -58,7 +60,8 @@ async def put_files(core: Core, who: Principal, type_name: str, project: str, en
     files = [findings.read(_read_file, entry, index) for index, entry in enumerate(given)]
     findings.finish()
     async with core.store.begin() as unit:
-        entity = await require_entity(unit, type_name, project, entity_id)
+        await unit.hold_project(project)
+        entity = await lock_entity(unit, type_name, project, entity_id)
         changed = replace(
             entity, status={**entity.status, "files": files}, updated_at=core.clock.now(), updated_by=who.name
         )

@@ -10,7 +10,7 @@ from runyard.app.documents import Written, read_written
 from runyard.app.errors import NotPossible
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
-from runyard.app.usecases.entities import check_revision, replace_entity, require_entity, require_project
+from runyard.app.usecases.entities import check_revision, enter_project, replace_entity, require_entity
 from runyard.app.usecases.removing import delete_logs, remove_runs
 from runyard.app.usecases.unused import find_unused, tell
 from runyard.spec.entities import read_entity
@@ -70,7 +70,7 @@ async def update_project(
     if written.name != project:
         raise Refused([Problem("field.fixed", ("name",), f"cannot be changed; it is `{project}`", value=written.name)])
     async with core.store.begin() as unit:
-        stored = await require_project(unit, project)
+        stored = await enter_project(unit, project)
         changed = replace(
             stored,
             metadata={**written.metadata, "project": project, "name": project},

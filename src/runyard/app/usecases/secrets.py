@@ -8,7 +8,7 @@ from runyard.app.core import Core
 from runyard.app.errors import Forbidden
 from runyard.app.model import Principal
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.entities import require_project
+from runyard.app.usecases.entities import enter_project, require_project
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words
 from runyard.spec.reading import Findings, describe_type, expect_mapping, refuse
 
@@ -21,7 +21,9 @@ async def put_values(core: Core, who: Principal, project: str, given: Any) -> No
     """Seal new values for secrets that exist. All or none; a problem never shows a value."""
     values = _read_values(given)
     async with core.store.begin() as unit:
-        await require_project(unit, project)
+        await enter_project(unit, project)
+        # Each value has a number of its own: two that come at once must not take the same.
+        await unit.lock_project(f"{project}/secrets")
         known = await list_secret_names(unit, project)
         if problems := [_unknown(name, known) for name in values if name not in known]:
             raise Refused(problems)

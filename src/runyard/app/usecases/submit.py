@@ -12,7 +12,7 @@ from runyard.app.documents import Written, drop_nulls, read_written
 from runyard.app.errors import Duplicate
 from runyard.app.model import Json, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.entities import require_project
+from runyard.app.usecases.entities import enter_project, require_project
 from runyard.app.usecases.prepared import Current, load_current
 from runyard.app.usecases.requests import Asked, find_belongings, read_asked
 from runyard.app.usecases.transitions import make_first_transitions
@@ -56,7 +56,7 @@ async def submit_run(core: Core, who: Principal, project: str, document: Any, *,
         resolution = await _decide(unit, asked, current, is_strict=is_strict)
     run = _make_run(core, who, project, asked, resolution, current, request=_keep(document), request_hash=request_hash)
     async with core.store.begin() as unit:
-        await require_project(unit, project)
+        await enter_project(unit, project)
         try:
             await unit.runs.add(run, _make_transitions(core, who, run))
         except Duplicate:

@@ -1,0 +1,287 @@
+"""What the SDKs validate of every entity in an answer, written down from their releases: one failure fails a list."""
+
+from enum import Enum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+Amount = Annotated[str, Field(pattern=r"[\d]+|^([0-9])+([a-zA-Z])+$")]
+Text = Annotated[str, Field(default=None)]
+"""May be left out, and must not be null."""
+
+
+class OldVolumeType(Enum):
+    CLAIM = "persistent_volume_claim"
+    EMPTY = "empty_dir"
+    EPHEMERAL = "ephemeral"
+
+
+class VolumeType(Enum):
+    CLAIM = "persistent_volume_claim"
+    EMPTY = "empty_dir"
+    EPHEMERAL = "ephemeral"
+    SHARED = "shared_volume"
+
+
+class VolumeSpec(BaseModel):
+    size: str | None = None
+    size_limit: str | None = None
+    medium: str | None = None
+
+
+class OldVolume(BaseModel):
+    volume_type: OldVolumeType
+    name: str
+    mount_path: str
+    spec: VolumeSpec | None = None
+
+
+class Volume(BaseModel):
+    volume_type: VolumeType
+    name: str
+    mount_path: str
+    spec: VolumeSpec | None = None
+
+
+class Sides(BaseModel):
+    requests: Amount = Field(default=None)  # type: ignore[assignment]  # as the SDK has it: absent, not null
+    limits: Amount = Field(default=None)  # type: ignore[assignment]
+
+
+class OldResources(BaseModel):
+    cpu: Sides | None = None
+    mem: Sides | None = None
+    gpu: Sides | None = None
+
+
+class Resources(BaseModel):
+    cpu: Amount | int | None = None
+    mem: Amount | int | None = None
+    gpu: Amount | int | None = None
+    disk: Amount | int | None = None
+
+
+class Env(BaseModel):
+    name: str
+    value: str
+
+
+class NodeSelector(BaseModel):
+    key: str
+    value: str
+
+
+class Toleration(BaseModel):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+    toleration_seconds: int | None = None
+
+
+class Requirement(BaseModel):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class NodeTerm(BaseModel):
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+
+class NodeSelectorTerms(BaseModel):
+    node_selector_terms: list[NodeTerm]
+
+
+class PreferredNode(BaseModel):
+    preference: NodeSelectorTerms
+    weight: int
+
+
+class LabelSelector(BaseModel):
+    match_expressions: list[Requirement] | None = None
+    match_labels: dict[str, str] | None = None
+
+
+class PodTerm(BaseModel):
+    label_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    topology_key: str | None = None
+
+
+class WeightedPod(BaseModel):
+    pod_affinity_term: PodTerm
+    weight: int
+
+
+class NodeAffinity(BaseModel):
+    preferred_during_scheduling_ignored_during_execution: list[PreferredNode] | None = None
+    required_during_scheduling_ignored_during_execution: NodeSelectorTerms | None = None
+
+
+class PodAffinity(BaseModel):
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPod] | None = None
+    required_during_scheduling_ignored_during_execution: list[PodTerm] | None = None
+
+
+class Affinity(BaseModel):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Common(BaseModel):
+    envs: list[Env] | None = None
+    secrets: list[str] | None = None
+    profile: str | None = None
+
+
+class Placed(Common):
+    """Of the releases that know placement: 0.13 and 0.14."""
+
+    node_selector: list[NodeSelector] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    runtime_class: str | None = None
+    priority_class: str | None = None
+
+
+class OldFields(Placed):
+    volumes: list[OldVolume] | None = None
+    resources: OldResources | None = None
+
+
+class Fields14(Placed):
+    volumes: list[Volume] | None = None
+    resources: Resources | None = None
+
+
+class Fields15(Common):
+    volumes: list[Volume] | None = None
+    resources: Resources | None = None
+
+
+class RunFields(BaseModel):
+    """Of python and container runs together, none of which may be null."""
+
+    task: str
+    function: Text
+    workflow: Text
+    local_execution: bool = False
+    source: dict[str, Any] = Field(default=None)  # type: ignore[assignment]
+    image: Text
+    base_image: Text
+    image_pull_policy: Text
+    command: Text
+    python_version: Text
+    service_type: Text
+    service_name: Text
+    args: list[str] = Field(default=None)  # type: ignore[assignment]
+    requirements: list[Any] = Field(default=None)  # type: ignore[assignment]
+    instructions: list[str] = Field(default=None)  # type: ignore[assignment]
+    service_ports: list[dict[str, Any]] = Field(default=None)  # type: ignore[assignment]
+    replicas: int = Field(default=None)  # type: ignore[assignment]
+    run_as_user: int = Field(default=None)  # type: ignore[assignment]
+    run_as_group: int = Field(default=None)  # type: ignore[assignment]
+    fs_group: int = Field(default=None)  # type: ignore[assignment]
+    inputs: dict[str, Any] = Field(default=None)  # type: ignore[assignment]
+    parameters: dict[str, Any] = Field(default=None)  # type: ignore[assignment]
+    init_parameters: dict[str, Any] = Field(default=None)  # type: ignore[assignment]
+
+
+class Run13(RunFields, OldFields):
+    """Kind `X+run`."""
+
+
+class Run14(RunFields, Fields14):
+    """Kind `X+action:run`."""
+
+
+class Run15(RunFields, Fields15):
+    """Kind `X+action:run`, of 0.15 and 0.16."""
+
+
+class ServiceType(Enum):
+    EXTERNAL_NAME = "ExternalName"
+    CLUSTER_IP = "ClusterIP"
+    NODE_PORT = "NodePort"
+    LOAD_BALANCER = "LoadBalancer"
+
+
+class Port(BaseModel):
+    port: int
+    target_port: int
+
+
+class TaskFields(BaseModel):
+    function: str
+    service_type: ServiceType = Field(default=None)  # type: ignore[assignment]
+    service_ports: list[Port] = Field(default=None)  # type: ignore[assignment]
+    service_name: Text
+    run_as_user: int = Field(default=None, ge=0)  # type: ignore[assignment]
+    run_as_group: int = Field(default=None, ge=0)  # type: ignore[assignment]
+    fs_group: int = Field(default=None, ge=1)  # type: ignore[assignment]
+    instructions: list[str] = Field(default=None)  # type: ignore[assignment]
+
+
+class ReplicasFromZero(BaseModel):
+    replicas: int = Field(default=None, ge=0)  # type: ignore[assignment]
+
+
+class ReplicasFromOne(BaseModel):
+    replicas: int = Field(default=None, ge=1)  # type: ignore[assignment]
+
+
+class PullPolicy(Enum):
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+class Language(Enum):
+    PYTHON = "python"
+
+
+class ContainerSource(BaseModel):
+    source: Text
+    handler: Text
+    code: Text
+    base64: Text
+    lang: Text
+
+
+class PythonSource(ContainerSource):
+    init_function: Text
+    lang: Language = Language.PYTHON  # type: ignore[assignment]
+
+
+class ContainerFunction(BaseModel):
+    image: Text
+    base_image: Text
+    image_pull_policy: PullPolicy = Field(default=None)  # type: ignore[assignment]
+    command: Text
+    source: ContainerSource = Field(default=None)  # type: ignore[assignment]
+
+
+class PythonFunction(BaseModel):
+    source: PythonSource
+    python_version: str
+    image: Text
+    base_image: Text
+    requirements: list[str] = Field(default=None)  # type: ignore[assignment]
+
+
+class Task13(TaskFields, OldFields):
+    """What every release reads, in the form of the first."""
+
+
+class Task14(TaskFields, Fields14):
+    """The same in 0.14."""
+
+
+class Task15(TaskFields, Fields15):
+    """The same in 0.15 and 0.16."""
