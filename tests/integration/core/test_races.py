@@ -171,6 +171,22 @@ async def test_value_is_one_of_those_sent_when_several_set_a_secret(clients: Cli
         assert value in {f"{number}-{which}" for which in range(6)}
 
 
+async def test_neither_is_lost_when_files_and_metadata_of_an_artifact_are_put_at_once(
+    clients: Clients, project: str
+) -> None:
+    context = f"/api/v1/-/{project}/artifacts"
+    for number in range(ROUNDS):
+        one = f"{project}-a{number}"
+        document = {"kind": "artifact", "id": one, "name": one, "spec": {"path": "s3://a/b"}}
+        await clients[0].post(context, json=document)
+        await asyncio.gather(
+            clients[0].put(f"{context}/{one}/files/info", json=[{"path": "a", "name": "a"}]),
+            clients[1].put(f"{context}/{one}", json={**document, "metadata": {"description": "new"}}),
+        )
+        assert (await clients[0].get(f"{context}/{one}/files/info")).json() == [{"path": "a", "name": "a"}]
+        assert (await clients[0].get(f"{context}/{one}")).json()["metadata"]["description"] == "new"
+
+
 async def test_nothing_is_left_of_a_project_when_it_is_deleted_while_things_are_made_in_it(
     clients: Clients, project: str
 ) -> None:
