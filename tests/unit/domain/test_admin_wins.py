@@ -60,6 +60,47 @@ def test_every_way_out_is_taken_when_the_generator_plays() -> None:
     assert tally.codes["accepted: override"] > COUNT / 100
 
 
+FOUND_BY_CAMPAIGNS: dict[str, tuple[World, Case]] = {
+    "platform variable beside a lock": (
+        World(
+            policy={"projects": {"vision": {"envs": {"default": {}, "locked": True}}}},
+            profiles=[[{"id": "small", "envs": {"RUN_ID": "admin"}}]],
+        ),
+        Case(run={"image": "busybox:1.36", "profile": "small"}),
+    ),
+    "small request under a capped and locked resource": (
+        World(
+            policy={
+                "resources.cpu.limit": {"max": "2"},
+                "projects": {"speech": {"resources.cpu": {"locked": True}}},
+            }
+        ),
+        Case(project="speech", run={"image": "python:3.11"}),
+    ),
+    "a project that asks for a larger tolerance": (
+        World(
+            policy={
+                "platform": {"mem_tolerance": 1.1},
+                "projects": {
+                    "speech": {
+                        "resources": {"mem": {"options": ["2G"], "request": {"default": "2G"}}},
+                        "platform": {"mem_tolerance": 2},
+                    }
+                },
+            }
+        ),
+        Case(project="speech", run={"image": "python:3.11"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND_BY_CAMPAIGNS)
+def test_nobody_complains_when_a_case_of_a_long_campaign_is_played(name: str) -> None:
+    world, case = FOUND_BY_CAMPAIGNS[name]
+    outcome = play(case, make_stage(world))
+    assert (outcome.verdict, outcome.complaints) == ("accepted", ())
+
+
 @HYPOTHESIS
 @given(
     world=worlds(), run=run_layers(), task=st.none() | run_layers(), action=st.sampled_from(["job", "serve", "deploy"])

@@ -39,9 +39,11 @@ class Admins:
 
     @property
     def mem_tolerance(self) -> Decimal:
-        """The factor between a memory request and its limit."""
-        tolerance: Decimal = self.get_platform("mem_tolerance")
-        return tolerance
+        """The factor between a memory request and its limit; a project can only make it smaller."""
+        said = [scope.platform.mem_tolerance for scope in self.scopes if scope is not BUILT_IN]
+        factors = [factor for factor in said if factor is not None]
+        built_in: Decimal = self.get_platform("mem_tolerance")
+        return min(factors, default=built_in)
 
     def iter_rules(self, name: str) -> Iterator[tuple[Scope, Rule]]:
         """The rules of one field, the widest scope's first."""
