@@ -104,7 +104,7 @@ def drop_nulls(value: Any, *, keep: frozenset[str] = frozenset({"parameters", "i
 def is_deeper(value: Any, levels: int) -> bool:
     """Whether lists and mappings are nested in more levels than that. Walks without recursion."""
     layer = [value]
-    for _ in range(levels + 1):
+    for _ in range(levels):
         layer = [
             inner
             for item in layer

@@ -72,6 +72,8 @@ class Query:
     """By columns: created, updated, name, kind, project, state, id, user. Default: created desc; ties by id."""
     page: int = 0
     size: int = 25
+    is_brief: bool = False
+    """Of runs: leave request, effective spec and provenance empty, which are most of a run and in no list."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ RUN_COLUMNS = tuple(tables.runs.c[name] for name in _FIELDS)
 _TRANSITION_COLUMNS = tuple(
     tables.transitions.c[name] for name in ("sequence", "state", "at", "actor", "reason", "message")
 )
+_ABSENT: Mapping[str, Any] = {"request": {}, "effective": None, "provenance": ()}
+_BRIEF_COLUMNS = tuple(tables.runs.c[name] for name in _FIELDS if name not in _ABSENT)
 _FIXED = frozenset({"id", "project", "name", "created_at"})
 _DERIVED = frozenset({"function", "workflow", "task"})
 
@@ -60,8 +62,9 @@ class SqlRuns:
 
     async def find_page(self, query: Query) -> Page:
         """A page; `type` of the query is `run`."""
-        rows, total = await fetch_page(self._session, tables.runs, query, columns=RUN_COLUMNS)
-        return Page(tuple(row_to_run(row) for row in rows), total)
+        columns = _BRIEF_COLUMNS if query.is_brief else RUN_COLUMNS
+        rows, total = await fetch_page(self._session, tables.runs, query, columns=columns)
+        return Page(tuple(row_to_run({**_ABSENT, **row} if query.is_brief else row) for row in rows), total)
 
     async def list_ids(self, *, project: str, task: str | None = None) -> Sequence[str]:
         """The ids of a project's runs, or of those of one task (by its reference), in order."""

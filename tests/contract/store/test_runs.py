@@ -331,3 +331,13 @@ async def test_states_are_counted_when_there_are_several(store: Store) -> None:
     await add(store, make_run("r1"), make_run("r2", state="STOPPED"), make_run("r3", state="STOPPED"))
     async with store.begin(is_read_only=True) as work:
         assert await work.runs.count_states() == {"READY": 1, "STOPPED": 2}
+
+
+async def test_page_is_without_the_decision_when_it_is_to_be_brief(store: Store) -> None:
+    run = make_run("r1", effective={"image": "a"}, provenance=({"path": "image"},))
+    await add(store, run)
+    async with store.begin(is_read_only=True) as work:
+        whole = await work.runs.find_page(Query(type="run"))
+        brief = await work.runs.find_page(Query(type="run", is_brief=True))
+    assert whole.content == (run,)
+    assert brief.content == (replace(run, request={}, effective=None, provenance=()),)

@@ -24,6 +24,7 @@ def servers(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "RUNYARD_AUTH": "accounts",
         "RUNYARD_KEY_FILE": str(folder / "key"),
         "RUNYARD_MAX_REQUESTS": "100000",
+        "RUNYARD_ENDPOINT": "https://runyard.example.org",
     }
     with ExitStack() as stack:
         with ThreadPoolExecutor(2) as threads:

@@ -90,7 +90,7 @@ async def test_pages_follow_each_other_when_there_are_more_than_asked_for(filled
 async def test_work_is_bounded_and_said_when_the_project_is_large(
     filled: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "CHUNK", 2)
+    monkeypatch.setattr(searching, "MOST_READ", 2)
     assert len(await _find(filled)) == 8
     monkeypatch.setattr(searching, "MOST_FOUND", 3)
     answer = await filled.get(SEARCH, params={"size": 2, "page": 1})

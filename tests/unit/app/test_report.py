@@ -77,7 +77,9 @@ async def test_writer_is_told_when_it_looked_at_another_revision(world: World) -
         await report_run(world.core, ADA, "p", "r1", document({"results": {"n": 2}}), expected_revision=1)
 
 
-@pytest.mark.parametrize("fields", [{"id": "r2"}, {"project": "q"}, {"metadata": {"project": "q"}}])
+@pytest.mark.parametrize(
+    "fields", [{"id": "r2"}, {"name": "x"}, {"kind": "a+run"}, {"project": "q"}, {"metadata": {"project": "q"}}]
+)
 async def test_document_is_refused_when_it_names_something_else(world: World, fields: dict[str, Any]) -> None:
     await world.submit()
     with pytest.raises(Refused):

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -22,7 +22,9 @@ RUN_MODELS = {
 TASK_MODELS = (sdk.Task13, sdk.Task14, sdk.Task15)
 
 REQUIREMENT = {"key": "zone", "operator": "In", "values": ["a"]}
-AMOUNTS = st.sampled_from(["1", 2, "500m", "1Gi", 0.5, {"requests": "1"}, {"limits": 2}, {"requests": 1, "limits": "2"}])
+AMOUNTS = st.sampled_from(
+    ["1", 2, "500m", "1Gi", 0.5, {"requests": "1"}, {"limits": 2}, {"requests": 1, "limits": "2"}]
+)
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "profile": st.sampled_from(["small", ""]),
     "resources": st.dictionaries(st.sampled_from(["cpu", "mem"]), AMOUNTS)
@@ -111,6 +113,7 @@ def test_field_is_drawn_in_legal_forms_when_fields_are_generated(name: str) -> N
 
 
 @pytest.mark.parametrize("kind", RUN_MODELS)
+@settings(max_examples=50)
 @given(fields=legal_fields())
 def test_every_sdk_reads_a_run_when_its_fields_are_legal(kind: str, fields: dict[str, Any]) -> None:
     shaped = shape_run_spec(kind, {"task": TASK, "function": FUNCTION, **fields})
@@ -120,6 +123,7 @@ def test_every_sdk_reads_a_run_when_its_fields_are_legal(kind: str, fields: dict
 
 
 @pytest.mark.parametrize("kind", ["container+job", "container+serve", "container+deploy", "python+serve", "python+job"])
+@settings(max_examples=50)
 @given(fields=legal_fields())
 def test_every_sdk_reads_a_task_when_its_fields_are_legal(kind: str, fields: dict[str, Any]) -> None:
     shaped = shape_task_spec(kind, {"function": FUNCTION, **fields})
@@ -128,6 +132,7 @@ def test_every_sdk_reads_a_task_when_its_fields_are_legal(kind: str, fields: dic
         read_strictly(model, shaped)
 
 
+@settings(max_examples=50)
 @given(fields=legal_fields())
 def test_every_sdk_reads_a_function_when_its_fields_are_legal(fields: dict[str, Any]) -> None:
     read_strictly(sdk.ContainerFunction, shape_function_spec("container", fields))
@@ -143,6 +148,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize("kind", RUN_MODELS)
+@settings(max_examples=50)
 @given(fields=st.dictionaries(st.sampled_from([*FIELDS, "instructions", "base_image", "local_execution"]), JSON))
 def test_every_sdk_reads_a_run_when_a_client_wrote_anything_in_it(kind: str, fields: dict[str, Any]) -> None:
     shaped = shape_run_spec(kind, {**fields, "task": TASK})
@@ -150,6 +156,7 @@ def test_every_sdk_reads_a_run_when_a_client_wrote_anything_in_it(kind: str, fie
         read_strictly(model, shaped)
 
 
+@settings(max_examples=50)
 @given(fields=legal_fields())
 def test_nothing_is_lost_when_an_sdk_sends_a_task_back_as_it_was_shown(fields: dict[str, Any]) -> None:
     stored = {"function": FUNCTION, **fields}
@@ -162,7 +169,12 @@ def test_nothing_is_lost_when_an_sdk_sends_a_task_back_as_it_was_shown(fields: d
 
 
 def test_shown_value_changes_when_an_update_of_a_task_says_another() -> None:
-    stored = {"function": FUNCTION, "resources": {"cpu": 1}, "secrets": [{"name": "a", "mount_path": "/a"}], "args": ["x"]}
+    stored = {
+        "function": FUNCTION,
+        "resources": {"cpu": 1},
+        "secrets": [{"name": "a", "mount_path": "/a"}],
+        "args": ["x"],
+    }
     written = {"function": FUNCTION, "secrets": ["b"]}
     restored = restore_task_spec("container+job", stored, written)
     assert restored == {"function": FUNCTION, "resources": {"cpu": 1}, "secrets": ["b"]}

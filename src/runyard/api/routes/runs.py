@@ -1,5 +1,7 @@
 """`/api/v1/-/{project}/runs`: submit, read, stop, resume, delete, report; and what a run would get or got."""
 
+from dataclasses import replace
+
 from fastapi import Request
 from starlette.responses import Response
 
@@ -26,7 +28,7 @@ routes = Routes("/api/v1/-/{project}/runs", tag="runs")
 @routes.get("", needs=Permission.READ, takes=LIST, response_model=PageAnswer)
 async def list_all(request: Request, project: str) -> Response:
     """A page of runs, newest first."""
-    query = read_query(request, "run")
+    query = replace(read_query(request, "run"), is_brief=True)
     runs, total, histories = await list_runs(get_web(request).core, query)
     contents = [run_to_json(run, histories.get(run.id, ())) for run in runs]
     return answer_page(contents, Page(tuple(runs), total), number=query.page, size=query.size)

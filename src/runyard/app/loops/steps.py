@@ -119,7 +119,7 @@ class Stepper:
         assignment = make_assignment(self._core, run, issue_token=self._issue_token)
         uid = run.anchor_uid
         if uid is None:
-            found = None
+            found = await self._call(engine.find_anchor(assignment))
             if found is not None:
                 return await self._write(lease, changes.keep_anchor(found))
             if step is Step.STOP:

@@ -38,11 +38,12 @@ async def report_run(
     not the client's to set.
     """
     written = read_written(document)
-    if problems := [*check_project(written, project), *_check_identity(written, run_id)]:
+    if problems := check_project(written, project):
         raise Refused(problems)
     report = _Report(who=who, written=written)
 
     def decide(run: Run) -> Change | None:
+        _check_identity(run, written)
         return _decide_local(report, run) if run.is_local else _decide_remote(report, run)
 
     return await change_run(core, who, project, run_id, decide, expected_revision=expected_revision)
@@ -104,7 +105,12 @@ def _note_stale(report: _Report, run: Run) -> Json:
     return {} if state is None or state == run.state else {"ignored_state": state}
 
 
-def _check_identity(written: Written, run_id: str) -> list[Problem]:
-    if written.id is None or written.id == run_id:
-        return []
-    return [Problem("field.fixed", ("id",), f"the address names run `{run_id}`", value=written.id)]
+def _check_identity(run: Run, written: Written) -> None:
+    given = {"id": written.id, "name": written.name, "kind": written.kind}
+    problems = [
+        Problem("field.fixed", (name,), f"cannot be changed; it is `{getattr(run, name)}`", value=value)
+        for name, value in given.items()
+        if value is not None and value != getattr(run, name)
+    ]
+    if problems:
+        raise Refused(problems)

@@ -19,7 +19,8 @@ from runyard.app.usecases.entities import require_project
 SEARCHED = (*TYPES, "run")
 MOST_FOUND = 1000
 MOST_SCANNED = 2000
-CHUNK = 200
+MOST_READ = 500
+"""Entities of a type that are read at one go."""
 SortedBy = Literal["updated", "created", "name", "kind"]
 _ATTRIBUTES = {"updated": "updated_at", "created": "created_at", "name": "name", "kind": "kind"}
 
@@ -85,7 +86,8 @@ async def _scan(unit: UnitOfWork, search: Search) -> Found:
         async for entity in _Merged(unit, search, q=search.words).iterate(most=MOST_FOUND):
             if fits(entity):
                 found[entity.type, entity.id] = entity
-    scanned = _Merged(unit, search)
+    # By creation, for which there is an index: what is found is put into the wanted order afterwards.
+    scanned = _Merged(unit, replace(search, sorted_by="created", direction="desc"))
     async for entity in scanned.iterate(most=MOST_SCANNED):
         if fits(entity):
             found[entity.type, entity.id] = entity
@@ -108,7 +110,9 @@ class _Merged:
 
     async def iterate(self, *, most: int) -> AsyncIterator[Entity]:
         """In order, at most so many."""
-        streams = [_Chunks(self._unit, query) for query in self._queries]
+        # Every question sorts anew, so as few as can be are asked.
+        size = max(1, min(most, MOST_READ))
+        streams = [_Chunks(self._unit, replace(query, size=size)) for query in self._queries]
         for stream in streams:
             await stream.fill()
         self.total = sum(stream.total for stream in streams)
@@ -154,7 +158,6 @@ def _make_query(search: Search, type_name: str, *, q: str | None) -> Query:
         created=search.created,
         versions="all",
         sort=((search.sorted_by, search.direction),),
-        size=CHUNK,
     )
 
 

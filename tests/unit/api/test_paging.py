@@ -1,0 +1,93 @@
+"""Pages of lists, as the SDKs walk them."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+FUNCTIONS = "/api/v1/-/demo/functions"
+
+
+async def add_many(client: httpx2.AsyncClient, count: int) -> None:
+    for number in range(count):
+        body = {"kind": "dbt", "name": f"f-{number:02}", "id": f"id-{number:02}"}
+        assert (await client.post(FUNCTIONS, json=body)).status_code == 200
+
+
+async def walk(client: httpx2.AsyncClient, **params: Any) -> list[dict[str, Any]]:
+    """As the SDK does: until a page is empty, or the last."""
+    found: list[dict[str, Any]] = []
+    page = 0
+    while True:
+        answer = (await client.get(FUNCTIONS, params={**params, "page": page})).json()
+        found += answer["content"]
+        if not answer["content"] or page >= answer["totalPages"] - 1:
+            return found
+        page += 1
+
+
+async def test_every_function_is_found_once_when_45_are_walked(demo: httpx2.AsyncClient) -> None:
+    await add_many(demo, 44)
+    found = await walk(demo)
+    assert len({one["id"] for one in found}) == len(found) == 45
+    created = [one["metadata"]["created"] for one in found]
+    assert created == sorted(created, reverse=True)
+
+
+async def test_envelope_is_that_of_digitalhub_when_a_page_is_in_the_middle(demo: httpx2.AsyncClient) -> None:
+    await add_many(demo, 4)
+    answer = (await demo.get(FUNCTIONS, params={"page": 1, "size": 2, "sort": "id,asc"})).json()
+    assert [one["id"] for one in answer.pop("content")] == ["id-01", "id-02"]
+    order = {"sorted": True, "unsorted": False, "empty": False}
+    assert answer == {
+        "totalElements": 5,
+        "totalPages": 3,
+        "number": 1,
+        "size": 2,
+        "numberOfElements": 2,
+        "first": False,
+        "last": False,
+        "empty": False,
+        "sort": order,
+        "pageable": {"pageNumber": 1, "pageSize": 2, "offset": 2, "paged": True, "unpaged": False, "sort": order},
+    }
+
+
+PAGES: list[Any] = [1, 2, 1000, 2**31]
+
+
+async def test_page_is_empty_when_it_is_past_the_end(demo: httpx2.AsyncClient) -> None:
+    for page in PAGES:
+        answer = (await demo.get(FUNCTIONS, params={"page": page})).json()
+        assert (answer["content"], answer["empty"], answer["last"], answer["totalPages"]) == ([], True, True, 1)
+
+
+async def test_there_is_no_page_when_there_is_nothing(demo: httpx2.AsyncClient) -> None:
+    answer = (await demo.get("/api/v1/-/demo/models")).json()
+    assert (answer["content"], answer["totalPages"], answer["first"], answer["last"]) == ([], 0, True, True)
+
+
+async def test_newest_version_of_each_name_is_listed_when_versions_are_not_asked_for(demo: httpx2.AsyncClient) -> None:
+    for number in range(3):
+        body = {"kind": "container", "name": "box", "id": f"v{number}", "spec": {"image": f"box:{number}"}}
+        await demo.post(FUNCTIONS, json=body)
+    assert [one["id"] for one in await walk(demo, name="box")] == ["v2"]
+    assert [one["id"] for one in await walk(demo, name="box", versions="all")] == ["v2", "v1", "v0", "f1"]
+    await demo.delete(f"{FUNCTIONS}/v2")
+    assert [one["id"] for one in await walk(demo)] == ["v1"]
+
+
+@pytest.mark.parametrize("plural", ["projects", "secrets"])
+async def test_list_is_by_name_when_no_order_is_asked_for(demo: httpx2.AsyncClient, plural: str) -> None:
+    path = "/api/v1/projects" if plural == "projects" else "/api/v1/-/demo/secrets"
+    kind = plural.removesuffix("s")
+    for name in ("bb", "aa", "cc"):
+        assert (await demo.post(path, json={"kind": kind, "name": name})).status_code == 200
+    names = [one["name"] for one in (await demo.get(path)).json()["content"]]
+    assert names == sorted(names)
+
+
+async def test_list_is_refused_when_the_project_is_not_there(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/api/v1/-/nowhere/functions")
+    assert answer.status_code == 404
+    assert "No such EntityName" in answer.json()["message"]
