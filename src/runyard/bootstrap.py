@@ -18,6 +18,7 @@ import uvicorn
 from runyard.api.application import Application, guard, make_app
 from runyard.api.web import LOOPBACK_HOSTS, Limits, Web
 from runyard.app.core import Core, Options
+from runyard.app.loops.deletions import DeletionLoop
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.loops.retention import Keep, RetentionLoop
 from runyard.app.loops.supervise import Loop, supervise
@@ -167,7 +168,7 @@ def _make_lifespan(web: Web, store: SqlStore, address: str, settings: Settings) 
     @asynccontextmanager
     async def lifespan(app: Application) -> AsyncIterator[None]:
         app.state.is_draining = False
-        task = asyncio.create_task(supervise(_make_loops(web, store, settings)), name="loops")
+        task = asyncio.create_task(_supervise(web, store, settings), name="loops")
         _announce(web, address, settings)
         try:
             yield
@@ -176,6 +177,10 @@ def _make_lifespan(web: Web, store: SqlStore, address: str, settings: Settings) 
             await asyncio.gather(task, return_exceptions=True)
 
     return lifespan
+
+
+async def _supervise(web: Web, store: SqlStore, settings: Settings) -> None:
+    await supervise(_make_loops(web, store, settings), count_failure=web.metrics.count_failure)
 
 
 def _make_loops(web: Web, store: SqlStore, settings: Settings) -> Mapping[str, Loop]:
@@ -195,6 +200,7 @@ def _make_loops(web: Web, store: SqlStore, settings: Settings) -> Mapping[str, L
         "reconcile": reconciler.run,
         "triggers": TriggerLoop(web.core, is_open=web.is_open).run,
         "retention": RetentionLoop(web.core, store, keep=keep).run,
+        "deletions": DeletionLoop(web.core).run,
         "gauges": partial(_measure, web),
     }
 

@@ -67,11 +67,14 @@ async def _answer_refused(_request: Request, error: Exception) -> Response:
     return fail(400, "\n".join(map(str, problems[:MOST_ERRORS])), code="refused", problems=problems)
 
 
-async def _answer_known(_request: Request, error: Exception) -> Response:
+async def _answer_known(request: Request, error: Exception) -> Response:
     status, code = next(known for kind, known in _STATUSES.items() if isinstance(error, kind))
     message, headers = str(error), dict[str, str]()
     if isinstance(error, Missing):
         message = f"No such EntityName: {error.type} {error.id}"
+    elif isinstance(error, Unavailable):
+        # Where the database is, and why it cannot be reached, is for the log.
+        request.state.failure, message = message, "the database cannot be reached now: try again later"
     elif isinstance(error, NotPossible):
         code = error.code
     elif isinstance(error, Unauthenticated):

@@ -64,9 +64,8 @@ def _find_place(origin: str) -> str | None:
 
 
 def _strip_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0].lower()
+    name, _, port = host.rpartition(":")
+    return (name if port.isdigit() else host).lower()
 
 
 async def _refuse(send: Send, message: str) -> None:

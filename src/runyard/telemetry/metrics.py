@@ -1,8 +1,6 @@
 """What is counted, in a registry of its own, and how it is shown to Prometheus."""
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -11,7 +9,6 @@ from runyard import __version__
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _REQUEST_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
-_LOOP_BUCKETS = (0.001, 0.01, 0.1, 0.5, 1, 5, 30)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
 
@@ -37,21 +34,8 @@ class Metrics:
         )
         self._sent = Counter("runyard_http_sent_bytes", "Bytes of answers.", registry=self.registry)
         self._runs = Gauge("runyard_runs", "Runs by their state.", ("state",), registry=self.registry)
-        self._rounds = Histogram(
-            "runyard_loop_round_seconds",
-            "Time of one round of a loop.",
-            ("loop",),
-            buckets=_LOOP_BUCKETS,
-            registry=self.registry,
-        )
         self._failures = Counter(
-            "runyard_loop_failures", "Rounds of a loop that ended with an error.", ("loop",), registry=self.registry
-        )
-        self._succeeded_at = Gauge(
-            "runyard_loop_last_success_timestamp_seconds",
-            "When a round last ended well.",
-            ("loop",),
-            registry=self.registry,
+            "runyard_loop_failures", "Times that a loop failed and was begun again.", ("loop",), registry=self.registry
         )
         Gauge("runyard_build_info", "The release.", ("version",), registry=self.registry).labels(__version__).set(1)
         self._children: dict[tuple[str, str, str], Histogram] = {}
@@ -74,19 +58,9 @@ class Metrics:
         for state, number in counts.items():
             self._runs.labels(state).set(number)
 
-    @contextmanager
-    def time_round(self, loop: str) -> Iterator[None]:
-        """Around one round of a loop; what it raises is counted and goes on."""
-        begun = time.perf_counter()
-        try:
-            yield
-        except Exception:
-            self._failures.labels(loop).inc()
-            raise
-        else:
-            self._succeeded_at.labels(loop).set_to_current_time()
-        finally:
-            self._rounds.labels(loop).observe(time.perf_counter() - begun)
+    def count_failure(self, loop: str) -> None:
+        """A loop that failed, and is begun again."""
+        self._failures.labels(loop).inc()
 
     def render(self) -> bytes:
         """All of it, in Prometheus' text; its type is `CONTENT_TYPE`."""

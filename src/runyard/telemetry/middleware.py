@@ -19,6 +19,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _ROUTINE = frozenset({"/healthz", "/readyz", "/metrics"})
 _MOST_PATH = 300
+HTTP_FAILED = 500
 log = structlog.get_logger()
 
 
@@ -43,7 +44,9 @@ class Observer:
             except Exception:
                 answer.status = answer.status or 500
                 log.exception(events.REQUEST_FAILED, **_describe(scope))
-                raise
+                # Raised on, it would be written down again, and end the connection under the client's next request.
+                if not answer.is_complete:
+                    raise
             finally:
                 self._metrics.in_flight.dec()
                 self._note(scope, answer)
@@ -57,6 +60,8 @@ class Observer:
             seconds=seconds if answer.waited is None else answer.waited,
         )
         write = log.debug if scope["path"] in _ROUTINE else log.info
+        if answer.status is not None and answer.status >= HTTP_FAILED:
+            write = log.warning
         write(
             events.REQUEST_DONE if answer.status else events.REQUEST_ABANDONED,
             **_describe(scope),
@@ -69,7 +74,7 @@ class Observer:
 class _Answer:
     """What is sent: it gets the id, and is measured."""
 
-    __slots__ = ("_metrics", "_request_id", "_send", "begun", "size", "status", "waited")
+    __slots__ = ("_metrics", "_request_id", "_send", "begun", "is_complete", "size", "status", "waited")
 
     def __init__(self, send: Send, request_id: bytes, metrics: Metrics) -> None:
         self._send = send
@@ -79,6 +84,7 @@ class _Answer:
         self.waited: float | None = None
         self.status: int | None = None
         self.size = 0
+        self.is_complete = False
 
     async def send(self, message: Message) -> None:
         """Pass a message on."""
@@ -92,16 +98,20 @@ class _Answer:
             self.size += size
             self._metrics.count_sent(size)
         await self._send(message)
+        if message["type"] == "http.response.body":
+            self.is_complete = not message.get("more_body", False)
 
 
 def _describe(scope: Scope) -> dict[str, Any]:
-    client, who = scope.get("client"), (scope.get("state") or {}).get("who")
+    state = scope.get("state") or {}
+    client, who = scope.get("client"), state.get("who")
     path = scope.get("raw_path") or scope["path"].encode(errors="backslashreplace")
     return {
         "method": scope["method"],
         "path": path.decode("ascii", "backslashreplace")[:_MOST_PATH],
         "address": client[0] if client else None,
         "user": getattr(who, "name", None),
+        **({"failure": state["failure"]} if "failure" in state else {}),
     }
 
 

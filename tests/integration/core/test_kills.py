@@ -19,8 +19,8 @@ from tests.core_process import START_SECONDS, make_client, make_environment
 from tests.integration.core.conftest import Place, fill, make_run
 
 KILLS = 100
-SECONDS = 50.0
-"""Fewer are killed where the machine is slow."""
+SECONDS = float(os.environ.get("RUNYARD_KILL_SECONDS", "35"))
+"""Fewer are killed where the machine is slow: a start of the server takes the time, though it is a fork."""
 WRITERS = 4
 _LISTENS = re.compile(r"^runyard listens on (\S+)$", re.MULTILINE)
 
@@ -53,7 +53,8 @@ async def test_no_acknowledged_write_is_lost_when_the_server_is_killed(
                     await make_functions(client)
                 await check_functions(client, seen)
                 writers = [asyncio.create_task(write(client, number, seen)) for number in range(WRITERS)]
-                await asyncio.sleep(chance.uniform(0.0, 0.25))
+                await wait_for_runs(seen, len(seen.runs) + chance.randint(0, 12), writers)
+                await asyncio.sleep(chance.uniform(0.0, 0.03))
                 spawner.kill()
                 await asyncio.gather(*writers)
             kills += 1
@@ -69,6 +70,12 @@ async def test_no_acknowledged_write_is_lost_when_the_server_is_killed(
     )
     assert kills >= 5
     assert len(seen.runs) > kills
+
+
+async def wait_for_runs(seen: Acknowledged, number: int, writers: list[asyncio.Task[None]]) -> None:
+    """Until so many were acknowledged, or a writer has failed."""
+    while len(seen.runs) < number and not any(writer.done() for writer in writers):  # noqa: ASYNC110 - of a number
+        await asyncio.sleep(0.001)
 
 
 async def write(client: httpx2.AsyncClient, writer: int, seen: Acknowledged) -> None:
@@ -167,7 +174,7 @@ class Spawner:
         self._server = int(await asyncio.wait_for(self._process.stdout.readline(), START_SECONDS))
         deadline = time.monotonic() + START_SECONDS
         while (found := self._find_url()) is None:
-            if time.monotonic() > deadline or not Path(f"/proc/{self._server}/exe").exists():
+            if time.monotonic() > deadline:
                 raise AssertionError(f"the server did not start:\n{self._output.read_text()}")
             await asyncio.sleep(0.005)
         return found

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -10,6 +11,7 @@ from runyard.domain.lifecycle import State
 from tests.integration.core.conftest import fill, make_run
 
 ROUNDS = 8
+ROLES = ("viewer", "editor")
 Clients = list[httpx2.AsyncClient]
 
 
@@ -51,9 +53,7 @@ async def test_exactly_one_creates_it_when_two_create_the_same(clients: Clients,
             (f"{context}/secrets", {"kind": "secret", "name": name}),
             (f"{context}/artifacts", {"kind": "artifact", "id": name, "name": name, "spec": {"path": "s3://a/b"}}),
         ):
-            answers = await race(
-                clients, lambda client, _, path=path, document=document: client.post(path, json=document)
-            )
+            answers = await race(clients, partial(create, path=path, document=document))
             assert sorted(answer.status_code for answer in answers) == [200, 400], [path, *answers]
             assert "Duplicated entity" in min(answers, key=lambda answer: -answer.status_code).text
     assert len(await list_acts(clients[0], project, "function.create")) == ROUNDS + 1
@@ -144,16 +144,15 @@ async def test_history_has_no_gap_when_stop_delete_and_report_race(clients: Clie
 async def test_one_share_is_kept_when_two_share_and_unshare(clients: Clients, project: str) -> None:
     path = f"/api/v1/projects/{project}/share"
     for number in range(ROUNDS):
-        roles = ("viewer", "editor")
         answers = await race(
             clients,
-            lambda client, which: client.post(path, params={"user": "bob", "role": roles[which]}),
+            lambda client, which: client.post(path, params={"user": "bob", "role": ROLES[which]}),
         )
         assert [answer.status_code for answer in answers] == [200, 200]
         shares = (await clients[number % 2].get(path)).json()
         assert len(shares) == 1
         assert shares[0]["id"] in {answer.json()["id"] for answer in answers}
-        ended = await race(clients, lambda client, _, one=shares[0]["id"]: client.delete(path, params={"id": one}))
+        ended = await race(clients, partial(unshare, path=path, share=shares[0]["id"]))
         assert sorted(answer.status_code for answer in ended) == [200, 404]
         assert (await clients[0].get(path)).json() == []
     assert len(await list_acts(clients[0], project, "project.unshare")) == ROUNDS
@@ -163,9 +162,7 @@ async def test_value_is_one_of_those_sent_when_several_set_a_secret(clients: Cli
     context = f"/api/v1/-/{project}/secrets"
     await clients[0].post(context, json={"kind": "secret", "name": "token"})
     for number in range(ROUNDS):
-        answers = await race(
-            clients, lambda client, which, n=number: client.put(f"{context}/data", json={"token": f"{n}-{which}"}), 6
-        )
+        answers = await race(clients, partial(put_value, path=f"{context}/data", number=number), 6)
         assert {answer.status_code for answer in answers} == {200}, [answer.text for answer in answers]
         value = (await clients[1].get(f"{context}/data", params={"keys": "token"})).json()["token"]
         assert value in {f"{number}-{which}" for which in range(6)}
@@ -219,6 +216,21 @@ async def race(
 ) -> Sequence[httpx2.Response]:
     """The same act at the same time, by both clients in turn."""
     return await asyncio.gather(*(act(clients[which % 2], which) for which in range(number)))
+
+
+async def create(client: httpx2.AsyncClient, _: int, *, path: str, document: dict[str, Any]) -> httpx2.Response:
+    """Post it."""
+    return await client.post(path, json=document)
+
+
+async def unshare(client: httpx2.AsyncClient, _: int, *, path: str, share: str) -> httpx2.Response:
+    """End a share."""
+    return await client.delete(path, params={"id": share})
+
+
+async def put_value(client: httpx2.AsyncClient, which: int, *, path: str, number: int) -> httpx2.Response:
+    """Set the secret to a value that says whose it is."""
+    return await client.put(path, json={"token": f"{number}-{which}"})
 
 
 async def list_acts(client: httpx2.AsyncClient, project: str, action: str) -> list[str]:

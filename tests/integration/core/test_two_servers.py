@@ -1,4 +1,4 @@
-"""Two servers with accounts that start at once on one empty PostgreSQL: one schema, one key, one winner of each race."""
+"""Two servers with accounts that start at once on one empty PostgreSQL: one schema, one key, one winner."""
 
 import asyncio
 from collections.abc import Iterator

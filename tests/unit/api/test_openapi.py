@@ -103,7 +103,6 @@ async def test_every_parameter_is_described_when_an_operation_takes_it(document:
 
 # What stands in an address is answered differently where it is not there; nothing is found out about parameters then.
 PLACES = {"project": "demo", "id": "f1", "name": "n", "entity": "function", "kind": "python", "revision": "1"}
-STREAMS = ("GET /api/v1/-/{project}/runs/{id}/events", "GET /api/v1/-/{project}/runs/{id}/log")
 
 
 async def test_exactly_the_described_parameters_are_taken_when_a_route_is_called(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Profiles over HTTP: written by admins, read by everybody, every revision kept."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +152,13 @@ async def test_users_read_and_admins_write_when_there_are_accounts(tmp_path: Pat
             assert (await ada.get(f"{PROFILES}/small/revisions")).status_code == 403
             assert (await ada.delete(f"{PROFILES}/small")).status_code == 403
             assert (await nobody.get(PROFILES)).status_code == 401
+
+
+async def test_one_writer_wins_when_several_replace_the_same_revision(client: httpx2.AsyncClient) -> None:
+    writes = [
+        client.put(f"{PROFILES}/small", json={"description": f"{number}"}, headers={"If-Match": '"0"'})
+        for number in range(8)
+    ]
+    statuses = sorted(one.status_code for one in await asyncio.gather(*writes))
+    assert statuses == [200] + [412] * 7
+    assert len((await client.get(f"{PROFILES}/small/revisions")).json()) == 1

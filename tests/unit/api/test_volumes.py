@@ -1,5 +1,6 @@
 """Volumes that a project keeps."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,9 @@ async def test_roles_decide_when_there_are_accounts(tmp_path: Path) -> None:
             assert (await vic.post(VOLUMES, json=DATA)).status_code == 403
             assert (await vic.delete(f"{VOLUMES}/data")).status_code == 403
             assert (await eve.get(VOLUMES)).status_code == 403
+
+
+async def test_one_volume_is_made_when_several_ask_for_the_name_at_once(demo: httpx2.AsyncClient) -> None:
+    answers = await asyncio.gather(*(demo.post(VOLUMES, json=DATA) for _ in range(8)))
+    assert sorted(one.status_code for one in answers) == [200] + [400] * 7
+    assert (await demo.get(VOLUMES)).json()["totalElements"] == 1

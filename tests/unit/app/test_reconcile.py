@@ -4,13 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from runyard.app.engine import EngineRefusal, EngineUnavailable
+from runyard.app.engine import EngineRefusal, EngineUnavailable, Observation
+from runyard.app.loops.changes import record
 from runyard.app.loops.pace import Pace
 from runyard.app.usecases.remove import delete_run
 from runyard.app.usecases.resume import resume_run
 from runyard.app.usecases.stop import stop_run
 from runyard.app.usecases.transitions import NOTES
-from tests.unit.app.run_world import ADA, JOB, SERVICE, World
+from runyard.domain.outcomes import Seen
+from tests.unit.app.run_world import ADA, JOB, SERVICE, World, make_run
 
 LIFE = ["CREATED", "READY", "PENDING", "RUNNING"]
 
@@ -211,13 +213,32 @@ async def test_old_news_change_nothing_when_the_engine_remembers_wrongly(world: 
     await stop_run(world.core, ADA, "p", "r1")
     await world.settle()
     await resume_run(world.core, ADA, "p", "r1")
-    world.engine.choose_age = lambda known: known
-    await world.settle()
+    world.engine.choose_age = lambda known: 2  # what was seen before the release: that it is stopped
+    await world.make_loop().reconcile_due()
     assert (await world.get()).state == "PENDING"
     world.engine.choose_age = lambda known: 0
     await world.settle()
     assert await world.states() == [*LIFE, "STOP", "STOPPED", "RESUME", "PENDING", "RUNNING"]
     assert len(world.engine.released) == 2
+
+
+async def test_details_do_not_go_back_when_the_engine_remembers_wrongly(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    pods = (await world.get()).status["pods"]
+    world.engine.choose_age = lambda known: 1
+    await world.make_due()
+    await world.make_loop().reconcile_due()
+    run = await world.get()
+    assert (run.state, run.status["pods"]) == ("RUNNING", pods)
+
+
+def test_observation_counts_for_its_own_anchor_when_there_was_another() -> None:
+    run = make_run("r1", state="RUNNING", anchor_uid="mine", status={"reconcile": {"version": 5}})
+    assert record(Observation(uid="other", seen=Seen.ABSENT))(run) is None
+    assert record(Observation(uid="mine", seen=Seen.SUCCEEDED, version=4, generation=1))(run) is None
+    assert record(Observation(uid="mine", seen=Seen.SUCCEEDED, version=5, generation=0))(run) is None
+    assert record(Observation(uid="mine", seen=Seen.SUCCEEDED, version=5, generation=1))(run) is not None
 
 
 async def test_anchor_is_found_and_not_made_again_when_the_loop_died_before_it_was_stored(world: World) -> None:

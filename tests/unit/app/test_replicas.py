@@ -13,6 +13,7 @@ from runyard.app.core import Core, Signals
 from runyard.app.errors import Conflict, Missing
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
+from runyard.app.loops.triggers import TriggerLoop
 from runyard.app.ports import Query
 from runyard.app.usecases.remove import delete_run
 from runyard.app.usecases.report import report_run
@@ -21,6 +22,7 @@ from runyard.domain.lifecycle import State, can_follow
 from runyard.store import open_store
 from tests.postgres import Postgres, postgres
 from tests.unit.app.run_world import ADA, World, issue_token
+from tests.unit.app.shop import furnish, make_trigger
 
 __all__ = ["postgres"]
 
@@ -66,6 +68,24 @@ async def test_each_run_has_one_anchor_and_one_history_when_three_servers_race(r
         states = [State(state) for state in await first.states(name)]
         assert states == ["CREATED", "READY", "PENDING", "RUNNING", "STOP", "STOPPED"]
         assert all(can_follow(a, b) for a, b in itertools.pairwise(states))
+
+
+async def test_trigger_fires_once_when_three_servers_race(replicas: list[World]) -> None:
+    first = replicas[0]
+    await furnish(first)
+    async with first.store.begin() as unit:
+        for number in range(4):
+            await unit.entities.add(make_trigger(f"t{number}"))
+        await unit.commit()
+    loops = [TriggerLoop(world.core) for world in replicas]
+    await loops[0].fire_due()
+    first.clock.at += timedelta(hours=3)
+    await asyncio.gather(*(loop.fire_due() for loop in loops))
+
+    async with first.store.begin(is_read_only=True) as unit:
+        assert (await unit.runs.find_page(Query(type="run"))).total == 4
+    acts = [entry.action for entry in await first.audit()]
+    assert (acts.count("trigger.fire"), acts.count("trigger.missed"), acts.count("run.submit")) == (4, 4, 4)
 
 
 async def _disturb(world: World, name: str) -> None:

@@ -233,7 +233,7 @@ def test_run_keeps_its_promises_when_anything_happens_in_any_order() -> None:
     run_state_machine_as_test(
         RunMachine,
         settings=settings(
-            max_examples=35,
+            max_examples=25,
             stateful_step_count=30,
             deadline=None,
             database=None,

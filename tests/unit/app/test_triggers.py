@@ -15,28 +15,9 @@ from runyard.app.usecases.report import report_run
 from runyard.app.usecases.stop import stop_run
 from runyard.app.usecases.triggers import run_trigger, stop_trigger
 from tests.unit.app.run_world import ADA, START, World
+from tests.unit.app.shop import TASK, furnish, make_entity, make_trigger
 
-HOURLY = {"schedule": "0 * * * *", "template": {"args": ["at {{input.at}}", "by {{trigger.name}}"]}}
 HOUR = timedelta(hours=1)
-TASK = "container+job://p/t1"
-
-
-def make_entity(type_name: str, entity_id: str, **fields: Any) -> Entity:
-    chosen: dict[str, Any] = {
-        "project": "p",
-        "kind": type_name,
-        "name": entity_id,
-        "user": "ada",
-        "created_at": START,
-        "updated_at": START,
-        "updated_by": "ada",
-    }
-    return Entity(type=type_name, id=entity_id, **{**chosen, **fields})
-
-
-def make_trigger(trigger_id: str = "t", kind: str = "scheduler", **fields: Any) -> Entity:
-    spec = {"task": TASK, "function": "container://p/f:f1", **HOURLY, **fields.pop("spec", {})}
-    return make_entity("trigger", trigger_id, kind=kind, spec=spec, **fields)
 
 
 def after(key: str, *states: str, **template: Any) -> dict[str, Any]:
@@ -47,14 +28,7 @@ def after(key: str, *states: str, **template: Any) -> dict[str, Any]:
 @pytest.fixture
 async def shop(bare_world: World) -> World:
     """A project with a function and a task, and an account for Ada, who made it all."""
-    async with bare_world.store.begin() as unit:
-        await unit.accounts.put(Account(name="ada", created_at=START))
-        await unit.entities.add(make_entity("project", "p"))
-        spec = {"image": "busybox"}
-        await unit.entities.add(make_entity("function", "f1", kind="container", name="f", spec=spec))
-        spec = {"function": "container://p/f:f1"}
-        await unit.entities.add(make_entity("task", "t1", kind="container+job", spec=spec))
-        await unit.commit()
+    await furnish(bare_world)
     return bare_world
 
 

@@ -15,11 +15,10 @@ from runyard.app.usecases.preparing import (
     KeptPolicy,
     delete_policy,
     get_policy,
-    get_revision,
-    list_revisions,
     put_policy,
 )
 from runyard.app.usecases.rehearsing import rehearse_candidate
+from runyard.app.usecases.revising import get_revision, list_revisions
 from runyard.domain.access import Permission
 from runyard.spec import denials
 from runyard.spec.policy import BUILT_IN

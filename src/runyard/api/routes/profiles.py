@@ -14,11 +14,10 @@ from runyard.app.usecases.preparing import (
     KeptProfile,
     delete_profile,
     get_profile,
-    get_revision,
     list_profiles,
-    list_revisions,
     put_profile,
 )
+from runyard.app.usecases.revising import get_revision, list_revisions
 from runyard.domain.access import Permission
 from runyard.domain.effective import to_plain
 from runyard.spec.reading import expect_integer

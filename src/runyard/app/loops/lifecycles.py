@@ -118,7 +118,7 @@ async def _iter_changes(unit: UnitOfWork, trigger: Entity, since: datetime) -> A
 async def _iter_run_changes(unit: UnitOfWork, trigger: Entity, since: datetime) -> AsyncIterator[tuple[Entity, str]]:
     page = 0
     while True:
-        query = Query(type="run", project=trigger.project, updated=(since, None), page=page, size=_PAGE)
+        query = Query(type="run", project=trigger.project, updated=(since, None), page=page, size=_PAGE, is_brief=True)
         runs = (await unit.runs.find_page(query)).content
         for run in runs:
             for step in await unit.runs.list_transitions(run.id):

@@ -137,7 +137,9 @@ class Reconciler:
         page = 0
         async with self._core.store.begin(is_read_only=True) as unit:
             while True:
-                listed = await unit.runs.find_page(Query(type="run", state=state.value, page=page, size=_PAGE))
+                listed = await unit.runs.find_page(
+                    Query(type="run", state=state.value, page=page, size=_PAGE, is_brief=True)
+                )
                 found += [
                     run.id for run in listed.content if isinstance(run, Run) and run.due_at is None and not run.is_local
                 ]

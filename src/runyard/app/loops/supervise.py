@@ -15,14 +15,18 @@ Loop = Callable[[], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
 
 
-async def supervise(loops: Mapping[str, Loop], *, sleep: Sleep = asyncio.sleep) -> None:
-    """Run them all until this is cancelled."""
+async def supervise(
+    loops: Mapping[str, Loop], *, sleep: Sleep = asyncio.sleep, count_failure: Callable[[str], None] | None = None
+) -> None:
+    """Run them all until this is cancelled; failures are logged, and counted by who wants to."""
     async with asyncio.TaskGroup() as group:
         for name, loop in loops.items():
-            group.create_task(keep_going(name, loop, sleep=sleep), name=name)
+            group.create_task(keep_going(name, loop, sleep=sleep, count_failure=count_failure), name=name)
 
 
-async def keep_going(name: str, loop: Loop, *, sleep: Sleep = asyncio.sleep) -> None:
+async def keep_going(
+    name: str, loop: Loop, *, sleep: Sleep = asyncio.sleep, count_failure: Callable[[str], None] | None = None
+) -> None:
     """Run one, again whenever it fails or returns."""
     clock = asyncio.get_running_loop().time
     pause = FIRST_PAUSE_SECONDS
@@ -34,6 +38,8 @@ async def keep_going(name: str, loop: Loop, *, sleep: Sleep = asyncio.sleep) -> 
             _log.exception("loop failed", extra={"loop": name})
         else:
             _log.error("loop ended by itself", extra={"loop": name})
+        if count_failure is not None:
+            count_failure(name)
         if clock() - began > LASTING_SECONDS:
             pause = FIRST_PAUSE_SECONDS
         await sleep(pause)

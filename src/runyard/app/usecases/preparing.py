@@ -1,16 +1,13 @@
 """Profiles and the policy as an admin writes them: read completely before they are stored, every revision kept."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from runyard.app.core import Core
-from runyard.app.errors import Conflict, Missing, NotPossible
+from runyard.app.errors import Missing, NotPossible
 from runyard.app.model import Json, Principal, Revision
-from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.access import note_act
 from runyard.app.usecases.contradictions import (
     NOWHERE,
     find_contradictions,
@@ -18,12 +15,12 @@ from runyard.app.usecases.contradictions import (
     iter_default_profiles,
 )
 from runyard.app.usecases.prepared import POLICY_NAME, load_current, read_profile_document
+from runyard.app.usecases.revising import check_storable, put_revision
 from runyard.spec.policy import Policy, lint_policy, read_policy
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile import Profile
-from runyard.spec.reading import expect_list, expect_mapping, refuse
+from runyard.spec.reading import expect_list
 
-Kind = Literal["profile", "policy"]
 MOST_PROFILES = 1000
 _ALONE = ("documents", 0)
 
@@ -88,7 +85,7 @@ async def put_profile(
         raise Refused(contradictions)
     if name not in current.prepared.profiles and len(current.prepared.profiles) >= MOST_PROFILES:
         raise NotPossible("profile.too_many", f"there are {MOST_PROFILES} profiles, the most there can be")
-    revision = await _put(core, who, "profile", name, stored, expected_revision=expected_revision)
+    revision = await put_revision(core, who, "profile", name, stored, expected_revision=expected_revision)
     return KeptProfile(revision=revision, profile=profile, warnings=(*warnings, *contradictions))
 
 
@@ -99,7 +96,7 @@ async def delete_profile(core: Core, who: Principal, name: str, *, expected_revi
     if name in {default for _, default in iter_default_profiles(policy)}:
         message = f"the policy gives profile {name} to runs that name none: change the policy first"
         raise NotPossible("profile.in_use", message)
-    await _put(core, who, "profile", name, None, expected_revision=expected_revision)
+    await put_revision(core, who, "profile", name, None, expected_revision=expected_revision)
 
 
 async def get_policy(core: Core) -> KeptPolicy:
@@ -116,42 +113,26 @@ async def put_policy(
     core: Core, who: Principal, document: Any, *, expected_revision: int | None = None, is_strict: bool = False
 ) -> KeptPolicy:
     """Replace the policy for runs to come. With `is_strict` a doubtful one is refused. Raises `Refused`, `Conflict`."""
-    policy = read_policy(_check_storable(document))
+    policy = read_policy(check_storable(document))
     async with core.store.begin(is_read_only=True) as unit:
         profiles = (await load_current(unit)).prepared.profiles
     warnings = await asyncio.to_thread(_doubt, policy, profiles)
     if is_strict and warnings:
         raise Refused(warnings)
-    revision = await _put(core, who, "policy", POLICY_NAME, document, expected_revision=expected_revision)
+    revision = await put_revision(core, who, "policy", POLICY_NAME, document, expected_revision=expected_revision)
     return KeptPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
 
 
 async def delete_policy(core: Core, who: Principal, *, expected_revision: int | None = None) -> None:
     """Back to the built-in one; the revisions stay. Raises `Missing` where none is stored."""
-    await _put(core, who, "policy", POLICY_NAME, None, expected_revision=expected_revision)
-
-
-async def list_revisions(core: Core, kind: Kind, name: str = POLICY_NAME) -> Sequence[Revision]:
-    """All, newest first, deletions among them; raises `Missing` for a profile that never was."""
-    async with core.store.begin(is_read_only=True) as unit:
-        found = await unit.revisions.list_history(kind, name)
-    if not found and kind == "profile":
-        raise Missing(kind, name)
-    return found
-
-
-async def get_revision(core: Core, kind: Kind, number: int, *, name: str = POLICY_NAME) -> Revision:
-    """One of them; raises `Missing`."""
-    async with core.store.begin(is_read_only=True) as unit:
-        found = await unit.revisions.find(kind, name, revision=number)
-    if found is None:
-        raise Missing(f"revision of {kind}", f"{name} {number}" if kind == "profile" else str(number))
-    return found
+    await put_revision(core, who, "policy", POLICY_NAME, None, expected_revision=expected_revision)
 
 
 def read_profile(document: Any, name: str) -> tuple[Profile, list[Problem]]:
     """A profile of that name and warnings; raises `Refused`, with paths as the document has them."""
-    _check_storable(document)
+    check_storable(document)
+    if set(document) == {"documents"}:
+        expect_list(document["documents"], of="documents")
     try:
         profile, warnings = read_profile_document(document, name=name)
     except Refused as refused:
@@ -170,51 +151,6 @@ def _doubt(policy: Policy, profiles: Mapping[str, Profile]) -> list[Problem]:
     for name, profile in profiles.items():
         found += [problem.under("profiles", name) for problem in find_contradictions(profile, policy)]
     return found
-
-
-async def _put(
-    core: Core, who: Principal, kind: Kind, name: str, document: Json | None, *, expected_revision: int | None
-) -> Revision:
-    async with core.store.begin() as unit:
-        newest = await unit.revisions.find(kind, name)
-        number = 0 if newest is None else newest.revision
-        if expected_revision is not None and expected_revision != number:
-            raise _conflict(kind, name)
-        if document is None and (newest is None or newest.document is None):
-            raise Missing(kind, name)
-        if newest is not None and newest.document == document:
-            return newest
-        revision = await unit.revisions.put(kind, name, document, user=who.name)
-        if expected_revision is not None and revision.revision != number + 1:
-            # Somebody wrote between our look and the store's lock.
-            raise _conflict(kind, name)
-        await _note(core, unit, who, revision)
-        await unit.commit()
-    return revision
-
-
-async def _note(core: Core, unit: UnitOfWork, who: Principal, revision: Revision) -> None:
-    action = f"{revision.kind}.{'delete' if revision.document is None else 'put'}"
-    details = {"revision": revision.revision}
-    await note_act(core, unit, who, action, of=(revision.kind, revision.name), details=details)
-
-
-def _conflict(kind: Kind, name: str) -> Conflict:
-    return Conflict(f"{kind} {name} was changed since you read it: read it again")
-
-
-def _check_storable(document: Any) -> Any:
-    """Only what comes back from JSON as it went in; YAML knows more."""
-    expect_mapping(document, of="fields")
-    if set(document) == {"documents"}:
-        expect_list(document["documents"], of="documents")
-    try:
-        is_same = json.loads(json.dumps(document, allow_nan=False)) == document
-    except (TypeError, ValueError):
-        is_same = False
-    if not is_same:
-        raise refuse("document.json", "has keys or values that JSON does not know")
-    return document
 
 
 def _name_documents(document: Any, name: str) -> Json:

@@ -90,7 +90,7 @@ async def delete_project(
 ) -> None:
     """Remove a project. One that is not empty goes only with `is_cascading`; its runs are ended first.
 
-    While an engine still holds things of its runs the project is DELETING, and `finish_deletions` ends it.
+    While an engine still holds things of its runs the project is DELETING, and `finish_deletion` ends it.
     """
     async with core.store.begin() as unit:
         await unit.lock_project(project)

@@ -1,8 +1,8 @@
 """Search over everything in a project, every version of it, in bounded work.
 
-By type, name, kind, labels and time the store finds, and the newest `MOST_FOUND` matches are served: each type is read
-in chunks, only as far as the page needs. Descriptions are not indexed: they are looked through in the newest
-`MOST_SCANNED` entities. What was left out is said in `Found.bound`. Words are also looked up in ids and names, of all.
+By type, name, kind, labels and time the store finds, and the first `MOST_FOUND` matches are served: each type is read
+only as far as the page needs. Descriptions are not indexed: they are looked through in the `MOST_SCANNED` entities that
+were created last. What was left out is said in `Found.bound`. Words are also looked up in ids and names, of all.
 """
 
 from collections.abc import AsyncIterator, Callable

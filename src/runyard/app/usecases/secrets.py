@@ -61,6 +61,9 @@ async def _check_named(unit: UnitOfWork, run_id: str, project: str, names: Seque
 
 
 def _read_values(given: Any) -> Mapping[str, str]:
+    if not isinstance(given, dict):
+        # Said without what was given, which has the values in it.
+        raise refuse("type.mapping", f"must be a mapping of values by the names of secrets, not {describe_type(given)}")
     document = expect_mapping(given, of="values by the names of secrets")
     findings = Findings()
     for name, value in document.items():

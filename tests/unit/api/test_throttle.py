@@ -1,0 +1,81 @@
+"""Nobody takes all."""
+
+from pathlib import Path
+
+import pytest
+
+from runyard.api.throttle import MOST_KNOWN, Throttle
+from runyard.api.web import Limits
+from runyard.app.errors import TooMany
+from tests.serving import serve
+
+
+def make_throttle() -> Throttle:
+    return Throttle(per_second=10, streams=3, streams_each=2)
+
+
+def take_all(throttle: Throttle, name: str, *, now: float) -> int:
+    taken = 0
+    while True:
+        try:
+            throttle.take(name, now=now)
+        except TooMany as error:
+            assert error.retry_after > 0
+            return taken
+        taken += 1
+
+
+def test_twice_the_rate_is_taken_at_once_when_somebody_was_quiet() -> None:
+    throttle = make_throttle()
+    assert take_all(throttle, "ada", now=0) == 20
+    assert take_all(throttle, "ada", now=0) == 0
+
+
+def test_rate_is_kept_when_somebody_goes_on() -> None:
+    throttle = make_throttle()
+    take_all(throttle, "ada", now=0)
+    assert take_all(throttle, "ada", now=0.5) == 5
+    assert take_all(throttle, "ada", now=1_000_000) == 20
+
+
+def test_others_are_served_when_one_asks_too_much() -> None:
+    throttle = make_throttle()
+    take_all(throttle, "ada", now=0)
+    throttle.take("bob", now=0)
+
+
+def test_wait_that_is_told_is_enough_when_it_is_kept() -> None:
+    throttle = make_throttle()
+    take_all(throttle, "ada", now=0)
+    with pytest.raises(TooMany) as caught:
+        throttle.take("ada", now=0)
+    throttle.take("ada", now=caught.value.retry_after + 1e-9)
+
+
+def test_memory_is_bounded_when_very_many_ask() -> None:
+    throttle = make_throttle()
+    for number in range(MOST_KNOWN + 10):
+        throttle.take(f"user {number}", now=0)
+    assert len(throttle._buckets) == MOST_KNOWN
+
+
+def test_streams_are_counted_when_they_are_open_and_given_back_when_they_end() -> None:
+    throttle = make_throttle()
+    with throttle.hold_stream("ada"), throttle.hold_stream("ada"):
+        with pytest.raises(TooMany), throttle.hold_stream("ada"):
+            pass
+        with throttle.hold_stream("bob"), pytest.raises(TooMany), throttle.hold_stream("eve"):
+            pass
+    assert throttle._open == {}
+    with pytest.raises(RuntimeError), throttle.hold_stream("ada"):
+        raise RuntimeError
+    assert throttle._open == {}
+
+
+async def test_request_is_answered_with_429_and_when_to_come_again_when_there_are_too_many(tmp_path: Path) -> None:
+    async with serve(tmp_path, limits=Limits(requests_per_second=0.5)) as server, server.client() as client:
+        assert (await client.get("/api/v1/projects")).status_code == 200
+        answer = await client.get("/api/v1/projects")
+        assert (answer.status_code, answer.json()["errorCode"]) == (429, "too_many")
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert (await client.get("/healthz")).status_code == 200
