@@ -14,8 +14,11 @@ from typing import Any
 
 import structlog
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from runyard.api.application import Application, guard, make_app
+from runyard.api.silence import Watch
 from runyard.api.web import LOOPBACK_HOSTS, Limits, Web
 from runyard.app.core import Core, Options
 from runyard.app.loops.deletions import DeletionLoop
@@ -36,6 +39,8 @@ _ENGINES: Mapping[str, str | None] = {"none": None}
 RUN_TOKEN_LIFE = timedelta(days=7)
 """The longest that a run's token is good without being issued anew; it ends with its run anyway."""
 BACKLOG = 2048
+WATCHED_TICKS = 10
+_WATCHED = (H11Protocol, HttpToolsProtocol)
 GAUGE_SECONDS = 30.0
 log = structlog.get_logger()
 
@@ -85,6 +90,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: Application) -> None:
         super().__init__(config)
         self._application = app
+        self._watch = Watch()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal's handler
         """A first signal drains, a second one ends.
@@ -95,6 +101,13 @@ class _Server(uvicorn.Server):
         self.force_exit = self.should_exit
         self.should_exit = True
         self._application.state.is_draining = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if counter % WATCHED_TICKS == 0:
+            connections = (one for one in self.server_state.connections if isinstance(one, _WATCHED))
+            self._watch.end_silent(connections)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for what is being answered."""

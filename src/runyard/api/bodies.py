@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from runyard.api.web import get_web
 from runyard.app.documents import MOST_DEPTH, is_deeper
 from runyard.spec.documents import load_documents
+from runyard.spec.problems import Refused
 from runyard.spec.reading import refuse
 
 JSON = ("application/json",)
@@ -25,15 +26,24 @@ LARGE_BYTES = 1 << 16
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
-async def read_body(request: Request) -> Any:
-    """The document in the body; raises `Refused`, or 408, 413 and 415."""
+async def read_body(request: Request, *, is_secret: bool = False) -> Any:
+    """The document in the body; raises `Refused`, or 408, 413 and 415.
+
+    Where `is_secret`, a refusal says nothing of what was sent: words that YAML stumbles over may be a password.
+    """
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type not in (*JSON, *YAML):
         raise HTTPException(415, f"the body must be {JSON[0]} or {YAML[0]}, not {content_type or 'without a type'}")
     content = await read_bytes(request)
     reader = _read_json if content_type in JSON else _read_yaml
     is_slow = reader is _read_yaml or len(content) > LARGE_BYTES
-    document = await asyncio.to_thread(reader, content) if is_slow else reader(content)
+    try:
+        document = await asyncio.to_thread(reader, content) if is_slow else reader(content)
+    except Refused:
+        if not is_secret:
+            raise
+        message = "the body cannot be read; where it fails is not said, since values of secrets are in it"
+        raise refuse("body.invalid", message, allowed="JSON, or YAML with the values in quotes") from None
     if is_deeper(document, MOST_DEPTH + SLACK):
         raise refuse("too.deep", f"the body is nested in more than {MOST_DEPTH + SLACK} levels")
     return document

@@ -127,6 +127,7 @@ runs = Table(
     Index("ix_runs_function", "project", "function", "created_at", "id"),
     Index("ix_runs_function_base", "project", "function_base", "created_at", "id"),
     Index("ix_runs_task", "project", "task", "created_at", "id"),
+    Index("ix_runs_updated", "project", "updated_at", "id"),
     Index("ix_runs_all_created", "created_at", "id"),
     Index("ix_runs_all_state", "state", "updated_at", "id"),
 )

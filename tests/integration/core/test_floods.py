@@ -1,6 +1,7 @@
 """Floods and slow clients: whoever behaves is still answered."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterator
 
 import httpx2
@@ -27,7 +28,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CoreProcess]:
         )
         assert made.code == 0, made.err
     limits = ("--max-requests", "5", "--max-body-bytes", "64Ki", "--max-streams", "3", "--drain", "1s")
-    with run_core("--auth", "accounts", *limits, folder=folder, environment=environment) as core:
+    program = (sys.executable, "-m", "tests.integration.core.impatient")
+    with run_core("--auth", "accounts", *limits, folder=folder, environment=environment, program=program) as core:
         yield core
 
 
@@ -62,6 +64,16 @@ async def test_others_are_answered_when_headers_and_bodies_come_slowly(
             writer.write(b"a")
         assert (await bob.get("/api/v1/projects")).status_code == 200
         assert (await bob.get("/readyz")).status_code == 200
+    await close_all(connections)
+
+
+async def test_connections_are_ended_when_they_never_bring_a_request(guarded: CoreProcess) -> None:
+    connections = await open_many(guarded, 3)
+    heads = (b"", b"GET /healthz HTTP/1.1\r\nX-Slow: ", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET /healthz HTT")
+    for (_, writer), head in zip(connections, heads, strict=True):
+        writer.write(head)
+    ended = [await reader.read() for reader, _ in connections]
+    assert [text[:12] for text in ended] == [b"", b"", b"HTTP/1.1 200"]
     await close_all(connections)
 
 

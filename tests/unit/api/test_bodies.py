@@ -158,6 +158,19 @@ async def test_yaml_is_refused_when_it_is_hostile(demo: httpx2.AsyncClient) -> N
         assert len(answer.text) < 20_000
 
 
+async def test_value_is_not_shown_when_the_body_of_a_secret_cannot_be_read(demo: httpx2.AsyncClient) -> None:
+    for headers, body in (
+        (YAML, "token: *c4n4ry"),
+        (YAML, "token: !c4n4ry x"),
+        (HEADERS, '{"token": 4e4444}'),
+        (HEADERS, '{"c4n4ry": 1, "c4n4ry": 2}'),
+    ):
+        answer = await demo.put("/api/v1/-/demo/secrets/data", content=body.encode(), headers=headers)
+        assert answer.json()["errors"][0]["code"] == "body.invalid"
+        assert "c4n4ry" not in answer.text
+        assert "4e4444" not in answer.text
+
+
 async def test_request_is_given_up_when_its_body_stands_still(tmp_path: Path) -> None:
     async with serve(tmp_path, limits=Limits(body_seconds=0.05)) as server:
         sent: list[dict[str, Any]] = []

@@ -135,7 +135,9 @@ async def find_taken(client: httpx2.AsyncClient, name: str) -> set[str]:
     return set(_WORDS) - unknown
 
 
-async def test_every_request_that_changes_something_describes_its_body_when_it_has_one(document: dict[str, Any]) -> None:
+async def test_every_request_that_changes_something_describes_its_body_when_it_has_one(
+    document: dict[str, Any],
+) -> None:
     without = {
         name
         for name, operation in iter_operations(document)

@@ -26,9 +26,7 @@ async def test_schemas_are_of_one_runtime_when_it_is_asked_for(client: httpx2.As
 
 
 async def test_schemas_are_paged_when_a_page_is_asked_for(client: httpx2.AsyncClient) -> None:
-    pages = [
-        (await client.get("/api/v1/schemas/task", params={"page": page, "size": 3})).json() for page in range(4)
-    ]
+    pages = [(await client.get("/api/v1/schemas/task", params={"page": page, "size": 3})).json() for page in range(4)]
     kinds = [one["kind"] for page in pages for one in page["content"]]
     assert len(set(kinds)) == len(kinds) == pages[0]["totalElements"]
 

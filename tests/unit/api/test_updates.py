@@ -140,7 +140,13 @@ async def test_servers_metadata_is_not_the_clients_when_it_is_put(demo: httpx2.A
 
 async def test_project_takes_metadata_and_spec_when_it_is_put(demo: httpx2.AsyncClient) -> None:
     spec = {"source": "./x", "config": {"a": 1}, "functions": [{"name": "box"}], "mine": [1]}
-    body = {"kind": "project", "name": "demo", "spec": spec, "metadata": {"labels": ["l"]}, "status": {"state": "READY"}}
+    body = {
+        "kind": "project",
+        "name": "demo",
+        "spec": spec,
+        "metadata": {"labels": ["l"]},
+        "status": {"state": "READY"},
+    }
     changed = await put(demo, "/api/v1/projects/demo", body)
     assert changed["metadata"]["labels"] == ["l"]
     assert list_warned(changed) == ["status.state"]

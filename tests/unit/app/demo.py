@@ -1,4 +1,4 @@
-"""A Core over a real store with a project `demo`: a container function `box` (f1), its tasks t1 (job) and t2 (serve)."""
+"""A Core over a real store with a project `demo`: a container function `box` (f1), its tasks t1 (job), t2 (serve)."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -86,7 +86,11 @@ async def test_spec_is_kept_word_for_word_when_the_kind_is_foreign(core: Core) -
         ),
         (
             "function",
-            {"kind": "python", "name": "f", "spec": {"python_version": "PYTHON3_11", "source": {"handler": 5, "code": 1}}},
+            {
+                "kind": "python",
+                "name": "f",
+                "spec": {"python_version": "PYTHON3_11", "source": {"handler": 5, "code": 1}},
+            },
             {"spec.source.handler": "type.text", "spec.source.code": "type.text"},
         ),
         ("task", {"kind": "container+job", "spec": {}}, {"spec.function": "field.missing"}),

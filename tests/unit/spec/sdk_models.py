@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 Amount = Annotated[str, Field(pattern=r"[\d]+|^([0-9])+([a-zA-Z])+$")]
-Text = Annotated[str, Field(default=None)]
-"""May be left out, and must not be null."""
+ABSENT: Any = None
+"""May be left out, and must not be null: the SDKs write it so too."""
 
 
 class OldVolumeType(Enum):
@@ -44,8 +44,8 @@ class Volume(BaseModel):
 
 
 class Sides(BaseModel):
-    requests: Amount = Field(default=None)  # type: ignore[assignment]  # as the SDK has it: absent, not null
-    limits: Amount = Field(default=None)  # type: ignore[assignment]
+    requests: Amount = ABSENT
+    limits: Amount = ABSENT
 
 
 class OldResources(BaseModel):
@@ -169,28 +169,28 @@ class RunFields(BaseModel):
     """Of python and container runs together, none of which may be null."""
 
     task: str
-    function: Text
-    workflow: Text
+    function: str = ABSENT
+    workflow: str = ABSENT
     local_execution: bool = False
-    source: dict[str, Any] = Field(default=None)  # type: ignore[assignment]
-    image: Text
-    base_image: Text
-    image_pull_policy: Text
-    command: Text
-    python_version: Text
-    service_type: Text
-    service_name: Text
-    args: list[str] = Field(default=None)  # type: ignore[assignment]
-    requirements: list[Any] = Field(default=None)  # type: ignore[assignment]
-    instructions: list[str] = Field(default=None)  # type: ignore[assignment]
-    service_ports: list[dict[str, Any]] = Field(default=None)  # type: ignore[assignment]
-    replicas: int = Field(default=None)  # type: ignore[assignment]
-    run_as_user: int = Field(default=None)  # type: ignore[assignment]
-    run_as_group: int = Field(default=None)  # type: ignore[assignment]
-    fs_group: int = Field(default=None)  # type: ignore[assignment]
-    inputs: dict[str, Any] = Field(default=None)  # type: ignore[assignment]
-    parameters: dict[str, Any] = Field(default=None)  # type: ignore[assignment]
-    init_parameters: dict[str, Any] = Field(default=None)  # type: ignore[assignment]
+    source: dict[str, Any] = ABSENT
+    image: str = ABSENT
+    base_image: str = ABSENT
+    image_pull_policy: str = ABSENT
+    command: str = ABSENT
+    python_version: str = ABSENT
+    service_type: str = ABSENT
+    service_name: str = ABSENT
+    args: list[str] = ABSENT
+    requirements: list[Any] = ABSENT
+    instructions: list[str] = ABSENT
+    service_ports: list[dict[str, Any]] = ABSENT
+    replicas: int = ABSENT
+    run_as_user: int = ABSENT
+    run_as_group: int = ABSENT
+    fs_group: int = ABSENT
+    inputs: dict[str, Any] = ABSENT
+    parameters: dict[str, Any] = ABSENT
+    init_parameters: dict[str, Any] = ABSENT
 
 
 class Run13(RunFields, OldFields):
@@ -219,21 +219,21 @@ class Port(BaseModel):
 
 class TaskFields(BaseModel):
     function: str
-    service_type: ServiceType = Field(default=None)  # type: ignore[assignment]
-    service_ports: list[Port] = Field(default=None)  # type: ignore[assignment]
-    service_name: Text
-    run_as_user: int = Field(default=None, ge=0)  # type: ignore[assignment]
-    run_as_group: int = Field(default=None, ge=0)  # type: ignore[assignment]
-    fs_group: int = Field(default=None, ge=1)  # type: ignore[assignment]
-    instructions: list[str] = Field(default=None)  # type: ignore[assignment]
+    service_type: ServiceType = ABSENT
+    service_ports: list[Port] = ABSENT
+    service_name: str = ABSENT
+    run_as_user: int = Field(default=ABSENT, ge=0)
+    run_as_group: int = Field(default=ABSENT, ge=0)
+    fs_group: int = Field(default=ABSENT, ge=1)
+    instructions: list[str] = ABSENT
 
 
 class ReplicasFromZero(BaseModel):
-    replicas: int = Field(default=None, ge=0)  # type: ignore[assignment]
+    replicas: int = Field(default=ABSENT, ge=0)
 
 
 class ReplicasFromOne(BaseModel):
-    replicas: int = Field(default=None, ge=1)  # type: ignore[assignment]
+    replicas: int = Field(default=ABSENT, ge=1)
 
 
 class PullPolicy(Enum):
@@ -247,32 +247,32 @@ class Language(Enum):
 
 
 class ContainerSource(BaseModel):
-    source: Text
-    handler: Text
-    code: Text
-    base64: Text
-    lang: Text
+    source: str = ABSENT
+    handler: str = ABSENT
+    code: str = ABSENT
+    base64: str = ABSENT
+    lang: str = ABSENT
 
 
 class PythonSource(ContainerSource):
-    init_function: Text
+    init_function: str = ABSENT
     lang: Language = Language.PYTHON  # type: ignore[assignment]
 
 
 class ContainerFunction(BaseModel):
-    image: Text
-    base_image: Text
-    image_pull_policy: PullPolicy = Field(default=None)  # type: ignore[assignment]
-    command: Text
-    source: ContainerSource = Field(default=None)  # type: ignore[assignment]
+    image: str = ABSENT
+    base_image: str = ABSENT
+    image_pull_policy: PullPolicy = ABSENT
+    command: str = ABSENT
+    source: ContainerSource = ABSENT
 
 
 class PythonFunction(BaseModel):
     source: PythonSource
     python_version: str
-    image: Text
-    base_image: Text
-    requirements: list[str] = Field(default=None)  # type: ignore[assignment]
+    image: str = ABSENT
+    base_image: str = ABSENT
+    requirements: list[str] = ABSENT
 
 
 class Task13(TaskFields, OldFields):

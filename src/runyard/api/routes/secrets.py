@@ -29,5 +29,6 @@ async def get_data(request: Request, project: str) -> Response:
 async def put_data(request: Request, project: str) -> Response:
     """Store values for secrets that exist; all or none."""
     Parameters(request, ()).finish()
-    await put_values(get_web(request).core, get_who(request), project, await read_body(request))
+    values = await read_body(request, is_secret=True)
+    await put_values(get_web(request).core, get_who(request), project, values)
     return answer({})

@@ -13,6 +13,7 @@ from runyard.spec.policy import Policy, read_policy
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile import Profile
 from runyard.spec.profiles import read_profiles
+from runyard.spec.reading import expect_list
 
 POLICY_NAME = "platform"
 """There is one policy; it has parts for projects."""
@@ -47,7 +48,8 @@ def read_profile_document(given: Any, *, name: str | None = None) -> tuple[Profi
 
     Raises `Refused` with everything that is wrong with it.
     """
-    documents = given["documents"] if isinstance(given, dict) and set(given) == {"documents"} else [given]
+    is_several = isinstance(given, dict) and set(given) == {"documents"}
+    documents = expect_list(given["documents"], of="documents") if is_several else [given]
     documents = [{"id": name, **each} if _is_unnamed(each, name) else each for each in documents]
     profiles, warnings = read_profiles(documents)
     problems = []

@@ -16,6 +16,7 @@ from runyard.app.usecases.entities import enter_project, require_project
 from runyard.app.usecases.prepared import Current, load_current
 from runyard.app.usecases.requests import Asked, find_belongings, read_asked
 from runyard.app.usecases.transitions import make_first_transitions
+from runyard.app.usecases.volumes import list_volume_claims
 from runyard.app.usecases.unused import find_unused_status
 from runyard.domain.effective import Leaf
 from runyard.domain.lifecycle import State
@@ -57,6 +58,7 @@ async def submit_run(core: Core, who: Principal, project: str, document: Any, *,
     run = _make_run(core, who, project, asked, resolution, current, request=_keep(document), request_hash=request_hash)
     async with core.store.begin() as unit:
         await enter_project(unit, project)
+        await _check_volumes(unit, run)
         try:
             await unit.runs.add(run, _make_transitions(core, who, run))
         except Duplicate:
@@ -68,6 +70,25 @@ async def submit_run(core: Core, who: Principal, project: str, document: Any, *,
         await unit.commit()
     core.signals.notify(run.id)
     return run
+
+
+async def _check_volumes(unit: UnitOfWork, run: Run) -> None:
+    """That the kept volumes are still there; from here on nobody deletes one, since the project is held."""
+    used = {
+        str(volume["claim_name"]): index
+        for index, volume in enumerate((run.effective or {}).get("volumes", []))
+        if volume.get("type") == "shared_volume"
+    }
+    if not used:
+        return
+    kept = set((await list_volume_claims(unit, run.project)).values())
+    gone = [
+        Problem("volume.unknown", ("spec", "volumes", index), "the volume was deleted just now")
+        for claim, index in used.items()
+        if claim not in kept
+    ]
+    if gone:
+        raise Refused(gone)
 
 
 async def explain_run(core: Core, project: str, document: Any, *, is_strict: bool = False) -> Explanation:

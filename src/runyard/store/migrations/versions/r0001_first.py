@@ -94,6 +94,7 @@ def _create_runs() -> None:
     op.create_index("ix_runs_function", "runs", ["project", "function", "created_at", "id"])
     op.create_index("ix_runs_function_base", "runs", ["project", "function_base", "created_at", "id"])
     op.create_index("ix_runs_task", "runs", ["project", "task", "created_at", "id"])
+    op.create_index("ix_runs_updated", "runs", ["project", "updated_at", "id"])
     op.create_index("ix_runs_all_created", "runs", ["created_at", "id"])
     op.create_index("ix_runs_all_state", "runs", ["state", "updated_at", "id"])
     _create_partial_index("ix_runs_due", "runs", ["due_at", "id"], where="due_at IS NOT NULL")

@@ -1,0 +1,10 @@
+"""`runyard` that waits a second, not half a minute, for the head of a request."""
+
+import sys
+
+from runyard.api import silence
+from runyard.cli.main import main
+
+if __name__ == "__main__":
+    silence.HEAD_SECONDS = 1.0
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Entities and runs as JSON."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+BASE = "/api/v1/-/demo"
+TASK = "container+job://demo/t1"
+
+
+async def test_keys_are_those_the_sdk_makes_when_entities_are_answered(demo: httpx2.AsyncClient) -> None:
+    await demo.post(f"{BASE}/runs", json={"kind": "container+job:run", "id": "r1", "spec": {"task": TASK}})
+    keys = {
+        path: (await demo.get(path)).json()["key"]
+        for path in ("/api/v1/projects/demo", f"{BASE}/functions/f1", f"{BASE}/tasks/t1", f"{BASE}/runs/r1")
+    }
+    assert list(keys.values()) == [
+        "store://demo",
+        "store://demo/function/container/box:f1",
+        "store://demo/task/container+job/t1",
+        "store://demo/run/container+job:run/r1",
+    ]
+
+
+async def test_nothing_is_null_when_a_client_wrote_nulls(demo: httpx2.AsyncClient) -> None:
+    run = {
+        "kind": "container+job:run",
+        "id": "r1",
+        "metadata": {"description": None, "relationships": None, "labels": None},
+        "spec": {"task": TASK, "local_execution": None, "envs": None, "parameters": {"x": None}},
+        "status": None,
+    }
+    made = await demo.post(f"{BASE}/runs", json=run)
+    assert made.status_code == 200, made.text
+    answer = (await demo.get(f"{BASE}/runs/r1")).json()
+    assert answer["spec"].pop("parameters") == {"x": None}
+    assert list(iter_nulls(answer)) == []
+
+
+def iter_nulls(value: Any, path: str = "") -> Any:
+    if value is None:
+        yield path
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from iter_nulls(inner, f"{path}.{key}")
+
+
+async def test_times_are_in_utc_and_of_the_server_when_an_entity_is_answered(demo: httpx2.AsyncClient) -> None:
+    metadata = (await demo.get(f"{BASE}/functions/f1")).json()["metadata"]
+    assert metadata["created"].endswith("Z")
+    assert metadata["created"] == metadata["updated"]
+    assert metadata["created_by"] == metadata["updated_by"]
+
+
+async def test_list_and_entity_say_the_same_when_both_are_read(demo: httpx2.AsyncClient) -> None:
+    spec = {"task": TASK, "resources": {"cpu": {"requests": 0.5, "limits": 1}}, "envs": {"A": 1}, "command": ["a", "b"]}
+    made = await demo.post(f"{BASE}/runs", json={"kind": "container+job:run", "id": "r1", "spec": spec})
+    assert made.status_code == 200, made.text
+    assert made.json()["spec"] == {
+        "task": TASK,
+        "resources": {"cpu": "0.5"},
+        "envs": [{"name": "A", "value": "1"}],
+        "command": "a b",
+    }
+    for plural, one in (("runs", "r1"), ("functions", "f1"), ("tasks", "t1")):
+        listed = {each["id"]: each for each in (await demo.get(f"{BASE}/{plural}")).json()["content"]}
+        assert listed[one] == (await demo.get(f"{BASE}/{plural}/{one}")).json()
+    effective = (await demo.get(f"{BASE}/runs/r1/effective")).json()
+    assert effective["effective"]["resources"] == {"cpu": {"request": "500m", "limit": "1"}}
+    assert effective["request"]["spec"] == spec
+
+
+async def test_function_is_in_full_when_it_is_embedded_and_in_short_when_not(demo: httpx2.AsyncClient) -> None:
+    body = {"kind": "dbt", "name": "e", "id": "e1", "spec": {"a": 1}, "metadata": {"embedded": True}}
+    await demo.post(f"{BASE}/functions", json=body)
+    listed = (await demo.get("/api/v1/projects/demo")).json()["spec"]["functions"]
+    by_id = {one["id"]: one for one in listed}
+    assert by_id["e1"]["spec"] == {"a": 1}
+    assert set(by_id["f1"]) == {"id", "key", "kind", "metadata", "name", "project", "user"}
+
+
+@pytest.mark.parametrize("plural", ["artifacts", "dataitems", "models"])
+async def test_files_are_a_list_or_a_page_when_asked_for_one(demo: httpx2.AsyncClient, plural: str) -> None:
+    kind = plural.removesuffix("s")
+    await demo.post(f"{BASE}/{plural}", json={"kind": kind, "name": "a", "id": "a1", "spec": {"path": "s3://a"}})
+    path = f"{BASE}/{plural}/a1/files/info"
+    assert (await demo.get(path)).json() == []
+    files = [{"path": f"{number}"} for number in range(30)]
+    assert (await demo.put(path, json=files)).status_code == 200
+    assert (await demo.get(path)).json() == files
+    page = (await demo.get(path, params={"page": 1})).json()
+    assert (page["content"], page["totalPages"], page["totalElements"]) == (files[25:], 2, 30)
+    assert (await demo.get(path, params={"size": 2})).json()["content"] == files[:2]
+
+
+async def test_metrics_are_numbers_and_series_by_name_when_read(demo: httpx2.AsyncClient) -> None:
+    path = f"{BASE}/functions/f1/metrics"
+    assert (await demo.get(path)).json() == {}
+    for name, value in (("acc", [0.5, 0.6]), ("loss", 0.1), ("n", 3)):
+        assert (await demo.put(f"{path}/{name}", json=value)).status_code == 200
+    assert (await demo.get(path)).json() == {"acc": [0.5, 0.6], "loss": 0.1, "n": 3}
+    assert (await demo.get(f"{path}/acc")).json() == {"acc": [0.5, 0.6]}
+    assert (await demo.get(f"{path}/none")).json() == {"none": []}
+    refused = await demo.put(f"{path}/acc", content=b"1" + b"0" * 400, headers={"Content-Type": "application/json"})
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (400, "type.number")
