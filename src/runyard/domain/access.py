@@ -11,7 +11,9 @@ class Permission(StrEnum):
     PUBLIC = "public"
     """Anybody, without an account: health, discovery, the token endpoint."""
     SIGNED_IN = "signed_in"
-    """Anybody with an account: their own tokens, profiles, schemas, the list of the projects they belong to."""
+    """Anybody with an account: profiles, schemas, the list of the projects they belong to."""
+    OWN_TOKENS = "own_tokens"
+    """Somebody's own personal tokens: for people, not for runs."""
     CREATE_PROJECT = "create_project"
     READ = "read"
     """See what is in a project, but for values of secrets."""
@@ -40,7 +42,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-_STRANGER = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, Permission.CREATE_PROJECT})
+_STRANGER = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, Permission.OWN_TOKENS, Permission.CREATE_PROJECT})
 _VIEWER = _STRANGER | {Permission.READ}
 _EDITOR = _VIEWER | {Permission.WRITE, Permission.PRODUCE, Permission.REPORT, Permission.READ_SECRETS}
 GRANTS: Mapping[Role, frozenset[Permission]] = MappingProxyType(
@@ -63,7 +65,7 @@ GRANTS: Mapping[Role, frozenset[Permission]] = MappingProxyType(
     }
 )
 
-_READING = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, Permission.READ})
+_READING = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, Permission.OWN_TOKENS, Permission.READ})
 SCOPES: Mapping[str, frozenset[Permission]] = MappingProxyType(
     {
         "read": _READING,

@@ -87,6 +87,7 @@ _ADMIN = {
     "PUT /api/v1/profiles/{name}": "admins",
     "DELETE /api/v1/profiles/{name}": "admins",
     "GET /api/v1/profiles/{name}/revisions": "admins",
+    "GET /api/v1/profiles/{name}/revisions/{revision}": "admins",
     "GET /api/v1/policy": "accounts",
     "PUT /api/v1/policy": "admins",
     "DELETE /api/v1/policy": "admins",

@@ -105,7 +105,7 @@ async def test_exactly_the_grants_are_allowed_when_a_project_is_named(
     ("who", "allowed"),
     [
         (ADMIN, set(Permission)),
-        (ADA, {Permission.PUBLIC, Permission.SIGNED_IN, Permission.CREATE_PROJECT}),
+        (ADA, {Permission.PUBLIC, Permission.SIGNED_IN, Permission.OWN_TOKENS, Permission.CREATE_PROJECT}),
         (RUN, {Permission.PUBLIC, Permission.SIGNED_IN}),
         (ADMINS_RUN, {Permission.PUBLIC, Permission.SIGNED_IN}),
     ],
@@ -127,7 +127,7 @@ async def test_scopes_take_away_when_a_token_is_limited(world: World) -> None:
     reader = Principal(name="root", is_admin=True, scopes=frozenset({"read"}), via="token")
     writer = Principal(name="root", is_admin=True, scopes=frozenset({"write", "openid"}), via="token")
     allowed = {one for one in Permission if await may(world, reader, one, "closed")}
-    assert allowed == {Permission.PUBLIC, Permission.SIGNED_IN, Permission.READ}
+    assert allowed == {Permission.PUBLIC, Permission.SIGNED_IN, Permission.OWN_TOKENS, Permission.READ}
     allowed = {one for one in Permission if await may(world, writer, one, "closed")}
     assert allowed == set(Permission) - {Permission.ADMINISTER}
 

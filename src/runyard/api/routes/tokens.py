@@ -22,7 +22,7 @@ FIELDS = ("name", "scopes", "days")
 YEAR_DAYS = 365
 
 
-@routes.get("", needs=Permission.SIGNED_IN, response_model=list[dict[str, object]])
+@routes.get("", needs=Permission.OWN_TOKENS, response_model=list[dict[str, object]])
 async def list_all(request: Request) -> Response:
     """Your tokens; their texts are not kept."""
     Parameters(request, ()).finish()
@@ -30,7 +30,7 @@ async def list_all(request: Request) -> Response:
     return answer([_to_json(token) for token in tokens])
 
 
-@routes.post("", needs=Permission.SIGNED_IN, body=TokenBody, response_model=dict[str, object])
+@routes.post("", needs=Permission.OWN_TOKENS, body=TokenBody, response_model=dict[str, object])
 async def create(request: Request) -> Response:
     """A new token. Its text is in this answer and nowhere else."""
     Parameters(request, ()).finish()
@@ -66,7 +66,7 @@ async def create(request: Request) -> Response:
     return answer({**_to_json(created.token), "value": created.text}, headers={"Cache-Control": "no-store"})
 
 
-@routes.get("/{id}", needs=Permission.SIGNED_IN, response_model=dict[str, object])
+@routes.get("/{id}", needs=Permission.OWN_TOKENS, response_model=dict[str, object])
 async def get(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
     """One of your tokens."""
     Parameters(request, ()).finish()
@@ -77,7 +77,7 @@ async def get(request: Request, id: str) -> Response:  # noqa: A002 - the name i
     return answer(_to_json(found))
 
 
-@routes.delete("/{id}", needs=Permission.SIGNED_IN, response_model=None)
+@routes.delete("/{id}", needs=Permission.OWN_TOKENS, response_model=None)
 async def revoke(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
     """End a token at once, and all that was got with it."""
     Parameters(request, ()).finish()

@@ -17,11 +17,20 @@ PAGE_SIZE = 500
 ShareRole = Literal["owner", "editor", "viewer"]
 SHARE_ROLES: tuple[ShareRole, ...] = ("owner", "editor", "viewer")
 
-_PLATFORM = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, Permission.CREATE_PROJECT, Permission.ADMINISTER})
+_PLATFORM = frozenset(
+    {
+        Permission.PUBLIC,
+        Permission.SIGNED_IN,
+        Permission.OWN_TOKENS,
+        Permission.CREATE_PROJECT,
+        Permission.ADMINISTER,
+    }
+)
 _STRENGTH = (Role.STRANGER, Role.VIEWER, Role.EDITOR, Role.OWNER)
 _ACTS: Mapping[Permission, str] = {
     Permission.PUBLIC: "this",
     Permission.SIGNED_IN: "this",
+    Permission.OWN_TOKENS: "making and seeing personal tokens",
     Permission.CREATE_PROJECT: "creating projects",
     Permission.READ: "reading",
     Permission.WRITE: "changing and running things",
