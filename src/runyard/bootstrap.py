@@ -1,7 +1,6 @@
 """The composition root: from settings to a server that listens. Everything is put together here and nowhere else."""
 
 import asyncio
-import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -63,7 +62,7 @@ async def _serve(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         listening = _listen(settings)
         stack.callback(listening.close)
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(settings.data)
         endpoint = settings.endpoint or _name(settings, listening)
         store = await open_store(settings.database)
         stack.push_async_callback(store.close)
@@ -113,6 +112,9 @@ class _Server(uvicorn.Server):
         """Wait for what is being answered."""
         log.info("server.draining")
         await super().shutdown(sockets)
+        if self.force_exit:
+            # uvicorn would leave the loops to be cut off, with a traceback.
+            await self.lifespan.shutdown()
 
 
 async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: AsyncExitStack) -> Web:
@@ -168,6 +170,13 @@ async def _take_files(core: Core, settings: Settings) -> None:
         )
     for warning in warnings:
         log.warning("files.doubtful", message=str(warning))
+
+
+def _make_folder(data: Path) -> None:
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, f"the data folder {data} cannot be made: {error.strerror}") from None
 
 
 def read_profile_texts(place: Path) -> dict[str, str]:
@@ -252,7 +261,7 @@ def _listen(settings: Settings) -> socket.socket:
         listening.bind((settings.host.strip("[]"), settings.port))
     except OSError as error:
         listening.close()
-        reason = os.strerror(error.errno) if error.errno else str(error)
+        reason = error.strerror or str(error)
         raise AddressUnusable(f"cannot listen on {settings.host}:{settings.port}: {reason}") from None
     listening.listen(BACKLOG)
     listening.set_inheritable(True)

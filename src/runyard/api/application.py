@@ -1,5 +1,6 @@
 """The application: every route, every handler, its OpenAPI document."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -76,6 +77,7 @@ def make_app(web: Web, *, lifespan: Lifespan | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.web = web
+    app.state.yaml_turn = asyncio.Semaphore(1)
     limits = web.limits
     app.state.throttle = Throttle(
         per_second=limits.requests_per_second, streams=limits.streams, streams_each=limits.streams_each

@@ -23,6 +23,8 @@ SLACK = 4
 """Levels around the deepest part of a document that its own reader bounds."""
 LARGE_BYTES = 1 << 16
 """Longer bodies, and all YAML, are read on a thread: meanwhile others are served."""
+MOST_YAML_BYTES = 1 << 18
+"""YAML takes a hundred times as long to read as JSON: what is longer comes as JSON."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -35,10 +37,8 @@ async def read_body(request: Request, *, is_secret: bool = False) -> Any:
     if content_type not in (*JSON, *YAML):
         raise HTTPException(415, f"the body must be {JSON[0]} or {YAML[0]}, not {content_type or 'without a type'}")
     content = await read_bytes(request)
-    reader = _read_json if content_type in JSON else _read_yaml
-    is_slow = reader is _read_yaml or len(content) > LARGE_BYTES
     try:
-        document = await asyncio.to_thread(reader, content) if is_slow else reader(content)
+        document = await (_parse_json(content) if content_type in JSON else _parse_yaml(request, content))
     except Refused:
         if not is_secret:
             raise
@@ -66,6 +66,19 @@ async def read_bytes(request: Request) -> bytes:
             raise HTTPException(400, "the client went away before its body was complete") from None
         if len(content) > limits.body_bytes:
             raise HTTPException(413, f"the body has more than {limits.body_bytes} bytes")
+
+
+async def _parse_json(content: bytes) -> Any:
+    return await asyncio.to_thread(_read_json, content) if len(content) > LARGE_BYTES else _read_json(content)
+
+
+async def _parse_yaml(request: Request, content: bytes) -> Any:
+    if len(content) > MOST_YAML_BYTES:
+        raise HTTPException(413, f"the body has more than {MOST_YAML_BYTES} bytes of YAML; larger ones come as JSON")
+    # One after the other: many at once would take the threads on which passwords are checked.
+    turn: asyncio.Semaphore = request.app.state.yaml_turn
+    async with turn:
+        return await asyncio.to_thread(_read_yaml, content)
 
 
 def _read_json(content: bytes) -> Any:

@@ -34,6 +34,7 @@ _TYPES = (
     EntityType(name="dataitem", plural="dataitems", writing=Permission.PRODUCE, has_clients_state=True),
     EntityType(name="model", plural="models", writing=Permission.PRODUCE, has_clients_state=True),
     EntityType(name="containerimage", plural="containerimages", writing=Permission.PRODUCE, has_clients_state=True),
+    EntityType(name="extension", plural="extensions", writing=Permission.PRODUCE, has_clients_state=True),
 )
 TYPES: Mapping[str, EntityType] = MappingProxyType({one.name: one for one in _TYPES})
 """All but projects and runs, which have use cases of their own."""

@@ -26,7 +26,7 @@ MOST_DEPTH = 60
 
 FIELDS = ("id", "kind", "name", "project", "key", "user", "metadata", "spec", "status", "extensions")
 _CLIENTS_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_SERVERS_METADATA = frozenset({"created", "updated", "created_by", "updated_by"})
+_SERVERS_METADATA = frozenset({"created", "updated", "created_by", "updated_by", "produced_by_run"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from runyard.cli.findings import print_findings
+from runyard.cli.findings import Finding, print_findings
 from runyard.cli.lazy import load
 from runyard.cli.policies import load_policy
 from runyard.cli.printing import clean
@@ -20,6 +20,7 @@ from runyard.spec.duration import format_duration
 def serve(flags: Mapping[str, Any]) -> None:
     """Until it is told to stop."""
     settings = load_settings(flags).settings
+    _check_files(settings)
     work = load("runyard.bootstrap:serve")
     try:
         call_quietly(lambda: work(settings))
@@ -32,16 +33,22 @@ def check(flags: Mapping[str, Any]) -> None:
     loaded = load_settings(flags)
     settings = loaded.settings
     print_table(("setting", "value", "from"), _list_rows(loaded))
-    if settings.policy is not None:
-        print_findings(load_policy(str(settings.policy)).warnings, "warning")
-    if settings.profiles is not None:
-        _, warnings = load_profiles([str(settings.profiles)])
-        print_findings(warnings, "warning")
-    if settings.tls_certificate is not None:
-        _check_pair(settings)
+    print_findings(_check_files(settings), "warning")
     status = run_async(load("runyard.store:read_status")(settings.database))
     call_quietly(status.check_usable)
     click.echo(f"settings: ok; database: {status.state}")
+
+
+def _check_files(settings: Settings) -> list[Finding]:
+    """What is doubtful in the files that the settings name; raises what is wrong, with file and line."""
+    warnings: list[Finding] = []
+    if settings.policy is not None:
+        warnings += load_policy(str(settings.policy)).warnings
+    if settings.profiles is not None:
+        warnings += load_profiles([str(settings.profiles)])[1]
+    if settings.tls_certificate is not None:
+        _check_pair(settings)
+    return warnings
 
 
 def _list_rows(loaded: Loaded) -> list[tuple[str, str, str]]:

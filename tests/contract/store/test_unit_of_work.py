@@ -114,6 +114,27 @@ async def test_second_waits_when_a_project_is_locked(store: Store) -> None:
         assert await work.get_meta("number") == "20"
 
 
+async def test_who_locks_a_project_waits_when_somebody_holds_it(store: Store) -> None:
+    begun = asyncio.Event()
+
+    async def hold() -> None:
+        async with store.begin() as work:
+            await work.hold_project("p")
+            begun.set()
+            await asyncio.sleep(0.05)
+            await work.put_meta("held", "yes")
+            await work.commit()
+
+    async def lock() -> str | None:
+        await begun.wait()
+        async with store.begin() as work:
+            await work.lock_project("p")
+            return await work.get_meta("held")
+
+    _, seen = await asyncio.gather(hold(), lock())
+    assert seen == "yes"
+
+
 async def test_store_goes_on_when_units_of_work_are_cancelled(store: Store) -> None:
     async def write(number: int) -> None:
         async with store.begin() as work:

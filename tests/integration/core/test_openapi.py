@@ -78,9 +78,9 @@ def make(kind: str, **more: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("what", "arguments", "config"),
     [
-        ("with data, as admin", ("--auth", f"ada:{PASSWORD}", "--exclude-method", "DELETE", "--max-time", "40"), KNOWN),
-        ("in chains, as admin", ("--auth", f"ada:{PASSWORD}", "--phases", "stateful", "--max-time", "20"), ""),
-        ("as nobody", ("--max-time", "20"), KNOWN),
+        ("with data, as admin", ("--auth", f"ada:{PASSWORD}", "--exclude-method", "DELETE", "--max-time", "35"), KNOWN),
+        ("in chains, as admin", ("--auth", f"ada:{PASSWORD}", "--phases", "stateful", "--max-time", "15"), ""),
+        ("as nobody", ("--max-time", "15"), KNOWN),
     ],
     ids=lambda value: value if isinstance(value, str) and "path." not in value else "",
 )

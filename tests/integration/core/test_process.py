@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import asyncpg  # type: ignore[import-untyped]
@@ -16,9 +16,17 @@ from tests.integration.core.conftest import PROJECT, Place, fill, make_run
 from tests.postgres import NoPostgres, run_postgres
 
 
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[CoreProcess]:
+    """A server on SQLite, where the database makes no difference."""
+    with run_core(folder=tmp_path) as core:
+        yield core
+
+
 async def test_server_says_where_it_listens_and_is_ready_when_it_starts(
-    core: CoreProcess, engine: str, tell: Callable[[str], None]
+    shared_cores: list[CoreProcess], engine: str, tell: Callable[[str], None]
 ) -> None:
+    core = shared_cores[0]
     tell(f"{engine}: `runyard server` listens {core.started_in:.2f} s after its start on an empty database")
     assert core.read_output().startswith(f"runyard listens on {core.url}\n")
     assert "No accounts" in core.read_output()
@@ -28,8 +36,8 @@ async def test_server_says_where_it_listens_and_is_ready_when_it_starts(
             assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
 
 
-async def test_no_label_names_a_run_or_a_user_when_metrics_are_read(core: CoreProcess) -> None:
-    async with core.client() as client:
+async def test_no_label_names_a_run_or_a_user_when_metrics_are_read(shared_cores: list[CoreProcess]) -> None:
+    async with shared_cores[0].client() as client:
         await fill(client)
         await client.post(f"{PROJECT}/runs", json=make_run("demo", "run-with-a-known-id"))
         for path in ("runs/run-with-a-known-id", "runs/missing-id", "functions/f-demo", "nowhere/x-y-z"):
@@ -55,13 +63,35 @@ def test_every_wrong_setting_has_a_line_when_several_are_wrong(tmp_path: Path) -
     assert "not a key that could be" not in ended.err
 
 
-def test_one_line_says_so_when_the_key_cannot_be_used(tmp_path: Path) -> None:
-    ended = call_runyard(
-        "server", "--data", str(tmp_path), "--port", "0", environment={"RUNYARD_KEY": "not a key that could be"}
-    )
-    assert ended.code in (1, 2)
+def test_one_line_names_what_is_wrong_when_the_server_cannot_work_with_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no certificate, no folder\n")
+    (tmp_path / "policy.yaml").write_text("resources.mem: {max: lots}\n")
+    file, policy = str(tmp_path / "file"), str(tmp_path / "policy.yaml")
+    for flags, environment, words in (
+        ((), {"RUNYARD_KEY": "not a key that could be"}, "key"),
+        (("--data", f"{file}/data"), {}, f"{file}/data cannot be made"),
+        (("--policy", policy), {}, f"{policy}:1"),
+        (("--tls-certificate", file, "--tls-key", file), {}, f"{file} are no pair"),
+        ((), {"RUNYARD_DATABASE": "postgresql://u:hunter2@127.0.0.1:1/x"}, "cannot be reached"),
+    ):
+        ended = call_runyard("server", "--data", str(tmp_path / "data"), "--port", "0", *flags, environment=environment)
+        assert ended.code in (1, 2), ended.err
+        assert len([line for line in ended.err.splitlines() if not line.startswith(" ")]) == 1, ended.err
+        assert words in ended.err
+        assert "Traceback" not in ended.err
+        assert "not a key that could be" not in ended.err
+        assert "hunter2" not in ended.err
+
+
+async def test_one_line_says_so_when_the_database_was_sealed_with_another_key(tmp_path: Path) -> None:
+    with run_core(folder=tmp_path) as core:
+        core.process.terminate()
+        assert await core.wait() == 0
+    (tmp_path / "data" / "key").rename(tmp_path / "data" / "lost")
+    ended = call_runyard("server", "--data", str(tmp_path / "data"), "--port", "0")
+    assert ended.code == 1
     assert len(ended.err.splitlines()) == 1, ended.err
-    assert "not a key that could be" not in ended.err
+    assert "is not among the keys at hand" in ended.err
 
 
 def test_one_line_says_so_when_the_port_is_taken(tmp_path: Path) -> None:
@@ -84,16 +114,14 @@ async def test_one_line_names_the_first_when_a_second_server_takes_the_same_sqli
             assert (await client.get("/readyz")).status_code == 200
 
 
-@pytest.mark.parametrize("command", [("server", "--port", "0"), ("server", "--check")])
-async def test_database_of_the_future_is_refused_and_left_as_it_is_when_it_is_served(
-    place: Place, engine: str, command: tuple[str, ...]
-) -> None:
+async def test_database_of_the_future_is_refused_and_left_as_it_is_when_it_is_served(place: Place, engine: str) -> None:
     assert (call_runyard("db", "upgrade", environment=place.environment)).code == 0
     await set_version(place, engine, "r9999")
-    ended = call_runyard(*command, "--data", str(place.folder / "data"), environment=place.environment)
-    assert ended.code == 1
-    assert len(ended.err.splitlines()) == 1, ended.err
-    assert "newer" in ended.err
+    for flags in (("--port", "0"), ("--check",)):
+        ended = call_runyard("server", *flags, "--data", str(place.folder / "data"), environment=place.environment)
+        assert ended.code == 1
+        assert len(ended.err.splitlines()) == 1, ended.err
+        assert "newer" in ended.err
     assert await set_version(place, engine, "r9999") == "r9999"
 
 
@@ -149,7 +177,8 @@ async def test_in_flight_request_is_answered_when_the_server_is_told_to_stop(cor
     assert "Traceback" not in core.read_errors()
 
 
-async def test_streams_end_and_say_why_when_the_server_is_told_to_stop(core: CoreProcess) -> None:
+async def test_streams_end_and_say_why_when_the_server_is_told_to_stop(alone: CoreProcess) -> None:
+    core = alone
     async with core.client() as client:
         await fill(client)
         await client.post(f"{PROJECT}/runs", json=make_run("demo", "r1"))
@@ -164,9 +193,11 @@ async def test_streams_end_and_say_why_when_the_server_is_told_to_stop(core: Cor
     assert await core.wait() == 0
 
 
-async def test_server_says_that_it_drains_when_a_connection_is_still_served(core: CoreProcess) -> None:
+async def test_connection_is_answered_and_ended_when_its_request_comes_to_its_end_while_the_server_drains(
+    alone: CoreProcess,
+) -> None:
+    core = alone
     reader, writer = await open_connection(core)
-    # Two requests on one connection: the second is read when the first is answered, after the signal.
     writer.write(b"POST /auth/token HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
     await writer.drain()
     async with core.client() as client:
@@ -192,7 +223,7 @@ async def test_server_ends_at_once_when_it_is_told_twice(tmp_path: Path) -> None
         core.process.send_signal(signal.SIGTERM)
         await wait_for_line(core, "server.draining")
         core.process.send_signal(signal.SIGTERM)
-        await core.wait()
+        assert await core.wait() == 0
         writer.close()
 
 

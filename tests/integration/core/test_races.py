@@ -166,6 +166,7 @@ async def test_value_is_one_of_those_sent_when_several_set_a_secret(clients: Cli
         assert {answer.status_code for answer in answers} == {200}, [answer.text for answer in answers]
         value = (await clients[1].get(f"{context}/data", params={"keys": "token"})).json()["token"]
         assert value in {f"{number}-{which}" for which in range(6)}
+    assert len(await list_acts(clients[0], project, "secret.put_values")) == 6 * ROUNDS
 
 
 async def test_neither_is_lost_when_files_and_metadata_of_an_artifact_are_put_at_once(

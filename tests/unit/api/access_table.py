@@ -131,8 +131,10 @@ def make_table() -> dict[str, str]:
     inside: dict[str, str] = {**_RUNS, **_SECRETS, **_VOLUMES, **_TRIGGERS}
     for plural in ("functions", "workflows", "tasks", "triggers", "secrets"):
         inside |= _make_entity_rows(plural, "writers")
+    for plural in ("artifacts", "dataitems", "models", "containerimages", "extensions"):
+        inside |= _make_entity_rows(plural, "producers")
     for plural in ("artifacts", "dataitems", "models", "containerimages"):
-        inside |= _make_entity_rows(plural, "producers") | _make_filed_rows(plural)
+        inside |= _make_filed_rows(plural)
     for plural in ("functions", "workflows", "tasks", "artifacts", "dataitems", "models"):
         inside |= _make_measured_rows(plural)
     placed = {key.replace(" /", " /api/v1/-/{project}/", 1): who for key, who in inside.items()}

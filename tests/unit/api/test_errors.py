@@ -107,7 +107,6 @@ def replace_store(monkeypatch: pytest.MonkeyPatch, server: Server, store: Any) -
     ("error", "status", "code"),
     [
         (RuntimeError("password=hunter2 in /var/lib/secret.py"), 500, "internal"),
-        (KeyError("hunter2"), 500, "internal"),
         (Unavailable("the database cannot be reached"), 503, "unavailable"),
         (Stale("changed"), 412, "conflict"),
         (Conflict("changed"), 412, "conflict"),

@@ -9,7 +9,8 @@ from runyard.app.core import Core
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
 from runyard.app.model import Entity
 from runyard.app.ports import Query, Stream
-from runyard.app.usecases.entities import create_entity, delete_entity, delete_named, get_entity, update_entity
+from runyard.app.usecases.deleting import delete_entity, delete_named
+from runyard.app.usecases.entities import create_entity, get_entity, update_entity
 from runyard.app.usecases.metrics import list_metrics, put_metric
 from runyard.app.usecases.secrets import put_values
 from runyard.app.usecases.submit import submit_run
@@ -170,6 +171,34 @@ async def test_every_version_goes_when_a_name_is_deleted(core: Core) -> None:
         await delete_named(core, ADA, "function", "demo", "box")
     with pytest.raises(Missing):
         await delete_named(core, ADA, "function", "nowhere", "box")
+
+
+async def test_task_of_the_newest_version_goes_only_when_the_last_version_does(core: Core) -> None:
+    second = {"kind": "container", "name": "box", "id": "f2", "spec": {"image": "a:1"}}
+    await create_entity(core, ADA, "function", "demo", second)
+    floating = {"kind": "container+job", "id": "t3", "spec": {"function": "container://demo/box"}}
+    await create_entity(core, ADA, "task", "demo", floating)
+    run = {"kind": "container+job:run", "id": "r3", "spec": {"task": "container+job://demo/t3"}}
+    assert (await submit_run(core, ADA, "demo", run)).function == "container://demo/box:f2"
+    await delete_entity(core, ADA, "function", "demo", "f2", is_cascading=True)
+    assert await has(core, "task", "t3")
+    await delete_entity(core, ADA, "function", "demo", "f1", is_cascading=True)
+    assert not await has(core, "task", "t3")
+    assert await count_runs(core) == 0
+
+
+async def test_trigger_runs_another_task_when_an_update_says_so(core: Core) -> None:
+    spec = {"task": "container+job://demo/t1", "function": FUNCTION, "schedule": "0 0 * * *", "template": {}}
+    document = {"kind": "scheduler", "name": "nightly", "id": "g1", "spec": spec}
+    await create_entity(core, ADA, "trigger", "demo", document)
+    other = {**document, "spec": {**spec, "task": "container+serve://demo/t2", "schedule": "@daily"}}
+    changed = await update_entity(core, ADA, "trigger", "demo", "g1", other)
+    assert (changed.spec["task"], changed.spec["schedule"]) == ("container+serve://demo/t2", "@daily")
+    assert "warnings" not in changed.status
+    beyond = {**document, "spec": {**spec, "task": "container+job://other/t1"}}
+    with pytest.raises(Refused) as caught:
+        await update_entity(core, ADA, "trigger", "demo", "g1", beyond)
+    assert "spec.task" in {problem.where for problem in caught.value.problems}
 
 
 async def test_values_go_too_when_a_secret_is_deleted(core: Core) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from runyard.app.core import Core
 from runyard.app.errors import Duplicate, NotPossible
-from runyard.app.usecases.entities import create_entity, delete_entity
+from runyard.app.usecases.deleting import delete_entity
+from runyard.app.usecases.entities import create_entity
 from runyard.app.usecases.remove import delete_run
 from runyard.app.usecases.submit import explain_run, hash_request, submit_run
 from runyard.spec.problems import Refused

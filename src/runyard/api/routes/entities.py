@@ -13,10 +13,9 @@ from runyard.api.routing import Routes, get_who
 from runyard.api.web import get_web
 from runyard.app.catalog import TYPES, EntityType
 from runyard.app.errors import Missing
+from runyard.app.usecases.deleting import delete_entity, delete_named
 from runyard.app.usecases.entities import (
     create_entity,
-    delete_entity,
-    delete_named,
     get_entity,
     list_entities,
     update_entity,

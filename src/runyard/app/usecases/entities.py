@@ -1,6 +1,5 @@
 """Functions, tasks, secrets, artifacts … : everything that is stored by type and id and is neither project nor run."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +10,12 @@ from runyard.app.documents import Written, check_id, check_project, read_written
 from runyard.app.errors import Conflict, Missing, NotPossible
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, Stale, UnitOfWork
-from runyard.app.usecases.removing import delete_logs, remove_runs
+from runyard.app.usecases.own import PRODUCER, check_own_entity, name_producer
 from runyard.app.usecases.specs import check_new, check_spec
 from runyard.app.usecases.unused import find_kept, find_unused, take_status, tell
 from runyard.spec.answers import restore_task_spec, shape_function_spec
 from runyard.spec.problems import Problem, Refused
 
-CASCADE_SIZE = 500
 _FIXED_IN_TASKS = ("function", "workflow")
 
 
@@ -47,7 +45,13 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
         updated_at=now,
         updated_by=who.name,
         state=_choose_state(entity_type, written, "CREATED"),
-        metadata={"version": entity_id, **written.metadata, "project": project, "name": written.name or entity_id},
+        metadata={
+            "version": entity_id,
+            **written.metadata,
+            **name_producer(who),
+            "project": project,
+            "name": written.name or entity_id,
+        },
         spec=written.spec,
         status=take_status(written.status, is_clients=entity_type.has_clients_state),
         extensions=written.extensions,
@@ -103,6 +107,7 @@ async def update_entity(
     async with core.store.begin() as unit:
         await enter_project(unit, project)
         stored = await lock_entity(unit, type_name, project, entity_id)
+        check_own_entity(who, stored)
         if problems := _check_identity(stored, written):
             raise Refused(problems)
         changed = _apply(core, who, entity_type, stored, written)
@@ -113,54 +118,6 @@ async def update_entity(
         await unit.commit()
     unused = find_unused(saved, written, is_clients=entity_type.has_clients_state)
     return tell(saved, [*_find_kept_spec(entity_type, stored, written), *unused])
-
-
-async def delete_entity(
-    core: Core,
-    who: Principal,
-    type_name: str,
-    project: str,
-    entity_id: str,
-    *,
-    is_cascading: bool = False,
-    expected_revision: int | None = None,
-) -> None:
-    """Remove one, and with `is_cascading` what hangs on it: a function's tasks, a task's runs.
-
-    Raises `Missing`, and `Conflict` where the caller had seen another revision.
-    """
-    async with core.store.begin() as unit:
-        await unit.hold_project(project)
-        entity = await lock_entity(unit, type_name, project, entity_id)
-        check_revision(entity, expected_revision)
-        gone = await _delete(core, unit, who, entity, is_cascading=is_cascading)
-        await unit.commit()
-    core.signals.due.set()
-    await delete_logs(core, gone)
-
-
-async def delete_named(
-    core: Core, who: Principal, type_name: str, project: str, name: str, *, is_cascading: bool = False
-) -> int:
-    """Remove all versions of a name; how many."""
-    count = 0
-    gone: list[str] = []
-    async with core.store.begin() as unit:
-        await require_project(unit, project)
-        while True:
-            query = Query(type=type_name, project=project, name=name, versions="all", size=CASCADE_SIZE)
-            page = await unit.entities.find_page(query)
-            for entity in page.content:
-                gone += await _delete(core, unit, who, entity, is_cascading=is_cascading)
-            count += len(page.content)
-            if not page.content:
-                break
-        if not count:
-            raise Missing(type_name, name)
-        await unit.commit()
-    core.signals.due.set()
-    await delete_logs(core, gone)
-    return count
 
 
 async def require_project(unit: UnitOfWork, project: str) -> Entity:
@@ -205,36 +162,9 @@ def check_revision(entity: Entity, expected: int | None) -> None:
         raise Conflict(f"{entity.type} {entity.id} was changed since you read it: read it again")
 
 
-async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, *, is_cascading: bool) -> list[str]:
-    """Returns the runs that are gone, whose logs the caller deletes after its commit."""
-    gone: list[str] = []
-    if is_cascading and entity.type in ("function", "workflow"):
-        while tasks := await _find_below(unit, entity):
-            for task in tasks:
-                gone += await _delete(core, unit, who, task, is_cascading=True)
-    if is_cascading and entity.type == "task":
-        removed = await remove_runs(core, unit, who, project=entity.project, task=make_task_reference(entity))
-        gone += removed.gone
-    await unit.entities.delete(entity.type, entity.id, project=entity.project)
-    if entity.type == "secret":
-        await unit.secrets.delete(entity.project, entity.name)
-    await audit(core, unit, who, f"{entity.type}.delete", entity)
-    return gone
-
-
-async def _find_below(unit: UnitOfWork, entity: Entity) -> tuple[Entity, ...]:
-    filters: Mapping[str, Any] = {entity.type: f"{entity.kind}://{entity.project}/{entity.name}:{entity.id}"}
-    query = Query(type="task", project=entity.project, size=CASCADE_SIZE, **filters)
-    return (await unit.entities.find_page(query)).content
-
-
-def make_task_reference(task: Entity) -> str:
-    """`kind+action://project/id`."""
-    return f"{task.kind}://{task.project}/{task.id}"
-
-
 def _apply(core: Core, who: Principal, entity_type: EntityType, stored: Entity, written: Written) -> Entity:
-    kept: Json = {key: stored.metadata[key] for key in ("project", "name", "version") if key in stored.metadata}
+    fixed_keys = ("project", "name", PRODUCER)
+    kept: Json = {key: stored.metadata[key] for key in (*fixed_keys, "version") if key in stored.metadata}
     spec = stored.spec if entity_type.on_update == "keep" else written.spec
     if entity_type.name == "task":
         fixed: Json = {key: stored.spec[key] for key in _FIXED_IN_TASKS if key in stored.spec}
@@ -242,7 +172,7 @@ def _apply(core: Core, who: Principal, entity_type: EntityType, stored: Entity, 
     status = {**stored.status, **take_status(written.status, is_clients=entity_type.has_clients_state)}
     return replace(
         stored,
-        metadata={**kept, **written.metadata, **{key: kept[key] for key in ("project", "name") if key in kept}},
+        metadata={**kept, **written.metadata, **{key: kept[key] for key in fixed_keys if key in kept}},
         spec=spec,
         state=_choose_state(entity_type, written, stored.state),
         status=status,

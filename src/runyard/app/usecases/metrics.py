@@ -10,6 +10,7 @@ from runyard.app.documents import drop_nulls
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import UnitOfWork
 from runyard.app.usecases.entities import lock_entity, require_entity
+from runyard.app.usecases.own import check_own_entity
 from runyard.app.usecases.transitions import check_own_run, require_run
 from runyard.spec.reading import Findings, describe_type, expect_mapping, expect_text, refuse
 
@@ -37,7 +38,9 @@ async def put_metric(
     async with core.store.begin() as unit:
         await unit.hold_project(project)
         await unit.lock_project(f"{project}/{type_name}/{entity_id}")
-        await _require(unit, type_name, project, entity_id)
+        entity = await _require(unit, type_name, project, entity_id)
+        if type_name != "run":
+            check_own_entity(who, entity)
         await unit.metrics.put(type_name, entity_id, name, value)
         await unit.commit()
 
@@ -62,6 +65,7 @@ async def put_files(core: Core, who: Principal, type_name: str, project: str, en
     async with core.store.begin() as unit:
         await unit.hold_project(project)
         entity = await lock_entity(unit, type_name, project, entity_id)
+        check_own_entity(who, entity)
         changed = replace(
             entity, status={**entity.status, "files": files}, updated_at=core.clock.now(), updated_by=who.name
         )

@@ -1,13 +1,13 @@
 """Values of secrets: sealed when they come, opened only for owners, editors, and the runs that name them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runyard.app.auditing import audit
 from runyard.app.core import Core
 from runyard.app.errors import Forbidden
 from runyard.app.model import Principal
 from runyard.app.ports import UnitOfWork
+from runyard.app.usecases.access import note_act
 from runyard.app.usecases.entities import enter_project, require_project
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words
 from runyard.spec.reading import Findings, describe_type, expect_mapping, refuse
@@ -31,7 +31,7 @@ async def put_values(core: Core, who: Principal, project: str, given: Any) -> No
             stored = await unit.secrets.find(project, name)
             version = stored.version + 1 if stored is not None else 1
             await unit.secrets.put(core.vault.seal(project, name, version, text))
-        await audit(core, unit, who, "secret.put_values", details={"project": project, "names": sorted(values)})
+        await _note(core, unit, who, "secret.put_values", project=project, names=values)
         await unit.commit()
 
 
@@ -42,7 +42,7 @@ async def get_values(core: Core, who: Principal, project: str, names: Sequence[s
         if who.run_id is not None:
             await _check_named(unit, who.run_id, project, names)
         sealed = [await unit.secrets.find(project, name) for name in dict.fromkeys(names)]
-        await audit(core, unit, who, "secret.get_values", details={"project": project, "names": sorted(set(names))})
+        await _note(core, unit, who, "secret.get_values", project=project, names=names)
         await unit.commit()
     return {value.name: core.vault.open(value) for value in sealed if value is not None}
 
@@ -50,6 +50,14 @@ async def get_values(core: Core, who: Principal, project: str, names: Sequence[s
 async def list_secret_names(unit: UnitOfWork, project: str) -> frozenset[str]:
     """The names of a project's secrets."""
     return frozenset(await unit.entities.list_names("secret", project=project))
+
+
+async def _note(
+    core: Core, unit: UnitOfWork, who: Principal, action: str, *, project: str, names: Iterable[str]
+) -> None:
+    """Names alone: values stand nowhere but in the vault."""
+    details = {"names": sorted(set(names))}
+    await note_act(core, unit, who, action, of=("secret", None), project=project, details=details)
 
 
 async def _check_named(unit: UnitOfWork, run_id: str, project: str, names: Sequence[str]) -> None:

@@ -16,8 +16,8 @@ from runyard.app.usecases.entities import enter_project, require_project
 from runyard.app.usecases.prepared import Current, load_current
 from runyard.app.usecases.requests import Asked, find_belongings, read_asked
 from runyard.app.usecases.transitions import make_first_transitions
-from runyard.app.usecases.volumes import list_volume_claims
 from runyard.app.usecases.unused import find_unused_status
+from runyard.app.usecases.volumes import list_volume_claims
 from runyard.domain.effective import Leaf
 from runyard.domain.lifecycle import State
 from runyard.domain.resolve import NOT_USED, Resolution, resolve
