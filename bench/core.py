@@ -31,7 +31,7 @@ FLOOD_SECONDS = 5
 CONNECTIONS = 8
 RUNYARD = Path(sys.executable).parent / "runyard"
 NOTES = (
-    f"One server process and one client on the same {os.cpu_count()} cores. {SUBMITS_PER_SECOND} submits a second come,",
+    f"One server process and one client on {os.cpu_count()} cores. {SUBMITS_PER_SECOND} submits come in a second,",
     f"whether or not the earlier ones are answered, for {SUBMIT_SECONDS} s; lists are 25 of {RUNS:,} runs, one after",
     f"another; requests/s are GETs of one run over {CONNECTIONS} connections, and the bare route is FastAPI on the",
     "same uvicorn, answering the same bytes. The reference server, measured once: submit p50 219 ms, 857 MB, 20 s to",
