@@ -166,8 +166,10 @@ def _serve(url: str, folder: Path) -> Iterator[tuple[_Server, float]]:
     ]
     with log.open("wb") as output:
         began = time.monotonic()
+        # As it is installed: with the compiled modules that Python keeps.
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, "RUNYARD_DATABASE": url}
+            command, stdout=output, stderr=subprocess.STDOUT, env={**environment, "RUNYARD_DATABASE": url}
         )
     try:
         while (found := re.search(r"listens on (http://\S+)", log.read_text())) is None:
