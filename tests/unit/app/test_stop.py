@@ -24,8 +24,9 @@ async def test_run_ends_stopped_when_it_is_stopped_at_any_time(world: World, pas
 @pytest.mark.parametrize("state", STOPPABLE)
 async def test_run_is_stopped_at_once_when_there_is_no_engine(bare_world: World, state: str) -> None:
     await bare_world.submit(state=state)
-    stopped = await stop_run(bare_world.core, ADA, "p", "r1", reason="project.closing")
-    assert (stopped.state, stopped.reason, stopped.due_at) == ("STOPPED", "project.closing", None)
+    stopped = await stop_run(bare_world.core, ADA, "p", "r1", words="the project closes")
+    said = (stopped.state, stopped.reason, stopped.message, stopped.due_at)
+    assert said == ("STOPPED", "user.stop", "stopped by ada: the project closes", None)
     assert (await bare_world.states())[-2:] == ["STOP", "STOPPED"]
     assert [entry.action for entry in await bare_world.audit()] == ["run.stop"]
 

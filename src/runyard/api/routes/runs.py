@@ -111,24 +111,30 @@ async def delete(request: Request, project: str, id: str) -> Response:  # noqa: 
 @routes.post("/{id}/stop", needs=Permission.WRITE, takes=("reason",), response_model=EntityAnswer)
 async def stop(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """End it, from every state in which something may still happen."""
-    parameters = Parameters(request, ("reason",))
-    reason = parameters.find("reason")
-    parameters.finish()
+    words = _read_reason(request)
     core, who = get_web(request).core, get_who(request)
-    return await _answer_run(request, await stop_run(core, who, project, id, reason=reason))
+    return await _answer_run(request, await stop_run(core, who, project, id, words=words))
 
 
 @routes.post("/{id}/resume", needs=Permission.WRITE, takes=("reason",), response_model=EntityAnswer)
 async def resume(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """Let a stopped service go on."""
-    Parameters(request, ("reason",)).finish()
-    return await _answer_run(request, await resume_run(get_web(request).core, get_who(request), project, id))
+    words = _read_reason(request)
+    core, who = get_web(request).core, get_who(request)
+    return await _answer_run(request, await resume_run(core, who, project, id, words=words))
 
 
 async def _answer_run(request: Request, run: Run) -> Response:
     """The run with its history, unless it is gone meanwhile."""
     async with get_web(request).core.store.begin(is_read_only=True) as unit:
         return answer_entity(run, await unit.runs.list_transitions(run.id))
+
+
+def _read_reason(request: Request) -> str | None:
+    parameters = Parameters(request, ("reason",))
+    words = parameters.find("reason")
+    parameters.finish()
+    return words
 
 
 def _read_strict(request: Request) -> bool:

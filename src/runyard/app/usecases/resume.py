@@ -7,19 +7,20 @@ from runyard.app.usecases.transitions import NOTES, Change, Move, can_be_resumed
 from runyard.domain.lifecycle import State
 
 
-async def resume_run(core: Core, who: Principal, project: str, run_id: str) -> Run:
+async def resume_run(core: Core, who: Principal, project: str, run_id: str, *, words: str | None = None) -> Run:
     """Let a stopped service go on; the loop sees to it. One that is resuming already is answered as it is.
 
-    Raises `Missing`, and `NotPossible` with the reason for everything else.
+    `words` are why, for people. Raises `Missing`, and `NotPossible` with the reason for everything else.
     """
 
     def decide(run: Run) -> Change | None:
         if run.state == State.RESUME:
             return None
         _check(core, run)
+        message = f"resumed by {who.name}{f': {words}' if words else ''}"
         return Change(
             action="run.resume",
-            moves=(Move(state=State.RESUME, reason="user.resume", message=f"resumed by {who.name}"),),
+            moves=(Move(state=State.RESUME, reason="user.resume", message=message),),
             values={
                 "desired": "run",
                 "desired_generation": run.desired_generation + 1,

@@ -6,17 +6,17 @@ from runyard.app.usecases.transitions import Change, Move, change_run, is_withou
 from runyard.domain.lifecycle import State, is_final
 
 
-async def stop_run(core: Core, who: Principal, project: str, run_id: str, *, reason: str | None = None) -> Run:
+async def stop_run(core: Core, who: Principal, project: str, run_id: str, *, words: str | None = None) -> Run:
     """Ask for its end; the loop sees to it. Idempotent: what is stopping or has ended is answered as it is.
 
-    Where nothing can have been made for the run it is STOPPED at once. Raises `Missing`.
+    Where nothing can have been made for the run it is STOPPED at once. `words` are why, for people. Raises `Missing`.
     """
 
     def decide(run: Run) -> Change | None:
         state = State(run.state)
         if is_final(state) or state is State.STOP:
             return None
-        why = {"reason": reason or "user.stop", "message": f"stopped by {who.name}"}
+        why = {"reason": "user.stop", "message": f"stopped by {who.name}{f': {words}' if words else ''}"}
         is_over = is_without_engine(core, run)
         last = (Move(state=State.STOPPED, **why),) if is_over else ()
         return Change(
