@@ -126,6 +126,7 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
         s3_secret_key=settings.s3_secret_key,
     )
     stack.push_async_callback(logs.close)
+    await logs.list_streams("nobody")  # a place that cannot be used is told now, not when the first line comes
     core = Core(
         store=store,
         vault=open_vault(settings.key_file, text=settings.key),

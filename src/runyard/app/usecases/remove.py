@@ -27,6 +27,8 @@ async def delete_run(core: Core, who: Principal, project: str, run_id: str) -> R
     check_own_run(who, run_id)
     for _ in range(_ATTEMPTS):
         async with core.store.begin() as unit:
+            # Whoever writes metrics of the run has the same lock: none is left behind.
+            await unit.lock_project(f"{project}/run/{run_id}")
             run = await require_run(unit, project, run_id)
             try:
                 deleting = await begin_removal(core, unit, who, run)
