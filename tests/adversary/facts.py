@@ -152,8 +152,10 @@ class Word:
 
     @cached_property
     def gpu_names(self) -> list[str]:
-        names = self.platform("gpu_resources")
-        return [names] if isinstance(names, str) else names
+        """Those of every scope: a project's names do not hide the platform's."""
+        said = [scope.platform["gpu_resources"] for scope in self.scopes if "gpu_resources" in scope.platform]
+        lists = [[names] if isinstance(names, str) else names for names in said or [PLATFORM["gpu_resources"]]]
+        return list(dict.fromkeys(name for names in reversed(lists) for name in names))
 
     def list_said(self, field: str) -> list[Any]:
         """Every value that is the admin's own."""

@@ -78,9 +78,14 @@ class Rulings:
 
     @property
     def gpu_resources(self) -> tuple[str, ...]:
-        """Kubernetes' names of GPUs; the first is what `gpu` means."""
-        names: tuple[str, ...] = self.get_platform("gpu_resources").value
-        return names
+        """Kubernetes' names of GPUs; the first is what `gpu` means.
+
+        Those of every scope: a project that names others makes nothing that the platform calls a GPU free of its rules.
+        """
+        said = [scope.platform.gpu_resources for scope in reversed(self.scopes) if scope is not BUILT_IN]
+        named = [name for names in said for name in names or ()]
+        built_in: tuple[str, ...] = self.get_platform("gpu_resources").value
+        return tuple(dict.fromkeys(named)) or built_in
 
     @property
     def mem_tolerance(self) -> tuple[Decimal, Offer]:

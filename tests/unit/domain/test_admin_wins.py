@@ -77,6 +77,17 @@ FOUND_BY_CAMPAIGNS: dict[str, tuple[World, Case]] = {
         ),
         Case(project="speech", run={"image": "python:3.11"}),
     ),
+    "a project that calls other things GPUs": (
+        World(
+            policy={
+                "resources.gpu": {"default": 2, "locked": True},
+                "platform": {"gpu_resources": ["nvidia.com/gpu"]},
+                "projects": {"vision": {"platform": {"gpu_resources": ["amd.com/gpu"]}}},
+            },
+            profiles=[[{"id": "1xa100", "resources": {"limits": {"nvidia.com/gpu": 4}}}]],
+        ),
+        Case(run={"image": "busybox:1.36", "profile": "1xa100"}),
+    ),
     "a project that asks for a larger tolerance": (
         World(
             policy={
