@@ -35,8 +35,8 @@ from runyard.telemetry import set_up_logging
 from runyard.vault import open_vault
 
 _ENGINES: Mapping[str, str | None] = {"none": None}
-RUN_TOKEN_LIFE = timedelta(days=7)
-"""The longest that a run's token is good without being issued anew; it ends with its run anyway."""
+RUN_TOKEN_LIFE = timedelta(days=30)
+"""The longest that the issuer gives. A run's token is refused once the run is over, so it may live as long as that."""
 BACKLOG = 2048
 WATCHED_TICKS = 10
 _WATCHED = (H11Protocol, HttpToolsProtocol)

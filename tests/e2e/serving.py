@@ -13,8 +13,8 @@ START_SECONDS = 60
 
 
 @contextlib.contextmanager
-def serve_runyard_openly(folder: Path, options: Sequence[str] = ()) -> Iterator[str]:
-    """A server without accounts or engine on a free port, its data in `folder`; where it listens."""
+def serve_runyard(folder: Path, options: Sequence[str] = ()) -> Iterator[str]:
+    """A server on a free port, its data in `folder`; where it listens."""
     log = folder / "server.log"
     command = [str(RUNYARD), "server", "--port", "0", "--data", str(folder / "data"), *options]
     with log.open("w") as output:

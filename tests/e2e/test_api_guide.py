@@ -3,21 +3,24 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.serving import serve_runyard_openly
+from tests.e2e.serving import RUNYARD, START_SECONDS, serve_runyard
 
 GUIDE = Path(__file__).parents[2] / "docs" / "users" / "api.md"
 BLOCK = re.compile(r"```(?P<language>console|sh)\n(?P<text>.*?)```", re.DOTALL)
+ACCOUNTS = re.compile(r"<!-- accounts -->\n(.*?)<!-- end -->", re.DOTALL)
+PASSWORDS = {"ada": "correct-horse", "bob": "battery-staple"}
+
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
 
 
-def list_commands() -> list[tuple[str, str]]:
+def list_commands(text: str) -> list[tuple[str, str]]:
     """Each command and what the guide shows of its answer."""
     found: list[tuple[str, str]] = []
-    for block in BLOCK.finditer(GUIDE.read_text()):
+    for block in BLOCK.finditer(text):
         for line in block["text"].splitlines() if block["language"] == "console" else ():
             if line.startswith("$ "):
                 found.append((line.removeprefix("$ "), ""))
@@ -27,22 +30,18 @@ def list_commands() -> list[tuple[str, str]]:
     return [(command, shown) for command, shown in found if not command.startswith("runyard server")]
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if shutil.which("curl") is None:
-        pytest.skip("no curl on this machine")
-    with serve_runyard_openly(tmp_path_factory.mktemp("guide")) as url:
-        yield url
-
-
-def test_every_command_answers_as_the_guide_shows_when_they_are_run_in_order(url: str) -> None:
+def follow(commands: list[tuple[str, str]], *, url: str, folder: Path) -> None:
+    """Run them one after the other, and compare."""
     (preamble,) = [block["text"] for block in BLOCK.finditer(GUIDE.read_text()) if block["language"] == "sh"]
     functions = preamble.replace("http://localhost:8080", url)
-    commands = list_commands()
-    assert len(commands) > 25
     for command, shown in commands:
         done = subprocess.run(
-            ["bash", "-c", f"{functions}\n{command}"], capture_output=True, text=True, timeout=60, check=False
+            ["bash", "-c", f"{functions}\n{command}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            cwd=folder,
         )
         assert done.returncode == 0, (command, done.stderr)
         assert find_missing(shown, done.stdout) is None, (command, shown, done.stdout)
@@ -56,3 +55,22 @@ def find_missing(shown: str, answer: str) -> str | None:
             return part
         rest = rest[rest.index(part) + len(part) :]
     return None
+
+
+def test_every_command_answers_as_the_guide_shows_when_they_are_run_in_order(tmp_path: Path) -> None:
+    commands = list_commands(ACCOUNTS.sub("", GUIDE.read_text()))
+    assert len(commands) > 25
+    with serve_runyard(tmp_path) as url:
+        follow(commands, url=url, folder=tmp_path)
+
+
+def test_every_command_answers_as_the_guide_shows_when_there_are_accounts(tmp_path: Path) -> None:
+    (part,) = ACCOUNTS.findall(GUIDE.read_text())
+    for user, password in PASSWORDS.items():
+        command = [str(RUNYARD), "user", "create", user, "--password-stdin", "--data", str(tmp_path / "data")]
+        done = subprocess.run(
+            command, input=password, text=True, capture_output=True, timeout=START_SECONDS, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    with serve_runyard(tmp_path, ["--auth", "accounts"]) as url:
+        follow(list_commands(part), url=url, folder=tmp_path)

@@ -278,7 +278,13 @@ def test_doubts_are_told_when_something_is_odd() -> None:
         host="0.0.0.0",
         behind_proxy=True,
     )
-    assert [warning.partition(":")[0] for warning in loaded.warnings] == ["RUNYARD_DATABSE", "--database", "--endpoint"]
+    assert [warning.partition(":")[0] for warning in loaded.warnings] == [
+        "RUNYARD_DATABSE",
+        "--database",
+        "--endpoint",
+        "--trusted-proxies",
+        "--logs",
+    ]
     assert PASSWORD not in str(loaded.warnings)
     (warning,) = read(trusted_proxies="::1").warnings
     assert warning == "--trusted-proxies: counts only with --behind-proxy"
@@ -295,3 +301,27 @@ def test_environment_of_the_process_is_read_when_none_is_passed(monkeypatch: pyt
         monkeypatch.delenv(name)
     monkeypatch.setenv("RUNYARD_PORT", "4711")
     assert read_settings({}).settings.port == 4711
+
+
+def test_only_a_proxy_on_this_machine_is_believed_when_no_other_is_named() -> None:
+    assert read(behind_proxy=True).settings.trusted_proxies == ("127.0.0.0/8", "::1/128")
+    named = read(behind_proxy=True, host="0.0.0.0", endpoint="https://runyard.example", trusted_proxies="10.1.2.3")
+    assert named.warnings == ()
+
+
+def test_own_logs_of_each_server_are_told_when_the_database_can_be_shared() -> None:
+    shared = {"RUNYARD_DATABASE": "postgresql://db/runyard"}
+    (warning,) = read(shared).warnings
+    assert warning.startswith("--logs: logs of runs go to a file of this server alone")
+    assert read(shared, logs="folder:/srv/logs").warnings == ()
+    assert read().warnings == ()
+
+
+def test_nothing_is_doubted_when_it_was_not_looked_at() -> None:
+    environment = {
+        **HOME,
+        "RUNYARD_DATABASE": "postgresql://db/runyard",
+        "RUNYARD_BEHIND_PROXY": "yes",
+        "RUNYARD_TRUSTED_PROXIES": "10.1.2.3",
+    }
+    assert read_settings({}, environment=environment, only={"data", "database"}).warnings == ()

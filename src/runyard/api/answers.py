@@ -9,14 +9,12 @@ from starlette.responses import Response
 
 from runyard.app.catalog import TYPES
 from runyard.app.documents import drop_nulls
+from runyard.app.keys import make_key
 from runyard.app.model import Entity, Json, Run, Transition
 from runyard.app.ports import Page
 from runyard.app.usecases.transitions import NOTES
 from runyard.spec.answers import shape_function_spec, shape_run_spec, shape_task_spec
-from runyard.spec.references import Key
 
-BY_ID = frozenset({"task", "run"})
-"""Types whose keys have no name."""
 _SHAPES = {"function": shape_function_spec, "task": shape_task_spec, "run": shape_run_spec}
 
 
@@ -127,15 +125,6 @@ def entity_in_short(entity: Entity) -> Json:
     if entity.metadata.get("embedded") is True:
         return whole
     return {name: whole[name] for name in ("id", "key", "kind", "metadata", "name", "project", "user")}
-
-
-def make_key(entity: Entity) -> str:
-    """`store://project/type/kind/name:id`, in the form that the SDK makes too."""
-    if entity.type == "project":
-        return str(Key(project=entity.id))
-    if entity.type in BY_ID:
-        return str(Key(project=entity.project, type=entity.type, kind=entity.kind, name=entity.id))
-    return str(Key(project=entity.project, type=entity.type, kind=entity.kind, name=entity.name, id=entity.id))
 
 
 def format_time(at: datetime) -> str:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from runyard.api.answers import answer
 from runyard.app.errors import Conflict, Duplicate, Forbidden, Missing, NotPossible, Stale, TooMany, Unauthenticated
-from runyard.app.ports import Unavailable
+from runyard.app.ports import Unavailable, Unkeepable
 from runyard.app.usecases.sign_in import GrantRefused
 from runyard.spec.problems import Problem, Refused
 from runyard.telemetry import find_request_id
@@ -36,6 +36,7 @@ _STATUSES: dict[type[Exception], tuple[int, str]] = {
     Missing: (404, "missing"),
     Duplicate: (400, "duplicate"),
     NotPossible: (400, "not_possible"),
+    Unkeepable: (400, "unstorable"),
     Unauthenticated: (401, "unauthenticated"),
     Forbidden: (403, "forbidden"),
     Conflict: (412, "conflict"),

@@ -1,7 +1,8 @@
 """The outermost layer: what every answer carries, and, on a server without accounts, that no web page can drive it.
 
 A browser sends a page's requests to `localhost` with the page's Origin, and with the page's host name where DNS was
-bent to our address: both are refused, so that only programs and our own pages get through.
+bent to our address: both are refused, so that only programs and our own pages get through. Where it sends no Origin (an
+image, a link), it says by Sec-Fetch-Site that another site's page is at work.
 """
 
 import json
@@ -15,6 +16,9 @@ from runyard.api.web import Web
 
 API_LEVEL = "16"
 """What the SDKs 0.13 to 0.16 all accept."""
+
+_OUR_SITES = (None, "same-origin", "none")
+"""Programs say nothing, our pages the second, and somebody who typed the address the third."""
 
 
 class Gate:
@@ -52,6 +56,9 @@ class Gate:
         origin = headers.get("origin")
         if origin is not None and _find_place(origin) != headers.get("host"):
             return f"this server has no accounts and takes nothing from web pages of {origin[:100]!a}"
+        site = headers.get("sec-fetch-site")
+        if site not in _OUR_SITES:
+            return f"this server has no accounts and takes nothing from pages of other sites ({site[:100]!a})"
         return None
 
 

@@ -8,6 +8,7 @@ from fastapi import Request
 
 from runyard.api.web import get_web
 from runyard.app.catalog import STATES
+from runyard.app.documents import expect_name
 from runyard.app.ports import Query, Span
 from runyard.spec.problems import find_nearest, list_words
 from runyard.spec.reading import Findings, expect_integer, expect_option, expect_text, refuse
@@ -19,6 +20,8 @@ LIST = (
 SORTED_BY = ("created", "updated", "name", "kind", "project", "state", "id", "user")
 MOST_SORTS = 8
 MOST_TEXT = 1024
+_NAMES = frozenset({"name", "kind", "user", "role", "labels", "action"})
+"""What is compared with columns that hold names."""
 _EXACT = ("q", "name", "kind", "user", "state", "function", "workflow", "task", "action")
 
 
@@ -42,12 +45,14 @@ class Parameters:
     def find(self, name: str) -> str | None:
         """Its text; None if it is not there or empty."""
         given = self._find_one(name)
-        return None if not given else self.findings.read(_read_text, given, "query", name)
+        reader = _read_name if name in _NAMES else _read_text
+        return None if not given else self.findings.read(reader, given, "query", name)
 
     def list(self, name: str) -> list[str]:
         """All of its texts, however often it is repeated."""
         given = [text for text in self._values.getlist(name) if text]
-        read = [self.findings.read(_read_text, text, "query", name) for text in given]
+        reader = _read_names if name in _NAMES else _read_text
+        read = [self.findings.read(reader, text, "query", name) for text in given]
         return [text for text in read if text is not None]
 
     def flag(self, name: str) -> bool:
@@ -131,12 +136,30 @@ def read_expected_revision(request: Request) -> int | None:
     return int(text)
 
 
+def refuse_expected_revision(request: Request) -> None:
+    """Raise `Refused` for `If-Match` where nothing has a revision: it would be taken for a check that nobody makes."""
+    if request.headers.get("if-match") is not None:
+        message = "metrics have no revision: leave the header out"
+        raise refuse("header.if_match", message, path=("header", "If-Match"))
+
+
 def _check_option(parameters: Parameters, name: str, given: str, *, options: Iterable[str]) -> None:
     parameters.findings.read(lambda text: expect_option(text, what=name, options=options), given, "query", name)
 
 
 def _read_text(given: str) -> str:
     return expect_text(given, what="the text", most=MOST_TEXT)
+
+
+def _read_name(given: str) -> str:
+    return expect_name(given, what="the text", most=MOST_TEXT)
+
+
+def _read_names(given: str) -> str:
+    """Several of them, with commas between."""
+    for name in filter(None, _read_text(given).split(",")):
+        _read_name(name)
+    return given
 
 
 def _read_sort(parameters: Parameters) -> tuple[tuple[str, Literal["asc", "desc"]], ...]:

@@ -59,6 +59,11 @@ def get_throttle(connection: HTTPConnection) -> Throttle:
     return throttle
 
 
+def take_failure(connection: HTTPConnection, address: str | None) -> None:
+    """One request of nobody known, which was refused: those of an address have a bucket of their own."""
+    get_throttle(connection).take(f"failures of {address}")
+
+
 def take_turn(connection: HTTPConnection, who: Principal) -> None:
     """One request of a principal; in open mode everybody is one, and an address is who they are."""
     name = who.name if not get_web(connection).is_open else f"{who.name}@{who.address}"

@@ -21,12 +21,16 @@ from runyard.spec.reading import (
 )
 
 MOST_NAME = 256
+MOST_NAME_BYTES = 600
+"""Of what things are found by: no row of an index holds more than a few such texts."""
 MOST_DEPTH = 60
 """Levels of nesting of metadata, spec and status; nobody writes more, and everything that walks them is recursive."""
 
 FIELDS = ("id", "kind", "name", "project", "key", "user", "metadata", "spec", "status", "extensions")
 _CLIENTS_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_SERVERS_METADATA = frozenset({"created", "updated", "created_by", "updated_by", "produced_by_run"})
+_SERVERS_METADATA = frozenset(
+    {"created", "updated", "created_by", "updated_by", "produced_by_run", "triggers", "runs_as", "state_since"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,14 @@ def check_project(written: Written, project: str) -> list[Problem]:
     ]
 
 
+def expect_name(given: Any, *, what: str, most: int = MOST_NAME) -> str:
+    """A text by which things are found: bounded in characters, as people count, and in bytes, as indexes do."""
+    text = expect_text(given, what=what, most=most)
+    if (size := len(text.encode())) > MOST_NAME_BYTES:
+        raise refuse("text.long", f"{what} has {size} bytes in UTF-8", allowed=f"at most {MOST_NAME_BYTES}")
+    return text
+
+
 def drop_nulls(value: Any, *, keep: frozenset[str] = frozenset({"parameters", "init_parameters"})) -> Any:
     """Without nulls in mappings, which break clients; what users pass to their own code stays as it is."""
     if isinstance(value, Mapping):
@@ -147,12 +159,26 @@ def _read_metadata(given: Any) -> Json:
     if not findings.problems and len(metadata.get("labels", [])) > MOST_ENTRIES:
         findings.add("size.entries", ("labels",), "has too many labels", allowed=f"at most {MOST_ENTRIES}")
     for index, label in enumerate(metadata.get("labels", []) if not findings.problems else []):
-        findings.read(lambda text: expect_text(text, what="a label", most=MOST_NAME), label, "labels", index)
+        findings.read(lambda text: expect_name(text, what="a label"), label, "labels", index)
+    for index, relationship in enumerate(metadata.get("relationships", []) if not findings.problems else []):
+        findings.read(_check_relationship, relationship, "relationships", index)
     for name in ("name", "description", "version"):
         if not isinstance(metadata.get(name, ""), str):
             findings.add("type.text", (name,), f"must be text, not {describe_type(metadata[name])}")
     findings.finish()
     return {key: value for key, value in metadata.items() if key not in _SERVERS_METADATA}
+
+
+def _check_relationship(given: Any) -> None:
+    """No SDK can read a list with an entity in which it is anything else."""
+    relationship = expect_mapping(given, of="a relationship's fields")
+    findings = Findings()
+    for name in ("type", "dest", *(("source",) if "source" in relationship else ())):
+        if name not in relationship:
+            findings.add("field.missing", (name,), f"missing: a relationship needs its `{name}`")
+        elif not isinstance(relationship[name], str):
+            findings.add("type.text", (name,), f"must be text, not {describe_type(relationship[name])}")
+    findings.finish()
 
 
 def _read_status(given: Any) -> Json:

@@ -37,6 +37,10 @@ class Unavailable(Exception):  # noqa: N818 - a state, not an error of ours
     """Where things are kept cannot be reached now; nothing was written."""
 
 
+class Unkeepable(Exception):  # noqa: N818 - it is the text that cannot be kept
+    """A text that not every database can keep in a column that is looked up by. The message never holds the text."""
+
+
 Span = tuple[datetime | None, datetime | None]
 
 

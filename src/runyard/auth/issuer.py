@@ -19,7 +19,7 @@ from runyard.auth.signing_keys import ALGORITHM, KEY_LIFE, SigningKey, SigningKe
 AUDIENCE = "runyard"
 ACCESS_LIFE = timedelta(hours=8)
 LONGEST_RUN = timedelta(days=30)
-"""The longest life of a run's token; what runs longer gets another."""
+"""The longest life of a run's token. Nothing renews it: an engine that has a run for longer issues another."""
 CLOCKS_APART_SECONDS = 60
 MOST_CHARACTERS = 8192
 

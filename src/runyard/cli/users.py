@@ -3,7 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,13 +11,12 @@ import click
 from runyard.app.core import Core, Options
 from runyard.app.errors import Duplicate, Missing
 from runyard.app.model import Principal
-from runyard.app.usecases import accounts, tokens
+from runyard.app.usecases import accounts
 from runyard.cli.lazy import load
 from runyard.cli.printing import clean, print_data, print_note
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
 from runyard.cli.tables import print_table
 from runyard.settings import Settings
-from runyard.spec.duration import DurationError, format_duration, parse_duration
 from runyard.spec.problems import find_nearest
 
 Flags = Mapping[str, Any]
@@ -77,7 +76,7 @@ def set_disabled(flags: Flags, *, name: str, is_disabled: bool) -> None:
     settings = _load(flags)
 
     async def work() -> None:
-        async with open_core(settings) as core, _naming_near(core):
+        async with open_core(settings) as core, naming_near(core):
             await accounts.set_disabled(core, WHO, name, is_disabled=is_disabled)
 
     run_async(work())
@@ -89,40 +88,36 @@ def delete(flags: Flags, *, name: str) -> None:
     settings = _load(flags)
 
     async def work() -> None:
-        async with open_core(settings) as core, _naming_near(core):
+        async with open_core(settings) as core, naming_near(core):
             await accounts.delete_account(core, WHO, name)
 
     run_async(work())
     click.echo(f"deleted: {clean(name)}")
 
 
-def set_password(flags: Flags, *, name: str, is_password_piped: bool) -> None:
-    """Another password."""
+def set_password(flags: Flags, *, name: str, is_password_piped: bool, keeps_tokens: bool) -> None:
+    """Another password; what was signed in with the old one ends."""
     settings = _load(flags)
     password = _ask_password(is_piped=is_password_piped)
 
     async def work() -> None:
-        async with open_core(settings) as core, _open_passwords() as hasher, _naming_near(core):
-            await accounts.set_password(core, WHO, hasher, name=name, password=password)
+        async with open_core(settings) as core, _open_passwords() as hasher, naming_near(core):
+            await accounts.set_password(core, WHO, hasher, name=name, password=password, keeps_tokens=keeps_tokens)
 
     run_async(work())
     click.echo(f"password set: {clean(name)}")
 
 
-def print_token(flags: Flags, *, name: str, label: str, scopes: tuple[str, ...], life: str | None) -> None:
-    """Make one and print its text: the only thing on standard output, so that it can be piped."""
-    settings = load_settings(flags, only=(*DATABASE, "personal_token_life")).settings
-    lasting = _read_life(life, most=settings.personal_token_life)
+def set_admin(flags: Flags, *, name: str, is_admin: bool) -> None:
+    """Make somebody an admin, or an ordinary user."""
+    settings = _load(flags)
 
-    async def work() -> Any:
-        async with open_core(settings) as core:
-            # As the user themself: what it may do is what they may, and no more.
-            who = Principal(name=name, via="system", address="command line")
-            return await tokens.create_personal_token(core, who, name=label, scopes=scopes, life=lasting)
+    async def work() -> None:
+        async with open_core(settings) as core, naming_near(core):
+            await accounts.set_admin(core, WHO, name, is_admin=is_admin)
 
-    created = run_async(work())
-    click.echo(created.text)
-    print_note(f"it is shown this once, and ends at {created.token.expires_at.isoformat(timespec='seconds')}")
+    run_async(work())
+    click.echo(f"{'admin' if is_admin else 'no admin'}: {clean(name)}")
 
 
 def _load(flags: Flags) -> Settings:
@@ -153,11 +148,13 @@ async def _open_passwords() -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def _naming_near(core: Core) -> AsyncIterator[None]:
+async def naming_near(core: Core) -> AsyncIterator[None]:
     """What is missing is told with the name that was probably meant."""
     try:
         yield
     except Missing as missing:
+        if missing.type != "account":
+            raise
         near = find_nearest(missing.id, [account.name for account in await accounts.list_accounts(core, WHO)])
         meant = f"; did you mean {near}?" if near else ""
         raise click.ClickException(f"there is no account {clean(missing.id)}{meant}") from None
@@ -175,17 +172,3 @@ def _ask_password(*, is_piped: bool) -> str:
         raise click.UsageError("there is no terminal to ask for the password: use --password-stdin")
     asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     return asked
-
-
-def _read_life(given: str | None, *, most: timedelta) -> timedelta:
-    if given is None:
-        return most
-    try:
-        life = timedelta(seconds=parse_duration(given))
-    except DurationError as error:
-        meant = f"; did you mean {error.suggestion}?" if error.suggestion else ""
-        raise click.UsageError(f"--life: {error}{meant}") from None
-    if life > most:
-        longest = format_duration(int(most.total_seconds()))
-        raise click.UsageError(f"--life: {given} is longer than a personal token may live, which is {longest}")
-    return life

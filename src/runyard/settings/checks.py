@@ -24,14 +24,30 @@ def check_together(values: Mapping[str, Any], sources: Mapping[str, str], wrong:
                 yield _make(sources["logs"], f"`{values['logs']}` needs the variable RUNYARD_{name.upper()}")
 
 
-def list_doubts(values: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[str]:
-    """What may be meant and probably is not."""
+def list_doubts(values: Mapping[str, Any], sources: Mapping[str, str], *, is_whole: bool) -> Iterator[str]:
+    """What may be meant and probably is not; not `is_whole` where only some settings were looked at."""
     if sources["database"].startswith("--") and urlsplit(values["database"]).password:
         yield "--database: every user of this machine sees a password on a command line; set RUNYARD_DATABASE instead"
     if values["endpoint"] is None and not is_loopback(values["host"]):
         yield "--endpoint: is not given; clients and pods are told an address that they may not be able to reach"
     if sources["trusted_proxies"] != "default" and not values["behind_proxy"]:
         yield f"{sources['trusted_proxies']}: counts only with --behind-proxy"
+    if is_whole:
+        yield from _list_doubts_of_several(values, sources)
+
+
+def _list_doubts_of_several(values: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[str]:
+    if values["behind_proxy"] and sources["trusted_proxies"] == "default" and not is_loopback(values["host"]):
+        yield (
+            "--trusted-proxies: is not given; only a proxy on this machine is believed whom it speaks for, and behind "
+            "any other all clients count as one address: name the proxy's address or network"
+        )
+    if not values["database"].startswith("sqlite") and values["logs"].startswith("database:"):
+        where = "--logs" if sources["logs"] == "default" else sources["logs"]
+        yield (
+            f"{where}: logs of runs go to a file of this server alone, which others that share the database do not "
+            "see: where there are several, give folder:PATH (a shared one) or s3://bucket/prefix"
+        )
 
 
 def _check_exposure(values: Mapping[str, Any], sources: Mapping[str, str], wrong: Collection[str]) -> Iterator[Problem]:

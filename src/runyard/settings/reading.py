@@ -53,12 +53,13 @@ def read_settings(
         if only is None or name in only:
             values[name] = _read_value(_NAMES[name], found, problems)
     _fill_in(values, environment, problems)
-    sources = {name: given[name].where if name in given else "default" for name in _NAMES}
+    looked_at = given.keys() if only is None else given.keys() & set(only)
+    sources = {name: given[name].where if name in looked_at else "default" for name in _NAMES}
     wrong = {name for name, value in values.items() if value is _WRONG}
     problems += check_together(values, sources, wrong)
     if problems:
         raise Refused(problems)
-    warnings = (*_list_misspelt(environment), *list_doubts(values, sources))
+    warnings = (*_list_misspelt(environment), *list_doubts(values, sources, is_whole=only is None))
     return Loaded(Settings(**values), sources, warnings)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from runyard.settings import values
 from runyard.settings.values import Reader
 
-_PRIVATE = "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7"
+_LOOPBACK = "127.0.0.0/8,::1/128"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +101,9 @@ SETTINGS: tuple[Setting, ...] = (
         name="trusted_proxies",
         read=values.read_networks,
         metavar="NETWORKS",
-        default=_PRIVATE,
-        shown_default="loopback and private networks",
-        help="With --behind-proxy: whose X-Forwarded-* headers count.",
+        default=_LOOPBACK,
+        shown_default="loopback",
+        help="With --behind-proxy: whose X-Forwarded-* headers count. Name the address or network of the proxy alone.",
     ),
     Setting(
         name="key_file",

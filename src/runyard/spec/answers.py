@@ -71,6 +71,23 @@ def restore_task_spec(kind: str, stored: Mapping[str, Any], written: Mapping[str
     return {**kept, **{name: before[name] if _repeats(name, now, repeated, shown) else now[name] for name in now}}
 
 
+def list_changed_fields(kind: str, *, stored: Mapping[str, Any], written: Mapping[str, Any]) -> list[str]:
+    """The fields of a run's spec that somebody wants otherwise than they are.
+
+    A client sends back what it was shown, in its own shape and with the empty values and switches that it knows: none
+    of that is a wish.
+    """
+    shown, repeated = shape_run_spec(kind, stored), shape_run_spec(kind, written)
+    before, now = fold(stored), fold(written)
+    return [
+        name
+        for name, value in now.items()
+        if value is not False
+        and _without_empty(value) not in (None, {}, [], _without_empty(before.get(name)))
+        and not (name in repeated and _without_empty(repeated[name]) == _without_empty(shown.get(name)))
+    ]
+
+
 def _is_ours(task_kind: str) -> bool:
     pair = find_task_kind(task_kind)
     return pair is not None and pair[0] in FUNCTION_KINDS

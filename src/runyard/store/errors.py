@@ -15,7 +15,7 @@ StoreError
 
 from sqlalchemy.exc import DontWrapMixin
 
-from runyard.app.ports import Unavailable
+from runyard.app.ports import Unavailable, Unkeepable
 
 
 class StoreError(Exception):
@@ -66,5 +66,5 @@ class NaiveTime(ValueError, DontWrapMixin):  # noqa: N818
     """A time without a time zone: a mistake in the caller."""
 
 
-class Unstorable(ValueError, DontWrapMixin):  # noqa: N818 - it is the text that cannot be stored
+class Unstorable(ValueError, Unkeepable, DontWrapMixin):  # noqa: N818 - it is the text that cannot be stored
     """A text that not every database can keep in an indexed column: a NUL, half a surrogate pair, or too long."""

@@ -13,6 +13,7 @@ from tests.postgres import Postgres
 
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 PERSONAL = "urn:ietf:params:oauth:token-type:pat"
+PASSWORD = "correct horse battery staple"
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,8 @@ def servers(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Ite
                 for name in ("a", "b")
             ]
         cores = [one.result() for one in started]
-        made = call_runyard("user", "create", "ada", "--admin", "--no-password", environment=environment)
+        words = ("user", "create", "ada", "--admin", "--password-stdin")
+        made = call_runyard(*words, environment=environment, given=f"{PASSWORD}\n")
         assert made.code == 0, made.err
         token = call_runyard("user", "token", "ada", environment=environment)
         assert token.code == 0, token.err
@@ -73,7 +75,9 @@ async def test_token_is_refused_by_both_when_it_was_revoked_at_one(servers: tupl
     cores, personal = servers
     bearer = {"Authorization": f"Bearer {personal}"}
     async with make_client(cores[0].url) as first, make_client(cores[1].url) as second:
-        made = (await first.post("/api/v1/tokens/personal", json={"name": "other"}, headers=bearer)).json()
+        address, asked = "/api/v1/tokens/personal", {"name": "other"}
+        assert (await first.post(address, json=asked, headers=bearer)).status_code == 403
+        made = (await first.post(address, json=asked, auth=("ada", PASSWORD))).json()
         other = {"Authorization": f"Bearer {made['value']}"}
         assert (await second.get("/api/auth", headers=other)).status_code == 200
         assert (await first.delete(f"/api/v1/tokens/personal/{made['id']}", headers=bearer)).status_code == 200

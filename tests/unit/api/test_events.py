@@ -88,7 +88,7 @@ async def test_steps_come_when_another_replica_writes_them(app: Any, server: Ser
     other = replace(server.core, signals=Signals())
     async with open_stream(app, EVENTS, headers=SSE) as stream:
         await stream.wait_for(b'"READY"')
-        await stop_run(other, Principal(name="ada"), "demo", "r1", reason=None)
+        await stop_run(other, Principal(name="ada"), "demo", "r1", words=None)
         assert '"STOPPED"' in await stream.wait_for_end()
 
 

@@ -49,9 +49,15 @@ async def test_only_our_own_pages_are_answered_when_there_are_no_accounts(client
             assert set(answer.json()) == {"status", "message", "errorCode", "errors"}
 
 
+async def test_other_sites_are_refused_when_a_browser_names_them(client: httpx2.AsyncClient) -> None:
+    for site, status in [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)]:
+        answer = await client.get("/api/v1/projects", headers={"Sec-Fetch-Site": site})
+        assert answer.status_code == status, site
+
+
 async def test_any_name_is_answered_when_there_are_accounts(tmp_path: Path) -> None:
     async with serve(tmp_path, is_open=False) as server, server.client() as client:
-        headers = {"Host": "runyard.example", "Origin": "https://console.example"}
+        headers = {"Host": "runyard.example", "Origin": "https://console.example", "Sec-Fetch-Site": "cross-site"}
         assert (await client.get("/healthz", headers=headers)).status_code == 200
 
 

@@ -7,6 +7,9 @@ import pytest
 from runyard.api.throttle import MOST_KNOWN, Throttle
 from runyard.api.web import Limits
 from runyard.app.errors import TooMany
+from runyard.app.model import Principal
+from runyard.app.usecases.sign_in import EXCHANGE_GRANT, PERSONAL_TYPE, REFRESH_GRANT
+from runyard.app.usecases.tokens import create_personal_token
 from tests.serving import serve
 
 
@@ -78,3 +81,29 @@ async def test_request_is_answered_with_429_and_when_to_come_again_when_there_ar
         assert (answer.status_code, answer.json()["errorCode"]) == (429, "too_many")
         assert int(answer.headers["Retry-After"]) >= 1
         assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_token_endpoint_counts_for_its_user_when_it_is_known_who_asks(tmp_path: Path) -> None:
+    limits = Limits(requests_per_second=0.5)
+    async with serve(tmp_path, is_open=False, limits=limits) as server, server.client() as client:
+        await server.add_user("ada")
+        who = Principal(name="ada", via="password")
+        form = {
+            "grant_type": EXCHANGE_GRANT,
+            "subject_token": (await create_personal_token(server.core, who)).text,
+            "subject_token_type": PERSONAL_TYPE,
+            "scope": "offline_access",
+        }
+        first = await client.post("/auth/token", data=form)
+        assert first.status_code == 200
+        again = {"grant_type": REFRESH_GRANT, "refresh_token": first.json()["refresh_token"]}
+        answers = [await client.post("/auth/token", data=one) for one in (form, again)]
+        assert [answer.status_code for answer in answers] == [429, 429]
+
+
+async def test_made_up_tokens_are_limited_by_address_when_nobody_is_known(tmp_path: Path) -> None:
+    limits = Limits(requests_per_second=0.5)
+    async with serve(tmp_path, is_open=False, limits=limits) as server, server.client() as client:
+        form = {"grant_type": REFRESH_GRANT, "refresh_token": "ryr_made-up"}
+        answers = [await client.post("/auth/token", data=form) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [400, 429]

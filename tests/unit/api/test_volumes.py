@@ -55,6 +55,19 @@ async def test_volume_stays_when_a_run_that_has_not_ended_uses_it(demo: httpx2.A
     assert (await demo.post(VOLUMES, json=DATA)).status_code == 200
 
 
+async def test_volume_stays_when_a_stopped_service_can_still_be_resumed(demo: httpx2.AsyncClient) -> None:
+    await demo.post(VOLUMES, json=DATA)
+    run = _run("r1")
+    spec = {**run["spec"], "task": "container+serve://demo/t2", "service_ports": [{"port": 80, "target_port": 80}]}
+    made = await demo.post("/api/v1/-/demo/runs", json={**run, "kind": "container+serve:run", "spec": spec})
+    assert made.status_code == 200, made.text
+    assert (await demo.post("/api/v1/-/demo/runs/r1/stop")).json()["status"]["state"] == "STOPPED"
+    refused = await demo.delete(f"{VOLUMES}/data")
+    assert (refused.status_code, refused.json()["errorCode"]) == (400, "volume.in_use")
+    assert (await demo.delete("/api/v1/-/demo/runs/r1")).status_code == 200
+    assert (await demo.delete(f"{VOLUMES}/data")).status_code == 200
+
+
 async def test_policy_fills_and_bounds_when_it_rules_volumes(demo: httpx2.AsyncClient) -> None:
     rules = {"volumes": {"size": {"max": "4Gi", "default": "1Gi"}, "storage_class": {"default": "slow"}}}
     assert (await demo.put("/api/v1/policy", json=rules)).status_code == 200

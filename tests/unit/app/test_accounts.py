@@ -7,21 +7,19 @@ from typing import Any
 
 import pytest
 
-from runyard.app.errors import Duplicate, Forbidden, Missing, NotPossible
+from runyard.app.errors import Duplicate, Forbidden, Missing, NotPossible, Unauthenticated
 from runyard.app.model import Principal
 from runyard.app.usecases import accounts
 from runyard.app.usecases.accounts import (
     create_account,
-    create_first_admin,
     delete_account,
-    find_principal,
     list_accounts,
     set_admin,
     set_disabled,
     set_password,
 )
 from runyard.spec.problems import Refused
-from tests.unit.auth.world import PASSWORD, SYSTEM, World, open_world
+from tests.unit.auth.world import PASSWORD, World, open_world
 
 ROOT = Principal(name="root", is_admin=True, via="password", address="192.0.2.1")
 ADA = Principal(name="ada", via="password")
@@ -31,16 +29,6 @@ ADA = Principal(name="ada", via="password")
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with open_world(tmp_path) as opened:
         yield opened
-
-
-async def test_one_first_admin_is_made_when_several_try(world: World) -> None:
-    names = [f"admin{number}" for number in range(5)]
-    attempts = [create_first_admin(world.core, SYSTEM, world.passwords, name=name, password=PASSWORD) for name in names]
-    answers = await asyncio.gather(*attempts, return_exceptions=True)
-    assert sum(isinstance(answer, NotPossible) for answer in answers) == 4
-    (admin,) = await list_accounts(world.core, SYSTEM)
-    assert admin.is_admin
-    assert (await world.sign_in(admin.name)).is_admin
 
 
 async def test_hash_is_shown_to_nobody_when_accounts_are_made_and_listed(world: World) -> None:
@@ -72,6 +60,9 @@ async def test_account_is_refused_when_its_name_is_taken(world: World) -> None:
         ("run:1", "name.invalid", None),
         ("anonymous", "name.reserved", None),
         ("system", "name.reserved", None),
+        ("files", "name.reserved", None),
+        ("nobody", "name.reserved", None),
+        ("runyard", "name.reserved", None),
     ],
 )
 async def test_name_is_refused_when_it_could_be_mistaken(
@@ -95,7 +86,6 @@ async def test_password_is_refused_without_being_shown_when_it_is_weak(world: Wo
     for attempt in (
         world.add_account("bob", password=password),
         set_password(world.core, ROOT, world.passwords, name="ada", password=password),
-        create_first_admin(world.core, SYSTEM, world.passwords, name="eve", password=password),
     ):
         with pytest.raises(Refused) as caught:
             await attempt
@@ -199,19 +189,8 @@ async def test_missing_is_told_when_there_is_no_such_account(world: World) -> No
             await attempt
 
 
-async def test_principal_for_a_trigger_is_what_the_user_is_now_when_it_fires(world: World) -> None:
-    await world.add_account("root", is_admin=True)
-    await world.add_account("ada")
-    async with world.store.begin(is_read_only=True) as unit:
-        assert await find_principal(unit, "root") == Principal(name="root", is_admin=True, via="system")
-        assert await find_principal(unit, "nobody") is None
-    await set_disabled(world.core, ROOT, "ada", is_disabled=True)
-    async with world.store.begin(is_read_only=True) as unit:
-        assert await find_principal(unit, "ada") is None
-
-
 async def test_every_change_is_written_down_without_passwords_when_it_is_made(world: World) -> None:
-    await create_first_admin(world.core, SYSTEM, world.passwords, name="root", password=PASSWORD)
+    await world.add_account("root", is_admin=True)
     await create_account(world.core, ROOT, world.passwords, name="ada", password=PASSWORD)
     await set_password(world.core, ROOT, world.passwords, name="ada", password="brand new words")
     await set_disabled(world.core, ROOT, "ada", is_disabled=True)
@@ -245,3 +224,20 @@ async def test_nothing_is_kept_when_the_audit_entry_cannot_be_written(
     with pytest.raises(OSError, match="disk full"):
         await world.add_account("ada")
     assert await find_account_names(world) == ["root"]
+
+
+async def test_every_token_ends_when_an_admin_sets_the_password(world: World) -> None:
+    await world.add_account("ada")
+    await world.add_account("bob")
+    stolen, other = await world.add_token("ada"), await world.add_token("bob")
+    await set_password(world.core, ROOT, world.passwords, name="ada", password="brand new words")
+    with pytest.raises(Unauthenticated):
+        await world.send(stolen.text)
+    assert (await world.send(other.text)).name == "bob"
+
+
+async def test_personal_tokens_stay_when_they_are_to_be_kept(world: World) -> None:
+    await world.add_account("ada")
+    token = await world.add_token("ada")
+    await set_password(world.core, ROOT, world.passwords, name="ada", password="brand new words", keeps_tokens=True)
+    assert (await world.send(token.text)).name == "ada"

@@ -29,7 +29,9 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def ask(world: World, **form: str) -> dict[str, Any]:
-    return await grant_token(world.core, world.issuer, world.authenticator, form, address=ADDRESS)
+    return await grant_token(
+        world.core, world.issuer, world.authenticator, form, address=ADDRESS, admit=lambda _who: None
+    )
 
 
 async def exchange(world: World, token: str, **form: str) -> dict[str, Any]:
@@ -273,7 +275,14 @@ async def test_no_token_is_given_when_the_server_is_open(world: World) -> None:
     token = await world.add_token("ada")
     form = {"grant_type": EXCHANGE_GRANT, "subject_token": token.text, "subject_token_type": PERSONAL_TYPE}
     with pytest.raises(GrantRefused, match="no token is needed"):
-        await grant_token(world.core, world.issuer, world.make_authenticator(is_open=True), form, address=None)
+        await grant_token(
+            world.core,
+            world.issuer,
+            world.make_authenticator(is_open=True),
+            form,
+            address=None,
+            admit=lambda _who: None,
+        )
 
 
 async def test_grants_are_written_down_without_tokens_when_they_are_given(world: World) -> None:

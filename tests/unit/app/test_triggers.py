@@ -6,14 +6,20 @@ from typing import Any
 import pytest
 
 from runyard.app.errors import Missing, NotPossible
-from runyard.app.loops.lifecycles import fire_lifecycle
+from runyard.app.keys import make_key
+from runyard.app.loops import lifecycles
 from runyard.app.loops.triggers import TriggerLoop
-from runyard.app.model import Account, Entity, Run, Share
+from runyard.app.model import Account, Entity, Principal, Run, Share
 from runyard.app.ports import Query
+from runyard.app.usecases.entities import create_entity, update_entity
 from runyard.app.usecases.remove import delete_run
 from runyard.app.usecases.report import report_run
 from runyard.app.usecases.stop import stop_run
-from runyard.app.usecases.triggers import run_trigger, stop_trigger
+from runyard.app.usecases.submit import submit_run
+from runyard.app.usecases.triggers import run_trigger, stop_trigger, use_occasion
+from runyard.store.entities import SqlEntities
+from runyard.store.series import SqlFirings
+from runyard.store.unit_of_work import SqlUnitOfWork
 from tests.unit.app.run_world import ADA, START, World
 from tests.unit.app.shop import TASK, furnish, make_entity, make_trigger
 
@@ -298,7 +304,8 @@ async def test_run_fires_what_waits_for_its_state_when_it_comes_to_it(shop: Worl
     assert await loop.fire_due() == 0
     assert await TriggerLoop(shop.core).fire_due() == 1  # another replica comes to the same run
     [made] = [run for run in await list_runs(shop) if run.id != "r1"]
-    assert made.spec["args"] == ["store://p/run/container+job:run/r1:r1", "STOPPED"]
+    assert make_key(await shop.get("r1")) == "store://p/run/container+job:run/r1"
+    assert made.spec["args"] == [make_key(await shop.get("r1")), "STOPPED"]
 
 
 async def test_trigger_never_fires_because_of_itself_when_it_waits_for_every_run(shop: World) -> None:
@@ -328,13 +335,114 @@ async def test_model_fires_what_waits_for_it_when_it_is_ready(shop: World) -> No
     assert [run.spec["args"] for run in await list_runs(shop)] == [["churn-2"]]
 
 
-async def test_loop_does_not_repeat_it_when_it_was_fired_right_after_the_write(shop: World) -> None:
+async def test_every_model_fires_when_there_are_more_than_a_page(shop: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycles, "_PAGE", 3)
     await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
-    model = await add(shop, make_entity("model", "m", kind="mlflow", state="READY"))
-    assert await fire_lifecycle(shop.core, model, "READY") == 1
-    assert await fire_lifecycle(shop.core, model, "UPLOADING") == 0
+    for number in range(8):
+        await add(shop, make_entity("model", f"m{number}", kind="mlflow", state="READY"))
+    assert await TriggerLoop(shop.core).fire_due() == 8
+    assert len(await list_runs(shop)) == 8
+
+
+async def test_model_fires_again_when_it_comes_back_to_the_state_and_not_when_it_stays(shop: World) -> None:
+    await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
+    await add(shop, make_entity("model", "m", kind="mlflow", state="READY"))
+    loop = TriggerLoop(shop.core)
+    counts = [await loop.fire_due()]
+    for state in ("READY", "UPLOADING", "READY", "READY"):
+        shop.clock.at += timedelta(seconds=1)
+        document = {"kind": "mlflow", "status": {"state": state}, "metadata": {"description": str(shop.clock.at)}}
+        await update_entity(shop.core, ADA, "model", "p", "m", document)
+        counts.append(await loop.fire_due())
+    assert counts == [1, 0, 0, 1, 0]
     await TriggerLoop(shop.core).fire_due()
+    assert len(await list_runs(shop)) == 2
+
+
+async def test_model_does_not_fire_when_it_is_only_described_after_the_trigger_was_made(shop: World) -> None:
+    await add(shop, make_entity("model", "m", kind="mlflow", state="READY"))
+    shop.clock.at += timedelta(seconds=1)
+    spec = after("store://p/model/*", "READY")
+    await add(shop, make_trigger("after", "lifecycle", spec=spec, created_at=shop.clock.at))
+    shop.clock.at += timedelta(seconds=1)
+    await update_entity(shop.core, ADA, "model", "p", "m", {"kind": "mlflow", "metadata": {"description": "x"}})
+    assert await TriggerLoop(shop.core).fire_due() == 0
+
+
+async def test_chain_ends_when_a_run_does_not_say_that_it_made_what_started_it(shop: World) -> None:
+    await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
+    await add(shop, make_entity("model", "m", kind="mlflow", state="READY"))
+    loop = TriggerLoop(shop.core)
+    await loop.fire_due()
+    [run] = await list_runs(shop)
+    token = replace(ADA, run_id=run.id)
+    emptied = {"kind": run.kind, "metadata": {"triggers": [], "description": "x"}}
+    assert (await report_run(shop.core, token, "p", run.id, emptied)).metadata["triggers"] == ["after"]
+    made = {"kind": "mlflow", "name": "m2", "spec": {"path": "s3://b/m"}, "status": {"state": "READY"}}
+    await create_entity(shop.core, token, "model", "p", made)
+    assert await loop.fire_due() == 0
     assert len(await list_runs(shop)) == 1
+
+
+async def test_run_fires_what_waits_for_it_when_its_client_names_the_trigger(shop: World) -> None:
+    await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/run/*", "READY")))
+    forged = {"kind": "container+job:run", "id": "r1", "metadata": {"triggers": ["after"]}, "spec": {"task": TASK}}
+    assert "triggers" not in (await submit_run(shop.core, ADA, "p", forged)).metadata
+    assert await TriggerLoop(shop.core).fire_due() == 1
+
+
+@pytest.mark.parametrize("kind", ["scheduler", "lifecycle"])
+async def test_trigger_fires_as_who_changed_its_spec_when_it_was_not_who_made_it(shop: World, kind: str) -> None:
+    async with shop.store.begin() as unit:
+        await unit.accounts.put(Account(name="bob", created_at=START))
+        await unit.accounts.put_share(Share(id="s", project="p", user="bob", role="editor"))
+        await unit.commit()
+    spec: dict[str, Any] = {"task": TASK, "function": "container://p/f:f1"}
+    spec |= {"schedule": "@hourly"} if kind == "scheduler" else {"key": "store://p/model/*", "states": ["READY"]}
+    await create_entity(shop.core, ADA, "trigger", "p", {"kind": kind, "name": "t", "id": "t", "spec": spec})
+    loop = TriggerLoop(shop.core)
+    await loop.fire_due()
+    bob = Principal(name="bob")
+    described = {"kind": kind, "spec": spec, "metadata": {"runs_as": "root", "description": "x"}}
+    assert "runs_as" not in (await update_entity(shop.core, bob, "trigger", "p", "t", described)).metadata
+    changed = {"kind": kind, "spec": {**spec, "template": {"args": ["bob's"]}}, "metadata": {"runs_as": "ada"}}
+    assert (await update_entity(shop.core, bob, "trigger", "p", "t", changed)).metadata["runs_as"] == "bob"
+    await update_entity(shop.core, ADA, "trigger", "p", "t", {**changed, "metadata": {"description": "y"}})
+    shop.clock.at += HOUR
+    await add(shop, make_entity("model", "m", kind="mlflow", state="READY", updated_at=shop.clock.at))
+    await loop.fire_due()
+    assert [run.user for run in await list_runs(shop)] == ["bob"]
+    [told] = [entry for entry in await shop.audit() if entry.action == "trigger.fire"]
+    assert (told.actor, told.details["runs_as"], told.details["created_by"]) == ("bob", "bob", "ada")
+
+
+async def test_trigger_is_locked_before_it_is_read_when_it_is_written(
+    shop: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    lock, find, use = SqlUnitOfWork.lock_project, SqlEntities.find, SqlFirings.use
+
+    async def note_lock(unit: Any, project: str) -> None:
+        steps.append(f"lock {project}")
+        await lock(unit, project)
+
+    async def note_find(entities: Any, type_name: str, *given: Any, **named: Any) -> Entity | None:
+        steps.append(f"find {type_name}")
+        return await find(entities, type_name, *given, **named)
+
+    async def note_use(firings: Any, *given: Any) -> bool:
+        steps.append("use")
+        return await use(firings, *given)
+
+    trigger = await add(shop, make_trigger())
+    monkeypatch.setattr(SqlUnitOfWork, "lock_project", note_lock)
+    monkeypatch.setattr(SqlEntities, "find", note_find)
+    monkeypatch.setattr(SqlFirings, "use", note_use)
+    await stop_trigger(shop.core, ADA, "p", "t")
+    assert steps == ["lock p/trigger/t", "find trigger"]
+    steps.clear()
+    await use_occasion(shop.core, trigger, "o", by=ADA, action="trigger.fire", result="done", noted={})
+    assert steps == ["lock p/trigger/t", "find trigger", "use"]
 
 
 async def test_chain_ends_when_a_run_makes_what_started_it(shop: World) -> None:

@@ -11,6 +11,7 @@ from runyard.app.model import Principal
 from runyard.app.usecases.accounts import delete_account, set_admin, set_disabled
 from runyard.app.usecases.sign_in import Grant
 from runyard.app.usecases.tokens import revoke_personal_token
+from runyard.bootstrap import RUN_TOKEN_LIFE
 from tests.contract.store.builders import make_run
 from tests.unit.auth.world import ADDRESS, SYSTEM, World, open_world
 
@@ -135,6 +136,18 @@ async def test_run_token_ends_when_the_run_does(world: World, state: str) -> Non
     await end_run(world, state)
     with pytest.raises(Unauthenticated, match="run r has ended"):
         await world.send(token)
+
+
+async def test_run_token_is_good_for_30_days_when_the_run_goes_on(world: World) -> None:
+    await add_run(world)
+    signed = await world.issuer.issue_run_token("r", "p", "ada", RUN_TOKEN_LIFE)
+    world.turn(days=30, seconds=-1)
+    await world.send(signed.text)
+    world.turn(seconds=1)
+    with pytest.raises(Unauthenticated, match="has ended"):
+        await world.send(signed.text)
+    another = await world.issuer.issue_run_token("r", "p", "ada", RUN_TOKEN_LIFE)
+    assert (await world.send(another.text)).run_id == "r"
 
 
 async def test_run_token_is_refused_when_the_run_is_gone_or_elsewhere(world: World) -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,3 +141,49 @@ def test_token_is_refused_when_nobody_has_that_name(call: Call, ada: str) -> Non
     called = call("user", "token", "bob")
     assert called.code == 1
     assert "bob" in called.err
+
+
+def list_tokens(call: Call, name: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(call("user", "tokens", name, "-o", "json").out)
+    return listed
+
+
+def test_tokens_are_listed_and_revoked_when_told(call: Call, ada: str) -> None:
+    for label in ("laptop", "phone", "car"):
+        call("user", "token", "ada", "--name", label, "--scope", "read")
+    table = call("user", "tokens", "ada").out
+    assert table.splitlines()[0].split() == ["ID", "NAME", "SCOPES", "ENDS", "LAST", "USED"]
+    first = next(token for token in list_tokens(call, "ada") if token["name"] == "laptop")
+    assert (first["scopes"], first["last_used"]) == (["read"], None)
+    assert call("user", "revoke", "ada", first["id"]).out == f"revoked: {first['id']}\n"
+    assert {token["name"] for token in list_tokens(call, "ada")} == {"phone", "car"}
+    assert call("user", "revoke", "ada", "--all").out.count("revoked: ") == 2
+    assert list_tokens(call, "ada") == []
+
+
+def test_nothing_is_revoked_when_it_is_not_said_which(call: Call, ada: str) -> None:
+    assert call("user", "revoke", "ada").code == 2
+    assert call("user", "revoke", "ada", "x", "--all").code == 2
+    missing = call("user", "revoke", "ada", "x")
+    assert (missing.code, missing.err) == (1, "Error: ada has no token x; `runyard user tokens ada` lists them\n")
+    for words in (["tokens", "adda"], ["revoke", "adda", "--all"], ["admin", "adda"]):
+        assert call("user", *words).err == "Error: there is no account adda; did you mean ada?\n"
+
+
+def test_tokens_end_when_the_password_is_set_unless_they_are_kept(call: Call, ada: str) -> None:
+    call("user", "token", "ada")
+    call("user", "password", "ada", "--keep-tokens", "--password-stdin", stdin=f"{PASSWORD} 2\n")
+    assert len(list_tokens(call, "ada")) == 1
+    call("user", "password", "ada", "--password-stdin", stdin=f"{PASSWORD} 3\n")
+    assert list_tokens(call, "ada") == []
+
+
+def test_somebody_is_an_admin_when_told(call: Call, ada: str) -> None:
+    call("user", "create", "bob", "--no-password")
+    assert call("user", "admin", "bob").out == "admin: bob\n"
+    assert list_users(call)["bob"] == ("admin", "enabled")
+    assert call("user", "admin", "bob", "--no").out == "no admin: bob\n"
+    assert list_users(call)["bob"] == ("user", "enabled")
+    last = call("user", "admin", "ada", "--no")
+    assert last.code == 1
+    assert "last admin" in last.err

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from runyard.api.answers import answer, answer_slice
 from runyard.api.bodies import read_body
-from runyard.api.queries import Parameters, read_page
+from runyard.api.queries import Parameters, read_expected_revision, read_page, refuse_expected_revision
 from runyard.api.routing import Routes, get_who
 from runyard.api.web import get_web
 from runyard.app.catalog import TYPES
@@ -67,6 +67,7 @@ def _add_metrics(routes: Routes, type_name: str, plural: str) -> None:
     async def put(request: Request, project: str, id: str, name: str) -> Response:  # noqa: A002 - the name in the path
         """A number or a series, in place of what was there."""
         Parameters(request, ()).finish()
+        refuse_expected_revision(request)
         core, who = get_web(request).core, get_who(request)
         await put_metric(core, who, type_name, project, id, name=name, given=await read_body(request))
         return answer({})
@@ -93,7 +94,8 @@ def _add_files(routes: Routes, type_name: str, plural: str) -> None:
         """Replace what is said of its files."""
         Parameters(request, ()).finish()
         core, who = get_web(request).core, get_who(request)
-        await put_files(core, who, type_name, project, id, await read_body(request))
+        revision, given = read_expected_revision(request), await read_body(request)
+        await put_files(core, who, type_name, project, id, given, expected_revision=revision)
         return answer({})
 
 

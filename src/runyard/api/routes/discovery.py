@@ -1,5 +1,6 @@
 """What clients look up before they work: configuration, keys, the token endpoint, who they are, schemas of kinds."""
 
+from functools import partial
 from urllib.parse import parse_qsl
 
 from fastapi import Request
@@ -11,11 +12,12 @@ from runyard.api.bodies import read_bytes
 from runyard.api.models import PageAnswer
 from runyard.api.queries import Parameters, read_page
 from runyard.api.routing import Routes, get_who
+from runyard.api.throttle import take_failure, take_turn
 from runyard.api.web import get_address, get_web
 from runyard.app.usecases.access import list_visible_projects
 from runyard.app.usecases.prepared import load_current
 from runyard.app.usecases.schemas import find_schema, list_schemas
-from runyard.app.usecases.sign_in import GRANTS, grant_token
+from runyard.app.usecases.sign_in import GRANTS, GrantRefused, grant_token
 from runyard.domain.access import Permission
 from runyard.spec.reading import refuse
 
@@ -111,7 +113,12 @@ async def get_token(request: Request) -> Response:
         raise refuse("text.control", "the form has zero bytes")
     web = get_web(request)
     form = dict(pairs)
-    granted = await grant_token(web.core, web.issuer, web.authenticator, form, address=get_address(request))
+    address, admit = get_address(request), partial(take_turn, request)
+    try:
+        granted = await grant_token(web.core, web.issuer, web.authenticator, form, address=address, admit=admit)
+    except GrantRefused:
+        take_failure(request, address)
+        raise
     return answer(granted, headers={"Cache-Control": "no-store"})
 
 

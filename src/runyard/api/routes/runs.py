@@ -104,8 +104,11 @@ async def report(request: Request, project: str, id: str) -> Response:  # noqa: 
 @routes.delete("/{id}", needs=Permission.WRITE, takes=("cascade",), response_model=EntityAnswer)
 async def delete(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """Remove what the run made, and then the run."""
-    Parameters(request, ("cascade",)).finish()
-    return answer_entity(await delete_run(get_web(request).core, get_who(request), project, id))
+    parameters = Parameters(request, ("cascade",))
+    parameters.flag("cascade")
+    parameters.finish()
+    core, who, revision = get_web(request).core, get_who(request), read_expected_revision(request)
+    return answer_entity(await delete_run(core, who, project, id, expected_revision=revision))
 
 
 @routes.post("/{id}/stop", needs=Permission.WRITE, takes=("reason",), response_model=EntityAnswer)

@@ -32,7 +32,7 @@ async def list_all(request: Request) -> Response:
 
 @routes.post("", needs=Permission.OWN_TOKENS, body=TokenBody, response_model=dict[str, object])
 async def create(request: Request) -> Response:
-    """A new token. Its text is in this answer and nowhere else."""
+    """A new token, for who signed in by password. Its text is in this answer and nowhere else."""
     Parameters(request, ()).finish()
     given = await read_body(request)
     findings = Findings()

@@ -33,7 +33,7 @@ class StoredAccess:
         return values
 
     async def issue_token(self) -> str:
-        """A token for that run alone."""
+        """A token for that run alone, another with each call: it ends with the run, or after 30 days."""
         return await self.issue(self.run)
 
 

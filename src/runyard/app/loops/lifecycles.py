@@ -1,23 +1,25 @@
 """Lifecycle triggers: fire when an entity comes to be in a state they name.
 
 The store is searched for what changed lately, so that nothing needs to tell, and a crash loses nothing: of runs every
-transition counts, once each; of other entities each state they are seen in, once each. What is not seen: a state that
-such an entity leaves again within two looks (`fire_lifecycle`, called after a write, sees that too), and what changed
-longer than `LOOK_BACK` before the server started.
+transition counts, once each; of other entities each time that they come to be in a state. What is not seen: a state
+that such an entity leaves again within two looks, and what changed longer than `LOOK_BACK` before the server started.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 from runyard.app.catalog import TYPES
 from runyard.app.core import Core
+from runyard.app.keys import make_key
 from runyard.app.model import Entity, Json, Run
 from runyard.app.ports import Query, UnitOfWork
-from runyard.app.usecases.triggers import CHAIN, Fired, Occasion, find_start, fire, is_active
-from runyard.domain.triggers import LIFECYCLE, find_types, matches_key
+from runyard.app.usecases.own import PRODUCER, find_state_since
+from runyard.app.usecases.triggers import CHAIN, Fired, Occasion, find_start, fire
+from runyard.domain.triggers import find_types, matches_key
 from runyard.spec.problems import Refused
-from runyard.spec.references import Key, parse_key
+from runyard.spec.references import parse_key
 
 LOOK_BACK = timedelta(hours=1)
 OVERLAP = timedelta(minutes=1)
@@ -40,15 +42,15 @@ class Lifecycles:
         """Fire for everything that changed since the last look; how many."""
         now = self._core.clock.now()
         since = now - LOOK_BACK if self._looked_at is None else self._looked_at - OVERLAP
-        count = 0
+        fired = 0
         for trigger in triggers:
             start = max(since, find_start(trigger))
             async with self._core.store.begin(is_read_only=True) as unit:
                 found = [pair async for pair in _iter_changes(unit, trigger, start)]
             for entity, occasion in found:
-                count += await self._fire(trigger, entity, occasion)
+                fired += await self._fire(trigger, entity, occasion)
         self._looked_at = now
-        return count
+        return fired
 
     async def _fire(self, trigger: Entity, entity: Entity, occasion: str) -> int:
         key = (trigger.id, occasion)
@@ -59,30 +61,6 @@ class Lifecycles:
         while len(self._done) > _MOST_REMEMBERED:
             del self._done[next(iter(self._done))]
         return 0 if fired is None else 1
-
-
-async def fire_lifecycle(
-    core: Core, entity: Entity, state: str, *, sequence: int | None = None, is_open: bool = False
-) -> int:
-    """Fire at once what names that state, after the write was committed; how many. Not inside a unit of work.
-
-    `sequence` is that of a run's transition. The loop comes to the same later, and fires nothing twice.
-    """
-    async with core.store.begin(is_read_only=True) as unit:
-        query = Query(type="trigger", kind=LIFECYCLE, project=entity.project, size=_PAGE)
-        triggers = (await unit.entities.find_page(query)).content
-    count = 0
-    for trigger in triggers:
-        if is_active(trigger) and _is_meant(trigger, entity, state):
-            fired = await _fire_one(core, trigger, entity, _name(entity, state, sequence), is_open=is_open)
-            count += fired is not None
-    return count
-
-
-def make_key(entity: Entity) -> str:
-    """`store://project/type/kind/name:id`."""
-    name = entity.id if entity.type in ("run", "task") else entity.name
-    return str(Key(project=entity.project, type=entity.type, kind=entity.kind, name=name, id=entity.id))
 
 
 async def _fire_one(core: Core, trigger: Entity, entity: Entity, occasion: str, *, is_open: bool) -> Fired | None:
@@ -102,31 +80,43 @@ async def _iter_changes(unit: UnitOfWork, trigger: Entity, since: datetime) -> A
                 yield pair
             continue
         for state in _list_states(trigger):
-            query = Query(
-                type=type_name,
-                project=trigger.project,
-                state=state,
-                updated=(since, None),
-                versions="all",
-                size=_PAGE,
-            )
-            for entity in (await unit.entities.find_page(query)).content:
-                if _is_meant(trigger, entity, state):
-                    yield entity, _name(entity, state, None)
+            async for pair in _iter_entity_changes(unit, trigger, since, type_name=type_name, state=state):
+                yield pair
+
+
+async def _iter_entity_changes(
+    unit: UnitOfWork, trigger: Entity, since: datetime, *, type_name: str, state: str
+) -> AsyncIterator[tuple[Entity, str]]:
+    for page in count():
+        query = Query(
+            type=type_name,
+            project=trigger.project,
+            state=state,
+            updated=(since, None),
+            versions="all",
+            page=page,
+            size=_PAGE,
+        )
+        entities = (await unit.entities.find_page(query)).content
+        for entity in entities:
+            entered_at = find_state_since(entity)
+            # One that was changed within its state came to it earlier: that has been dealt with, or is no matter.
+            if entered_at >= find_start(trigger) and _is_meant(trigger, entity, state):
+                yield entity, _name(entity, state, entered_at.astimezone(UTC).isoformat())
+        if len(entities) < _PAGE:
+            return
 
 
 async def _iter_run_changes(unit: UnitOfWork, trigger: Entity, since: datetime) -> AsyncIterator[tuple[Entity, str]]:
-    page = 0
-    while True:
+    for page in count():
         query = Query(type="run", project=trigger.project, updated=(since, None), page=page, size=_PAGE, is_brief=True)
         runs = (await unit.runs.find_page(query)).content
         for run in runs:
             for step in await unit.runs.list_transitions(run.id):
                 if step.at >= since and _is_meant(trigger, run, step.state.value):
-                    yield run, _name(run, step.state.value, step.sequence)
+                    yield run, _name(run, step.state.value, str(step.sequence))
         if len(runs) < _PAGE:
             return
-        page += 1
 
 
 async def _find_chain(unit: UnitOfWork, entity: Entity) -> tuple[str, ...]:
@@ -137,6 +127,9 @@ async def _find_chain(unit: UnitOfWork, entity: Entity) -> tuple[str, ...]:
 
 
 async def _find_maker(unit: UnitOfWork, entity: Entity) -> Run | None:
+    """By what the server knows; by what the client says only of what no run's token made."""
+    if (producer := entity.metadata.get(PRODUCER)) is not None:
+        return await unit.runs.find(str(producer), project=entity.project)
     relations: Any = entity.metadata.get("relationships") or []
     for relation in relations:
         if isinstance(relation, dict) and relation.get("type") == "produced_by":
@@ -159,9 +152,9 @@ def _list_states(trigger: Entity) -> list[str]:
     return [str(state) for state in states] if isinstance(states, list) else []
 
 
-def _name(entity: Entity, state: str, sequence: int | None) -> str:
-    number = "" if sequence is None else f":{sequence}"
-    return f"{entity.type}/{entity.id}:{state}{number}"
+def _name(entity: Entity, state: str, time: str) -> str:
+    """One occasion: `time` tells it from other times that the entity came to that state."""
+    return f"{entity.type}/{entity.id}:{state}:{time}"
 
 
 def _describe(entity: Entity) -> Json:

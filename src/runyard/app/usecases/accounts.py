@@ -15,8 +15,8 @@ from runyard.spec.problems import Problem, Refused
 
 LEAST_CHARACTERS = 12
 MOST_CHARACTERS = 1024
-RESERVED = frozenset({"anonymous", "system"})
-"""Names that audit entries use for what is no account."""
+RESERVED = frozenset({"anonymous", "files", "nobody", "runyard", "system"})
+"""Names that the audit uses for what is no account, or that would be taken for such."""
 MOST_NAMED = 5
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,126}")
@@ -28,23 +28,6 @@ class PasswordHasher(Protocol):
 
     async def hash(self, password: str) -> str:
         """What is stored."""
-
-
-async def create_first_admin(
-    core: Core, who: Principal, hasher: PasswordHasher, *, name: str, password: str
-) -> Account:
-    """The account that makes the others. Raises `NotPossible` where there is an admin already."""
-    _check_account(name, password)
-    password_hash = await hasher.hash(password)
-    async with core.store.begin() as unit:
-        await lock_accounts(unit)
-        if admins := [account.name for account in await unit.accounts.list_accounts() if account.is_admin]:
-            raise NotPossible("account.admin_exists", f"there is an admin already ({admins[0]}), who makes accounts")
-        account = await _add(
-            core, unit, who, Account(name=name, password_hash=password_hash, is_admin=True, created_at=core.clock.now())
-        )
-        await unit.commit()
-    return account
 
 
 async def create_account(
@@ -73,8 +56,10 @@ async def list_accounts(core: Core, who: Principal) -> Sequence[Account]:
         return [replace(account, password_hash=None) for account in await unit.accounts.list_accounts()]
 
 
-async def set_password(core: Core, who: Principal, hasher: PasswordHasher, *, name: str, password: str) -> None:
-    """One's own, when signed in by password; an admin anybody's. Sessions that are kept by refreshing end."""
+async def set_password(
+    core: Core, who: Principal, hasher: PasswordHasher, *, name: str, password: str, keeps_tokens: bool = False
+) -> None:
+    """One's own, when signed in by password; an admin anybody's. Sessions end, and personal tokens unless kept."""
     _check_account(name, password)
     password_hash = await hasher.hash(password)
     async with core.store.begin() as unit:
@@ -83,8 +68,9 @@ async def set_password(core: Core, who: Principal, hasher: PasswordHasher, *, na
         await lock_accounts(unit)
         account = await _require(unit, name)
         await unit.accounts.put(replace(account, password_hash=password_hash))
-        await _end_sessions(unit, name)
-        await note_act(core, unit, who, "account.set_password", of=("account", name))
+        await _end_sessions(unit, name, keeps_tokens=keeps_tokens)
+        details = {"keeps_tokens": keeps_tokens}
+        await note_act(core, unit, who, "account.set_password", of=("account", name), details=details)
         await unit.commit()
 
 
@@ -96,7 +82,7 @@ async def set_disabled(core: Core, who: Principal, name: str, *, is_disabled: bo
         account = await _require(unit, name)
         if is_disabled:
             await _check_not_last(unit, account, act="disabled")
-            await _end_sessions(unit, name)
+            await _end_sessions(unit, name, keeps_tokens=True)
         changed = replace(account, is_disabled=is_disabled)
         await unit.accounts.put(changed)
         action = "account.disable" if is_disabled else "account.enable"
@@ -136,14 +122,6 @@ async def delete_account(core: Core, who: Principal, name: str) -> None:
         await unit.accounts.delete(name)
         await note_act(core, unit, who, "account.delete", of=("account", name))
         await unit.commit()
-
-
-async def find_principal(unit: UnitOfWork, name: str) -> Principal | None:
-    """What a user may do now, for what is done in their name (a trigger); None if they may do nothing any more."""
-    account = await unit.accounts.find(name)
-    if account is None or account.is_disabled:
-        return None
-    return Principal(name=name, is_admin=account.is_admin, via="system")
 
 
 async def lock_accounts(unit: UnitOfWork) -> None:
@@ -186,9 +164,9 @@ async def _check_not_last(unit: UnitOfWork, account: Account, *, act: str) -> No
         raise NotPossible("account.last_admin", message)
 
 
-async def _end_sessions(unit: UnitOfWork, name: str) -> None:
+async def _end_sessions(unit: UnitOfWork, name: str, *, keeps_tokens: bool) -> None:
     for token in await unit.accounts.list_tokens(name):
-        if token.kind == "refresh":
+        if token.kind == "refresh" or not keeps_tokens:
             await unit.accounts.delete_token(token.id, user=name)
 
 

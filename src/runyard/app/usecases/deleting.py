@@ -75,6 +75,9 @@ async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, 
     if is_cascading and entity.type == "task":
         removed = await remove_runs(core, unit, who, project=entity.project, task=make_task_reference(entity))
         gone += removed.gone
+    if entity.type == "secret":
+        # Who stores values has the same lock: none is stored for a secret that has just gone.
+        await unit.lock_project(f"{entity.project}/secrets")
     await unit.entities.delete(entity.type, entity.id, project=entity.project)
     if has_tasks and await unit.entities.find_latest(entity.type, project=entity.project, name=entity.name) is None:
         # Tasks of whichever version is the newest: now there is none.

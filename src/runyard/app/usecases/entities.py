@@ -10,7 +10,7 @@ from runyard.app.documents import Written, check_id, check_project, read_written
 from runyard.app.errors import Conflict, Missing, NotPossible
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, Stale, UnitOfWork
-from runyard.app.usecases.own import PRODUCER, check_own_entity, name_producer
+from runyard.app.usecases.own import KEPT, check_own_entity, name_producer, note_change
 from runyard.app.usecases.specs import check_new, check_spec
 from runyard.app.usecases.unused import find_kept, find_unused, take_status, tell
 from runyard.spec.answers import restore_task_spec, shape_function_spec
@@ -163,23 +163,25 @@ def check_revision(entity: Entity, expected: int | None) -> None:
 
 
 def _apply(core: Core, who: Principal, entity_type: EntityType, stored: Entity, written: Written) -> Entity:
-    fixed_keys = ("project", "name", PRODUCER)
+    fixed_keys = ("project", "name", *KEPT)
     kept: Json = {key: stored.metadata[key] for key in (*fixed_keys, "version") if key in stored.metadata}
     spec = stored.spec if entity_type.on_update == "keep" else written.spec
     if entity_type.name == "task":
         fixed: Json = {key: stored.spec[key] for key in _FIXED_IN_TASKS if key in stored.spec}
         spec = {**restore_task_spec(stored.kind, stored.spec, written.spec), **fixed}
     status = {**stored.status, **take_status(written.status, is_clients=entity_type.has_clients_state)}
-    return replace(
+    now = core.clock.now()
+    changed = replace(
         stored,
         metadata={**kept, **written.metadata, **{key: kept[key] for key in fixed_keys if key in kept}},
         spec=spec,
         state=_choose_state(entity_type, written, stored.state),
         status=status,
         extensions=written.extensions or stored.extensions,
-        updated_at=core.clock.now(),
+        updated_at=now,
         updated_by=who.name,
     )
+    return note_change(stored, changed, who, at=now)
 
 
 def _choose_state(entity_type: EntityType, written: Written, otherwise: str) -> str:

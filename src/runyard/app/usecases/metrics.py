@@ -6,17 +6,16 @@ from typing import Any
 
 from runyard.app.auditing import audit
 from runyard.app.core import Core
-from runyard.app.documents import drop_nulls
+from runyard.app.documents import drop_nulls, expect_name
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.entities import lock_entity, require_entity
+from runyard.app.usecases.entities import lock_entity, replace_entity, require_entity
 from runyard.app.usecases.own import check_own_entity
 from runyard.app.usecases.transitions import check_own_run, require_run
-from runyard.spec.reading import Findings, describe_type, expect_mapping, expect_text, refuse
+from runyard.spec.reading import Findings, describe_type, expect_mapping, refuse
 
 MOST_POINTS = 100_000
 MOST_FILES = 10_000
-MOST_NAME = 256
 MOST_VALUE = 1e308
 
 
@@ -32,7 +31,7 @@ async def put_metric(
 ) -> None:
     """A number or a series, in place of what was there."""
     value = _read_value(given)
-    expect_text(name, what="the name of a metric", most=MOST_NAME)
+    expect_name(name, what="the name of a metric")
     if type_name == "run":
         check_own_run(who, entity_id)
     async with core.store.begin() as unit:
@@ -53,15 +52,21 @@ async def list_files(core: Core, type_name: str, project: str, entity_id: str) -
     return files if isinstance(files, list) else []
 
 
-async def put_files(core: Core, who: Principal, type_name: str, project: str, entity_id: str, given: Any) -> None:
-    """Replace what is said of an entity's files: a list, too long to stand in the entity's own update."""
-    if not isinstance(given, list):
-        raise refuse("type.list", f"must be a list of files, not {describe_type(given)}")
-    if len(given) > MOST_FILES:
-        raise refuse("size.entries", f"has {len(given)} entries", allowed=f"at most {MOST_FILES}")
-    findings = Findings()
-    files = [findings.read(_read_file, entry, index) for index, entry in enumerate(given)]
-    findings.finish()
+async def put_files(
+    core: Core,
+    who: Principal,
+    type_name: str,
+    project: str,
+    entity_id: str,
+    given: Any,
+    *,
+    expected_revision: int | None = None,
+) -> None:
+    """Replace what is said of an entity's files: a list, too long to stand in the entity's own update.
+
+    Raises `Conflict` where the writer had seen another revision of the entity.
+    """
+    files = _read_files(given)
     async with core.store.begin() as unit:
         await unit.hold_project(project)
         entity = await lock_entity(unit, type_name, project, entity_id)
@@ -69,9 +74,20 @@ async def put_files(core: Core, who: Principal, type_name: str, project: str, en
         changed = replace(
             entity, status={**entity.status, "files": files}, updated_at=core.clock.now(), updated_by=who.name
         )
-        await unit.entities.replace(changed)
+        await replace_entity(unit, changed, expected_revision=expected_revision)
         await audit(core, unit, who, f"{type_name}.put_files", entity, details={"files": len(files)})
         await unit.commit()
+
+
+def _read_files(given: Any) -> list[Json | None]:
+    if not isinstance(given, list):
+        raise refuse("type.list", f"must be a list of files, not {describe_type(given)}")
+    if len(given) > MOST_FILES:
+        raise refuse("size.entries", f"has {len(given)} entries", allowed=f"at most {MOST_FILES}")
+    findings = Findings()
+    files = [findings.read(_read_file, entry, index) for index, entry in enumerate(given)]
+    findings.finish()
+    return files
 
 
 def _read_file(given: Any) -> Json:

@@ -19,10 +19,13 @@ from runyard.domain.lifecycle import State
 _ATTEMPTS = 20
 
 
-async def delete_run(core: Core, who: Principal, project: str, run_id: str) -> Run:
+async def delete_run(
+    core: Core, who: Principal, project: str, run_id: str, *, expected_revision: int | None = None
+) -> Run:
     """Ask for its end; the loop removes what it made, and then the run. Answers the run as DELETING.
 
-    Where nothing can have been made, the run is gone when this returns. Raises `Missing`.
+    Where nothing can have been made, the run is gone when this returns. Raises `Missing`, and `Conflict` where the
+    caller had seen another revision.
     """
     check_own_run(who, run_id)
     for _ in range(_ATTEMPTS):
@@ -30,6 +33,8 @@ async def delete_run(core: Core, who: Principal, project: str, run_id: str) -> R
             # Whoever writes metrics of the run has the same lock: none is left behind.
             await unit.lock_project(f"{project}/run/{run_id}")
             run = await require_run(unit, project, run_id)
+            if expected_revision is not None and run.revision != expected_revision:
+                raise Conflict(f"run {run_id} was changed since you read it: read it again")
             try:
                 deleting = await begin_removal(core, unit, who, run)
             except Stale:

@@ -4,10 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from runyard.app.core import Core
-from runyard.app.model import Principal
-from runyard.app.ports import UnitOfWork
+from runyard.app.errors import Conflict
+from runyard.app.model import Principal, Run
+from runyard.app.ports import Stale, UnitOfWork
 from runyard.app.usecases.remove import begin_removal
 from runyard.app.usecases.transitions import is_without_engine
+
+_ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +29,24 @@ async def remove_runs(
     """Delete every run of a project or task, in the caller's unit of work. Those of which nothing was started go."""
     removed = Removed()
     for run_id in await unit.runs.list_ids(project=project, task=task):
-        run = await unit.runs.find(run_id, project=project)
+        run = await _remove(core, unit, who, project, run_id)
         if run is not None:
-            await begin_removal(core, unit, who, run)
             (removed.gone if is_without_engine(core, run) else removed.waiting).append(run_id)
     return removed
+
+
+async def _remove(core: Core, unit: UnitOfWork, who: Principal, project: str, run_id: str) -> Run | None:
+    """The run as it was, again where somebody else was quicker to write it; None if it is gone."""
+    for _ in range(_ATTEMPTS):
+        run = await unit.runs.find(run_id, project=project)
+        if run is None:
+            return None
+        try:
+            await begin_removal(core, unit, who, run)
+        except Stale:
+            continue
+        return run
+    raise Conflict(f"run {run_id} is being changed by many at once: try again")
 
 
 async def delete_logs(core: Core, run_ids: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
 """What clients say about a run by PUT: results of remote runs, the whole life of local ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runyard.app.core import Core
@@ -8,14 +8,22 @@ from runyard.app.documents import Written, check_project, read_written
 from runyard.app.engine import STATUS_KEYS
 from runyard.app.errors import NotPossible
 from runyard.app.model import Json, Principal, Run
+from runyard.app.usecases.specs import is_ran_kind
 from runyard.app.usecases.transitions import NOTES, Change, Move, change_run
+from runyard.app.usecases.unused import find_unused_name
 from runyard.domain.lifecycle import State, can_follow
+from runyard.spec.answers import list_changed_fields
+from runyard.spec.entities import read_entity
 from runyard.spec.problems import Problem, Refused
+from runyard.spec.references import find_run_kind
 
 _TAKEN = ("outputs", "results", "metrics")
 """What a client may say of a run that an engine executes."""
 _OURS = frozenset({*STATUS_KEYS, NOTES, "state", "transitions", "reason"})
 """What no client says."""
+_ECHOED = frozenset({"state", "transitions", "reason", "message", "warnings", "pods", "events", "k8s"})
+"""What every client sends back as it last saw it, though it may have gone on since."""
+_KEPT_SPEC = "is not changed by a report: what was submitted stays; submit a new run to change it"
 _DRIVEN = (State.CREATED, State.BUILT, State.READY, State.PENDING, State.RUNNING, State.COMPLETED, State.ERROR)
 """The states that a client takes a local run through."""
 _FIXED_SPEC = ("task", "function", "workflow", "local_execution")
@@ -34,19 +42,43 @@ async def report_run(
     """Take what the client may say and keep the rest; a stale state changes nothing, and is no error.
 
     Of a remote run: outputs, results, metrics, metadata, and from its own token the message. Of a local run: state,
-    spec and status too. Raises `Missing`, `Forbidden`, `Conflict`, `Refused`, and `NotPossible` for a state that is
-    not the client's to set.
+    spec and status too. What else it wants stands in the answer's warnings, which are not stored. Raises `Missing`,
+    `Forbidden`, `Conflict`, `Refused`, and `NotPossible` for a state that is not the client's to set.
     """
     written = read_written(document)
     if problems := check_project(written, project):
         raise Refused(problems)
     report = _Report(who=who, written=written)
 
+    unused: list[Problem] = []
+
     def decide(run: Run) -> Change | None:
         _check_identity(run, written)
+        unused[:] = _find_unused(run, written)
         return _decide_local(report, run) if run.is_local else _decide_remote(report, run)
 
-    return await change_run(core, who, project, run_id, decide, expected_revision=expected_revision)
+    run = await change_run(core, who, project, run_id, decide, expected_revision=expected_revision)
+    return replace(run, warnings=(*run.warnings, *(problem.to_dict() for problem in unused)))
+
+
+def _find_unused(run: Run, written: Written) -> list[Problem]:
+    """What the client wants otherwise and does not get; what it was shown, and how far it saw the run, is no wish."""
+    problems = find_unused_name(written, name=run.name)
+    if not run.is_local:
+        wanted = list_changed_fields(run.kind, stored=run.spec, written=written.spec)
+        problems += [Problem("value.unused", ("spec", name), _KEPT_SPEC) for name in wanted]
+    problems += [
+        Problem("value.unused", ("status", key), "is the server's to say")
+        for key, value in written.status.items()
+        if key not in _ECHOED and not _is_taken(run, key) and value not in ({}, [], run.status.get(key))
+    ]
+    if written.extensions and written.extensions != run.extensions:
+        problems.append(Problem("value.unused", ("extensions",), "are not changed by an update: what is stored stays"))
+    return problems
+
+
+def _is_taken(run: Run, key: str) -> bool:
+    return key not in _OURS if run.is_local else key in _TAKEN
 
 
 def _decide_remote(report: _Report, run: Run) -> Change | None:
@@ -62,20 +94,31 @@ def _decide_remote(report: _Report, run: Run) -> Change | None:
 def _decide_local(report: _Report, run: Run) -> Change | None:
     written = report.written
     said = {key: value for key, value in written.status.items() if key not in _OURS}
-    fixed = {key: run.spec[key] for key in _FIXED_SPEC if key in run.spec}
+    spec = _read_local_spec(run, written)
     moves = _find_moves(run, written)
     values = _find_changed(
         run,
         {
             "metadata": _merge_metadata(report, run),
             "status": {**run.status, **said},
-            "spec": {**written.spec, **fixed} if written.spec else run.spec,
+            "spec": spec,
         },
     )
     if not moves and not values:
         return None
     details = {} if moves else _note_stale(report, run)
     return Change(action="run.report", moves=moves, values=values, details=details)
+
+
+def _read_local_spec(run: Run, written: Written) -> Json:
+    """What the client says that it runs, read as strictly as when it was submitted."""
+    if not written.spec:
+        return run.spec
+    spec = {**written.spec, **{key: run.spec[key] for key in _FIXED_SPEC if key in run.spec}}
+    kind = find_run_kind(run.kind)
+    if kind is not None and is_ran_kind("function", kind.function):
+        read_entity("run", {"kind": run.kind, "spec": spec})
+    return spec
 
 
 def _find_moves(run: Run, written: Written) -> tuple[Move, ...]:

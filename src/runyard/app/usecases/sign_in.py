@@ -4,7 +4,7 @@ Clients store whatever stands in an answer, so what is not there is left out. Si
 by a grant of its own beside these.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -91,10 +91,20 @@ class Identifier(Protocol):
         """Who it stands for. Raises `Unauthenticated`."""
 
 
+Admit = Callable[[Principal], None]
+"""Told who asks once that is known, before anything is written; raises `TooMany` for whoever asks too much."""
+
+
 async def grant_token(
-    core: Core, issuer: TokenIssuer, identifier: Identifier, form: Mapping[str, str], *, address: str | None
+    core: Core,
+    issuer: TokenIssuer,
+    identifier: Identifier,
+    form: Mapping[str, str],
+    *,
+    address: str | None,
+    admit: Admit,
 ) -> Json:
-    """The answer of the token endpoint. Raises `GrantRefused`."""
+    """The answer of the token endpoint. Raises `GrantRefused`, and what `admit` raises."""
     grant_type = form.get("grant_type")
     for name, value in form.items():
         if len(value) > (MOST_CLIENT_CHARACTERS if name == "client_id" else MOST_CHARACTERS):
@@ -103,9 +113,9 @@ async def grant_token(
         raise GrantRefused("invalid_request", f"grant_type is missing; offered: {', '.join(GRANTS)}")
     await issuer.prepare()
     if grant_type == REFRESH_GRANT:
-        return await _refresh(core, issuer, form, address=address)
+        return await _refresh(core, issuer, form, address=address, admit=admit)
     if grant_type == EXCHANGE_GRANT:
-        return await _exchange(core, issuer, identifier, form, address=address)
+        return await _exchange(core, issuer, identifier, form, address=address, admit=admit)
     raise GrantRefused("unsupported_grant_type", _explain_grant(grant_type))
 
 
@@ -117,12 +127,17 @@ async def note_failure(core: Core, name: str | None, *, address: str | None) -> 
         await unit.commit()
 
 
-async def _refresh(core: Core, issuer: TokenIssuer, form: Mapping[str, str], *, address: str | None) -> Json:
+async def _refresh(
+    core: Core, issuer: TokenIssuer, form: Mapping[str, str], *, address: str | None, admit: Admit
+) -> Json:
     token_hash = hash_token(_require(form, "refresh_token"))
     async with core.store.begin(is_read_only=True) as unit:
         # Whoever makes up tokens does not get to make others wait for a write.
-        if await unit.accounts.find_token(token_hash) is None:
-            raise GrantRefused("invalid_grant", "no such refresh token: sign in again")
+        found = await unit.accounts.find_token(token_hash)
+    if found is None:
+        raise GrantRefused("invalid_grant", "no such refresh token: sign in again")
+    who = Principal(name=found.user, via="token", address=address)
+    admit(who)
     async with core.store.begin() as unit:
         await lock_accounts(unit)
         token = await unit.accounts.use_refresh_token(token_hash)
@@ -142,14 +157,19 @@ async def _refresh(core: Core, issuer: TokenIssuer, form: Mapping[str, str], *, 
             client_id=form.get("client_id"),
             ends_by=None if origin is None else origin.expires_at,
         )
-        who = Principal(name=token.user, via="token", address=address)
         answer = await _answer(core, unit, issuer, who, grant, is_refreshed=True)
         await unit.commit()
     return answer
 
 
 async def _exchange(
-    core: Core, issuer: TokenIssuer, identifier: Identifier, form: Mapping[str, str], *, address: str | None
+    core: Core,
+    issuer: TokenIssuer,
+    identifier: Identifier,
+    form: Mapping[str, str],
+    *,
+    address: str | None,
+    admit: Admit,
 ) -> Json:
     subject = _require(form, "subject_token")
     kind = _require(form, "subject_token_type")
@@ -162,6 +182,7 @@ async def _exchange(
     except Unauthenticated as error:
         raise GrantRefused("invalid_grant", str(error)) from None
     who = identity.principal
+    admit(who)
     if who.via != ("jwt" if kind == ACCESS_TYPE else "token"):
         raise GrantRefused("invalid_grant", "the subject_token is not of the type that subject_token_type says")
     grant = Grant(

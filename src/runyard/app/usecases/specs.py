@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from runyard.app.catalog import STATES, EntityType
-from runyard.app.documents import Written
+from runyard.app.documents import Written, expect_name
 from runyard.app.model import Entity
 from runyard.app.ports import UnitOfWork
+from runyard.domain.triggers import KINDS as TRIGGER_KINDS
 from runyard.domain.triggers import find_trigger_problems
 from runyard.spec.entities import FUNCTION_KINDS, read_entity
 from runyard.spec.problems import Problem, Refused
-from runyard.spec.reading import describe_type
+from runyard.spec.reading import Findings, describe_type
 from runyard.spec.references import (
     FunctionReference,
     TaskReference,
@@ -19,14 +21,50 @@ from runyard.spec.references import (
     parse_task_reference,
 )
 
+MOST_REFERENCE = 600
+COLUMN_TYPES = (
+    *("string", "number", "integer", "boolean", "object", "array", "date", "time", "datetime"),
+    *("year", "yearmonth", "duration", "geopoint", "geojson", "any"),
+)
+"""The types of a table's columns that SDKs know."""
 _PATHED = ("artifact", "dataitem", "model")
 _CODE = ("source", "code", "base64")
+_FOUND_BY = ("function", "workflow", "task")
+_MODEL: Mapping[str, str] = {"framework": "text", "algorithm": "text", "parameters": "mapping"}
+_TYPED: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("artifact", "artifact"): {"src_path": "text"},
+    ("dataitem", "table"): {"schema": "mapping"},
+    ("model", "model"): _MODEL,
+    ("model", "sklearn"): _MODEL,
+    ("model", "mlflow"): {
+        **_MODEL,
+        "flavor": "text",
+        "model_config": "mapping",
+        "signature": "mapping",
+        "input_datasets": "list",
+    },
+    ("model", "huggingface"): {
+        **_MODEL,
+        "base_model": "text",
+        "model_id": "text",
+        "model_revision": "text",
+    },
+}
+"""What SDKs check of the specs that are their own matter: one of another type makes their whole list fail."""
+_TYPES: Mapping[str, type] = {"text": str, "mapping": dict, "list": list}
 
 
 def check_spec(entity_type: EntityType, written: Written, *, project: str) -> list[Problem]:
-    """Every problem of a spec that can be seen in itself."""
+    """Every problem of a spec that can be seen in itself. A trigger without `template` gets an empty one."""
     if entity_type.name == "trigger":
+        if written.kind in TRIGGER_KINDS:
+            # No SDK can read a list with a trigger that has none.
+            written.spec.setdefault("template", {})
         return find_trigger_problems(written.kind, written.spec, project=project, states=STATES)
+    return [*_check_fields(entity_type, written), *_check_names(entity_type, written)]
+
+
+def _check_fields(entity_type: EntityType, written: Written) -> list[Problem]:
     if is_ran_kind(entity_type.name, written.kind):
         document = {"kind": written.kind, "name": written.name or "unnamed", "spec": written.spec}
         try:
@@ -35,9 +73,47 @@ def check_spec(entity_type: EntityType, written: Written, *, project: str) -> li
             return list(refused.problems)
         if (entity_type.name, written.kind) == ("function", "python"):
             return _check_source(written.spec["source"])
+    problems = _check_types(written.spec, _TYPED.get((entity_type.name, written.kind), {}))
     if entity_type.name in _PATHED and not isinstance(written.spec.get("path"), str):
-        return [Problem("field.missing", ("spec", "path"), f"missing spec: a {entity_type.name} needs its `path`")]
-    return []
+        missing = f"missing spec: a {entity_type.name} needs its `path`"
+        problems.append(Problem("field.missing", ("spec", "path"), missing))
+    if (entity_type.name, written.kind) == ("dataitem", "table") and not problems:
+        problems += _check_columns(written.spec.get("schema"))
+    return problems
+
+
+def _check_columns(schema: Any) -> list[Problem]:
+    path = ("spec", "schema", "fields")
+    if schema is None:
+        return []
+    if not isinstance(columns := schema.get("fields"), list):
+        return [Problem("type.list", path, f"must be a list of columns, not {describe_type(columns)}")]
+    return [
+        Problem("column.invalid", (*path, index), "must be a column: its `name` and `type`", allowed=allowed)
+        for index, column in enumerate(columns)
+        for allowed in ["type: " + ", ".join(COLUMN_TYPES)]
+        if not isinstance(column, dict)
+        or not isinstance(column.get("name"), str)
+        or column.get("type") not in COLUMN_TYPES
+    ]
+
+
+def _check_types(spec: Mapping[str, Any], types: Mapping[str, str]) -> list[Problem]:
+    return [
+        Problem(f"type.{wanted}", ("spec", name), f"must be {shown}, not {describe_type(spec[name])}")
+        for name, wanted in types.items()
+        for shown in ["text" if wanted == "text" else f"a {wanted}"]
+        if name in spec and not isinstance(spec[name], _TYPES[wanted])
+    ]
+
+
+def _check_names(entity_type: EntityType, written: Written) -> list[Problem]:
+    """Texts that things are found by, where they are not read as references."""
+    findings = Findings()
+    for name in _FOUND_BY if entity_type.name != "task" else ("task",):
+        if isinstance(given := written.spec.get(name), str) and given:
+            findings.read(lambda text: expect_name(text, what="the text", most=MOST_REFERENCE), given, "spec", name)
+    return findings.problems
 
 
 def _check_source(source: Mapping[str, Any]) -> list[Problem]:
@@ -52,7 +128,20 @@ def _check_source(source: Mapping[str, Any]) -> list[Problem]:
     if not any(source.get(key) for key in _CODE):
         allowed = ", ".join(_CODE)
         problems.append(Problem("field.missing", ("spec", "source"), "missing spec: the code", allowed=allowed))
+    elif not problems and not source.get("code") and not source.get("base64") and _is_local(source["source"]):
+        message = "is a file of the client, which nobody else can read: send its text in `code` or `base64`"
+        allowed = "an address, such as git+https://… or s3://…"
+        path = ("spec", "source", "source")
+        problems.append(Problem("source.local", path, message, value=source["source"], allowed=allowed))
     return problems
+
+
+def _is_local(source: str) -> bool:
+    """Whether it is a path and no address, as SDKs tell them apart: they look for the file wherever they run."""
+    try:
+        return not urlsplit(source).scheme
+    except ValueError:
+        return False
 
 
 def is_ran_kind(type_name: str, kind: str) -> bool:

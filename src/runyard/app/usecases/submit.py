@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from runyard.app.auditing import audit
 from runyard.app.core import Core
-from runyard.app.documents import Written, drop_nulls, read_written
+from runyard.app.documents import drop_nulls, read_written
 from runyard.app.errors import Duplicate
 from runyard.app.model import Json, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
@@ -16,7 +17,7 @@ from runyard.app.usecases.entities import enter_project, require_project
 from runyard.app.usecases.prepared import Current, load_current
 from runyard.app.usecases.requests import Asked, find_belongings, read_asked
 from runyard.app.usecases.transitions import make_first_transitions
-from runyard.app.usecases.unused import find_unused_status
+from runyard.app.usecases.unused import find_unused_name, find_unused_status
 from runyard.app.usecases.volumes import list_volume_claims
 from runyard.domain.effective import Leaf
 from runyard.domain.lifecycle import State
@@ -40,10 +41,19 @@ class Explanation:
     policy_revision: int | None = None
 
 
-async def submit_run(core: Core, who: Principal, project: str, document: Any, *, is_strict: bool = False) -> Run:
+async def submit_run(
+    core: Core,
+    who: Principal,
+    project: str,
+    document: Any,
+    *,
+    is_strict: bool = False,
+    noted: Mapping[str, Any] = MappingProxyType({}),
+) -> Run:
     """Store a run that may start. The same id with the same request is the same run; another is `Duplicate`.
 
     Raises `Refused` with every problem; with `is_strict` values that would not be used are among them.
+    `noted` is what the server itself says in the run's metadata.
     """
     written = read_written(document)
     request_hash = hash_request(document)
@@ -56,6 +66,7 @@ async def submit_run(core: Core, who: Principal, project: str, document: Any, *,
         current = await load_current(unit)
         resolution = await _decide(unit, asked, current, is_strict=is_strict)
     run = _make_run(core, who, project, asked, resolution, current, request=_keep(document), request_hash=request_hash)
+    run = replace(run, metadata={**run.metadata, **noted})
     async with core.store.begin() as unit:
         await enter_project(unit, project)
         await _check_volumes(unit, run)
@@ -103,11 +114,12 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
         belongings = await find_belongings(unit, asked.request, current.prepared)
     resolution = resolve(asked.request, current.prepared, belongings)
     warnings, refusals = _split(resolution, is_strict=is_strict)
+    unused = tuple(problem.to_dict() for problem in _find_unused(asked))
     return Explanation(
         effective=resolution.spec.to_dict(),
         provenance=tuple(map(leaf_to_dict, resolution.leaves)),
-        warnings=tuple(problem.under("spec").to_dict() for problem in warnings),
-        refusals=tuple(problem.under("spec").to_dict() for problem in refusals),
+        warnings=(*(problem.under("spec").to_dict() for problem in warnings), *(() if is_strict else unused)),
+        refusals=(*(problem.under("spec").to_dict() for problem in refusals), *(unused if is_strict else ())),
         profile_revision=_find_profile_revision(resolution, current),
         policy_revision=current.policy_revision,
     )
@@ -177,13 +189,15 @@ async def _find_more(unit: UnitOfWork, project: str, document: Any, found: Seque
 
 
 async def _decide(unit: UnitOfWork, asked: Asked, current: Current, *, is_strict: bool) -> Resolution | None:
-    if asked.request is None:
-        return None
-    belongings = await find_belongings(unit, asked.request, current.prepared)
-    resolution = resolve(asked.request, current.prepared, belongings)
-    _, refusals = _split(resolution, is_strict=is_strict)
+    refusals = _find_unused(asked) if is_strict else []
+    resolution = None
+    if asked.request is not None:
+        belongings = await find_belongings(unit, asked.request, current.prepared)
+        resolution = resolve(asked.request, current.prepared, belongings)
+        _, decided = _split(resolution, is_strict=is_strict)
+        refusals = [*(problem.under("spec") for problem in decided), *refusals]
     if refusals:
-        raise Refused([problem.under("spec") for problem in refusals])
+        raise Refused(refusals)
     return resolution
 
 
@@ -218,7 +232,7 @@ def _make_run(
         created_at=now,
         updated_at=now,
         updated_by=who.name,
-        state=State.CREATED if asked.is_local else State.READY,
+        state=_choose_state(asked),
         metadata={"version": asked.id, **written.metadata, "project": project, "name": name},
         spec=written.spec,
         extensions=written.extensions,
@@ -226,7 +240,7 @@ def _make_run(
         request_hash=request_hash,
         effective=None if resolution is None else resolution.spec.to_dict(),
         provenance=() if resolution is None else tuple(map(leaf_to_dict, resolution.leaves)),
-        warnings=tuple(problem.to_dict() for problem in _list_warnings(written, resolution)),
+        warnings=tuple(problem.to_dict() for problem in _list_warnings(asked, resolution)),
         profile_revision=None if resolution is None else _find_profile_revision(resolution, current),
         policy_revision=current.policy_revision,
         task=asked.task_reference,
@@ -239,10 +253,21 @@ def _make_run(
     )
 
 
-def _list_warnings(written: Written, resolution: Resolution | None) -> list[Problem]:
+def _choose_state(asked: Asked) -> State:
+    return State.CREATED if asked.is_local else State.READY
+
+
+def _list_warnings(asked: Asked, resolution: Resolution | None) -> list[Problem]:
     decided = () if resolution is None else resolution.warnings
-    unused = find_unused_status(written, state=State.CREATED, taken=())
-    return [*(problem.under("spec") for problem in decided), *unused]
+    return [*(problem.under("spec") for problem in decided), *_find_unused(asked)]
+
+
+def _find_unused(asked: Asked) -> list[Problem]:
+    written = asked.written
+    # Every client says that what it makes is created: that is no wish.
+    said = replace(written, state=None) if written.state == State.CREATED else written
+    unused = find_unused_status(said, state=_choose_state(asked), taken=())
+    return [*find_unused_name(written, name=written.name or asked.id), *unused]
 
 
 def _find_profile_revision(resolution: Resolution, current: Current) -> int | None:

@@ -39,12 +39,11 @@ class CreatedToken:
 async def create_personal_token(
     core: Core, who: Principal, *, name: str = "", scopes: Iterable[str] = (), life: timedelta | None = None
 ) -> CreatedToken:
-    """A token of who asks, that may do no more than they may by what they are signed in with."""
-    _require_own(who)
+    """A token of who asks, signed in by password: one made with a token would outlive it. Raises `Forbidden`."""
+    _require_password(who)
     longest = core.options.personal_token_life
     life = longest if life is None else life
     wanted = _check_wanted(name, scopes, life=life, longest=longest)
-    limits = narrow(who.scopes, wanted)
     now = core.clock.now()
     text = make_token_text(PERSONAL_PREFIX)
     token = Token(
@@ -53,7 +52,7 @@ async def create_personal_token(
         kind="personal",
         hash=hash_token(text),
         name=name,
-        scopes=tuple(sorted(limits | (set(wanted) & HARMLESS_SCOPES))),
+        scopes=tuple(sorted(set(wanted))),
         created_at=now,
         expires_at=now + life,
     )
@@ -169,13 +168,21 @@ def _require_user(who: Principal) -> None:
         raise NotPossible("token.open", "this server is open: there are no accounts, and no token is needed")
 
 
+def _require_password(who: Principal) -> None:
+    """The command line acts for a user as the system, which is as good."""
+    _require_user(who)
+    if who.via not in ("password", "system"):
+        message = "a personal token is made by its user, signed in by password and not by a token, or by `runyard user`"
+        raise Forbidden(message)
+
+
 def _require_own(who: Principal) -> None:
-    """What changes a user's tokens lasts longer than what they are signed in with, so reading is not enough."""
+    """Revoking outlasts what they are signed in with, so reading is not enough."""
     _require_user(who)
     limits = (who.scopes or frozenset()) & SCOPES.keys()
     if limits and not any(Permission.WRITE in SCOPES[scope] for scope in limits):
         message = (
-            f"changing tokens needs a token with the scope write or admin; this one is limited to {', '.join(limits)}"
+            f"revoking tokens needs a token with the scope write or admin; this one is limited to {', '.join(limits)}"
         )
         raise Forbidden(message)
 

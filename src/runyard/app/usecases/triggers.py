@@ -12,6 +12,8 @@ from runyard.app.errors import Conflict, Forbidden, Missing, NotPossible
 from runyard.app.model import Entity, Json, Principal, Run
 from runyard.app.ports import Duplicate, Stale, UnitOfWork
 from runyard.app.usecases.access import authorize
+from runyard.app.usecases.entities import lock_entity, require_entity
+from runyard.app.usecases.own import find_actor, note_change
 from runyard.app.usecases.submit import submit_run
 from runyard.domain.access import Permission
 from runyard.domain.placeholders import PlaceholderError, fill
@@ -20,7 +22,7 @@ from runyard.spec.problems import Refused
 
 PAUSED, ACTIVE = "STOPPED", "RUNNING"
 CHAIN = "triggers"
-"""The key of a run's metadata that lists the triggers it comes from: none of them fires because of it."""
+"""The key of a run's metadata that lists the triggers it comes from: none of them fires because of it. No client's."""
 SINCE = "since"
 """The key of a trigger's status that says from when on it counts, where that is not its creation."""
 _ATTEMPTS = 20
@@ -58,16 +60,16 @@ def find_start(trigger: Entity) -> datetime:
 
 
 async def run_trigger(core: Core, who: Principal, project: str, trigger_id: str, *, is_open: bool = False) -> Entity:
-    """Fire it now, as its creator; one that was paused is active again, from now on. Raises `NotPossible` if it fails.
+    """Fire it now, as whoever wrote its spec; one that was paused is active again, from now on.
 
-    What it missed while it was paused stays missed.
+    What it missed while it was paused stays missed. Raises `NotPossible` if it fails.
     """
 
     def resume(trigger: Entity) -> Entity:
         return replace(trigger, state=ACTIVE, status={**trigger.status, SINCE: core.clock.now().isoformat()})
 
     async with core.store.begin(is_read_only=True) as unit:
-        trigger = await _require_trigger(unit, project, trigger_id)
+        trigger = await require_entity(unit, "trigger", project, trigger_id)
     if trigger.kind not in KINDS:
         raise NotPossible("trigger.kind", f"triggers of the kind {trigger.kind} are stored here, and never fire")
     if not is_active(trigger):
@@ -77,7 +79,7 @@ async def run_trigger(core: Core, who: Principal, project: str, trigger_id: str,
     if fired.problem is not None:
         raise NotPossible("trigger.refused", f"trigger {trigger.name} could not fire: {fired.problem}")
     async with core.store.begin(is_read_only=True) as unit:
-        return await _require_trigger(unit, project, trigger_id)
+        return await require_entity(unit, "trigger", project, trigger_id)
 
 
 async def stop_trigger(core: Core, who: Principal, project: str, trigger_id: str) -> Entity:
@@ -92,7 +94,7 @@ async def stop_trigger(core: Core, who: Principal, project: str, trigger_id: str
 async def fire(
     core: Core, trigger: Entity, occasion: Occasion, *, is_open: bool = False, by: Principal | None = None
 ) -> Fired:
-    """Submit the run of an occasion, as the trigger's creator, who must still be allowed to; then note that it was.
+    """Submit the run of an occasion, as whoever wrote the trigger's spec and must still be allowed to; then note it.
 
     Two replicas, or one that died in between, submit the same run under the same id: there is one.
     """
@@ -105,7 +107,7 @@ async def fire(
         fired = Fired(run_id=run_id)
     except (Forbidden, Missing, NotPossible, PlaceholderError, Refused) as error:
         fired = Fired(problem=str(error))
-    await _note(core, trigger, occasion, fired, by=by or Principal(name=trigger.user, via="system"))
+    await _note(core, trigger, occasion, fired, by=by or Principal(name=find_actor(trigger), via="system"))
     return fired
 
 
@@ -115,7 +117,7 @@ async def act_as(unit: UnitOfWork, name: str, *, is_open: bool) -> Principal:
     if account is None and is_open:
         return Principal(name=name, is_admin=True, via="system")
     if account is None or account.is_disabled:
-        raise Forbidden(f"the account of {name}, who made it, is gone or disabled")
+        raise Forbidden(f"the account of {name}, as whom it fires, is gone or disabled")
     return Principal(name=name, is_admin=account.is_admin, via="system")
 
 
@@ -129,18 +131,19 @@ def make_run_document(trigger: Entity, occasion: Occasion, *, run_id: str) -> Js
         "kind": f"{str(spec.get('task', '')).partition('://')[0]}:run",
         "id": run_id,
         "project": trigger.project,
-        "metadata": {"project": trigger.project, CHAIN: [*occasion.chain, trigger.id]},
+        "metadata": {"project": trigger.project},
         "spec": {**template, **references},
     }
 
 
 async def _submit(core: Core, trigger: Entity, occasion: Occasion, *, run_id: str, is_open: bool) -> Run | None:
     async with core.store.begin(is_read_only=True) as unit:
-        who = await act_as(unit, trigger.user, is_open=is_open)
+        who = await act_as(unit, find_actor(trigger), is_open=is_open)
         await authorize(unit, who, Permission.WRITE, project=trigger.project)
         if await unit.runs.has_tombstone(run_id):
             return None
-    return await submit_run(core, who, trigger.project, make_run_document(trigger, occasion, run_id=run_id))
+    document = make_run_document(trigger, occasion, run_id=run_id)
+    return await submit_run(core, who, trigger.project, document, noted={CHAIN: [*occasion.chain, trigger.id]})
 
 
 async def use_occasion(
@@ -149,16 +152,18 @@ async def use_occasion(
     """Note in the trigger's status and the audit what came of an occasion, unless somebody did already."""
     for _ in range(_ATTEMPTS):
         async with core.store.begin() as unit:
+            # The lock comes first: whoever writes the trigger meanwhile would write over what is noted here.
+            stored = await _find_locked(unit, trigger)
             if occasion is not None and not await unit.firings.use(trigger.id, occasion):
                 return False
-            stored = await unit.entities.find("trigger", trigger.id, project=trigger.project)
             try:
                 if stored is not None:
                     changed = replace(stored, status={**stored.status, **noted})
                     await unit.entities.replace(changed, expected_revision=stored.revision)
             except Stale:
                 continue
-            await audit(core, unit, by, action, trigger, result=result, details=noted)
+            details = {**noted, "runs_as": find_actor(trigger), "created_by": trigger.user}
+            await audit(core, unit, by, action, trigger, result=result, details=details)
             await unit.commit()
             return True
     raise Conflict(f"trigger {trigger.id} is being changed by many at once")
@@ -184,12 +189,13 @@ async def change_trigger(
     """Write what comes of it, again where somebody else was quicker; nothing where nothing changes."""
     for _ in range(_ATTEMPTS):
         async with core.store.begin() as unit:
-            stored = await _require_trigger(unit, project, trigger_id)
+            stored = await lock_entity(unit, "trigger", project, trigger_id)
             changed = change(stored)
             if changed == stored:
                 return stored
             if who.via != "system":
-                changed = replace(changed, updated_at=core.clock.now(), updated_by=who.name)
+                now = core.clock.now()
+                changed = replace(note_change(stored, changed, who, at=now), updated_at=now, updated_by=who.name)
             try:
                 saved = await unit.entities.replace(changed, expected_revision=stored.revision)
             except Stale:
@@ -200,8 +206,8 @@ async def change_trigger(
     raise Conflict(f"trigger {trigger_id} is being changed by many at once: try again")
 
 
-async def _require_trigger(unit: UnitOfWork, project: str, trigger_id: str) -> Entity:
-    trigger = await unit.entities.find("trigger", trigger_id, project=project)
-    if trigger is None:
-        raise Missing("trigger", trigger_id)
-    return trigger
+async def _find_locked(unit: UnitOfWork, trigger: Entity) -> Entity | None:
+    try:
+        return await lock_entity(unit, "trigger", trigger.project, trigger.id)
+    except Missing:
+        return None

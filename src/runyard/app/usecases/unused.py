@@ -24,12 +24,17 @@ def take_status(status: Json, *, is_clients: bool) -> Json:
 
 def find_unused(entity: Entity, written: Written, *, is_clients: bool) -> list[Problem]:
     """What was written of metadata and status, and is not what the entity has now."""
-    problems = []
-    named = written.metadata.get("name")
-    if named not in (None, entity.name):
-        message = f"is always the entity's name, `{entity.name}`"
-        problems.append(Problem("value.unused", ("metadata", "name"), message, value=named))
+    problems = find_unused_name(written, name=entity.name)
     return problems if is_clients else problems + find_unused_status(written, state=entity.state)
+
+
+def find_unused_name(written: Written, *, name: str) -> list[Problem]:
+    """A name in the metadata that is not the entity's."""
+    named = written.metadata.get("name")
+    if named in (None, name):
+        return []
+    message = f"is always the entity's name, `{name}`"
+    return [Problem("value.unused", ("metadata", "name"), message, value=named)]
 
 
 def find_unused_status(written: Written, *, state: str, taken: Iterable[str] = TAKEN) -> list[Problem]:

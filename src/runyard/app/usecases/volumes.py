@@ -12,6 +12,7 @@ from runyard.app.model import Entity, Principal, Run
 from runyard.app.ports import Query, UnitOfWork
 from runyard.app.usecases.entities import require_project
 from runyard.app.usecases.prepared import load_current
+from runyard.app.usecases.transitions import can_be_resumed
 from runyard.app.usecases.volume_specs import apply_policy, read_volume
 from runyard.domain.lifecycle import State, is_final
 from runyard.spec.problems import list_words
@@ -61,9 +62,10 @@ async def get_volume(core: Core, project: str, name: str) -> Entity:
 async def delete_volume(
     core: Core, who: Principal, project: str, name: str, *, expected_revision: int | None = None
 ) -> None:
-    """Let go of it and of what is in it. Not while a run that has not ended uses it: `NotPossible` names those.
+    """Let go of it and of what is in it. Not while a run uses it that has not ended or can be resumed.
 
-    All runs are looked at before anything is locked; with the lock only those that changed meanwhile.
+    `NotPossible` names those. All runs are looked at before anything is locked; with the lock only those that changed
+    meanwhile.
     """
     begun_at = core.clock.now() - SLACK
     async with core.store.begin(is_read_only=True) as unit:
@@ -90,7 +92,7 @@ async def _require_volume(unit: UnitOfWork, project: str, name: str) -> Entity:
 async def _check_unused(unit: UnitOfWork, volume: Entity, *, since: datetime | None) -> None:
     claim = make_claim_name(volume.id)
     using: list[str] = []
-    for state in (state for state in State if not is_final(state)):
+    for state in (state for state in State if state is State.STOPPED or not is_final(state)):
         number = 0
         while True:
             query = Query(
@@ -102,13 +104,21 @@ async def _check_unused(unit: UnitOfWork, volume: Entity, *, since: datetime | N
                 size=PAGE_SIZE,
             )
             content = (await unit.runs.find_page(query)).content
-            using += [run.id for run in content if isinstance(run, Run) and claim in _iter_claims(run)]
+            using += [run.id for run in content if isinstance(run, Run) and _may_use(run, claim)]
             number += 1
             if len(content) < PAGE_SIZE:
                 break
     if using:
-        message = f"volume {volume.name} is used by runs that have not ended: {list_words(using)}; stop them first"
+        message = (
+            f"volume {volume.name} is used by runs that have not ended or can be resumed: {list_words(using)}; "
+            "stop jobs and delete services first"
+        )
         raise NotPossible("volume.in_use", message)
+
+
+def _may_use(run: Run, claim: str) -> bool:
+    """A stopped service may go on, and wants what it had."""
+    return claim in _iter_claims(run) and (not is_final(State(run.state)) or can_be_resumed(run))
 
 
 def _iter_claims(run: Run) -> Iterator[str]:

@@ -13,14 +13,18 @@ ENTRIES = {
     "disable": Entry("runyard.cli.commands.user:disable", "Let somebody in no more."),
     "enable": Entry("runyard.cli.commands.user:enable", "Let somebody in again."),
     "delete": Entry("runyard.cli.commands.user:delete", "Delete an account."),
+    "admin": Entry("runyard.cli.commands.user:admin", "Make somebody an admin, or no longer."),
     "password": Entry("runyard.cli.commands.user:password", "Set a password."),
     "token": Entry("runyard.cli.commands.user:token", "Make a personal access token."),
+    "tokens": Entry("runyard.cli.commands.user:tokens", "Personal access tokens of somebody."),
+    "revoke": Entry("runyard.cli.commands.user:revoke", "End personal access tokens."),
 }
 EXAMPLES = """\b
 Examples:
   runyard user create ada --admin
   pass show runyard/ada | runyard user create ada --admin --password-stdin
   runyard user token ada --name laptop --scope write --life 90d
+  runyard user revoke bob --all
   runyard user disable bob
 
 \b
@@ -88,11 +92,24 @@ def delete(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
 
 @click.command()
 @click.argument("name")
+@click.option("--keep-tokens", is_flag=True, help="Personal tokens go on working.")
 @_STDIN
 @add_settings(DATABASE)
-def password(name: str, password_stdin: bool, **flags: Any) -> None:  # noqa: FBT001
-    """Set the password of NAME. It is asked for."""
-    _call("set_password", flags, name=name, is_password_piped=password_stdin)
+def password(name: str, keep_tokens: bool, password_stdin: bool, **flags: Any) -> None:  # noqa: FBT001
+    """Set the password of NAME. It is asked for.
+
+    All sessions of NAME end, and so do all personal tokens, unless --keep-tokens is given.
+    """
+    _call("set_password", flags, name=name, is_password_piped=password_stdin, keeps_tokens=keep_tokens)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--no", "is_no", is_flag=True, help="An ordinary user again.")
+@add_settings(DATABASE)
+def admin(name: str, is_no: bool, **flags: Any) -> None:  # noqa: FBT001
+    """Make NAME an admin, who may do everything on the whole platform."""
+    _call("set_admin", flags, name=name, is_admin=not is_no)
 
 
 @click.command()
@@ -103,9 +120,30 @@ def password(name: str, password_stdin: bool, **flags: Any) -> None:  # noqa: FB
 @add_settings((*DATABASE, "personal_token_life"))
 def token(name: str, label: str, scopes: tuple[str, ...], life: str | None, **flags: Any) -> None:
     """Make a personal access token of NAME and print it, once."""
-    _call("print_token", flags, name=name, label=label, scopes=scopes, life=life)
+    _call("print_token", flags, module="user_tokens", name=name, label=label, scopes=scopes, life=life)
 
 
-def _call(function: str, flags: dict[str, Any], **more: Any) -> None:
+@click.command()
+@click.argument("name")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@add_settings(DATABASE)
+def tokens(name: str, output: str, **flags: Any) -> None:
+    """Personal access tokens of NAME: what each is for, what it may do, when it ends, when it was last used."""
+    _call("print_tokens", flags, module="user_tokens", name=name, output=output)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("token_id", metavar="[ID]", required=False)
+@click.option("--all", "is_all", is_flag=True, help="All personal tokens of NAME.")
+@add_settings(DATABASE)
+def revoke(name: str, token_id: str | None, is_all: bool, **flags: Any) -> None:  # noqa: FBT001
+    """End the personal access token ID of NAME, or all, with every session that was begun with them."""
+    if (token_id is None) is not is_all:
+        raise click.UsageError("give either the ID of a token, which `runyard user tokens` lists, or --all")
+    _call("revoke", flags, module="user_tokens", name=name, token_id=token_id)
+
+
+def _call(function: str, flags: dict[str, Any], *, module: str = "users", **more: Any) -> None:
     require_server()
-    load(f"runyard.cli.users:{function}")(flags, **more)
+    load(f"runyard.cli.{module}:{function}")(flags, **more)

@@ -1,0 +1,106 @@
+"""What `runyard user token`, `tokens` and `revoke` do: personal tokens of others, as the system."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+from runyard.app.errors import Missing
+from runyard.app.model import Principal, Token
+from runyard.app.usecases import account_tokens, tokens
+from runyard.cli.printing import clean, print_data, print_note
+from runyard.cli.setting_options import DATABASE, load_settings, run_async
+from runyard.cli.tables import print_table
+from runyard.cli.users import WHO, Flags, naming_near, open_core
+from runyard.spec.duration import DurationError, format_duration, parse_duration
+
+COLUMNS = ("id", "name", "scopes", "ends", "last used")
+
+
+def print_token(flags: Flags, *, name: str, label: str, scopes: tuple[str, ...], life: str | None) -> None:
+    """Make one and print its text: the only thing on standard output, so that it can be piped."""
+    settings = load_settings(flags, only=(*DATABASE, "personal_token_life")).settings
+    lasting = _read_life(life, most=settings.personal_token_life)
+
+    async def work() -> Any:
+        async with open_core(settings) as core:
+            # As the user themself: what it may do is what they may, and no more.
+            who = Principal(name=name, via="system", address="command line")
+            return await tokens.create_personal_token(core, who, name=label, scopes=scopes, life=lasting)
+
+    created = run_async(work())
+    click.echo(created.text)
+    print_note(f"it is shown this once, and ends at {created.token.expires_at.isoformat(timespec='seconds')}")
+
+
+def print_tokens(flags: Flags, *, name: str, output: str) -> None:
+    """The personal tokens of an account."""
+    settings = load_settings(flags, only=DATABASE).settings
+
+    async def work() -> Any:
+        async with open_core(settings) as core, naming_near(core):
+            return await account_tokens.list_account_tokens(core, WHO, name)
+
+    held = run_async(work())
+    if output != "table":
+        print_data([_describe(token) for token in held], output=output)
+        return
+    print_table(COLUMNS, [_make_row(token) for token in held])
+
+
+def revoke(flags: Flags, *, name: str, token_id: str | None) -> None:
+    """One token of an account, or all of them."""
+    settings = load_settings(flags, only=DATABASE).settings
+
+    async def work() -> Any:
+        async with open_core(settings) as core, naming_near(core):
+            try:
+                return await account_tokens.revoke_account_tokens(core, WHO, name, token_id=token_id)
+            except Missing as missing:
+                if missing.type != "token":
+                    raise
+                message = (
+                    f"{clean(name)} has no token {clean(missing.id)}; `runyard user tokens {clean(name)}` lists them"
+                )
+                raise click.ClickException(message) from None
+
+    revoked = run_async(work())
+    for token in revoked:
+        click.echo(f"revoked: {token.id}")
+    if not revoked:
+        print_note(f"{clean(name)} has no personal tokens")
+
+
+def _describe(token: Token) -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "name": token.name,
+        "scopes": list(token.scopes),
+        "ends": _show_time(token.expires_at),
+        "last_used": _show_time(token.last_used_at),
+    }
+
+
+def _make_row(token: Token) -> tuple[str, ...]:
+    described = _describe(token)
+    scopes = ", ".join(described["scopes"]) or "no limit"
+    ends, used = described["ends"] or "never", described["last_used"] or "never"
+    return (token.id, clean(token.name), scopes, ends, used)
+
+
+def _show_time(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat(timespec="seconds")
+
+
+def _read_life(given: str | None, *, most: timedelta) -> timedelta:
+    if given is None:
+        return most
+    try:
+        life = timedelta(seconds=parse_duration(given))
+    except DurationError as error:
+        meant = f"; did you mean {error.suggestion}?" if error.suggestion else ""
+        raise click.UsageError(f"--life: {error}{meant}") from None
+    if life > most:
+        longest = format_duration(int(most.total_seconds()))
+        raise click.UsageError(f"--life: {given} is longer than a personal token may live, which is {longest}")
+    return life
