@@ -72,7 +72,11 @@ def test_one_line_names_what_is_wrong_when_the_server_cannot_work_with_it(tmp_pa
         (("--data", f"{file}/data"), {}, f"{file}/data cannot be made"),
         (("--policy", policy), {}, f"{policy}:1"),
         (("--tls-certificate", file, "--tls-key", file), {}, f"{file} are no pair"),
-        ((), {"RUNYARD_DATABASE": "postgresql://u:hunter2@127.0.0.1:1/x"}, "cannot be reached"),
+        (
+            ("--logs", f"folder:{tmp_path}/logs"),
+            {"RUNYARD_DATABASE": "postgresql://u:hunter2@127.0.0.1:1/x"},
+            "cannot be reached",
+        ),
     ):
         ended = call_runyard("server", "--data", str(tmp_path / "data"), "--port", "0", *flags, environment=environment)
         assert ended.code in (1, 2), ended.err
@@ -117,8 +121,11 @@ async def test_one_line_names_the_first_when_a_second_server_takes_the_same_sqli
 async def test_database_of_the_future_is_refused_and_left_as_it_is_when_it_is_served(place: Place, engine: str) -> None:
     assert (call_runyard("db", "upgrade", environment=place.environment)).code == 0
     await set_version(place, engine, "r9999")
+    data = place.folder / "data"
+    # A place that several servers can share: PostgreSQL beside a file of one server is warned about.
+    places = ("--data", str(data), "--logs", f"folder:{data}/logs")
     for flags in (("--port", "0"), ("--check",)):
-        ended = call_runyard("server", *flags, "--data", str(place.folder / "data"), environment=place.environment)
+        ended = call_runyard("server", *flags, *places, environment=place.environment)
         assert ended.code == 1
         assert len(ended.err.splitlines()) == 1, ended.err
         assert "newer" in ended.err
@@ -142,7 +149,9 @@ async def set_version(place: Place, engine: str, version: str) -> str:
 
 def test_settings_are_printed_and_nothing_is_made_when_they_are_only_checked(place: Place, engine: str) -> None:
     data = place.folder / "data"
-    ended = call_runyard("server", "--check", "--data", str(data), environment=place.environment)
+    ended = call_runyard(
+        "server", "--check", "--data", str(data), "--logs", f"folder:{data}/logs", environment=place.environment
+    )
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.endswith("settings: ok; database: empty\n")
     assert "p%40ss-word" not in ended.out
