@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,13 @@ from runyard.api.web import Limits, Web
 from runyard.app.core import Core, Options
 from runyard.app.model import Account
 from runyard.app.ports import Clock
+from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
 from runyard.logs.opening import open_logs
 from runyard.store import open_store
 from runyard.vault import open_vault
 
 ENDPOINT = "http://localhost:8080"
-
-
-class SystemClock:
-    """Now."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -26,6 +26,7 @@ from runyard.app.loops.retention import Keep, RetentionLoop
 from runyard.app.loops.supervise import Loop, supervise
 from runyard.app.loops.triggers import TriggerLoop
 from runyard.app.model import Run
+from runyard.app.times import SystemClock
 from runyard.app.usecases.files import take_policy, take_profiles
 from runyard.auth import Authenticator, Issuer, Passwords
 from runyard.logs.opening import open_logs
@@ -42,14 +43,6 @@ WATCHED_TICKS = 10
 _WATCHED = (H11Protocol, HttpToolsProtocol)
 GAUGE_SECONDS = 30.0
 log = structlog.get_logger()
-
-
-class SystemClock:
-    """Now."""
-
-    def now(self) -> datetime:
-        """Aware, UTC."""
-        return datetime.now(UTC)
 
 
 def serve(settings: Settings) -> None:

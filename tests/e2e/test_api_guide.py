@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.serving import RUNYARD, START_SECONDS, serve_runyard
+from tests.core_process import call_runyard, run_core
 
 GUIDE = Path(__file__).parents[2] / "docs" / "users" / "api.md"
 BLOCK = re.compile(r"```(?P<language>console|sh)\n(?P<text>.*?)```", re.DOTALL)
@@ -60,17 +60,16 @@ def find_missing(shown: str, answer: str) -> str | None:
 def test_every_command_answers_as_the_guide_shows_when_they_are_run_in_order(tmp_path: Path) -> None:
     commands = list_commands(ACCOUNTS.sub("", GUIDE.read_text()))
     assert len(commands) > 25
-    with serve_runyard(tmp_path) as url:
-        follow(commands, url=url, folder=tmp_path)
+    with run_core(folder=tmp_path) as core:
+        follow(commands, url=core.url, folder=tmp_path)
 
 
 def test_every_command_answers_as_the_guide_shows_when_there_are_accounts(tmp_path: Path) -> None:
     (part,) = ACCOUNTS.findall(GUIDE.read_text())
     for user, password in PASSWORDS.items():
-        command = [str(RUNYARD), "user", "create", user, "--password-stdin", "--data", str(tmp_path / "data")]
-        done = subprocess.run(
-            command, input=password, text=True, capture_output=True, timeout=START_SECONDS, check=False
+        made = call_runyard(
+            "user", "create", user, "--password-stdin", "--data", str(tmp_path / "data"), given=password
         )
-        assert done.returncode == 0, done.stderr
-    with serve_runyard(tmp_path, ["--auth", "accounts"]) as url:
-        follow(list_commands(part), url=url, folder=tmp_path)
+        assert made.code == 0, made.err
+    with run_core("--auth", "accounts", folder=tmp_path) as core:
+        follow(list_commands(part), url=core.url, folder=tmp_path)

@@ -7,7 +7,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from runyard.app.catalog import TYPES
 from runyard.app.documents import drop_nulls
 from runyard.app.keys import make_key
 from runyard.app.model import Entity, Json, Run, Transition
@@ -140,6 +139,3 @@ def _metadata_to_json(entity: Entity) -> Json:
         "created_by": entity.user,
         "updated_by": entity.updated_by,
     }
-
-
-PLURALS = {entity_type.plural: name for name, entity_type in TYPES.items()} | {"runs": "run"}

@@ -1,7 +1,7 @@
 """Query strings: every parameter is known, bounded and read strictly; nothing is ignored in silence."""
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from fastapi import Request
@@ -10,6 +10,7 @@ from runyard.api.web import get_web
 from runyard.app.catalog import STATES
 from runyard.app.documents import expect_name
 from runyard.app.ports import Query, Span
+from runyard.app.times import read_time
 from runyard.spec.problems import find_nearest, list_words
 from runyard.spec.reading import Findings, expect_integer, expect_option, expect_text, refuse
 
@@ -77,7 +78,7 @@ class Parameters:
     def time(self, name: str) -> datetime | None:
         """A time in ISO 8601 with its offset."""
         given = self.find(name)
-        return None if given is None else self.findings.read(_read_time, given, "query", name)
+        return None if given is None else self.findings.read(read_time, given, "query", name)
 
     def finish(self) -> None:
         """Raise `Refused` if anything was found."""
@@ -184,16 +185,5 @@ def _read_span(parameters: Parameters, name: str) -> Span | None:
     if text is None:
         return None
     start, _, end = text.partition(",")
-    read = [parameters.findings.read(_read_time, part, "query", name) if part else None for part in (start, end)]
+    read = [parameters.findings.read(read_time, part, "query", name) if part else None for part in (start, end)]
     return (read[0], read[1])
-
-
-def _read_time(given: str) -> datetime:
-    # A plus sign that was not encoded has become a space.
-    text = given.strip().replace(" ", "+") if given.count("T") == 1 else given.strip()
-    try:
-        at = datetime.fromisoformat(text)
-        return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        allowed = "ISO 8601, such as 2026-11-15T12:00:00Z"
-        raise refuse("time.invalid", "not a time", value=given, allowed=allowed) from None

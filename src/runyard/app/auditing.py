@@ -19,14 +19,31 @@ async def audit(
     details: Mapping[str, Any] | None = None,
 ) -> None:
     """Note an act: `run.submit`, `policy.put`. Details never hold values of secrets."""
+    of = (entity.type, entity.id) if entity else (None, None)
+    project = entity.project if entity else None
+    await note_act(core, unit, who, action, of=of, project=project, result=result, details=details)
+
+
+async def note_act(
+    core: Core,
+    unit: UnitOfWork,
+    who: Principal,
+    action: str,
+    *,
+    of: tuple[str | None, str | None],
+    project: str | None = None,
+    result: str = "done",
+    details: Mapping[str, Any] | None = None,
+) -> None:
+    """An audit entry about something that is no entity: an account, a token, a share. `of` is its type and id."""
     await unit.audit.add(
         AuditEntry(
             at=core.clock.now(),
             actor=who.name,
             action=action,
-            project=entity.project if entity else None,
-            type=entity.type if entity else None,
-            id=entity.id if entity else None,
+            project=project,
+            type=of[0],
+            id=of[1],
             result=result,
             address=who.address,
             details=details or {},

@@ -1,4 +1,4 @@
-"""Times as clients write them: ISO 8601, with an offset or in UTC."""
+"""Now, and times as clients write them: ISO 8601, with an offset or in UTC."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -7,6 +7,14 @@ from runyard.spec.reading import expect_text, refuse
 
 MOST_CHARACTERS = 64
 _ALLOWED = "ISO 8601, such as 2026-11-15T12:00:00Z"
+
+
+class SystemClock:
+    """`app.ports.Clock` of this machine."""
+
+    def now(self) -> datetime:
+        """Aware, UTC."""
+        return datetime.now(UTC)
 
 
 def read_time(given: Any) -> datetime:

@@ -13,10 +13,10 @@ from itertools import pairwise
 
 from joserfc.jwk import ECKey
 
+from runyard.app.auditing import note_act
 from runyard.app.core import Core
 from runyard.app.model import Json, Principal
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.access import note_act
 
 ALGORITHM = "ES256"
 PLACE = ("", "signing-keys")

@@ -12,7 +12,7 @@ from runyard.cli.options import RunOptions
 from runyard.cli.printing import clean, format_value, print_data
 from runyard.domain.effective import Leaf
 from runyard.manifests.checks import check_run
-from runyard.spec.problems import Refused, format_path
+from runyard.spec.problems import Refused
 from runyard.spec.run import ADMIN_FIELDS
 
 HEAD = ("field", "value", "set by", "replaced")
@@ -54,7 +54,7 @@ def to_data(inputs: Inputs, decision: Decision) -> dict[str, Any]:
     return {
         "run": {name: value for name, value in run.items() if value is not None},
         "effective": decision.resolution.spec.to_dict(),
-        "provenance": [_leaf_to_dict(leaf) for leaf in _sort_leaves(decision)],
+        "provenance": [leaf.to_dict() for leaf in _sort_leaves(decision)],
         **_show_findings(decision.warnings, decision.refusals),
     }
 
@@ -79,17 +79,6 @@ def _leaf_to_row(leaf: Leaf) -> tuple[str, ...]:
     set_by = leaf.source if leaf.rule is None else f"{leaf.source} ({leaf.rule})"
     replaced = ", ".join(f"{format_value(leaf.path, other.value)} ({other.by})" for other in leaf.replaced)
     return clean(show_path(leaf.path)), format_value(leaf.path, leaf.value), clean(set_by), clean(replaced)
-
-
-def _leaf_to_dict(leaf: Leaf) -> dict[str, Any]:
-    return {
-        "path": format_path(leaf.path),
-        "value": leaf.value,
-        "set_by": leaf.owner,
-        "source": leaf.source,
-        "rule": leaf.rule,
-        "replaced": [{"by": other.by, "value": other.value} for other in leaf.replaced],
-    }
 
 
 def _show_findings(warnings: tuple[Finding, ...], refusals: tuple[Finding, ...]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,6 +10,7 @@ import click
 from runyard.app.core import Core, Options
 from runyard.app.errors import Duplicate, Missing
 from runyard.app.model import Principal
+from runyard.app.times import SystemClock
 from runyard.app.usecases import accounts
 from runyard.cli.lazy import load
 from runyard.cli.printing import clean, print_data, print_note
@@ -22,11 +22,6 @@ from runyard.spec.problems import find_nearest
 Flags = Mapping[str, Any]
 MOST_PASSWORD_BYTES = 8192
 WHO = Principal(name="system", is_admin=True, via="system", address="command line")
-
-
-class _Clock:
-    def now(self) -> datetime:
-        return datetime.now(UTC)
 
 
 def create(flags: Flags, *, name: str, is_admin: bool, has_password: bool, is_password_piped: bool) -> None:
@@ -133,7 +128,7 @@ async def open_core(settings: Settings) -> AsyncIterator[Core]:
     nothing: Any = None
     try:
         options = Options(personal_token_life=settings.personal_token_life)
-        yield Core(store=store, vault=nothing, logs=nothing, clock=_Clock(), options=options)
+        yield Core(store=store, vault=nothing, logs=nothing, clock=SystemClock(), options=options)
     finally:
         await store.close()
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from runyard.spec.environment import SecretUse
-from runyard.spec.problems import Path
+from runyard.spec.problems import Path, format_path
 from runyard.spec.quantity import Quantity
 from runyard.spec.resources import Sides
 from runyard.spec.serving import ServicePort
@@ -132,6 +132,17 @@ class Leaf:
     rule: str | None = None
     """Why, where it is more than «was set there»: `request × 1.1`, `limits alone: request = limit`."""
     replaced: tuple[Replaced, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: the same in API and CLI."""
+        return {
+            "path": format_path(self.path),
+            "value": self.value,
+            "set_by": self.owner,
+            "source": self.source,
+            "rule": self.rule,
+            "replaced": [{"by": other.by, "value": other.value} for other in self.replaced],
+        }
 
 
 def iter_leaves(spec: Mapping[str, Any], *prefix: str | int) -> Iterator[tuple[Path, Any]]:

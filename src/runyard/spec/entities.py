@@ -157,19 +157,20 @@ def find_spec_model(entity_type: str, kind: str) -> type[BaseModel]:
         expect_option(kind, what="the kind of a function", options=FUNCTION_KINDS)
         return PythonSpec if kind == "python" else ContainerSpec
     if entity_type == "task":
-        expect_option(kind, what="the kind of a task", options=[f"{name}+{action}" for name, action in _PAIRS])
+        expect_option(kind, what="the kind of a task", options=TASK_KINDS)
         return TaskSpec
     expect_option(entity_type, what="the type", options=ENTITY_TYPES)
     run_kind = find_run_kind(kind)
     if run_kind is None or (run_kind.function, run_kind.action or "job") not in _PAIRS:
-        expect_option(kind, what="the kind of a run", options=[*_RUN_KINDS, *_OLD_RUN_KINDS])
+        expect_option(kind, what="the kind of a run", options=[*RUN_KINDS, *_OLD_RUN_KINDS])
     return RunSpec
 
 
 _PAIRS = tuple(
     (name, action) for name in FUNCTION_KINDS for action in ACTIONS if (name, action) != ("python", "deploy")
 )
-_RUN_KINDS = tuple(f"{name}+{action}:run" for name, action in _PAIRS)
+TASK_KINDS = tuple(f"{name}+{action}" for name, action in _PAIRS)
+RUN_KINDS = tuple(f"{kind}:run" for kind in TASK_KINDS)
 _OLD_RUN_KINDS = tuple(f"{name}+run" for name in FUNCTION_KINDS)
 
 SPEC_MODELS: Mapping[str, type[BaseModel]] = MappingProxyType(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.doctor import REQUIRED_VARIABLE
-from tests.e2e.sdk.core import Core, has_server_command, serve_runyard, serve_stub
+from tests.e2e.sdk.core import Core, serve_runyard, serve_stub
 from tests.e2e.sdk.driver import Driver
 from tests.e2e.sdk.environments import LINES, NoNetworkError, ensure_environment
 
@@ -24,8 +24,6 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Core]:
     if endpoint := os.environ.get(ENDPOINT_VARIABLE):
         yield Core(endpoint=endpoint)
         return
-    if not has_server_command():
-        pytest.skip(f"`runyard server` is not there yet; {STUB_VARIABLE}=1 drives the stub")
     with serve_runyard(tmp_path_factory.mktemp("core")) as server:
         yield server
 

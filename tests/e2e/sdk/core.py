@@ -1,21 +1,15 @@
 """A Core to drive: the stub, or a server started from this checkout."""
 
 import contextlib
-import re
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.core_process import call_runyard, run_core
 from tests.e2e.sdk import stub as stubs
 from tests.e2e.sdk.stub_routes import CLIENT_ID, LOG_TEXT
 from tests.e2e.sdk.stub_state import PROFILES
-
-RUNYARD = Path(sys.executable).parent / "runyard"
-START_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,62 +52,29 @@ def serve_stub() -> Iterator[Core]:
         stub.server_close()
 
 
-def has_server_command() -> bool:
-    """Whether this checkout's `runyard` can serve."""
-    done = subprocess.run([RUNYARD, "server", "--help"], capture_output=True, check=False, timeout=START_SECONDS)
-    return done.returncode == 0
-
-
 @contextlib.contextmanager
 def serve_runyard(folder: Path) -> Iterator[Core]:
     """A server of this checkout on a free port: accounts, a profile, no engine; its data in `folder`."""
     data = ["--data", str(folder / "data")]
     ada, bob = ({"DHCORE_USER": name, "DHCORE_PASSWORD": f"the password of {name}"} for name in ("ada", "bob"))
     for user in (ada, bob):
-        _call(["user", "create", user["DHCORE_USER"], "--password-stdin", *data], stdin=user["DHCORE_PASSWORD"])
-    token = _call(["user", "token", "ada", *data]).strip().splitlines()[-1]
+        _call("user", "create", user["DHCORE_USER"], "--password-stdin", *data, given=user["DHCORE_PASSWORD"])
+    token = _call("user", "token", "ada", *data).strip().splitlines()[-1]
     profiles = folder / "profiles"
     profiles.mkdir()
     (profiles / "cpu-small.yaml").write_text("id: cpu-small\nresources: {cpu: 500m, mem: 1Gi}\n")
-    log = folder / "server.log"
-    command = [str(RUNYARD), "server", "--host", "127.0.0.1", "--port", "0", "--auth", "accounts", *data]
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [*command, "--profiles", str(profiles)], stdout=output, stderr=subprocess.STDOUT, cwd=folder
-        )
-    try:
+    with run_core("--auth", "accounts", "--profiles", str(profiles), folder=folder) as core:
         yield Core(
-            endpoint=_read_endpoint(log, process),
+            endpoint=core.url,
             credentials=ada,
             stranger=bob,
             personal_access_token=token,
             profile="cpu-small",
         )
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=START_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
-def _call(arguments: list[str], *, stdin: str = "") -> str:
-    done = subprocess.run(
-        [RUNYARD, *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=START_SECONDS
-    )
-    if done.returncode:
-        raise RuntimeError(f"runyard {' '.join(arguments[:2])}: {done.stderr}")
-    return done.stdout
-
-
-def _read_endpoint(log: Path, process: subprocess.Popen[bytes]) -> str:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        found = re.search(r"http://(127\.0\.0\.1|localhost):\d+", log.read_text())
-        if found:
-            return found.group()
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    raise RuntimeError(f"`runyard server` did not say where it listens: {log.read_text()[-2000:]}")
+def _call(*arguments: str, given: str = "") -> str:
+    done = call_runyard(*arguments, given=given)
+    if done.code:
+        raise RuntimeError(f"runyard {' '.join(arguments[:2])}: {done.err}")
+    return done.out

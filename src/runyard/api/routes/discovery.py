@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from runyard import __version__
 from runyard.api.answers import answer, answer_slice
 from runyard.api.bodies import read_bytes
+from runyard.api.gate import API_LEVEL
 from runyard.api.models import PageAnswer
 from runyard.api.queries import Parameters, read_page
 from runyard.api.routing import Routes, get_who
@@ -21,8 +22,6 @@ from runyard.app.usecases.sign_in import GRANTS, GrantRefused, grant_token
 from runyard.domain.access import Permission
 from runyard.spec.reading import refuse
 
-API_LEVEL = 16
-"""What the SDKs 0.13 to 0.16 all accept."""
 CLIENT_ID = "runyard"
 _PUBLIC = {"Cache-Control": "public, max-age=60"}
 
@@ -37,7 +36,7 @@ async def get_configuration(request: Request) -> Response:
     async with web.core.store.begin(is_read_only=True) as unit:
         current = await load_current(unit)
     content: dict[str, object] = {
-        "dhcore_api_level": str(API_LEVEL),
+        "dhcore_api_level": API_LEVEL,
         "dhcore_api_version": "v1",
         "dhcore_authentication_methods": [] if web.is_open else ["basic", "oauth2", "pat"],
         "dhcore_client_id": CLIENT_ID,

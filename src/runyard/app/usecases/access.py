@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import Any, Literal
+from typing import Literal
 from uuid import uuid4
 
+from runyard.app.auditing import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Forbidden, Missing, NotPossible
-from runyard.app.model import AuditEntry, Entity, Principal, Share
+from runyard.app.model import Entity, Principal, Share
 from runyard.app.ports import Query, UnitOfWork
 from runyard.domain.access import GRANTS, SCOPES, Permission, Role, allows
 from runyard.spec.problems import Problem, Refused, find_nearest
@@ -120,33 +121,6 @@ async def delete_share(core: Core, who: Principal, project: str, share_id: str) 
         details = {"user": share.user, "role": share.role}
         await note_act(core, unit, who, "project.unshare", of=("share", share_id), project=project, details=details)
         await unit.commit()
-
-
-async def note_act(
-    core: Core,
-    unit: UnitOfWork,
-    who: Principal,
-    action: str,
-    *,
-    of: tuple[str, str | None],
-    project: str | None = None,
-    result: str = "done",
-    details: Mapping[str, Any] | None = None,
-) -> None:
-    """An audit entry about something that is no entity: an account, a token, a share. `of` is its type and id."""
-    await unit.audit.add(
-        AuditEntry(
-            at=core.clock.now(),
-            actor=who.name,
-            action=action,
-            project=project,
-            type=of[0],
-            id=of[1],
-            result=result,
-            address=who.address,
-            details=details or {},
-        )
-    )
 
 
 async def _find_member_role(unit: UnitOfWork, who: Principal, project: Entity) -> Role:

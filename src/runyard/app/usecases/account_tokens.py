@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from runyard.app.auditing import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Missing
 from runyard.app.model import Principal, Token
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.access import authorize, note_act
+from runyard.app.usecases.access import authorize
 from runyard.app.usecases.accounts import lock_accounts
 from runyard.domain.access import Permission
 

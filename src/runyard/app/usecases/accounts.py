@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from runyard.app.auditing import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.model import Account, Principal
 from runyard.app.ports import Duplicate, Query, UnitOfWork
-from runyard.app.usecases.access import authorize, note_act
+from runyard.app.usecases.access import authorize
 from runyard.domain.access import Permission
 from runyard.spec.problems import Problem, Refused
 

@@ -11,6 +11,7 @@ from runyard.app.ports import Query, UnitOfWork
 from runyard.app.usecases.entities import check_revision, lock_entity, require_project
 from runyard.app.usecases.own import check_own_entity
 from runyard.app.usecases.removing import delete_logs, remove_runs
+from runyard.spec.references import TaskReference
 
 CASCADE_SIZE = 500
 
@@ -101,4 +102,4 @@ async def _delete_below(core: Core, unit: UnitOfWork, who: Principal, entity: En
 
 def make_task_reference(task: Entity) -> str:
     """`kind+action://project/id`."""
-    return f"{task.kind}://{task.project}/{task.id}"
+    return str(TaskReference(kind=task.kind, project=task.project, id=task.id))

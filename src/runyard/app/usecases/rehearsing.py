@@ -12,11 +12,11 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from runyard.app.auditing import note_act
 from runyard.app.core import Core
 from runyard.app.model import Json, Principal, Run
 from runyard.app.ports import Query, UnitOfWork
 from runyard.app.times import read_time
-from runyard.app.usecases.access import note_act
 from runyard.app.usecases.contradictions import suppose_recorded
 from runyard.app.usecases.prepared import load_current
 from runyard.app.usecases.preparing import read_profile

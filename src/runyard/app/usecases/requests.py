@@ -153,7 +153,8 @@ def _is_of(reference: FunctionReference, function: Entity) -> bool:
 
 
 def _name_function(function: Entity) -> str:
-    return f"{function.kind}://{function.project}/{function.name}:{function.id}"
+    reference = FunctionReference(kind=function.kind, project=function.project, name=function.name, id=function.id)
+    return str(reference)
 
 
 def _make_request(written: Written, task: Entity, function: Entity | None, fields: RunSpec, project: str) -> Request:

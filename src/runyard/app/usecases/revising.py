@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from runyard.app.auditing import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Conflict, Missing
 from runyard.app.model import Json, Principal, Revision
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.access import note_act
 from runyard.app.usecases.prepared import POLICY_NAME
 from runyard.spec.reading import expect_mapping, refuse
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from runyard.app.auditing import note_act
 from runyard.app.core import Core
 from runyard.app.model import Principal, SealedValue
 from runyard.app.ports import Stale, UnitOfWork, Vault
-from runyard.app.usecases.access import authorize, note_act
+from runyard.app.usecases.access import authorize
 from runyard.domain.access import Permission
 
 BATCH = 100

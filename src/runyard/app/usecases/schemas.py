@@ -3,12 +3,10 @@
 from functools import cache
 
 from runyard.app.model import Json
-from runyard.spec.entities import ENTITY_TYPES, FUNCTION_KINDS, find_spec_model
+from runyard.spec.entities import ENTITY_TYPES, FUNCTION_KINDS, RUN_KINDS, TASK_KINDS, find_spec_model
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words
 from runyard.spec.reading import expect_option
-from runyard.spec.run import ACTIONS
-
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
+from runyard.spec.schema import DRAFT
 
 
 def list_schemas(entity_type: str) -> list[Json]:
@@ -29,16 +27,9 @@ def find_schema(entity_type: str, kind: str) -> Json:
     return _build(entity_type, kind)
 
 
-@cache
 def _list_kinds(entity_type: str) -> tuple[str, ...]:
-    if entity_type == "function":
-        return FUNCTION_KINDS
-    pairs = [
-        f"{name}+{action}" for name in FUNCTION_KINDS for action in ACTIONS if (name, action) != ("python", "deploy")
-    ]
-    if entity_type == "task":
-        return tuple(pairs)
-    return tuple(f"{pair}:run" for pair in pairs) if entity_type == "run" else (entity_type,)
+    kinds = {"function": FUNCTION_KINDS, "task": TASK_KINDS, "run": RUN_KINDS}
+    return kinds.get(entity_type, (entity_type,))
 
 
 @cache

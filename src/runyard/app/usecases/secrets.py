@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from runyard.app.auditing import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Forbidden
 from runyard.app.model import Principal
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.access import note_act
 from runyard.app.usecases.entities import enter_project, require_project
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words
 from runyard.spec.reading import Findings, describe_type, expect_mapping, refuse

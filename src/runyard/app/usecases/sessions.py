@@ -6,10 +6,10 @@ The name of a refresh token is the hash of that personal token, by which it is f
 from datetime import datetime, timedelta
 from uuid import uuid4
 
+from runyard.app.auditing import note_act
 from runyard.app.core import Core
 from runyard.app.model import Principal, Token
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.access import note_act
 from runyard.app.usecases.tokens import REFRESH_PREFIX, hash_token, is_usable, make_token_text
 
 KEPT_FOR = timedelta(days=1)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from runyard.app.auditing import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Forbidden, Unauthenticated
 from runyard.app.model import Json, Principal, Token
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.access import note_act
 from runyard.app.usecases.accounts import lock_accounts
 from runyard.app.usecases.sessions import check_refreshable, find_origin, note_reuse, put_refresh_token
 from runyard.app.usecases.tokens import hash_token, narrow

@@ -19,10 +19,9 @@ from runyard.app.usecases.requests import Asked, find_belongings, read_asked
 from runyard.app.usecases.transitions import make_first_transitions
 from runyard.app.usecases.unused import find_unused_name, find_unused_status
 from runyard.app.usecases.volumes import list_volume_claims
-from runyard.domain.effective import Leaf
 from runyard.domain.lifecycle import State
 from runyard.domain.resolve import NOT_USED, Resolution, resolve
-from runyard.spec.problems import Problem, Refused, format_path
+from runyard.spec.problems import Problem, Refused
 from runyard.spec.reading import to_snake_case
 
 NO_ENGINE = "engine.none"
@@ -117,7 +116,7 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
     unused = tuple(problem.to_dict() for problem in _find_unused(asked))
     return Explanation(
         effective=resolution.spec.to_dict(),
-        provenance=tuple(map(leaf_to_dict, resolution.leaves)),
+        provenance=tuple(leaf.to_dict() for leaf in resolution.leaves),
         warnings=(*(problem.under("spec").to_dict() for problem in warnings), *(() if is_strict else unused)),
         refusals=(*(problem.under("spec").to_dict() for problem in refusals), *(unused if is_strict else ())),
         profile_revision=_find_profile_revision(resolution, current),
@@ -130,18 +129,6 @@ def hash_request(document: Any) -> str:
     said = _keep(document)
     canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def leaf_to_dict(leaf: Leaf) -> Json:
-    """A value and its owner, for JSON."""
-    return {
-        "path": format_path(leaf.path),
-        "value": leaf.value,
-        "set_by": leaf.owner,
-        "source": leaf.source,
-        "rule": leaf.rule,
-        "replaced": [{"by": other.by, "value": other.value} for other in leaf.replaced],
-    }
 
 
 def _keep(document: Any) -> Json:
@@ -239,7 +226,7 @@ def _make_run(
         request=request,
         request_hash=request_hash,
         effective=None if resolution is None else resolution.spec.to_dict(),
-        provenance=() if resolution is None else tuple(map(leaf_to_dict, resolution.leaves)),
+        provenance=() if resolution is None else tuple(leaf.to_dict() for leaf in resolution.leaves),
         warnings=tuple(problem.to_dict() for problem in _list_warnings(asked, resolution)),
         profile_revision=None if resolution is None else _find_profile_revision(resolution, current),
         policy_revision=current.policy_revision,

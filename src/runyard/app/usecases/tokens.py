@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
+from runyard.app.auditing import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.model import Principal, Token
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.access import note_act
 from runyard.app.usecases.accounts import lock_accounts
 from runyard.domain.access import SCOPES, Permission
 from runyard.spec.problems import Problem, Refused, find_nearest
