@@ -211,7 +211,7 @@ class Revisions(Protocol):
     ) -> Revision | None:
         """The newest, or that one."""
 
-    async def list_current(self, kind: Literal["profile", "policy"]) -> Sequence[Revision]:
+    async def list_current(self, *, kind: Literal["profile", "policy"] | None = None) -> Sequence[Revision]:
         """The newest of each name that is not deleted."""
 
     async def list_history(self, kind: Literal["profile", "policy"], name: str) -> Sequence[Revision]:

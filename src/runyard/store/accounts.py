@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from sqlalchemy import Table, delete, select, update
+from sqlalchemy import Table, bindparam, delete, select, update
 
 from runyard.app.model import Account, Share, Token
 from runyard.store import tables
@@ -12,6 +12,11 @@ from runyard.store.clock import DatabaseNow
 from runyard.store.session import Session
 
 _accounts, _tokens, _shares = tables.accounts.c, tables.tokens.c, tables.shares.c
+# With every request that is not an open server's.
+_FIND = select(tables.accounts).where(_accounts.name == bindparam("called"))
+_FIND_TOKEN = select(tables.tokens).where(_tokens.hash == bindparam("token_hash"))
+_LIST_SHARES = select(tables.shares).order_by(_shares.project, _shares.user)
+_LIST_SHARES_OF_PROJECT = _LIST_SHARES.where(_shares.project == bindparam("in_project"))
 
 
 class SqlAccounts:
@@ -26,7 +31,7 @@ class SqlAccounts:
 
     async def find(self, name: str) -> Account | None:
         """By name."""
-        row = await self._session.fetch_one(select(tables.accounts).where(_accounts.name == name))
+        row = await self._session.fetch_one(_FIND, {"called": name})
         return None if row is None else Account(**row)
 
     async def list_accounts(self) -> Sequence[Account]:
@@ -46,7 +51,7 @@ class SqlAccounts:
 
     async def find_token(self, token_hash: str) -> Token | None:
         """By the hash of its text; revoked and expired ones too."""
-        row = await self._session.fetch_one(select(tables.tokens).where(_tokens.hash == token_hash))
+        row = await self._session.fetch_one(_FIND_TOKEN, {"token_hash": token_hash})
         return None if row is None else Token(**row)
 
     async def list_tokens(self, user: str) -> Sequence[Token]:
@@ -78,12 +83,10 @@ class SqlAccounts:
 
     async def list_shares(self, *, project: str | None = None, user: str | None = None) -> Sequence[Share]:
         """By project or by user; in order of project and user."""
-        statement = select(tables.shares).order_by(_shares.project, _shares.user)
-        if project is not None:
-            statement = statement.where(_shares.project == project)
+        statement = _LIST_SHARES if project is None else _LIST_SHARES_OF_PROJECT
         if user is not None:
             statement = statement.where(_shares.user == user)
-        return [Share(**row) for row in await self._session.fetch_all(statement)]
+        return [Share(**row) for row in await self._session.fetch_all(statement, {"in_project": project})]
 
     async def delete_share(self, share_id: str, *, project: str) -> bool:
         """Whether there was one."""

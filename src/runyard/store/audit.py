@@ -12,6 +12,7 @@ from runyard.store.session import Session
 
 _columns = tables.audit.c
 _FIELDS = tuple(field.name for field in fields(AuditEntry))
+_ADD = insert(tables.audit)
 
 
 class SqlAudit:
@@ -24,7 +25,7 @@ class SqlAudit:
         """Part of the unit of work it tells of."""
         row = {name: getattr(entry, name) for name in _FIELDS}
         row["details"] = dict(entry.details)
-        await self._session.write(insert(tables.audit).values(**row))
+        await self._session.write(_ADD, row)
 
     async def list_entries(
         self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100

@@ -24,12 +24,13 @@ def count_labels(entity: Entity, of: Table) -> ScalarSelect[int]:
     )
 
 
+_ADD_LABELS = insert(tables.labels)
+
+
 async def add_labels(session: Session, entity: Entity) -> None:
     """Those of `metadata.labels`, so that entities are found by them."""
     labels = list_labels(entity.metadata)
-    await session.write_all(
-        insert(tables.labels), [{"type": entity.type, "id": entity.id, "label": label} for label in labels]
-    )
+    await session.write_all(_ADD_LABELS, [{"type": entity.type, "id": entity.id, "label": label} for label in labels])
 
 
 async def replace_labels(session: Session, entity: Entity, *, known: int) -> None:

@@ -1,13 +1,15 @@
 """How connections are made and what they are set to."""
 
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 
-from sqlalchemy import URL, Connection, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
 from runyard.store.errors import WrongUrl
+from runyard.store.links import SHORT_WAIT_MILLISECONDS, Links, PostgresqlLinks, SqliteLinks
 from runyard.store.urls import DatabaseUrl, PostgresUrl, SqliteUrl
 
 READERS = 4
@@ -16,9 +18,11 @@ WAIT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 # No statement of ours takes that long; a server that has gone silent does.
 STATEMENT_SECONDS = 60.0
+# A connection that rested longer is tried before it is used again; trying costs as much as three statements.
+RESTED_SECONDS = 1.0
 
 _SQLITE_SETTINGS = (
-    "PRAGMA busy_timeout = 10000",
+    f"PRAGMA busy_timeout = {SHORT_WAIT_MILLISECONDS}",
     "PRAGMA journal_mode = WAL",
     # An acknowledged commit is on the disk, not only in the page cache.
     "PRAGMA synchronous = FULL",
@@ -35,32 +39,36 @@ _KEEP_COMMITS = (
 )
 
 
-def make_engines(url: DatabaseUrl) -> tuple[AsyncEngine, AsyncEngine]:
+def make_links(url: DatabaseUrl) -> tuple[Links, Links]:
     """For writing and for reading; nothing is connected yet."""
     if isinstance(url, SqliteUrl):
+        # One writer is all that SQLite lets write.
+        writer = make_sqlite_engine(url, begin="BEGIN IMMEDIATE")
+        reader = make_sqlite_engine(url, begin="BEGIN", size=READERS, settings=("PRAGMA query_only = ON",))
         return (
-            make_sqlite_engine(url, begin="BEGIN IMMEDIATE", size=1),
-            make_sqlite_engine(url, begin="BEGIN", size=READERS, settings=("PRAGMA query_only = ON",)),
+            SqliteLinks(writer, size=1, wait_seconds=WAIT_SECONDS),
+            SqliteLinks(reader, size=READERS, wait_seconds=WAIT_SECONDS),
         )
-    writer = make_postgresql_engine(url)
-    return writer, writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    engine = make_postgresql_engine(url)
+    reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    return PostgresqlLinks(engine), PostgresqlLinks(reading)
 
 
 def make_sqlite_engine(
     url: SqliteUrl, *, begin: str, size: int = 1, settings: tuple[str, ...] = (), has_foreign_keys: bool = True
-) -> AsyncEngine:
-    """One writer is all that SQLite lets write, so writers wait for their turn here, in order, and not on its lock."""
-    engine = create_async_engine(
-        URL.create("sqlite+aiosqlite", database=str(url.path)),
-        poolclass=AsyncAdaptedQueuePool,
+) -> Engine:
+    """Connections that one thread at a time uses, but not always the same one."""
+    engine = create_engine(
+        URL.create("sqlite+pysqlite", database=str(url.path)),
+        connect_args={"check_same_thread": False},
+        poolclass=QueuePool,
         pool_size=size,
         max_overflow=0,
-        pool_timeout=WAIT_SECONDS,
         hide_parameters=True,
     )
     foreign_keys = f"PRAGMA foreign_keys = {'ON' if has_foreign_keys else 'OFF'}"
 
-    @event.listens_for(engine.sync_engine, "connect")
+    @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver must not begin transactions of its own
         cursor = connection.cursor()
@@ -68,7 +76,7 @@ def make_sqlite_engine(
             cursor.execute(setting)
         cursor.close()
 
-    @event.listens_for(engine.sync_engine, "begin")
+    @event.listens_for(engine, "begin")
     def begin_transaction(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
 
@@ -78,7 +86,7 @@ def make_sqlite_engine(
 def make_postgresql_engine(
     url: PostgresUrl, *, size: int = CONNECTIONS, settings: Mapping[str, str] = _POSTGRESQL_SETTINGS
 ) -> AsyncEngine:
-    """The driver reads the URL itself, as libpq would; a connection is tried before it is used again."""
+    """The driver reads the URL itself, as libpq would; a connection that rested is tried before it is used again."""
     try:
         engine = create_async_engine(
             "postgresql+asyncpg://",
@@ -91,7 +99,6 @@ def make_postgresql_engine(
             pool_size=size,
             max_overflow=0,
             pool_timeout=WAIT_SECONDS,
-            pool_pre_ping=True,
             hide_parameters=True,
         )
     except ModuleNotFoundError as error:
@@ -102,5 +109,19 @@ def make_postgresql_engine(
         cursor = connection.cursor()
         cursor.execute(_KEEP_COMMITS)
         cursor.close()
+
+    @event.listens_for(engine.sync_engine, "checkin")
+    def note_rest(_connection: Any, record: ConnectionPoolEntry) -> None:
+        record.info["rests_since"] = monotonic()
+
+    @event.listens_for(engine.sync_engine, "checkout")
+    def try_rested(connection: Any, record: ConnectionPoolEntry, _proxy: PoolProxiedConnection) -> None:
+        if monotonic() - record.info.get("rests_since", monotonic()) < RESTED_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            # The pool tries another one.
+            raise exc.DisconnectionError("the connection was lost while it rested") from error
 
     return engine

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, select, true, update
+from sqlalchemy import ColumnElement, bindparam, delete, select, true, update
 
 from runyard.app.model import Entity
 from runyard.app.ports import Duplicate, Page, Query, Stale
@@ -27,6 +27,20 @@ _COLUMNS = tuple(tables.entities.c[name] for name in _FIELDS)
 # They decide what is the latest of a name, and where an entity belongs: they never change.
 _FIXED = frozenset({"type", "id", "project", "name", "created_at"})
 _NEWEST_FIRST = (tables.entities.c.created_at.desc(), tables.entities.c.id.desc())
+_FIND = select(*_COLUMNS).where(
+    tables.entities.c.type == bindparam("of_type"), tables.entities.c.id == bindparam("entity_id")
+)
+_FIND_IN_PROJECT = _FIND.where(tables.entities.c.project == bindparam("in_project"))
+_FIND_LATEST = (
+    select(*_COLUMNS)
+    .where(
+        tables.entities.c.type == bindparam("of_type"),
+        tables.entities.c.project == bindparam("in_project"),
+        tables.entities.c.name == bindparam("called"),
+    )
+    .order_by(*_NEWEST_FIRST)
+    .limit(1)
+)
 
 
 class SqlEntities:
@@ -51,14 +65,15 @@ class SqlEntities:
 
     async def find(self, entity_type: str, entity_id: str, *, project: str | None = None) -> Entity | None:
         """By id; None as well where it belongs to another project."""
-        conditions = _identify(entity_type, entity_id, project=project)
-        row = await self._session.fetch_one(select(*_COLUMNS).where(*conditions))
+        statement = _FIND if project is None else _FIND_IN_PROJECT
+        parameters = {"of_type": entity_type, "entity_id": entity_id, "in_project": project}
+        row = await self._session.fetch_one(statement, parameters)
         return None if row is None else _row_to_entity(row)
 
     async def find_latest(self, entity_type: str, *, project: str, name: str) -> Entity | None:
         """The newest of that name."""
-        statement = select(*_COLUMNS).where(*_name(entity_type, project=project, name=name))
-        row = await self._session.fetch_one(statement.order_by(*_NEWEST_FIRST).limit(1))
+        parameters = {"of_type": entity_type, "in_project": project, "called": name}
+        row = await self._session.fetch_one(_FIND_LATEST, parameters)
         return None if row is None else _row_to_entity(row)
 
     async def find_page(self, query: Query) -> Page:

@@ -1,19 +1,19 @@
 """Migrations: forward, in one transaction, on a database that may hold data."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, text
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from runyard.store.engines import make_postgresql_engine, make_sqlite_engine
 from runyard.store.errors import StoreError
 from runyard.store.failures import translate_errors
 from runyard.store.lockfile import take_file
 from runyard.store.schema import SchemaStatus, read_schema
-from runyard.store.urls import DatabaseUrl, SqliteUrl, parse_url
+from runyard.store.urls import DatabaseUrl, PostgresUrl, SqliteUrl, parse_url
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 # Two servers that start at once on one empty database: the second waits, and finds it done.
@@ -42,15 +42,11 @@ async def migrate(url: DatabaseUrl, *, more_scripts: Sequence[Path] = ()) -> Sch
     before.check_upgradable()
     if before.state == "current" and not more_scripts:
         return before
-    engine = _make_engine(url)
-    try:
-        with translate_errors(url.shown):
-            async with engine.begin() as connection:
-                if engine.dialect.name == "postgresql":
-                    await connection.execute(text(_TAKE_TURNS))
-                await connection.run_sync(_run_scripts, more_scripts)
-    finally:
-        await engine.dispose()
+    with translate_errors(url.shown):
+        if isinstance(url, SqliteUrl):
+            await asyncio.to_thread(_migrate_sqlite, url, more_scripts)
+        else:
+            await _migrate_postgresql(url, more_scripts)
     return before
 
 
@@ -64,11 +60,24 @@ def make_config(more_scripts: Sequence[Path] = ()) -> Config:
     return config
 
 
-def _make_engine(url: DatabaseUrl) -> AsyncEngine:
-    if isinstance(url, SqliteUrl):
-        # A script that rebuilds a table drops the old one, and with foreign keys that would delete what refers to it.
-        return make_sqlite_engine(url, begin="BEGIN IMMEDIATE", has_foreign_keys=False)
-    return make_postgresql_engine(url, size=1, settings={"application_name": "runyard db upgrade"})
+def _migrate_sqlite(url: SqliteUrl, more_scripts: Sequence[Path]) -> None:
+    # A script that rebuilds a table drops the old one, and with foreign keys that would delete what refers to it.
+    engine = make_sqlite_engine(url, begin="BEGIN IMMEDIATE", has_foreign_keys=False)
+    try:
+        with engine.begin() as connection:
+            _run_scripts(connection, more_scripts)
+    finally:
+        engine.dispose()
+
+
+async def _migrate_postgresql(url: PostgresUrl, more_scripts: Sequence[Path]) -> None:
+    engine = make_postgresql_engine(url, size=1, settings={"application_name": "runyard db upgrade"})
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text(_TAKE_TURNS))
+            await connection.run_sync(_run_scripts, more_scripts)
+    finally:
+        await engine.dispose()
 
 
 def _run_scripts(connection: Connection, more_scripts: Sequence[Path]) -> None:

@@ -14,6 +14,22 @@ from runyard.store.session import Session
 
 _columns = tables.revisions.c
 _SELECTED = tuple(_columns[field.name] for field in fields(Revision))
+_newest = (
+    select(_columns.kind, _columns.name, func.max(_columns.revision).label("revision"))
+    .group_by(_columns.kind, _columns.name)
+    .subquery()
+)
+_LIST_CURRENT = (
+    select(*_SELECTED)
+    .join(
+        _newest,
+        (_newest.c.kind == _columns.kind)
+        & (_newest.c.name == _columns.name)
+        & (_newest.c.revision == _columns.revision),
+    )
+    .where(_columns.document.is_not(None))
+    .order_by(_columns.kind, _columns.name)
+)
 
 
 class SqlRevisions:
@@ -48,20 +64,10 @@ class SqlRevisions:
         row = await self._session.fetch_one(statement.order_by(_columns.revision.desc()).limit(1))
         return None if row is None else Revision(**row)
 
-    async def list_current(self, kind: Literal["profile", "policy"]) -> Sequence[Revision]:
-        """The newest of each name that is not deleted, by name."""
-        newest = (
-            select(_columns.name, func.max(_columns.revision).label("revision"))
-            .where(_columns.kind == kind)
-            .group_by(_columns.name)
-            .subquery()
-        )
-        rows = await self._session.fetch_all(
-            select(*_SELECTED)
-            .join(newest, (newest.c.name == _columns.name) & (newest.c.revision == _columns.revision))
-            .where(_columns.kind == kind, _columns.document.is_not(None))
-            .order_by(_columns.name)
-        )
+    async def list_current(self, *, kind: Literal["profile", "policy"] | None = None) -> Sequence[Revision]:
+        """The newest of each name that is not deleted, by name; of both kinds, or of one."""
+        statement = _LIST_CURRENT if kind is None else _LIST_CURRENT.where(_columns.kind == kind)
+        rows = await self._session.fetch_all(statement)
         return [Revision(**row) for row in rows]
 
     async def list_history(self, kind: Literal["profile", "policy"], name: str) -> Sequence[Revision]:

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, exists, func, insert, select, update
+from sqlalchemy.sql.dml import ReturningInsert
 
 from runyard.app.model import Lease, Run, Transition
 from runyard.app.ports import Duplicate, Page, Query, Stale
@@ -17,7 +19,7 @@ from runyard.store.entities import check_fixed
 from runyard.store.lists import fetch_page
 from runyard.store.queue import claim_due, hold_lease, nudge, release, renew
 from runyard.store.references import derive_columns, hash_to_shard_key
-from runyard.store.session import Session
+from runyard.store.session import Session, is_one_of, make_insert
 from runyard.store.totals import count_runs
 
 _FIELDS = tuple(field.name for field in fields(Run) if field.name != "type")
@@ -29,6 +31,14 @@ _ABSENT: Mapping[str, Any] = {"request": {}, "effective": None, "provenance": ()
 _BRIEF_COLUMNS = tuple(tables.runs.c[name] for name in _FIELDS if name not in _ABSENT)
 _FIXED = frozenset({"id", "project", "name", "created_at"})
 _DERIVED = frozenset({"function", "workflow", "task"})
+_FIND = select(*RUN_COLUMNS).where(tables.runs.c.id == bindparam("run_id"))
+_FIND_IN_PROJECT = _FIND.where(tables.runs.c.project == bindparam("in_project"))
+_LIST_TRANSITIONS = (
+    select(*_TRANSITION_COLUMNS)
+    .where(tables.transitions.c.run_id == bindparam("run"), tables.transitions.c.sequence > bindparam("after"))
+    .order_by(tables.transitions.c.sequence)
+)
+_ADD_TRANSITIONS = insert(tables.transitions)
 
 
 class SqlRuns:
@@ -39,14 +49,13 @@ class SqlRuns:
 
     async def add(self, run: Run, transitions: Sequence[Transition]) -> None:
         """The run with its first transitions. Raises `Duplicate`; the unit of work can go on."""
-        statement = self._session.insert_into(tables.runs).values(
+        row = {
             **{name: getattr(run, name) for name in _FIELDS if name not in _DERIVED},
             **derive_columns(run),
-            shard_key=hash_to_shard_key(run.id),
-            is_nudged=False,
-        )
-        added = await self._session.write_returning(statement.on_conflict_do_nothing().returning(tables.runs.c.id))
-        if not added:
+            "shard_key": hash_to_shard_key(run.id),
+            "is_nudged": False,
+        }
+        if not await self._session.write_returning(_make_add(self._session.is_sqlite), row):
             raise Duplicate(f"run {run.id} exists already")
         await count_runs(self._session, [run.project], step=1)
         await self._add_transitions(run.id, transitions)
@@ -54,10 +63,8 @@ class SqlRuns:
 
     async def find(self, run_id: str, *, project: str | None = None) -> Run | None:
         """By id; None as well where it belongs to another project."""
-        conditions = [tables.runs.c.id == run_id]
-        if project is not None:
-            conditions.append(tables.runs.c.project == project)
-        row = await self._session.fetch_one(select(*RUN_COLUMNS).where(*conditions))
+        statement = _FIND if project is None else _FIND_IN_PROJECT
+        row = await self._session.fetch_one(statement, {"run_id": run_id, "in_project": project})
         return None if row is None else row_to_run(row)
 
     async def find_page(self, query: Query) -> Page:
@@ -76,12 +83,7 @@ class SqlRuns:
 
     async def list_transitions(self, run_id: str, *, after: int = 0) -> Sequence[Transition]:
         """In order, those with a greater sequence."""
-        columns = tables.transitions.c
-        rows = await self._session.fetch_all(
-            select(*_TRANSITION_COLUMNS)
-            .where(columns.run_id == run_id, columns.sequence > min(after, LARGEST))
-            .order_by(columns.sequence)
-        )
+        rows = await self._session.fetch_all(_LIST_TRANSITIONS, {"run": run_id, "after": min(after, LARGEST)})
         return [_row_to_transition(row) for row in rows]
 
     async def count_states(self) -> Mapping[str, int]:
@@ -92,12 +94,8 @@ class SqlRuns:
 
     async def list_histories(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
         """The transitions of several runs, in order."""
-        columns = tables.transitions.c
-        rows = await self._session.fetch_all(
-            select(columns.run_id, *_TRANSITION_COLUMNS)
-            .where(self._session.is_one_of(columns.run_id, run_ids))
-            .order_by(columns.run_id, columns.sequence)
-        )
+        statement = _make_list_histories(self._session.is_sqlite)
+        rows = await self._session.fetch_all(statement, {"run_ids": list(run_ids)})
         found: dict[str, list[Transition]] = {}
         for row in rows:
             found.setdefault(row["run_id"], []).append(_row_to_transition(row))
@@ -170,7 +168,7 @@ class SqlRuns:
 
     async def _add_transitions(self, run_id: str, transitions: Sequence[Transition]) -> None:
         await self._session.write_all(
-            insert(tables.transitions),
+            _ADD_TRANSITIONS,
             [
                 {
                     "run_id": run_id,
@@ -184,6 +182,21 @@ class SqlRuns:
                 for transition in transitions
             ],
         )
+
+
+@cache
+def _make_add(is_sqlite: bool) -> ReturningInsert[Any]:  # noqa: FBT001 - the key of the cache
+    return make_insert(tables.runs, is_sqlite=is_sqlite).on_conflict_do_nothing().returning(tables.runs.c.id)
+
+
+@cache
+def _make_list_histories(is_sqlite: bool) -> Select[Any]:  # noqa: FBT001 - the key of the cache
+    columns = tables.transitions.c
+    return (
+        select(columns.run_id, *_TRANSITION_COLUMNS)
+        .where(is_one_of(columns.run_id, "run_ids", is_sqlite=is_sqlite))
+        .order_by(columns.run_id, columns.sequence)
+    )
 
 
 def row_to_run(row: Mapping[Any, Any]) -> Run:

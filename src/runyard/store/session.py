@@ -4,56 +4,73 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Delete, Executable, RowMapping, Table, func, literal, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Delete,
+    Executable,
+    RowMapping,
+    Table,
+    bindparam,
+    func,
+    literal,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runyard.store.columns import JsonText, Name, Reference
 from runyard.store.errors import ReadOnly, Unstorable
 from runyard.store.failures import translate_errors
+from runyard.store.links import Link, Sort, T, Work
 
 Insert = sqlite.Insert | postgresql.Insert
+Parameters = Mapping[str, Any] | None
+_LOCK, _LOCK_SHARED = (
+    select(take(bindparam("key", type_=BigInteger())))
+    for take in (func.pg_advisory_xact_lock, func.pg_advisory_xact_lock_shared)
+)
 
 
 class Session:
-    """What the repositories of one unit of work share. Errors leave it as ours."""
+    """What the repositories of one unit of work share. Errors leave it as ours.
 
-    def __init__(self, connection: AsyncConnection, *, shown_url: str, is_read_only: bool = False) -> None:
-        self._connection = connection
+    Statements that are executed often are made once, with parameters: to make one takes longer than to execute it.
+    """
+
+    def __init__(self, link: Link, *, is_sqlite: bool, shown_url: str, is_read_only: bool = False) -> None:
+        self._link = link
         self._shown_url = shown_url
         self._is_read_only = is_read_only
         self._is_over = False
-
-    @property
-    def is_sqlite(self) -> bool:
+        self.is_sqlite = is_sqlite
         """Whether one writer at a time is the rule anyway."""
-        return self._connection.dialect.name == "sqlite"
 
-    async def fetch_all(self, statement: Executable) -> Sequence[RowMapping]:
+    async def fetch_all(self, statement: Executable, parameters: Parameters = None) -> Sequence[RowMapping]:
         """All rows; none where a text in a condition is such that no database could hold it."""
         self._check_open()
         try:
-            with translate_errors(self._shown_url):
-                return (await self._connection.execute(statement)).mappings().all()
+            return await self._run(lambda connection: _fetch(connection, statement, parameters), "read")
         except Unstorable:
             return ()
 
-    async def fetch_one(self, statement: Executable) -> RowMapping | None:
+    async def fetch_one(self, statement: Executable, parameters: Parameters = None) -> RowMapping | None:
         """The first row, or None; a text that no database could hold finds none."""
-        rows = await self.fetch_all(statement)
+        rows = await self.fetch_all(statement, parameters)
         return rows[0] if rows else None
 
-    async def fetch_value(self, statement: Executable) -> Any:
+    async def fetch_value(self, statement: Executable, parameters: Parameters = None) -> Any:
         """The first column of the first row, or None."""
-        row = await self.fetch_one(statement)
+        row = await self.fetch_one(statement, parameters)
         return None if row is None else next(iter(row.values()))
 
-    async def write(self, statement: Executable) -> int:
+    async def write(self, statement: Executable, parameters: Parameters = None) -> int:
         """How many rows it wrote. Raises `Unstorable` for a text that cannot be kept; to delete such finds none."""
         self._check_writable()
         try:
-            with translate_errors(self._shown_url):
-                return (await self._connection.execute(statement)).rowcount
+            return await self._run(
+                lambda connection: connection.execute(statement, parameters).rowcount, _sort_write(statement)
+            )
         except Unstorable:
             if isinstance(statement, Delete):
                 return 0
@@ -63,15 +80,13 @@ class Session:
         """The same statement for many rows."""
         self._check_writable()
         if parameters := [dict(row) for row in rows]:
-            with translate_errors(self._shown_url):
-                await self._connection.execute(statement, parameters)
+            await self._run(lambda connection: connection.execute(statement, parameters), "write")
 
-    async def write_returning(self, statement: Executable) -> Sequence[RowMapping]:
+    async def write_returning(self, statement: Executable, parameters: Parameters = None) -> Sequence[RowMapping]:
         """The rows that it wrote, or deleted."""
         self._check_writable()
         try:
-            with translate_errors(self._shown_url):
-                return (await self._connection.execute(statement)).mappings().all()
+            return await self._run(lambda connection: _fetch(connection, statement, parameters), _sort_write(statement))
         except Unstorable:
             if isinstance(statement, Delete):
                 return ()
@@ -79,19 +94,20 @@ class Session:
 
     def insert_into(self, table: Table) -> Insert:
         """An insert that knows `on_conflict_do_…`."""
-        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+        return make_insert(table, is_sqlite=self.is_sqlite)
 
     async def lock(self, name: str, *, is_shared: bool = False) -> None:
         """Until the end of the unit of work nobody else passes here with that name, but for sharers among themselves.
 
-        SQLite writes one by one anyway.
+        SQLite writes one by one anyway: there it is enough to have begun.
         """
         self._check_writable()
-        if not self.is_sqlite:
-            digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-            key = int.from_bytes(digest, "big", signed=True)
-            take: Callable[..., Any] = func.pg_advisory_xact_lock_shared if is_shared else func.pg_advisory_xact_lock
-            await self.fetch_all(select(take(literal(key, BigInteger()))))
+        if self.is_sqlite:
+            await self._run(lambda _: None, "write")
+            return
+        digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        key = int.from_bytes(digest, "big", signed=True)
+        await self.fetch_all(_LOCK_SHARED if is_shared else _LOCK, {"key": key})
 
     def contains(self, column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
         """Whether the text in the column has that part, letter for letter."""
@@ -100,21 +116,22 @@ class Session:
 
     def is_one_of(self, column: ColumnElement[Any], values: Iterable[str]) -> ColumnElement[bool]:
         """Whether it is among them, however many they are."""
-        known = sorted(values)
-        if self.is_sqlite:
-            return column.in_(select(func.json_each(literal(known, JsonText())).table_valued("value").c.value))
-        return column == func.any(literal(known, postgresql.ARRAY(Name())))
+        return is_one_of(column, sorted(values), is_sqlite=self.is_sqlite)
 
     async def commit(self) -> None:
         """Keep everything; the session is over."""
         self._check_open()
         with translate_errors(self._shown_url):
-            await self._connection.commit()
+            await self._link.commit()
         self.end()
 
     def end(self) -> None:
         """Nothing can be asked or written any more."""
         self._is_over = True
+
+    async def _run(self, work: Work[T], sort: Sort) -> T:
+        with translate_errors(self._shown_url):
+            return await self._link.run(work, sort)
 
     def _check_open(self) -> None:
         if self._is_over:
@@ -124,3 +141,26 @@ class Session:
         self._check_open()
         if self._is_read_only:
             raise ReadOnly("this unit of work was begun for reading, and something was to be written")
+
+
+def make_insert(table: Table, *, is_sqlite: bool) -> Insert:
+    """An insert that knows `on_conflict_do_…`."""
+    return sqlite.insert(table) if is_sqlite else postgresql.insert(table)
+
+
+def is_one_of(column: ColumnElement[Any], values: list[str] | str, *, is_sqlite: bool) -> ColumnElement[bool]:
+    """Whether it is among them, however many they are: one parameter, whose name may stand for the values."""
+    kind = JsonText() if is_sqlite else postgresql.ARRAY(Name())
+    known = bindparam(values, type_=kind) if isinstance(values, str) else literal(values, kind)
+    if is_sqlite:
+        return column.in_(select(func.json_each(known).table_valued("value").c.value))
+    return column == func.any(known)
+
+
+def _fetch(connection: Connection, statement: Executable, parameters: Parameters) -> Sequence[RowMapping]:
+    return connection.execute(statement, parameters).mappings().all()
+
+
+def _sort_write(statement: Executable) -> Sort:
+    """Only deletions take along an unknown number of rows, of their own and of those that refer to them."""
+    return "long" if isinstance(statement, Delete) else "write"

@@ -1,13 +1,10 @@
 """The store: hands out units of work."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from sqlalchemy.ext.asyncio import AsyncEngine
-
-from runyard.store.failures import translate_errors
+from runyard.store.links import Links
 from runyard.store.lockfile import ProcessLock
 from runyard.store.retention import Pruned, prune
 from runyard.store.session import Session
@@ -17,9 +14,7 @@ from runyard.store.unit_of_work import SqlUnitOfWork
 class SqlStore:
     """`app.ports.Store`. Made by `open_store`."""
 
-    def __init__(
-        self, *, writer: AsyncEngine, reader: AsyncEngine, shown_url: str, lock: ProcessLock | None = None
-    ) -> None:
+    def __init__(self, *, writer: Links, reader: Links, shown_url: str, lock: ProcessLock | None = None) -> None:
         self._writer = writer
         self._reader = reader
         self._lock = lock
@@ -27,20 +22,19 @@ class SqlStore:
 
     @asynccontextmanager
     async def begin(self, *, is_read_only: bool = False) -> AsyncIterator[SqlUnitOfWork]:
-        """A unit of work. For reading it sees one state of everything and waits for nobody.
+        """A unit of work, which begins when it is first asked. For reading it sees one state of everything, and
+        waits for nobody.
 
         A task that holds one for writing must not begin a second: on SQLite it would wait for itself.
         """
-        engine = self._reader if is_read_only else self._writer
-        with translate_errors(self.shown_url):
-            connection = await engine.connect()
-        session = Session(connection, shown_url=self.shown_url, is_read_only=is_read_only)
+        links = self._reader if is_read_only else self._writer
+        link = links.make()
+        session = Session(link, is_sqlite=links.is_sqlite, shown_url=self.shown_url, is_read_only=is_read_only)
         try:
             yield SqlUnitOfWork(session)
         finally:
             session.end()
-            # Whoever is cancelled twice still gives the connection back.
-            await asyncio.shield(asyncio.create_task(connection.close()))
+            await link.close()
 
     async def prune(self, now: datetime, *, keep_runs_days: int | None, keep_audit_days: int | None) -> Pruned:
         """Delete runs that ended and audit rows that were written longer ago than that; None keeps all."""

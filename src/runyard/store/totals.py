@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 
 from sqlalchemy import ColumnElement, func, select
 
 from runyard.app.ports import Query
 from runyard.store import tables
-from runyard.store.session import Session
+from runyard.store.session import Insert, Session, make_insert
 
 _totals = tables.run_totals
 _FILTERS = (
@@ -30,12 +31,15 @@ async def count_runs(session: Session, projects: Iterable[str], *, step: int) ->
     """Note that a run of each of those projects came (1) or went (-1), in the unit of work in which it does."""
     # In one order, so that two units of work cannot wait for each other.
     for project, number in sorted(Counter(projects).items()):
-        added = number * step
-        await session.write(
-            session.insert_into(_totals)
-            .values(project=project, number=added)
-            .on_conflict_do_update(index_elements=["project"], set_={"number": _totals.c.number + added})
-        )
+        await session.write(_make_count(session.is_sqlite), {"project": project, "number": number * step})
+
+
+@cache
+def _make_count(is_sqlite: bool) -> Insert:  # noqa: FBT001 - the key of the cache
+    added = make_insert(_totals, is_sqlite=is_sqlite)
+    return added.on_conflict_do_update(
+        index_elements=["project"], set_={"number": _totals.c.number + added.excluded.number}
+    )
 
 
 def can_total(query: Query) -> bool:

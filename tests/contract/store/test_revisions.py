@@ -47,9 +47,9 @@ async def test_current_ones_are_listed_by_name_when_some_are_deleted(store: Stor
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
-        current = await work.revisions.list_current("profile")
+        current = await work.revisions.list_current(kind="profile")
         assert [(item.name, item.revision, item.document) for item in current] == [
             ("a", 2, {"n": 2}),
             ("b", 1, {"n": 1}),
         ]
-        assert [item.name for item in await work.revisions.list_current("policy")] == ["default"]
+        assert [item.name for item in await work.revisions.list_current(kind="policy")] == ["default"]

@@ -5,58 +5,72 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import event, text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy import Connection, event, text
+
+from runyard.store.links import PostgresqlLinks, SqliteLinks, T, Work
+from runyard.store.sql_store import SqlStore
 
 Asked = tuple[str, Any]
 
 
+async def ask_writer(store: SqlStore, work: Work[T]) -> T:
+    """Ask the database itself, through one of the connections that write."""
+    link = store._writer.make()
+    try:
+        return await link.run(work, "write")
+    finally:
+        await link.close()
+
+
 @contextmanager
-def record(engine: AsyncEngine) -> Iterator[list[Asked]]:
+def record(store: SqlStore) -> Iterator[list[Asked]]:
     """The statements that go to the driver, with their parameters."""
     asked: list[Asked] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: Any) -> None:
         asked.append((statement, parameters))
 
-    event.listen(engine.sync_engine, "before_cursor_execute", note)
+    links = store._writer
+    assert isinstance(links, SqliteLinks | PostgresqlLinks)
+    engine = links.engine if isinstance(links, SqliteLinks) else links.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
     try:
         yield asked
     finally:
-        event.remove(engine.sync_engine, "before_cursor_execute", note)
+        event.remove(engine, "before_cursor_execute", note)
 
 
-async def explain_sqlite(connection: AsyncConnection, asked: Asked) -> list[str]:
+def explain_sqlite(connection: Connection, asked: Asked) -> list[str]:
     """The lines of its plan."""
     statement, parameters = asked
-    rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+    rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
     return [row.detail for row in rows]
 
 
-async def explain_postgresql(connection: AsyncConnection, asked: Asked, *, is_generic: bool) -> list[str]:
+def explain_postgresql(connection: Connection, asked: Asked, *, is_generic: bool) -> list[str]:
     """The nodes of its plan, `Index Scan using ix on runs` or `Sort of 17 rows`.
 
     Generic: the plan that the server keeps for any parameters, once a statement was used a few times.
     """
     statement, parameters = asked
     mode = "force_generic_plan" if is_generic else "force_custom_plan"
-    await connection.execute(text(f"SET LOCAL plan_cache_mode = {mode}"))
-    await connection.exec_driver_sql(f"PREPARE asked AS {statement}")
-    values = ", ".join([await _quote(connection, value) for value in parameters])
+    connection.execute(text(f"SET LOCAL plan_cache_mode = {mode}"))
+    connection.exec_driver_sql(f"PREPARE asked AS {statement}")
+    values = ", ".join(_quote(connection, value) for value in parameters)
     arguments = f"({values})" if values else ""
-    [[plan]] = await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) EXECUTE asked{arguments}")
-    await connection.execute(text("DEALLOCATE asked"))
+    [[plan]] = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) EXECUTE asked{arguments}")
+    connection.execute(text("DEALLOCATE asked"))
     return list(_iter_nodes((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]))
 
 
-async def _quote(connection: AsyncConnection, value: Any) -> str:
+def _quote(connection: Connection, value: Any) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, int):
         return str(value)
     if isinstance(value, list):
-        return f"ARRAY[{', '.join([await _quote(connection, one) for one in value])}]"
-    quoted = await connection.execute(text("SELECT quote_literal(:value)"), {"value": str(value)})
+        return f"ARRAY[{', '.join(_quote(connection, one) for one in value)}]"
+    quoted = connection.execute(text("SELECT quote_literal(:value)"), {"value": str(value)})
     return str(quoted.scalar_one())
 
 

@@ -13,6 +13,7 @@ from runyard.store.engines import make_postgresql_engine
 from runyard.store.errors import StoreConflict, StoreError, StoreUnavailable
 from runyard.store.urls import PostgresUrl, parse_url
 from tests.contract.store.builders import make_run, make_transition
+from tests.integration.store.plans import ask_writer
 from tests.postgres import PASSWORD, NoPostgres, Postgres, run_postgres
 
 CANARY = "canary-5f2a91"
@@ -142,10 +143,11 @@ async def test_error_is_clear_when_everyone_is_busy(database: str, monkeypatch: 
     monkeypatch.setattr(engines, "WAIT_SECONDS", 0.2)
     store = await open_store(database)
     async with AsyncExitStack() as held:
-        for _ in range(store._writer.pool.size()):  # type: ignore[attr-defined]
-            await held.enter_async_context(store.begin())
+        for _ in range(1 if database.startswith("sqlite") else engines.CONNECTIONS):
+            await (await held.enter_async_context(store.begin())).get_meta("x")
+        one_more = await held.enter_async_context(store.begin())
         with pytest.raises(StoreUnavailable, match="busy for too long"):
-            await held.enter_async_context(store.begin())
+            await one_more.get_meta("x")
     async with store.begin() as work:
         await work.put_meta("x", "y")
         await work.commit()
@@ -154,8 +156,7 @@ async def test_error_is_clear_when_everyone_is_busy(database: str, monkeypatch: 
 
 async def test_error_is_clear_and_nothing_is_kept_when_the_disk_is_full(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path}/runyard.db")
-    async with store._writer.connect() as connection:
-        await connection.exec_driver_sql("PRAGMA max_page_count = 100")
+    await ask_writer(store, lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 100"))
 
     async def write() -> None:
         async with store.begin() as work:

@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 
 from runyard.app.ports import Query
 from runyard.store import SqlStore, open_store, tables
+from tests.integration.store.plans import ask_writer
 from tests.postgres import NoPostgres, Postgres, run_postgres
 
 SECONDS = 45.0
@@ -90,8 +91,8 @@ async def test_sqlite_loses_no_acknowledged_write_when_the_writer_is_killed(
 
     store = await open_store(url)
     unheard = await check_all(store, acknowledged, kills=killed)
-    async with store._writer.connect() as connection:
-        assert (await connection.exec_driver_sql("PRAGMA integrity_check")).scalar_one() == "ok"
+    verdict = await ask_writer(store, lambda link: link.exec_driver_sql("PRAGMA integrity_check").scalar_one())
+    assert verdict == "ok"
     await store.close()
     tell(f"SQLite: {killed} writers killed, {len(acknowledged)} writes acknowledged, 0 lost, {unheard} unheard")
     assert killed > 20

@@ -11,6 +11,7 @@ import pytest
 
 from runyard.store import backup, open_store, read_status, upgrade
 from runyard.store.errors import StoreLocked, StoreUnavailable
+from runyard.store.links import SHORT_WAIT_MILLISECONDS, SqliteLinks
 
 HOLD = """
 import asyncio, sys
@@ -94,15 +95,15 @@ async def test_folder_is_made_and_the_file_is_its_owners_alone_when_it_is_new(tm
 async def test_settings_are_those_of_the_promise_when_sqlite_is_used(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path}/runyard.db")
     found = {}
-    for role, engine in (("writer", store._writer), ("reader", store._reader)):
-        async with engine.connect() as connection:
+    for role, links in (("writer", store._writer), ("reader", store._reader)):
+        assert isinstance(links, SqliteLinks)
+        with links.engine.connect() as connection:
             for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "query_only"):
-                value = (await connection.exec_driver_sql(f"PRAGMA {name}")).scalar_one()
-                found[role, name] = value
+                found[role, name] = connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
     await store.close()
     for role in ("writer", "reader"):
         assert found[role, "journal_mode"] == "wal"
         assert found[role, "synchronous"] == 2
         assert found[role, "foreign_keys"] == 1
-        assert found[role, "busy_timeout"] == 10_000
+        assert found[role, "busy_timeout"] == SHORT_WAIT_MILLISECONDS
     assert (found["writer", "query_only"], found["reader", "query_only"]) == (0, 1)

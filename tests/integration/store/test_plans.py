@@ -16,7 +16,7 @@ from runyard.store.entities import _FIELDS as ENTITY_FIELDS
 from runyard.store.references import derive_columns, hash_to_shard_key
 from runyard.store.runs import RUN_COLUMNS
 from tests.contract.store.builders import after, make_audit, make_entity, make_run, make_task
-from tests.integration.store.plans import explain_postgresql, explain_sqlite, record
+from tests.integration.store.plans import ask_writer, explain_postgresql, explain_sqlite, record
 from tests.postgres import Postgres
 
 PROJECTS = 24
@@ -188,7 +188,7 @@ async def postgres_store(postgres_url: str) -> AsyncIterator[SqlStore]:
 
 async def ask(store: SqlStore, act: Ask) -> tuple[str, Any]:
     """The statement that reads the rows of the list: the first but for that which reads the clock."""
-    with record(store._writer) as asked:
+    with record(store) as asked:
         async with store.begin() as work:
             await act(work)
     return next(one for one in asked if re.search(r"FROM \w", one[0]) and "count(*)" not in one[0])
@@ -199,8 +199,7 @@ async def test_sqlite_reads_along_the_index_when_it_is_asked_for(sqlite_store: S
     act, index = CASES[name]
     asked = await ask(sqlite_store, act)
 
-    async with sqlite_store._writer.connect() as connection:
-        plan = await explain_sqlite(connection, asked)
+    plan = await ask_writer(sqlite_store, lambda connection: explain_sqlite(connection, asked))
 
     expected = index if index.startswith(("ix", "uq")) else "PRIMARY KEY|sqlite_autoindex|SCAN audit"
     assert any(re.search(expected, line) for line in plan), plan
@@ -216,8 +215,9 @@ async def test_postgresql_reads_along_the_index_when_it_is_asked_for(
     act, index = CASES[name]
     asked = await ask(postgres_store, act)
 
-    async with postgres_store._writer.connect() as connection:
-        plan = await explain_postgresql(connection, asked, is_generic=is_generic)
+    plan = await ask_writer(
+        postgres_store, lambda connection: explain_postgresql(connection, asked, is_generic=is_generic)
+    )
 
     assert any(re.search(f"using ({index})( |$)", node) for node in plan), plan
     sorted_rows = [int(node.split()[2]) for node in plan if node.startswith("Sort of")]
@@ -226,13 +226,12 @@ async def test_postgresql_reads_along_the_index_when_it_is_asked_for(
 
 
 async def test_sqlite_counts_in_the_index_alone_when_a_state_is_listed(sqlite_store: SqlStore) -> None:
-    with record(sqlite_store._writer) as asked:
+    with record(sqlite_store) as asked:
         async with sqlite_store.begin() as work:
             await work.runs.find_page(Query(type="run", project="p1", state="COMPLETED"))
     [counting] = [one for one in asked if "count(*)" in one[0]]
 
-    async with sqlite_store._writer.connect() as connection:
-        plan = await explain_sqlite(connection, counting)
+    plan = await ask_writer(sqlite_store, lambda connection: explain_sqlite(connection, counting))
 
     assert any("USING COVERING INDEX ix_runs_state" in line for line in plan), plan
 
@@ -240,8 +239,7 @@ async def test_sqlite_counts_in_the_index_alone_when_a_state_is_listed(sqlite_st
 async def test_sqlite_searches_without_reading_documents_when_a_part_is_asked_for(sqlite_store: SqlStore) -> None:
     asked = await ask(sqlite_store, runs(project="p1", q="zzz"))
 
-    async with sqlite_store._writer.connect() as connection:
-        plan = await explain_sqlite(connection, asked)
+    plan = await ask_writer(sqlite_store, lambda connection: explain_sqlite(connection, asked))
 
     assert any("USING INDEX ix_runs_search" in line for line in plan), plan
     assert "USE TEMP B-TREE FOR ORDER BY" not in plan

@@ -179,7 +179,7 @@ async def test_task_of_the_newest_version_goes_only_when_the_last_version_does(c
     floating = {"kind": "container+job", "id": "t3", "spec": {"function": "container://demo/box"}}
     await create_entity(core, ADA, "task", "demo", floating)
     run = {"kind": "container+job:run", "id": "r3", "spec": {"task": "container+job://demo/t3"}}
-    assert (await submit_run(core, ADA, "demo", run)).function == "container://demo/box:f2"
+    assert (await submit_run(core, ADA, "demo", run))[0].function == "container://demo/box:f2"
     await delete_entity(core, ADA, "function", "demo", "f2", is_cascading=True)
     assert await has(core, "task", "t3")
     await delete_entity(core, ADA, "function", "demo", "f1", is_cascading=True)

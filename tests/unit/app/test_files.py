@@ -18,7 +18,7 @@ async def core(tmp_path: Path) -> AsyncIterator[Core]:
 
 async def find_revisions(core: Core) -> dict[str, int]:
     async with core.store.begin(is_read_only=True) as unit:
-        return {one.name: one.revision for one in await unit.revisions.list_current("profile")}
+        return {one.name: one.revision for one in await unit.revisions.list_current(kind="profile")}
 
 
 SMALL = "id: small\nresources: {cpu: 1}\n"

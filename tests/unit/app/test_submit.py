@@ -80,7 +80,9 @@ def test_hash_is_the_same_when_the_order_of_keys_differs(items: list[tuple[str, 
 
 
 async def test_one_run_is_made_when_the_same_is_submitted_by_many_at_once(core: Core) -> None:
-    runs = await asyncio.gather(*(submit_run(core, ADA, "demo", RUN) for _ in range(20)))
+    told = await asyncio.gather(*(submit_run(core, ADA, "demo", RUN) for _ in range(20)))
+    runs = [run for run, _ in told]
+    assert all(list(history) == list(told[0][1]) for _, history in told)
     assert {run.id for run in runs} == {"r1"}
     assert {run.created_at for run in runs} == {runs[0].created_at}
     assert len(await list_audit(core, "run.submit")) == 1
@@ -100,22 +102,22 @@ async def test_id_is_taken_when_another_project_has_a_run_of_it(core: Core) -> N
 
 
 async def test_same_run_is_answered_when_its_task_and_function_are_gone_since(core: Core) -> None:
-    first = await submit_run(core, ADA, "demo", RUN)
+    first, _ = await submit_run(core, ADA, "demo", RUN)
     await delete_entity(core, ADA, "task", "demo", "t1")
     await delete_entity(core, ADA, "function", "demo", "f1")
-    assert (await submit_run(core, ADA, "demo", RUN)).created_at == first.created_at
+    assert (await submit_run(core, ADA, "demo", RUN))[0].created_at == first.created_at
 
 
 async def test_id_may_be_used_again_when_its_run_was_deleted(core: Core) -> None:
     await submit_run(core, ADA, "demo", RUN)
     await delete_run(core, ADA, "demo", "r1")
-    again = await submit_run(core, ADA, "demo", {**RUN, "name": "again"})
+    again, _ = await submit_run(core, ADA, "demo", {**RUN, "name": "again"})
     assert (again.name, again.state) == ("again", "READY")
 
 
 async def test_request_and_decision_are_kept_together_when_a_run_is_stored(core: Core) -> None:
     body = {**RUN, "status": {"state": "CREATED"}, "key": "k", "user": "eve", "metadata": {"created": "x", "a": 1}}
-    run = await submit_run(core, ADA, "demo", body)
+    run, _ = await submit_run(core, ADA, "demo", body)
     assert run.request == {**RUN, "metadata": {"a": 1}}
     assert run.request_hash == hash_request(body)
     assert run.effective is not None
@@ -128,7 +130,7 @@ async def test_request_and_decision_are_kept_together_when_a_run_is_stored(core:
 
 async def test_nothing_of_a_status_is_believed_when_a_run_is_submitted(core: Core) -> None:
     status = {"state": "COMPLETED", "service": {"url": "evil"}, "outputs": {"a": 1}}
-    run = await submit_run(core, ADA, "demo", {**RUN, "status": status})
+    run, _ = await submit_run(core, ADA, "demo", {**RUN, "status": status})
     assert (run.state, run.status) == ("READY", {})
     assert [warning["path"] for warning in run.warnings] == ["status.service", "status.outputs", "status.state"]
     assert {warning["code"] for warning in run.warnings} == {"value.unused"}
@@ -141,14 +143,14 @@ async def test_values_that_are_not_used_are_told_or_refused_when_strict(core: Co
     with pytest.raises(Refused) as caught:
         await submit_run(core, ADA, "demo", UNUSED, is_strict=True)
     assert [problem.where for problem in caught.value.problems] == ["spec.replicas"]
-    run = await submit_run(core, ADA, "demo", UNUSED)
+    run, _ = await submit_run(core, ADA, "demo", UNUSED)
     assert [warning["path"] for warning in run.warnings] == ["spec.replicas"]
 
 
 async def test_explanation_says_the_same_as_submitting_when_it_is_asked_first(core: Core) -> None:
     told = await explain_run(core, "demo", UNUSED)
     strict = await explain_run(core, "demo", UNUSED, is_strict=True)
-    run = await submit_run(core, ADA, "demo", UNUSED)
+    run, _ = await submit_run(core, ADA, "demo", UNUSED)
     assert (told.effective, told.provenance, told.warnings) == (run.effective, run.provenance, run.warnings)
     assert (told.refusals, [problem["path"] for problem in strict.refusals]) == ((), ["spec.replicas"])
     assert await list_audit(core, "run.explain") == []

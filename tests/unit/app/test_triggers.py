@@ -387,7 +387,7 @@ async def test_chain_ends_when_a_run_does_not_say_that_it_made_what_started_it(s
 async def test_run_fires_what_waits_for_it_when_its_client_names_the_trigger(shop: World) -> None:
     await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/run/*", "READY")))
     forged = {"kind": "container+job:run", "id": "r1", "metadata": {"triggers": ["after"]}, "spec": {"task": TASK}}
-    assert "triggers" not in (await submit_run(shop.core, ADA, "p", forged)).metadata
+    assert "triggers" not in (await submit_run(shop.core, ADA, "p", forged))[0].metadata
     assert await TriggerLoop(shop.core).fire_due() == 1
 
 

@@ -40,8 +40,7 @@ async def submit(request: Request, project: str) -> Response:
     is_strict = _read_strict(request)
     document = await read_body(request)
     core = get_web(request).core
-    run = await submit_run(core, get_who(request), project, document, is_strict=is_strict)
-    return await _answer_run(request, run)
+    return answer_entity(*await submit_run(core, get_who(request), project, document, is_strict=is_strict))
 
 
 @routes.post("/explain", needs=Permission.READ, body=EntityBody, takes=("strict",), response_model=ExplanationAnswer)

@@ -33,7 +33,7 @@ async def take_profiles(core: Core, files: Mapping[str, str]) -> list[Problem]:
     async with core.store.begin() as unit:
         for name, document in documents.items():
             await _put(core, unit, "profile", name, document)
-        for revision in await unit.revisions.list_current("profile"):
+        for revision in await unit.revisions.list_current(kind="profile"):
             if revision.user == FILES.name and revision.name not in documents:
                 await _put(core, unit, "profile", revision.name, None)
         await unit.commit()

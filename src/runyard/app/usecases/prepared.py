@@ -30,9 +30,9 @@ class Current:
 
 async def load_current(unit: UnitOfWork) -> Current:
     """Profiles and policy as they hold in this unit of work."""
-    profiles = await unit.revisions.list_current("profile")
-    policies = await unit.revisions.list_current("policy")
-    policy = next((one for one in policies if one.name == POLICY_NAME), None)
+    revisions = await unit.revisions.list_current()
+    profiles = [one for one in revisions if one.kind == "profile"]
+    policy = next((one for one in revisions if (one.kind, one.name) == ("policy", POLICY_NAME)), None)
     return Current(
         prepared=Prepared(
             profiles=MappingProxyType({one.name: parse_profile(_freeze(one)) for one in profiles}),

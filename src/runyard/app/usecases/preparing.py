@@ -46,7 +46,7 @@ class KeptPolicy:
 async def list_profiles(core: Core) -> Sequence[KeptProfile]:
     """All that hold, by name."""
     async with core.store.begin(is_read_only=True) as unit:
-        revisions = await unit.revisions.list_current("profile")
+        revisions = await unit.revisions.list_current(kind="profile")
         profiles = (await load_current(unit)).prepared.profiles
     return [KeptProfile(revision=one, profile=profiles[one.name]) for one in revisions]
 

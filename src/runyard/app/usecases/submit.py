@@ -48,8 +48,9 @@ async def submit_run(
     *,
     is_strict: bool = False,
     noted: Mapping[str, Any] = MappingProxyType({}),
-) -> Run:
-    """Store a run that may start. The same id with the same request is the same run; another is `Duplicate`.
+) -> tuple[Run, Sequence[Transition]]:
+    """Store a run that may start, and tell its history. The same id with the same request is the same run; another
+    is `Duplicate`.
 
     Raises `Refused` with every problem; with `is_strict` values that would not be used are among them.
     `noted` is what the server itself says in the run's metadata.
@@ -60,26 +61,27 @@ async def submit_run(
         await require_project(unit, project)
         # Before anything is looked up: what it refers to may be gone since, and it is the same run all the same.
         if written.id is not None and (stored := await unit.runs.find(written.id)) is not None:
-            return _take_same(stored, project, request_hash)
+            return await _take_same(unit, stored, project, request_hash)
         asked = await _read(unit, project, document)
         current = await load_current(unit)
         resolution = await _decide(unit, asked, current, is_strict=is_strict)
     run = _make_run(core, who, project, asked, resolution, current, request=_keep(document), request_hash=request_hash)
     run = replace(run, metadata={**run.metadata, **noted})
+    transitions = _make_transitions(who, run)
     async with core.store.begin() as unit:
         await enter_project(unit, project)
         await _check_volumes(unit, run)
         try:
-            await unit.runs.add(run, _make_transitions(core, who, run))
+            await unit.runs.add(run, transitions)
         except Duplicate:
             stored = await unit.runs.find(run.id)
             if stored is None:
                 raise Duplicate(f"Duplicated entity run:{run.id}.") from None
-            return _take_same(stored, project, request_hash)
+            return await _take_same(unit, stored, project, request_hash)
         await audit(core, unit, who, "run.submit", run, details={"hash": request_hash})
         await unit.commit()
     core.signals.notify(run.id)
-    return run
+    return run, transitions
 
 
 async def _check_volumes(unit: UnitOfWork, run: Run) -> None:
@@ -140,9 +142,11 @@ def _keep(document: Any) -> Json:
     return {key: value for key, value in drop_nulls(said).items() if value not in ({}, [])}
 
 
-def _take_same(stored: Run, project: str, request_hash: str) -> Run:
+async def _take_same(
+    unit: UnitOfWork, stored: Run, project: str, request_hash: str
+) -> tuple[Run, Sequence[Transition]]:
     if stored.project == project and stored.request_hash == request_hash:
-        return stored
+        return stored, await unit.runs.list_transitions(stored.id)
     raise Duplicate(f"Duplicated entity run:{stored.id}.")
 
 
@@ -261,8 +265,8 @@ def _find_profile_revision(resolution: Resolution, current: Current) -> int | No
     return None if resolution.profile is None else current.profile_revisions.get(resolution.profile.id)
 
 
-def _make_transitions(core: Core, who: Principal, run: Run) -> tuple[Transition, ...]:
+def _make_transitions(who: Principal, run: Run) -> tuple[Transition, ...]:
     states = [State.CREATED] if run.is_local else [State.CREATED, State.READY]
     return make_first_transitions(
-        states, at=core.clock.now(), actor=who.name, reason=run.reason or "user.submit", message=run.message
+        states, at=run.created_at, actor=who.name, reason=run.reason or "user.submit", message=run.message
     )

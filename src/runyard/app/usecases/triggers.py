@@ -143,7 +143,9 @@ async def _submit(core: Core, trigger: Entity, occasion: Occasion, *, run_id: st
         if await unit.runs.has_tombstone(run_id):
             return None
     document = make_run_document(trigger, occasion, run_id=run_id)
-    return await submit_run(core, who, trigger.project, document, noted={CHAIN: [*occasion.chain, trigger.id]})
+    noted = {CHAIN: [*occasion.chain, trigger.id]}
+    run, _ = await submit_run(core, who, trigger.project, document, noted=noted)
+    return run
 
 
 async def use_occasion(
