@@ -1,6 +1,7 @@
 """The composition root: from settings to a server that listens. Everything is put together here and nowhere else."""
 
 import asyncio
+import gc
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 import structlog
 import uvicorn
+import uvloop
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -48,7 +50,8 @@ log = structlog.get_logger()
 def serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, and leave in order. Raises what is wrong with database, keys or files."""
     set_up_logging(level=settings.log_level, form=settings.log_format)
-    asyncio.run(_serve(settings))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:
@@ -185,6 +188,9 @@ def _make_lifespan(web: Web, store: SqlStore, address: str, settings: Settings) 
     async def lifespan(app: Application) -> AsyncIterator[None]:
         app.state.is_draining = False
         task = asyncio.create_task(_supervise(web, store, settings), name="loops")
+        # What has been loaded stays: whenever the collector looked through it, everybody would wait for a tenth of
+        # a second.
+        gc.freeze()
         _announce(web, address, settings)
         try:
             yield

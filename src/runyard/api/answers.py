@@ -7,7 +7,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from runyard.app.documents import drop_nulls
 from runyard.app.keys import make_key
 from runyard.app.model import Entity, Json, Run, Transition
 from runyard.app.ports import Page
@@ -104,18 +103,14 @@ def shape_spec(entity: Entity) -> Json:
 
 def transition_to_json(transition: Transition) -> Json:
     """One step; `status` and `time` are DigitalHub's names."""
-    return dict(
-        drop_nulls(
-            {
-                "sequence": transition.sequence,
-                "status": str(transition.state),
-                "time": format_time(transition.at),
-                "actor": transition.actor,
-                "reason": transition.reason,
-                "message": transition.message,
-            }
-        )
-    )
+    said = {"reason": transition.reason, "message": transition.message}
+    return {
+        "sequence": transition.sequence,
+        "status": str(transition.state),
+        "time": format_time(transition.at),
+        "actor": transition.actor,
+        **{name: words for name, words in said.items() if words is not None},
+    }
 
 
 def entity_in_short(entity: Entity) -> Json:
@@ -128,7 +123,7 @@ def entity_in_short(entity: Entity) -> Json:
 
 def format_time(at: datetime) -> str:
     """ISO 8601 in UTC."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _metadata_to_json(entity: Entity) -> Json:

@@ -7,9 +7,8 @@ import re
 from collections import Counter
 from typing import Any
 
-from fastapi import Request
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 
 from runyard.api.web import get_web
 from runyard.app.documents import MOST_DEPTH, is_deeper

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer
@@ -21,11 +21,10 @@ MOST_TEXT = 1 << 16
 """Of a message: what was sent is not sent back at its whole length."""
 
 
-def add_handlers(app: FastAPI) -> None:
+def add_handlers(app: Starlette) -> None:
     """Every exception that a use case may raise has an answer; any other is 500 and says nothing of itself."""
     app.add_exception_handler(Refused, _answer_refused)
     app.add_exception_handler(GrantRefused, _answer_grant)
-    app.add_exception_handler(RequestValidationError, _answer_parameters)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(Exception, _answer_unknown)
     for kind in _STATUSES:
@@ -89,12 +88,6 @@ async def _answer_grant(_request: Request, error: Exception) -> Response:
     assert isinstance(error, GrantRefused)  # noqa: S101 - registered for it alone
     headers = {"Cache-Control": "no-store"}
     return fail(400, str(error), code=error.error, headers=headers, more=error.to_dict())
-
-
-async def _answer_parameters(_request: Request, error: Exception) -> Response:
-    found = error.errors() if isinstance(error, RequestValidationError) else []
-    problems = [Problem(each["type"], tuple(each["loc"]), each["msg"]) for each in found]
-    return fail(400, "\n".join(map(str, problems)), code="refused", problems=problems)
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from fastapi import Request
+from starlette.requests import Request
 
 from runyard.api.web import get_web
 from runyard.app.catalog import STATES

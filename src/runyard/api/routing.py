@@ -1,11 +1,13 @@
 """Routes and what each needs. A route is declared with the permission it asks for; there is no other way to add one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, TypeAdapter
+from starlette.requests import Request
+from starlette.responses import Response
 
 from runyard.api.models import ErrorAnswer
 from runyard.api.throttle import take_turn
@@ -29,36 +31,49 @@ _ERRORS: Mapping[int, str] = {
     503: "The database cannot be reached now.",
 }
 DESCRIBED: dict[str, type[BaseModel]] = {"ErrorAnswer": ErrorAnswer}
-"""The models that routes refer to, by name: the OpenAPI document has each once.
+"""The models that routes refer to, by name: the OpenAPI document has each once. They describe, and check nothing."""
 
-FastAPI would build a validator for every answer of every route, which takes longer than all the rest of the start;
-answers are written by us, so it is only told what they look like.
-"""
+
+Endpoint = Callable[..., Awaitable[Response]]
+"""Takes the request, and what its path names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One declared route. `described` is what the OpenAPI document says of it beside its path and its words."""
+
+    method: str
+    path: str
+    needs: Permission
+    endpoint: Endpoint
+    described: Mapping[str, Any]
 
 
 class Routes:
-    """A router whose routes say what they need."""
+    """Routes that say what they need."""
 
     def __init__(self, prefix: str = "", *, tag: str) -> None:
-        self.router = APIRouter(prefix=prefix, tags=[tag])
+        self.declared: list[Route] = []
+        self._prefix = prefix
+        self._tag = tag
 
-    def get(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Any], Any]:
+    def get(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Declare a GET."""
         return self.add("GET", path, needs=needs, **options)
 
-    def post(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Any], Any]:
+    def post(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Declare a POST."""
         return self.add("POST", path, needs=needs, **options)
 
-    def put(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Any], Any]:
+    def put(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Declare a PUT."""
         return self.add("PUT", path, needs=needs, **options)
 
-    def delete(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Any], Any]:
+    def delete(self, path: str, *, needs: Permission, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Declare a DELETE."""
         return self.add("DELETE", path, needs=needs, **options)
 
-    def add(self, method: str, path: str, *, needs: Permission, **options: Any) -> Callable[[Any], Any]:
+    def add(self, method: str, path: str, *, needs: Permission, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Declare a route; `body` is the model of what it takes, `takes` the names of its query parameters."""
         body, takes, shape = options.pop("body", None), options.pop("takes", None), options.pop("response_model", None)
         extra = dict(options.pop("openapi_extra", {}))
@@ -67,39 +82,33 @@ class Routes:
         if takes:
             extra["parameters"] = [describe_parameter(name) for name in takes]
         extra["x-needs"] = needs.value
-        guard = [Depends(_GUARDS[needs])]
         responses = {**_ERROR_RESPONSES, **options.pop("responses", {})}
         if "response_class" not in options:
             responses = {200: {"description": "Done.", **describe_content(shape)}, **responses}
-        return self.router.api_route(
-            path,
-            methods=[method],
-            dependencies=guard,
-            responses=responses,
-            openapi_extra=extra,
-            response_model=None,
-            **options,
-        )
+        described = {"tags": [self._tag], "responses": responses, "openapi_extra": extra, **options}
+
+        def declare(endpoint: Endpoint) -> Endpoint:
+            self.declared.append(
+                Route(method=method, path=self._prefix + path, needs=needs, endpoint=endpoint, described=described)
+            )
+            return endpoint
+
+        return declare
 
 
-def _make_guard(permission: Permission) -> Callable[[Request], Any]:
-    async def guard(request: Request) -> None:
-        if permission is Permission.PUBLIC:
-            return
-        if "\0" in request.scope["path"]:
-            # No database takes it, and no name has it.
-            raise refuse("text.control", "the address has a zero byte", path=("address",))
-        web = get_web(request)
-        who = await web.authenticator.authenticate(request.headers.get("authorization"), address=get_address(request))
-        take_turn(request, who)
-        async with web.core.store.begin(is_read_only=True) as unit:
-            await authorize(unit, who, permission, project=request.path_params.get("project"))
-        request.state.who = who
-
-    return guard
-
-
-_GUARDS = {permission: _make_guard(permission) for permission in Permission}
+async def check_access(request: Request, permission: Permission) -> None:
+    """Whether who asks may. Raises `Unauthenticated`, `Forbidden`, `TooMany`, or `Missing` for the project."""
+    if permission is Permission.PUBLIC:
+        return
+    if "\0" in request.scope["path"]:
+        # No database takes it, and no name has it.
+        raise refuse("text.control", "the address has a zero byte", path=("address",))
+    web = get_web(request)
+    who = await web.authenticator.authenticate(request.headers.get("authorization"), address=get_address(request))
+    take_turn(request, who)
+    async with web.core.store.begin(is_read_only=True) as unit:
+        await authorize(unit, who, permission, project=request.path_params.get("project"))
+    request.state.who = who
 
 
 def get_who(request: Request) -> Principal:

@@ -13,7 +13,7 @@ from runyard.store.links import SHORT_WAIT_MILLISECONDS, Links, PostgresqlLinks,
 from runyard.store.urls import DatabaseUrl, PostgresUrl, SqliteUrl
 
 READERS = 4
-CONNECTIONS = 10
+WRITERS = 6
 WAIT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 # No statement of ours takes that long; a server that has gone silent does.
@@ -33,6 +33,7 @@ _POSTGRESQL_SETTINGS = {
     # A process that stands still in the middle of a transaction must not hold its locks for ever.
     "idle_in_transaction_session_timeout": "60s",
 }
+_READING_SETTINGS = {"default_transaction_isolation": "repeatable read", "default_transaction_read_only": "on"}
 # What the administrator made stronger stays; what was made weaker than the promise of `commit` does not.
 _KEEP_COMMITS = (
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
@@ -49,9 +50,9 @@ def make_links(url: DatabaseUrl) -> tuple[Links, Links]:
             SqliteLinks(writer, size=1, wait_seconds=WAIT_SECONDS),
             SqliteLinks(reader, size=READERS, wait_seconds=WAIT_SECONDS),
         )
-    engine = make_postgresql_engine(url)
-    reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-    return PostgresqlLinks(engine), PostgresqlLinks(reading)
+    # What connections are for is said when they are made: to say it for every transaction costs as much as a statement.
+    reading = make_postgresql_engine(url, size=READERS, settings={**_POSTGRESQL_SETTINGS, **_READING_SETTINGS})
+    return PostgresqlLinks(make_postgresql_engine(url)), PostgresqlLinks(reading)
 
 
 def make_sqlite_engine(
@@ -84,7 +85,7 @@ def make_sqlite_engine(
 
 
 def make_postgresql_engine(
-    url: PostgresUrl, *, size: int = CONNECTIONS, settings: Mapping[str, str] = _POSTGRESQL_SETTINGS
+    url: PostgresUrl, *, size: int = WRITERS, settings: Mapping[str, str] = _POSTGRESQL_SETTINGS
 ) -> AsyncEngine:
     """The driver reads the URL itself, as libpq would; a connection that rested is tried before it is used again."""
     try:

@@ -1,13 +1,15 @@
 """Pages of entities and of runs: filters, order, and how many there are in all."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Table, func, select, true
+from sqlalchemy import ColumnElement, RowMapping, Select, Table, func, select, true
 
 from runyard.app.ports import Query, Span
 from runyard.store import tables
 from runyard.store.columns import LARGEST
+from runyard.store.expressions import contains, is_one_of
 from runyard.store.references import VERSIONED_TYPES, find_base
 from runyard.store.session import Session
 from runyard.store.totals import can_total, read_total
@@ -29,24 +31,35 @@ async def fetch_page(
     session: Session, table: Table, query: Query, *, columns: Sequence[ColumnElement[Any]]
 ) -> tuple[Sequence[RowMapping], int]:
     """The rows of one page in order, and the number of all that match."""
-    conditions = list(iter_conditions(session, table, query))
-    offset = query.page * query.size
-    rows = await session.fetch_all(
-        select(*columns)
-        .where(*conditions)
-        .order_by(*iter_order(table, query))
-        .limit(query.size)
-        .offset(min(offset, LARGEST))
-    )
+    page, count = _make_statements(table, query, tuple(columns), session.is_sqlite)
+    rows = await session.fetch_all(page)
     if rows and len(rows) < query.size:
-        return rows, offset + len(rows)
+        return rows, query.page * query.size + len(rows)
     if table is tables.runs and can_total(query):
         return rows, await read_total(session, query)
-    total = await session.fetch_value(select(func.count()).select_from(table).where(*conditions))
-    return rows, total or 0
+    return rows, await session.fetch_value(count) or 0
 
 
-def iter_conditions(session: Session, table: Table, query: Query) -> Iterator[ColumnElement[bool]]:
+@lru_cache(maxsize=512)
+def _make_statements(
+    table: Table,
+    query: Query,
+    columns: tuple[ColumnElement[Any], ...],
+    is_sqlite: bool,  # noqa: FBT001 - a part of the key of the cache
+) -> tuple[Select[Any], Select[Any]]:
+    """For a page, and for how many there are. Who looks at a list looks at it again: the statements are kept."""
+    conditions = list(_iter_conditions(table, query, is_sqlite=is_sqlite))
+    page = (
+        select(*columns)
+        .where(*conditions)
+        .order_by(*_iter_order(table, query))
+        .limit(query.size)
+        .offset(min(query.page * query.size, LARGEST))
+    )
+    return page, select(func.count()).select_from(table).where(*conditions)
+
+
+def _iter_conditions(table: Table, query: Query, *, is_sqlite: bool) -> Iterator[ColumnElement[bool]]:
     """What a row must be to be in the list."""
     columns = table.c
     is_of_runs = table is tables.runs
@@ -58,13 +71,14 @@ def iter_conditions(session: Session, table: Table, query: Query) -> Iterator[Co
         yield columns.project == query.project
     if query.visible_projects is not None:
         of_projects = columns.id if query.type == "project" else columns.project
-        is_visible = session.is_one_of(of_projects, query.visible_projects)
+        is_visible = is_one_of(of_projects, sorted(query.visible_projects), is_sqlite=is_sqlite)
         yield is_visible if query.visible_to is None else is_visible | (columns.user == query.visible_to)
     if query.name is not None:
         is_contained = query.type == "project"
-        yield session.contains(columns.name, query.name) if is_contained else columns.name == query.name
+        part = contains(columns.name, query.name, is_sqlite=is_sqlite)
+        yield part if is_contained else columns.name == query.name
     if query.q:
-        yield session.contains(columns.search, query.q.casefold())
+        yield contains(columns.search, query.q.casefold(), is_sqlite=is_sqlite)
     for name in _EXACT:
         if (wanted := getattr(query, name)) is not None:
             yield columns[name] == wanted
@@ -75,7 +89,7 @@ def iter_conditions(session: Session, table: Table, query: Query) -> Iterator[Co
     yield from _iter_span_conditions(columns.updated_at, query.updated)
 
 
-def iter_order(table: Table, query: Query) -> Iterator[ColumnElement[Any]]:
+def _iter_order(table: Table, query: Query) -> Iterator[ColumnElement[Any]]:
     """As asked, or newest first; the id decides between equals, in the direction of the last column.
 
     So one index serves both directions, and the first of a name is the one that `find_latest` finds.

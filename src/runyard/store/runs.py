@@ -16,10 +16,11 @@ from runyard.store import tables
 from runyard.store.belongings import add_labels, count_labels, delete_runs, replace_labels
 from runyard.store.columns import LARGEST
 from runyard.store.entities import check_fixed
+from runyard.store.expressions import is_one_of, make_insert
 from runyard.store.lists import fetch_page
 from runyard.store.queue import claim_due, hold_lease, nudge, release, renew
 from runyard.store.references import derive_columns, hash_to_shard_key
-from runyard.store.session import Session, is_one_of, make_insert
+from runyard.store.session import Session
 from runyard.store.totals import count_runs
 
 _FIELDS = tuple(field.name for field in fields(Run) if field.name != "type")

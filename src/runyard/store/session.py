@@ -1,6 +1,6 @@
 """A connection inside one transaction, with what differs between the engines."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -14,17 +14,14 @@ from sqlalchemy import (
     Table,
     bindparam,
     func,
-    literal,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
-from runyard.store.columns import JsonText, Name, Reference
 from runyard.store.errors import ReadOnly, Unstorable
+from runyard.store.expressions import Insert, contains, is_one_of, make_insert
 from runyard.store.failures import translate_errors
 from runyard.store.links import Link, Sort, T, Work
 
-Insert = sqlite.Insert | postgresql.Insert
 Parameters = Mapping[str, Any] | None
 _LOCK, _LOCK_SHARED = (
     select(take(bindparam("key", type_=BigInteger())))
@@ -111,8 +108,7 @@ class Session:
 
     def contains(self, column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
         """Whether the text in the column has that part, letter for letter."""
-        find: Callable[..., Any] = func.instr if self.is_sqlite else func.strpos
-        return find(column, literal(part, Reference())) > 0  # type: ignore[no-any-return]
+        return contains(column, part, is_sqlite=self.is_sqlite)
 
     def is_one_of(self, column: ColumnElement[Any], values: Iterable[str]) -> ColumnElement[bool]:
         """Whether it is among them, however many they are."""
@@ -141,20 +137,6 @@ class Session:
         self._check_open()
         if self._is_read_only:
             raise ReadOnly("this unit of work was begun for reading, and something was to be written")
-
-
-def make_insert(table: Table, *, is_sqlite: bool) -> Insert:
-    """An insert that knows `on_conflict_do_…`."""
-    return sqlite.insert(table) if is_sqlite else postgresql.insert(table)
-
-
-def is_one_of(column: ColumnElement[Any], values: list[str] | str, *, is_sqlite: bool) -> ColumnElement[bool]:
-    """Whether it is among them, however many they are: one parameter, whose name may stand for the values."""
-    kind = JsonText() if is_sqlite else postgresql.ARRAY(Name())
-    known = bindparam(values, type_=kind) if isinstance(values, str) else literal(values, kind)
-    if is_sqlite:
-        return column.in_(select(func.json_each(known).table_valued("value").c.value))
-    return column == func.any(known)
 
 
 def _fetch(connection: Connection, statement: Executable, parameters: Parameters) -> Sequence[RowMapping]:

@@ -8,7 +8,8 @@ from sqlalchemy import ColumnElement, func, select
 
 from runyard.app.ports import Query
 from runyard.store import tables
-from runyard.store.session import Insert, Session, make_insert
+from runyard.store.expressions import Insert, make_insert
+from runyard.store.session import Session
 
 _totals = tables.run_totals
 _FILTERS = (

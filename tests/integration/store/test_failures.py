@@ -143,7 +143,7 @@ async def test_error_is_clear_when_everyone_is_busy(database: str, monkeypatch: 
     monkeypatch.setattr(engines, "WAIT_SECONDS", 0.2)
     store = await open_store(database)
     async with AsyncExitStack() as held:
-        for _ in range(1 if database.startswith("sqlite") else engines.CONNECTIONS):
+        for _ in range(1 if database.startswith("sqlite") else engines.WRITERS):
             await (await held.enter_async_context(store.begin())).get_meta("x")
         one_more = await held.enter_async_context(store.begin())
         with pytest.raises(StoreUnavailable, match="busy for too long"):

@@ -1,6 +1,6 @@
 """`/api/v1/audit`: who did what to which entity, when, from where, with what result. For admins; nothing changes it."""
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer, format_time

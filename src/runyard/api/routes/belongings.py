@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer, answer_slice

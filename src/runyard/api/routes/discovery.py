@@ -3,7 +3,7 @@
 from functools import partial
 from urllib.parse import parse_qsl
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from runyard import __version__

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Sequence
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer, transition_to_json

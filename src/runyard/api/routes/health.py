@@ -1,6 +1,6 @@
 """Whether the server lives, and whether it can work."""
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from runyard.api.answers import answer

@@ -4,7 +4,7 @@ import base64
 from dataclasses import replace
 from urllib.parse import quote
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from runyard.api.answers import answer, format_time

@@ -1,6 +1,6 @@
 """`/api/v1/policy`: the rules that hold for runs, their history, and what other rules would have done."""
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer

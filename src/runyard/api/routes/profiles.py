@@ -1,6 +1,6 @@
 """`/api/v1/profiles`: the admin's named shapes, with every revision of them."""
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer, format_time

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer, answer_entity, answer_page, entity_in_short, entity_to_json

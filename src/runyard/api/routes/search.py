@@ -6,7 +6,7 @@ A filter is `field:value`, the value `"text"`, `(a OR b)`, `(a AND b)` or `[star
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer_page, entity_to_json

@@ -1,6 +1,6 @@
 """`/api/v1/-/{project}/secrets/data`: values of secrets, in and out."""
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer

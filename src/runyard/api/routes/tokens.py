@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer, format_time

@@ -1,6 +1,6 @@
 """`/api/v1/-/{project}/triggers/{id}/run` and `/stop`: fire one now, pause it."""
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer_entity

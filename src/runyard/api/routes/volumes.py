@@ -1,6 +1,6 @@
 """`/api/v1/-/{project}/volumes`: volumes that a project keeps, for runs to mount as `shared_volume`."""
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.answers import answer, answer_entity, answer_page, entity_to_json

@@ -58,13 +58,17 @@ async def submit_run(
     written = read_written(document)
     request_hash = hash_request(document)
     async with core.store.begin(is_read_only=True) as unit:
-        await require_project(unit, project)
         # Before anything is looked up: what it refers to may be gone since, and it is the same run all the same.
         if written.id is not None and (stored := await unit.runs.find(written.id)) is not None:
             return await _take_same(unit, stored, project, request_hash)
-        asked = await _read(unit, project, document)
-        current = await load_current(unit)
-        resolution = await _decide(unit, asked, current, is_strict=is_strict)
+        try:
+            asked = await _read(unit, project, document)
+            current = await load_current(unit)
+            resolution = await _decide(unit, asked, current, is_strict=is_strict)
+        except Refused:
+            # In a project that is not there nothing is found; what is not refused meets `enter_project` below.
+            await require_project(unit, project)
+            raise
     run = _make_run(core, who, project, asked, resolution, current, request=_keep(document), request_hash=request_hash)
     run = replace(run, metadata={**run.metadata, **noted})
     transitions = _make_transitions(who, run)
