@@ -6,6 +6,7 @@ Keys: `store://P/function/python/f:ID`, `store://P/run/python+job:run/ID:ID`, `s
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from runyard.spec.reading import refuse
@@ -94,6 +95,7 @@ def parse_key(text: str) -> Key:
     return Key(**found)
 
 
+@lru_cache(maxsize=256)
 def find_run_kind(text: str) -> RunKind | None:
     """What a run's kind says, or None if it is not one."""
     match = _RUN_KIND.fullmatch(text)

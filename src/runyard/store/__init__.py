@@ -2,7 +2,7 @@
 
 Start in `opening.py` (`open_store`), then `unit_of_work.py`; one repository per module, all on a `Session`. Tables and
 their indexes are in `tables.py`, the scripts that make and change them in `migrations/`. Core statements, no ORM. May
-import `app.model`, `app.ports` and `domain.lifecycle`; owns sqlalchemy, alembic, aiosqlite and asyncpg.
+import `app.model`, `app.ports` and `domain.lifecycle`; owns sqlalchemy, alembic and asyncpg.
 """
 
 from importlib import import_module

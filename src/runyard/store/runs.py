@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, RowMapping, Select, bindparam, exists, func, insert, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
 from runyard.app.model import Lease, Run, Transition
@@ -25,11 +25,11 @@ from runyard.store.totals import count_runs
 
 _FIELDS = tuple(field.name for field in fields(Run) if field.name != "type")
 RUN_COLUMNS = tuple(tables.runs.c[name] for name in _FIELDS)
-_TRANSITION_COLUMNS = tuple(
-    tables.transitions.c[name] for name in ("sequence", "state", "at", "actor", "reason", "message")
-)
+_TRANSITION_FIELDS = ("sequence", "state", "at", "actor", "reason", "message")
+_TRANSITION_COLUMNS = tuple(tables.transitions.c[name] for name in _TRANSITION_FIELDS)
 _ABSENT: Mapping[str, Any] = {"request": {}, "effective": None, "provenance": ()}
-_BRIEF_COLUMNS = tuple(tables.runs.c[name] for name in _FIELDS if name not in _ABSENT)
+_BRIEF_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT)
+_BRIEF_COLUMNS = tuple(tables.runs.c[name] for name in _BRIEF_FIELDS)
 _FIXED = frozenset({"id", "project", "name", "created_at"})
 _DERIVED = frozenset({"function", "workflow", "task"})
 _FIND = select(*RUN_COLUMNS).where(tables.runs.c.id == bindparam("run_id"))
@@ -72,7 +72,7 @@ class SqlRuns:
         """A page; `type` of the query is `run`."""
         columns = _BRIEF_COLUMNS if query.is_brief else RUN_COLUMNS
         rows, total = await fetch_page(self._session, tables.runs, query, columns=columns)
-        return Page(tuple(row_to_run({**_ABSENT, **row} if query.is_brief else row) for row in rows), total)
+        return Page(tuple(row_to_run(row, is_brief=query.is_brief) for row in rows), total)
 
     async def list_ids(self, *, project: str, task: str | None = None) -> Sequence[str]:
         """The ids of a project's runs, or of those of one task (by its reference), in order."""
@@ -85,7 +85,7 @@ class SqlRuns:
     async def list_transitions(self, run_id: str, *, after: int = 0) -> Sequence[Transition]:
         """In order, those with a greater sequence."""
         rows = await self._session.fetch_all(_LIST_TRANSITIONS, {"run": run_id, "after": min(after, LARGEST)})
-        return [_row_to_transition(row) for row in rows]
+        return [_make_transition(tuple(row.values())) for row in rows]
 
     async def count_states(self) -> Mapping[str, int]:
         """How many runs there are in each state."""
@@ -99,7 +99,7 @@ class SqlRuns:
         rows = await self._session.fetch_all(statement, {"run_ids": list(run_ids)})
         found: dict[str, list[Transition]] = {}
         for row in rows:
-            found.setdefault(row["run_id"], []).append(_row_to_transition(row))
+            found.setdefault(row["run_id"], []).append(_make_transition(tuple(row.values())[1:]))
         return found
 
     async def replace(
@@ -200,14 +200,16 @@ def _make_list_histories(is_sqlite: bool) -> Select[Any]:  # noqa: FBT001 - the 
     )
 
 
-def row_to_run(row: Mapping[Any, Any]) -> Run:
-    """The run of a row with `RUN_COLUMNS`."""
-    return Run(type="run", **{name: row[name] for name in _FIELDS})
+def row_to_run(row: RowMapping, *, is_brief: bool = False) -> Run:
+    """The run of a row with the columns that were asked for, in their order: by name it takes three times as long."""
+    if is_brief:
+        return Run(type="run", **_ABSENT, **dict[str, Any](zip(_BRIEF_FIELDS, row.values(), strict=True)))
+    return Run(type="run", **dict[str, Any](zip(_FIELDS, row.values(), strict=True)))
 
 
-def _row_to_transition(row: Mapping[Any, Any]) -> Transition:
-    values = {column.name: row[column.name] for column in _TRANSITION_COLUMNS}
-    return Transition(**{**values, "state": State(values["state"])})
+def _make_transition(values: Sequence[Any]) -> Transition:
+    named = dict(zip(_TRANSITION_FIELDS, values, strict=True))
+    return Transition(**{**named, "state": State(named["state"])})
 
 
 def _guard(run: Run, *, lease: Lease | None, expected_revision: int | None) -> list[ColumnElement[bool]]:
