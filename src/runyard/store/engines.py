@@ -1,12 +1,11 @@
 """How connections are made and what they are set to."""
 
 from collections.abc import Mapping
-from time import monotonic
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, exc
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
+from sqlalchemy.pool import QueuePool
 
 from runyard.store.errors import WrongUrl
 from runyard.store.links import SHORT_WAIT_MILLISECONDS, Links, PostgresqlLinks, SqliteLinks
@@ -18,8 +17,6 @@ WAIT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 # No statement of ours takes that long; a server that has gone silent does.
 STATEMENT_SECONDS = 60.0
-# A connection that rested longer is tried before it is used again; trying costs as much as three statements.
-RESTED_SECONDS = 1.0
 
 _SQLITE_SETTINGS = (
     f"PRAGMA busy_timeout = {SHORT_WAIT_MILLISECONDS}",
@@ -87,7 +84,7 @@ def make_sqlite_engine(
 def make_postgresql_engine(
     url: PostgresUrl, *, size: int = WRITERS, settings: Mapping[str, str] = _POSTGRESQL_SETTINGS
 ) -> AsyncEngine:
-    """The driver reads the URL itself, as libpq would; a connection that rested is tried before it is used again."""
+    """The driver reads the URL itself, as libpq would."""
     try:
         engine = create_async_engine(
             "postgresql+asyncpg://",
@@ -110,19 +107,5 @@ def make_postgresql_engine(
         cursor = connection.cursor()
         cursor.execute(_KEEP_COMMITS)
         cursor.close()
-
-    @event.listens_for(engine.sync_engine, "checkin")
-    def note_rest(_connection: Any, record: ConnectionPoolEntry) -> None:
-        record.info["rests_since"] = monotonic()
-
-    @event.listens_for(engine.sync_engine, "checkout")
-    def try_rested(connection: Any, record: ConnectionPoolEntry, _proxy: PoolProxiedConnection) -> None:
-        if monotonic() - record.info.get("rests_since", monotonic()) < RESTED_SECONDS:
-            return
-        try:
-            engine.dialect.do_ping(connection)
-        except engine.dialect.loaded_dbapi.Error as error:
-            # The pool tries another one.
-            raise exc.DisconnectionError("the connection was lost while it rested") from error
 
     return engine

@@ -192,10 +192,18 @@ class PostgresqlLink:
         self._connection: AsyncConnection | None = None
 
     async def run(self, work: Work[T], sort: Sort) -> T:  # noqa: ARG002 - the server does all sorts in its own time
-        """Do it inside the transaction."""
-        if self._connection is None:
-            self._connection = await self._engine.connect()
-        return await self._connection.run_sync(work)
+        """Do it inside the transaction. The first work is begun again where the connection was lost while it rested:
+        nothing was done in it yet. To try every connection before would cost as much as three statements.
+        """
+        if self._connection is not None:
+            return await self._connection.run_sync(work)
+        try:
+            return await self._begin_with(work)
+        except exc.DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+        await self.close()
+        return await self._begin_with(work)
 
     async def commit(self) -> None:
         """Keep everything."""
@@ -208,6 +216,10 @@ class PostgresqlLink:
             # Whoever is cancelled twice still gives the connection back.
             await asyncio.shield(asyncio.create_task(self._connection.close()))
             self._connection = None
+
+    async def _begin_with(self, work: Work[T]) -> T:
+        self._connection = await self._engine.connect()
+        return await self._connection.run_sync(work)
 
 
 def _get_driver(connection: Connection) -> sqlite3.Connection:

@@ -103,6 +103,25 @@ async def test_store_goes_on_when_its_connections_are_ended(postgres: Postgres) 
     await store.close()
 
 
+@pytest.mark.parametrize("is_read_only", [True, False])
+async def test_nobody_notices_when_connections_are_ended_while_they_rest(
+    postgres: Postgres, is_read_only: bool
+) -> None:
+    url = postgres.create_database()
+    store = await open_store(url)
+    async with AsyncExitStack() as several:
+        for _ in range(3):
+            await (await several.enter_async_context(store.begin(is_read_only=is_read_only))).get_meta("x")
+    postgres.run_sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        f"WHERE application_name = 'runyard' AND datname = '{url.rpartition('/')[2]}'"
+    )
+    for _ in range(5):
+        async with store.begin(is_read_only=is_read_only) as work:
+            assert await work.get_meta("x") is None
+    await store.close()
+
+
 async def test_one_is_refused_and_the_other_goes_on_when_two_wait_for_each_other(postgres: Postgres) -> None:
     store = await open_store(postgres.create_database())
     both_hold_one = asyncio.Barrier(2)
