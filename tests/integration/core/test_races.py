@@ -169,6 +169,45 @@ async def test_value_is_one_of_those_sent_when_several_set_a_secret(clients: Cli
     assert len(await list_acts(clients[0], project, "secret.put_values")) == 6 * ROUNDS
 
 
+async def test_no_value_is_left_when_a_secret_is_deleted_while_values_come(clients: Clients, project: str) -> None:
+    context = f"/api/v1/-/{project}/secrets"
+    for number in range(ROUNDS):
+        made = await clients[0].post(context, json={"kind": "secret", "name": "token"})
+        values = [put_value(clients[which % 2], which, path=f"{context}/data", number=number) for which in range(4)]
+        deleted, *put = await asyncio.gather(clients[1].delete(f"{context}/{made.json()['id']}"), *values)
+        assert deleted.status_code == 200, deleted.text
+        assert {answer.status_code for answer in put} <= {200, 400}, [answer.text for answer in put]
+        # Made anew, it has nothing of the old one.
+        again = await clients[0].post(context, json={"kind": "secret", "name": "token"})
+        assert (await clients[1].get(f"{context}/data", params={"keys": "token"})).json() == {}
+        await clients[0].delete(f"{context}/{again.json()['id']}")
+
+
+async def test_everything_goes_when_a_function_is_deleted_while_its_runs_are_written(
+    clients: Clients, project: str
+) -> None:
+    context = f"/api/v1/-/{project}"
+    function, task = f"{context}/functions/f-{project}", f"{context}/tasks/t-{project}"
+    kept = [(await clients[0].get(path)).json() for path in (function, task)]
+    for number in range(ROUNDS):
+        runs = [make_run(project, f"{project}-w{number}-{which}") for which in range(3)]
+        for run in runs:
+            assert (await clients[0].post(f"{context}/runs", json=run)).status_code == 200
+        deleted, *put = await asyncio.gather(
+            clients[1].delete(function, params={"cascade": "true"}),
+            *(
+                clients[0].put(f"{context}/runs/{run['id']}", json=run | {"status": {"results": {"a": 1}}})
+                for run in runs
+            ),
+        )
+        assert deleted.status_code == 200, deleted.text
+        assert {answer.status_code for answer in put} <= {200, 404}, [answer.text for answer in put]
+        for plural in ("functions", "tasks", "runs"):
+            assert (await clients[0].get(f"{context}/{plural}")).json()["content"] == []
+        for plural, document in zip(("functions", "tasks"), kept, strict=True):
+            assert (await clients[0].post(f"{context}/{plural}", json=document)).status_code == 200
+
+
 async def test_neither_is_lost_when_files_and_metadata_of_an_artifact_are_put_at_once(
     clients: Clients, project: str
 ) -> None:
