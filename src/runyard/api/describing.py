@@ -24,12 +24,15 @@ everything that is wrong with a request, for people in `message` and for program
 def make_openapi_route(routes: Sequence[Route]) -> Route:
     """`GET /openapi.json`, which is made when it is first asked for."""
 
+    turn = asyncio.Lock()
+
     @cache
     def make() -> Response:
         return answer(describe(routes))
 
     async def get_openapi(request: Request) -> Response:  # noqa: ARG001 - an endpoint
-        return await asyncio.to_thread(make)
+        async with turn:
+            return await asyncio.to_thread(make)
 
     return Route(method="GET", path="/openapi.json", needs=Permission.PUBLIC, endpoint=get_openapi, described={})
 

@@ -20,6 +20,7 @@ LIST = (
 )
 SORTED_BY = ("created", "updated", "name", "kind", "project", "state", "id", "user")
 MOST_SORTS = 8
+MOST_LABELS = 32
 MOST_TEXT = 1024
 _NAMES = frozenset({"name", "kind", "user", "role", "labels", "action"})
 """What is compared with columns that hold names."""
@@ -103,6 +104,8 @@ def read_query(request: Request, type_name: str, *, default_sort: str = "created
         if given is not None:
             _check_option(parameters, name, given, options=sorted(options))
     labels = [label for text in parameters.list("labels") for label in text.split(",") if label]
+    if len(labels) > MOST_LABELS:
+        parameters.findings.add("size.entries", ("query", "labels"), f"at most {MOST_LABELS} labels")
     query = Query(
         type=type_name,
         project=request.path_params.get("project"),

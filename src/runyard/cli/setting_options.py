@@ -77,7 +77,8 @@ def load_settings(flags: Mapping[str, Any], *, only: Collection[str] | None = No
 
 def require_server() -> None:
     """Raises a line that says what to install where the `server` extra is not."""
-    missing = [name for name in ("sqlalchemy", "alembic", "fastapi", "structlog", "argon2") if find_spec(name) is None]
+    needed = ("sqlalchemy", "alembic", "argon2", "fastapi", "starlette", "structlog", "uvicorn", "uvloop")
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise click.ClickException(
             f"this command needs packages that are not installed ({', '.join(missing)}): pip install 'runyard[server]'"

@@ -59,12 +59,8 @@ async def delete_runs(session: Session, ids: Sequence[str]) -> None:
     gone = await session.write_returning(
         delete(tables.runs).where(session.is_one_of(columns.id, ids)).returning(columns.id, columns.project)
     )
-    for row in gone:
-        await session.write(
-            session.insert_into(tables.tombstones)
-            .values(run_id=row["id"], project=row["project"], at=DatabaseNow())
-            .on_conflict_do_nothing()
-        )
+    bury = session.insert_into(tables.tombstones).values(at=DatabaseNow()).on_conflict_do_nothing()
+    await session.write_all(bury, [{"run_id": row["id"], "project": row["project"]} for row in gone])
     await count_runs(session, (row["project"] for row in gone), step=-1)
     await delete_belongings(session, "run", ids=[row["id"] for row in gone])
 

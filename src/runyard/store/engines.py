@@ -8,7 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import QueuePool
 
 from runyard.store.errors import WrongUrl
-from runyard.store.links import SHORT_WAIT_MILLISECONDS, Links, PostgresqlLinks, SqliteLinks
+from runyard.store.links import Links
+from runyard.store.postgresql_links import PostgresqlLinks
+from runyard.store.sqlite_links import SqliteLinks
 from runyard.store.urls import DatabaseUrl, PostgresUrl, SqliteUrl
 
 READERS = 4
@@ -19,7 +21,6 @@ CONNECT_SECONDS = 10.0
 STATEMENT_SECONDS = 60.0
 
 _SQLITE_SETTINGS = (
-    f"PRAGMA busy_timeout = {SHORT_WAIT_MILLISECONDS}",
     "PRAGMA journal_mode = WAL",
     # An acknowledged commit is on the disk, not only in the page cache.
     "PRAGMA synchronous = FULL",
@@ -30,11 +31,11 @@ _POSTGRESQL_SETTINGS = {
     # A process that stands still in the middle of a transaction must not hold its locks for ever.
     "idle_in_transaction_session_timeout": "60s",
 }
-_READING_SETTINGS = {"default_transaction_isolation": "repeatable read", "default_transaction_read_only": "on"}
 # What the administrator made stronger stays; what was made weaker than the promise of `commit` does not.
 _KEEP_COMMITS = (
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 )
+_READ_ONE_STATE = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
 def make_links(url: DatabaseUrl) -> tuple[Links, Links]:
@@ -48,14 +49,23 @@ def make_links(url: DatabaseUrl) -> tuple[Links, Links]:
             SqliteLinks(reader, size=READERS, wait_seconds=WAIT_SECONDS),
         )
     # What connections are for is said when they are made: to say it for every transaction costs as much as a statement.
-    reading = make_postgresql_engine(url, size=READERS, settings={**_POSTGRESQL_SETTINGS, **_READING_SETTINGS})
+    reading = make_postgresql_engine(url, size=READERS, is_reading=True)
     return PostgresqlLinks(make_postgresql_engine(url)), PostgresqlLinks(reading)
 
 
 def make_sqlite_engine(
-    url: SqliteUrl, *, begin: str, size: int = 1, settings: tuple[str, ...] = (), has_foreign_keys: bool = True
+    url: SqliteUrl,
+    *,
+    begin: str,
+    size: int = 1,
+    settings: tuple[str, ...] = (),
+    has_foreign_keys: bool = True,
+    locked_milliseconds: int = 0,
 ) -> Engine:
-    """Connections that one thread at a time uses, but not always the same one."""
+    """Connections that one thread at a time uses, but not always the same one.
+
+    By default they do not wait for a program that holds the file: the event loop would wait with them.
+    """
     engine = create_engine(
         URL.create("sqlite+pysqlite", database=str(url.path)),
         connect_args={"check_same_thread": False},
@@ -64,13 +74,14 @@ def make_sqlite_engine(
         max_overflow=0,
         hide_parameters=True,
     )
+    waiting = f"PRAGMA busy_timeout = {locked_milliseconds}"
     foreign_keys = f"PRAGMA foreign_keys = {'ON' if has_foreign_keys else 'OFF'}"
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver must not begin transactions of its own
         cursor = connection.cursor()
-        for setting in (*_SQLITE_SETTINGS, foreign_keys, *settings):
+        for setting in (waiting, *_SQLITE_SETTINGS, foreign_keys, *settings):
             cursor.execute(setting)
         cursor.close()
 
@@ -82,7 +93,11 @@ def make_sqlite_engine(
 
 
 def make_postgresql_engine(
-    url: PostgresUrl, *, size: int = WRITERS, settings: Mapping[str, str] = _POSTGRESQL_SETTINGS
+    url: PostgresUrl,
+    *,
+    size: int = WRITERS,
+    settings: Mapping[str, str] = _POSTGRESQL_SETTINGS,
+    is_reading: bool = False,
 ) -> AsyncEngine:
     """The driver reads the URL itself, as libpq would."""
     try:
@@ -102,10 +117,12 @@ def make_postgresql_engine(
     except ModuleNotFoundError as error:
         raise WrongUrl("PostgreSQL needs a driver that is not installed: pip install 'runyard[postgres]'") from error
 
+    # By statement and not among the settings above, which a pooler may leave out in silence.
+    statement = _READ_ONE_STATE if is_reading else _KEEP_COMMITS
+
     @event.listens_for(engine.sync_engine, "connect")
-    def keep_commits(connection: Any, _record: Any) -> None:
-        cursor = connection.cursor()
-        cursor.execute(_KEEP_COMMITS)
-        cursor.close()
+    def set_up(connection: Any, _record: Any) -> None:
+        # Straight to the driver: inside a transaction of SQLAlchemy's, its end would undo the setting.
+        connection.run_async(lambda driver: driver.execute(statement))
 
     return engine

@@ -29,6 +29,8 @@ def translate_errors(shown_url: str) -> Iterator[None]:
         raise Duplicate("something of that id or name exists already") from error
     except exc.TimeoutError as error:
         raise StoreUnavailable(f"{shown_url}: all connections have been busy for too long") from error
+    except exc.PendingRollbackError as error:
+        raise StoreUnavailable(f"{shown_url}: the connection was lost earlier in this unit of work") from error
     except exc.DBAPIError as error:
         ours = _translate_driver_error(error, shown_url=shown_url)
         raise ours from (None if _VALUE_FOLLOWS in str(error.orig) else error)

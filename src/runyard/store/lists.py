@@ -24,6 +24,8 @@ SORTABLE = {
     "id": "id",
     "user": "user",
 }
+# Seldom the same again, and of any size.
+_VARIED = ("visible_projects", "visible_to", "q", "name", "labels", "created", "updated")
 _EXACT = ("kind", "user", "state", "task", "action")
 
 
@@ -31,7 +33,8 @@ async def fetch_page(
     session: Session, table: Table, query: Query, *, columns: Sequence[ColumnElement[Any]]
 ) -> tuple[Sequence[RowMapping], int]:
     """The rows of one page in order, and the number of all that match."""
-    page, count = _make_statements(table, query, tuple(columns), session.is_sqlite)
+    make = _make_statements if any(getattr(query, name) for name in _VARIED) else _keep_statements
+    page, count = make(table, query, tuple(columns), session.is_sqlite)
     rows = await session.fetch_all(page)
     if rows and len(rows) < query.size:
         return rows, query.page * query.size + len(rows)
@@ -40,14 +43,13 @@ async def fetch_page(
     return rows, await session.fetch_value(count) or 0
 
 
-@lru_cache(maxsize=512)
 def _make_statements(
     table: Table,
     query: Query,
     columns: tuple[ColumnElement[Any], ...],
     is_sqlite: bool,  # noqa: FBT001 - a part of the key of the cache
 ) -> tuple[Select[Any], Select[Any]]:
-    """For a page, and for how many there are. Who looks at a list looks at it again: the statements are kept."""
+    """For a page, and for how many there are."""
     conditions = list(_iter_conditions(table, query, is_sqlite=is_sqlite))
     page = (
         select(*columns)
@@ -57,6 +59,10 @@ def _make_statements(
         .offset(min(query.page * query.size, LARGEST))
     )
     return page, select(func.count()).select_from(table).where(*conditions)
+
+
+# Who looks at a list looks at it again: to make the statements takes longer than to execute them.
+_keep_statements = lru_cache(maxsize=128)(_make_statements)
 
 
 def _iter_conditions(table: Table, query: Query, *, is_sqlite: bool) -> Iterator[ColumnElement[bool]]:

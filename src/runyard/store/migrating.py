@@ -17,6 +17,7 @@ from runyard.store.urls import DatabaseUrl, PostgresUrl, SqliteUrl, parse_url
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 # Two servers that start at once on one empty database: the second waits, and finds it done.
+_LOCKED_MILLISECONDS = 10_000
 _TAKE_TURNS = "SELECT pg_advisory_xact_lock(7301998245006120455)"
 
 
@@ -62,7 +63,9 @@ def make_config(more_scripts: Sequence[Path] = ()) -> Config:
 
 def _migrate_sqlite(url: SqliteUrl, more_scripts: Sequence[Path]) -> None:
     # A script that rebuilds a table drops the old one, and with foreign keys that would delete what refers to it.
-    engine = make_sqlite_engine(url, begin="BEGIN IMMEDIATE", has_foreign_keys=False)
+    engine = make_sqlite_engine(
+        url, begin="BEGIN IMMEDIATE", has_foreign_keys=False, locked_milliseconds=_LOCKED_MILLISECONDS
+    )
     try:
         with engine.begin() as connection:
             _run_scripts(connection, more_scripts)

@@ -22,6 +22,7 @@ from runyard.store.expressions import Insert, contains, is_one_of, make_insert
 from runyard.store.failures import translate_errors
 from runyard.store.links import Link, Sort, T, Work
 
+MANY_ROWS = 100
 Parameters = Mapping[str, Any] | None
 _LOCK, _LOCK_SHARED = (
     select(take(bindparam("key", type_=BigInteger())))
@@ -77,7 +78,8 @@ class Session:
         """The same statement for many rows."""
         self._check_writable()
         if parameters := [dict(row) for row in rows]:
-            await self._run(lambda connection: connection.execute(statement, parameters), "write")
+            sort: Sort = "long" if len(parameters) > MANY_ROWS else "write"
+            await self._run(lambda connection: connection.execute(statement, parameters), sort)
 
     async def write_returning(self, statement: Executable, parameters: Parameters = None) -> Sequence[RowMapping]:
         """The rows that it wrote, or deleted."""

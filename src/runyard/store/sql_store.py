@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 
+from runyard.store.failures import translate_errors
 from runyard.store.links import Links
 from runyard.store.lockfile import ProcessLock
 from runyard.store.retention import Pruned, prune
@@ -34,7 +35,8 @@ class SqlStore:
             yield SqlUnitOfWork(session)
         finally:
             session.end()
-            await link.close()
+            with translate_errors(self.shown_url):
+                await link.close()
 
     async def prune(self, now: datetime, *, keep_runs_days: int | None, keep_audit_days: int | None) -> Pruned:
         """Delete runs that ended and audit rows that were written longer ago than that; None keeps all."""

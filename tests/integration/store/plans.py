@@ -7,8 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, event, text
 
-from runyard.store.links import PostgresqlLinks, SqliteLinks, T, Work
+from runyard.store.links import T, Work
+from runyard.store.postgresql_links import PostgresqlLinks
 from runyard.store.sql_store import SqlStore
+from runyard.store.sqlite_links import SqliteLinks
 
 Asked = tuple[str, Any]
 

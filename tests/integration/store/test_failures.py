@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from runyard.store import engines, open_store, upgrade
-from runyard.store.engines import make_postgresql_engine
 from runyard.store.errors import StoreConflict, StoreError, StoreUnavailable
-from runyard.store.urls import PostgresUrl, parse_url
 from tests.contract.store.builders import make_run, make_transition
 from tests.integration.store.plans import ask_writer
 from tests.postgres import PASSWORD, NoPostgres, Postgres, run_postgres
@@ -150,12 +148,44 @@ async def test_commits_are_kept_when_the_server_is_set_to_forget_them(postgres: 
     url = postgres.create_database()
     name = url.rpartition("/")[2]
     postgres.run_sql(f"ALTER DATABASE {name} SET synchronous_commit = off")
-    place = parse_url(url)
-    assert isinstance(place, PostgresUrl)
-    engine = make_postgresql_engine(place)
-    async with engine.connect() as connection:
-        assert (await connection.exec_driver_sql("SHOW synchronous_commit")).scalar_one() == "on"
-    await engine.dispose()
+    store = await open_store(url)
+    # The same connection again and again: what holds it must not end with a transaction.
+    for _ in range(3):
+        shown = await ask_writer(store, lambda link: link.exec_driver_sql("SHOW synchronous_commit").scalar_one())
+        assert shown == "on"
+    await store.close()
+
+
+async def test_one_state_is_read_and_nothing_written_when_a_connection_for_reading_is_used_again(
+    postgres: Postgres,
+) -> None:
+    store = await open_store(postgres.create_database())
+    for _ in range(3):
+        link = store._reader.make()
+        shown = await link.run(
+            lambda link: [
+                link.exec_driver_sql(f"SHOW transaction_{name}").scalar_one() for name in ("isolation", "read_only")
+            ],
+            "read",
+        )
+        await link.close()
+        assert shown == ["repeatable read", "on"]
+    await store.close()
+
+
+async def test_later_errors_are_ours_too_when_the_connection_was_lost_in_a_unit_of_work(postgres: Postgres) -> None:
+    url = postgres.create_database()
+    store = await open_store(url)
+    async with store.begin() as work:
+        await work.put_meta("x", "y")
+        name = url.rpartition("/")[2]
+        postgres.run_sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await work.get_meta("x")
+        with pytest.raises(StoreUnavailable):
+            await work.commit()
+    await store.close()
 
 
 async def test_error_is_clear_when_everyone_is_busy(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection
+from sqlalchemy.dialects.sqlite import pysqlite
 
 from runyard.store import open_store
 from runyard.store.engines import make_links
-from runyard.store.errors import StoreConflict
-from runyard.store.links import Link, SqliteLinks
+from runyard.store.errors import StoreConflict, StoreUnavailable
+from runyard.store.links import Link
+from runyard.store.sqlite_links import SqliteLinks
 from runyard.store.urls import parse_url
 
 # Some tenths of a second: a hundred times the patience of the event loop.
@@ -135,8 +137,10 @@ async def test_connection_is_given_to_nobody_before_its_thread_is_done_when_the_
     done = threading.Event()
 
     def work(connection: Connection) -> None:
-        connection.exec_driver_sql(LONG).scalar()
-        done.set()
+        try:
+            connection.exec_driver_sql(LONG).scalar()
+        finally:
+            done.set()
 
     async def use() -> None:
         link = place.writer.make()
@@ -179,7 +183,7 @@ async def test_writer_waits_and_the_others_do_not_when_another_program_writes_to
 async def test_error_is_clear_when_another_program_does_not_give_the_file_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runyard.store.links.LONG_WAIT_MILLISECONDS", 100)
+    monkeypatch.setattr("runyard.store.sqlite_links.LOCKED_SECONDS", 0.1)
     store = await open_store(f"sqlite:///{tmp_path}/runyard.db")
     other = sqlite3.connect(tmp_path / "runyard.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -190,4 +194,100 @@ async def test_error_is_clear_when_another_program_does_not_give_the_file_back(
     async with store.begin() as unit:
         await unit.put_meta("x", "y")
         await unit.commit()
+    await store.close()
+
+
+async def test_start_waits_when_another_program_writes_to_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "runyard.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("PRAGMA journal_mode = WAL")
+    other.execute("BEGIN IMMEDIATE")
+    opening = asyncio.create_task(open_store(f"sqlite:///{path}"))
+    await asyncio.sleep(0.3)
+    assert not opening.done()
+    other.close()
+    await (await opening).close()
+
+
+async def test_connection_is_given_back_when_it_cannot_be_rolled_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(f"sqlite:///{tmp_path}/runyard.db")
+
+    async def leave_undone() -> None:
+        async with store.begin() as unit:
+            await unit.put_meta("x", "lost")
+            monkeypatch.setattr(pysqlite.dialect, "do_rollback", fail_to_roll_back)
+
+    with pytest.raises(StoreUnavailable, match="disk I/O error"):
+        await leave_undone()
+    monkeypatch.undo()
+    async with store.begin() as unit:
+        await unit.put_meta("x", "y")
+        await unit.commit()
+    async with store.begin(is_read_only=True) as unit:
+        assert await unit.get_meta("x") == "y"
+    await store.close()
+
+
+def fail_to_roll_back(_dialect: Any, _connection: Any) -> None:
+    raise sqlite3.OperationalError("disk I/O error")
+
+
+async def test_unit_under_way_is_waited_for_when_the_store_is_closed(tmp_path: Path) -> None:
+    store = await open_store(f"sqlite:///{tmp_path}/runyard.db")
+    begun = asyncio.Event()
+
+    async def write() -> None:
+        async with store.begin() as unit:
+            await unit.put_meta("x", "y")
+            begun.set()
+            await asyncio.sleep(0.1)
+            await unit.commit()
+
+    task = asyncio.create_task(write())
+    await begun.wait()
+    await store.close()
+    await task
+
+
+async def test_error_is_clear_when_the_store_was_closed_under_a_unit_of_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runyard.store.sqlite_links.CLOSING_SECONDS", 0.05)
+    store = await open_store(f"sqlite:///{tmp_path}/runyard.db")
+    async with store.begin() as unit:
+        await unit.put_meta("x", "y")
+        await store.close()
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await unit.commit()
+
+
+async def test_thread_is_free_soon_when_a_long_read_is_cancelled(place: Place) -> None:
+    begun = threading.Event()
+
+    def read(connection: Connection) -> None:
+        begun.set()
+        connection.exec_driver_sql(LONG.replace("2000000", "2000000000")).scalar()
+
+    task = asyncio.create_task(place.link().run(read, "read"))
+    await asyncio.to_thread(begun.wait)
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        # Hours, if it went on to its end.
+        await asyncio.wait_for(task, 20)
+
+
+async def test_others_have_their_turn_when_one_unit_of_work_has_much_to_do(tmp_path: Path) -> None:
+    store = await open_store(f"sqlite:///{tmp_path}/runyard.db")
+
+    async def write_much() -> None:
+        async with store.begin() as unit:
+            for number in range(2_000):
+                await unit.put_meta(f"name-{number}", "value")
+
+    task = asyncio.create_task(write_much())
+    assert await count_turns(task) > 10
+    await task
     await store.close()

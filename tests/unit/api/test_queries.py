@@ -24,6 +24,7 @@ WRONG: list[Any] = [
     ("sort=created,down", "value.option", None),
     ("sort=created;drop table runs", "value.option", None),
     ("&".join(["sort=name"] * 9), "size.entries", None),
+    ("labels=" + ",".join(f"l{number}" for number in range(33)), "size.entries", None),
     ("versions=every", "value.option", None),
     ("state=completed", "value.option", "COMPLETED"),
     ("state=XX", "value.option", None),

@@ -121,6 +121,7 @@ async def test_project_is_deleting_until_its_runs_are_gone_when_an_engine_holds_
         assert not await finish_deletion(core, "demo")
         for act in (
             submit_run(core, ADA, "demo", {**RUN, "id": "r2"}),
+            submit_run(core, ADA, "demo", RUN),
             update_project(core, ADA, "demo", {"kind": "project", "name": "demo"}),
             create_entity(core, ADA, "function", "demo", {"kind": "dbt", "name": "f"}),
             put_values(core, ADA, "demo", {}),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runyard.app.core import Core
-from runyard.app.errors import Duplicate, NotPossible
+from runyard.app.errors import Duplicate, Missing, NotPossible
 from runyard.app.usecases.deleting import delete_entity
 from runyard.app.usecases.entities import create_entity
 from runyard.app.usecases.remove import delete_run
@@ -86,6 +86,13 @@ async def test_one_run_is_made_when_the_same_is_submitted_by_many_at_once(core: 
     assert {run.id for run in runs} == {"r1"}
     assert {run.created_at for run in runs} == {runs[0].created_at}
     assert len(await list_audit(core, "run.submit")) == 1
+
+
+@pytest.mark.parametrize("run_id", ["r1", "r2", None])
+async def test_project_is_what_is_missing_when_there_is_none(core: Core, run_id: str | None) -> None:
+    await submit_run(core, ADA, "demo", RUN)
+    with pytest.raises(Missing, match="project"):
+        await submit_run(core, ADA, "nowhere", {**RUN, "id": run_id})
 
 
 async def test_one_wins_when_two_different_runs_want_the_same_id(core: Core) -> None:

@@ -38,7 +38,7 @@ def test_traceback_is_in_the_event_without_secrets_when_something_failed(written
 
 
 def test_libraries_say_nothing_of_their_work_when_the_level_is_debug(written: Written) -> None:
-    for name in ("aiosqlite", "httpx2", "sqlalchemy.engine", "any.other"):
+    for name in ("asyncpg", "httpx2", "sqlalchemy.engine", "any.other"):
         logging.getLogger(name).debug("INSERT … %s", "hunter2")
     assert written.lines == []
 

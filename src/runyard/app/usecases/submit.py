@@ -60,6 +60,7 @@ async def submit_run(
     async with core.store.begin(is_read_only=True) as unit:
         # Before anything is looked up: what it refers to may be gone since, and it is the same run all the same.
         if written.id is not None and (stored := await unit.runs.find(written.id)) is not None:
+            await require_project(unit, project)
             return await _take_same(unit, stored, project, request_hash)
         try:
             asked = await _read(unit, project, document)
