@@ -111,6 +111,8 @@ def make_postgresql_engine(
             },
             pool_size=size,
             max_overflow=0,
+            # The one that was used last: it has the statements prepared.
+            pool_use_lifo=True,
             pool_timeout=WAIT_SECONDS,
             hide_parameters=True,
         )

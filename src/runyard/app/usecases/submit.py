@@ -18,7 +18,6 @@ from runyard.app.usecases.prepared import Current, load_current
 from runyard.app.usecases.requests import Asked, find_belongings, read_asked
 from runyard.app.usecases.transitions import make_first_transitions
 from runyard.app.usecases.unused import find_unused_name, find_unused_status
-from runyard.app.usecases.volumes import list_volume_claims
 from runyard.domain.lifecycle import State
 from runyard.domain.resolve import NOT_USED, Resolution, resolve
 from runyard.spec.problems import Problem, Refused
@@ -57,25 +56,20 @@ async def submit_run(
     """
     written = read_written(document)
     request_hash = hash_request(document)
-    async with core.store.begin(is_read_only=True) as unit:
+    async with core.store.begin() as unit:
+        # From here on nobody deletes the project, or a volume that is kept in it.
+        await enter_project(unit, project)
         # Before anything is looked up: what it refers to may be gone since, and it is the same run all the same.
         if written.id is not None and (stored := await unit.runs.find(written.id)) is not None:
-            await require_project(unit, project)
             return await _take_same(unit, stored, project, request_hash)
-        try:
-            asked = await _read(unit, project, document)
-            current = await load_current(unit)
-            resolution = await _decide(unit, asked, current, is_strict=is_strict)
-        except Refused:
-            # In a project that is not there nothing is found; what is not refused meets `enter_project` below.
-            await require_project(unit, project)
-            raise
-    run = _make_run(core, who, project, asked, resolution, current, request=_keep(document), request_hash=request_hash)
-    run = replace(run, metadata={**run.metadata, **noted})
-    transitions = _make_transitions(who, run)
-    async with core.store.begin() as unit:
-        await enter_project(unit, project)
-        await _check_volumes(unit, run)
+        asked = await _read(unit, project, document)
+        current = await load_current(unit)
+        resolution = await _decide(unit, asked, current, is_strict=is_strict)
+        run = _make_run(
+            core, who, project, asked, resolution, current, request=_keep(document), request_hash=request_hash
+        )
+        run = replace(run, metadata={**run.metadata, **noted})
+        transitions = _make_transitions(who, run)
         try:
             await unit.runs.add(run, transitions)
         except Duplicate:
@@ -87,25 +81,6 @@ async def submit_run(
         await unit.commit()
     core.signals.notify(run.id)
     return run, transitions
-
-
-async def _check_volumes(unit: UnitOfWork, run: Run) -> None:
-    """That the kept volumes are still there; from here on nobody deletes one, since the project is held."""
-    used = {
-        str(volume["claim_name"]): index
-        for index, volume in enumerate((run.effective or {}).get("volumes", []))
-        if volume.get("type") == "shared_volume"
-    }
-    if not used:
-        return
-    kept = set((await list_volume_claims(unit, run.project)).values())
-    gone = [
-        Problem("volume.unknown", ("spec", "volumes", index), "the volume was deleted just now")
-        for claim, index in used.items()
-        if claim not in kept
-    ]
-    if gone:
-        raise Refused(gone)
 
 
 async def explain_run(core: Core, project: str, document: Any, *, is_strict: bool = False) -> Explanation:
