@@ -249,6 +249,10 @@ async def test_unit_under_way_is_waited_for_when_the_store_is_closed(tmp_path: P
     await begun.wait()
     await store.close()
     await task
+    again = await open_store(f"sqlite:///{tmp_path}/runyard.db")
+    async with again.begin(is_read_only=True) as unit:
+        assert await unit.get_meta("x") == "y"
+    await again.close()
 
 
 async def test_error_is_clear_when_the_store_was_closed_under_a_unit_of_work(
