@@ -103,11 +103,17 @@ def make_duration_reader(least: str, most: str) -> Callable[[str, Path], timedel
         try:
             seconds = parse_duration(text)
         except DurationError as error:
-            raise WrongValue("is no duration", allowed=allowed, suggestion=error.suggestion) from None
-        if not parse_duration(least) <= seconds <= parse_duration(most):
-            nearest = least if seconds < parse_duration(least) else most
+            meant = None if error.suggestion is None else find_allowed(error.suggestion)
+            raise WrongValue("is no duration", allowed=allowed, suggestion=meant) from None
+        if (nearest := find_allowed(text)) != text:
             raise WrongValue("is out of bounds", allowed=allowed, suggestion=nearest)
         return timedelta(seconds=seconds)
+
+    def find_allowed(text: str) -> str:
+        seconds = parse_duration(text)
+        if seconds < parse_duration(least):
+            return least
+        return most if seconds > parse_duration(most) else text
 
     return read
 

@@ -1,0 +1,87 @@
+"""A server that speaks TLS itself, with a certificate of this test's own."""
+
+import ssl
+import subprocess
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.core_process import COMMAND as RUNYARD
+from tests.core_process import call_runyard, make_environment, run_core
+
+PASSWORD = "ada's own password"
+
+
+def write_certificate(folder: Path) -> tuple[str, ...]:
+    """A certificate of 127.0.0.1, signed by itself, and its key; as the server takes them."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    text = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "key.pem").write_bytes(text)
+    return "--tls-certificate", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")
+
+
+async def test_sdk_routes_and_tokens_work_over_tls_when_the_server_has_a_certificate(tmp_path: Path) -> None:
+    tls = write_certificate(tmp_path)
+    create = ("user", "create", "--admin", "ada", "--password-stdin", "--data", str(tmp_path / "data"))
+    made = call_runyard(*create, given=f"{PASSWORD}\n")
+    assert made.code == 0, made.err
+    trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    with run_core("--auth", "accounts", *tls, folder=tmp_path) as core:
+        assert core.url.startswith("https://127.0.0.1:")
+        async with core.client(verify=trusted) as nobody:
+            assert (await nobody.get("/api/v1/projects")).status_code == 401
+            told = (await nobody.get("/.well-known/configuration")).json()
+            assert told["dhcore_endpoint"] == core.url
+        async with core.client(("ada", PASSWORD), verify=trusted) as ada:
+            for number in range(3):
+                project = {"kind": "project", "name": f"p{number}"}
+                assert (await ada.post("/api/v1/projects", json=project)).status_code == 200
+            assert (await ada.get("/api/v1/projects")).json()["totalElements"] == 3
+        async with core.client(verify=ssl.create_default_context()) as doubtful:
+            with pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
+                await doubtful.get("/healthz")
+        async with core.client() as plain:
+            plain.base_url = core.url.replace("https", "http")
+            with pytest.raises(Exception, match="disconnect"):
+                await plain.get("/healthz")
+        core.process.terminate()
+        assert await core.wait() == 0
+
+
+@pytest.mark.parametrize("wrong", ["cert.pem", "key.pem", "other"])
+def test_one_line_says_so_when_the_certificate_cannot_be_used(tmp_path: Path, wrong: str) -> None:
+    tls = write_certificate(tmp_path)
+    if wrong == "other":
+        (tmp_path / "other").mkdir()
+        write_certificate(tmp_path / "other")
+        (tmp_path / "other" / "key.pem").rename(tmp_path / "key.pem")
+    else:
+        (tmp_path / wrong).write_text("nothing of that kind\n")
+    done = subprocess.run(
+        [*RUNYARD, "server", "--port", "0", "--data", str(tmp_path / "data"), *tls],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=make_environment(),
+    )
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "--tls-certificate" in line
+    assert "--tls-key" in line
