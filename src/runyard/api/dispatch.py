@@ -1,12 +1,16 @@
 """From a request to the route that is for it."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runyard.api.routing import Route, check_access
+from runyard.api.routing import Route, check_access, get_who
+from runyard.app.errors import Forbidden
+from runyard.app.ports import Unavailable, Unkeepable
+from runyard.app.usecases.refusals import Refusals
 
 
 class Dispatcher:
@@ -30,8 +34,12 @@ class Dispatcher:
         named = {part[1:-1]: parts[index] for index, part in enumerate(route.path.split("/")) if part[:1] == "{"}
         scope["route"], scope["path_params"] = route, named
         request = Request(scope, receive, send)
-        await check_access(request, route.needs)
-        response = await route.endpoint(request, **named)
+        try:
+            await check_access(request, route.needs)
+            response = await route.endpoint(request, **named)
+        except Forbidden as error:
+            await _note_refusal(request, route, error)
+            raise
         await response(scope, receive, send)
 
     def _find(self, method: str, parts: list[str]) -> Route:
@@ -43,6 +51,14 @@ class Dispatcher:
         if taken:
             raise HTTPException(405, headers={"Allow": ", ".join(sorted(taken))})
         raise HTTPException(404)
+
+
+async def _note_refusal(request: Request, route: Route, error: Forbidden) -> None:
+    refusals: Refusals = request.app.state.refusals
+    project, act = request.path_params.get("project"), f"{route.method} {route.path}"
+    # It is refused, whether or not that can be written down.
+    with suppress(Unavailable, Unkeepable):
+        await refusals.note(get_who(request), route.needs, project=project, act=act, why=str(error))
 
 
 class _Node:

@@ -105,10 +105,10 @@ async def check_access(request: Request, permission: Permission) -> None:
         raise refuse("text.control", "the address has a zero byte", path=("address",))
     web = get_web(request)
     who = await web.authenticator.authenticate(request.headers.get("authorization"), address=get_address(request))
+    request.state.who = who
     take_turn(request, who)
     async with web.core.store.begin(is_read_only=True) as unit:
         await authorize(unit, who, permission, project=request.path_params.get("project"))
-    request.state.who = who
 
 
 def get_who(request: Request) -> Principal:

@@ -1,11 +1,13 @@
 """The audit over HTTP."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.serving import serve
+from tests.unit.app.run_world import TurnedClock
 
 AUDIT = "/api/v1/audit"
 
@@ -49,3 +51,50 @@ async def test_only_admins_read_it_when_there_are_accounts(tmp_path: Path) -> No
             assert (await nobody.get(AUDIT)).status_code == 401
             assert (await root.get(AUDIT)).status_code == 200
             assert (await root.delete(AUDIT)).status_code == 405
+
+
+async def test_refused_acts_are_told_once_a_minute_when_somebody_goes_on_trying(tmp_path: Path) -> None:
+    clock = TurnedClock()
+    async with serve(tmp_path, is_open=False, clock=clock) as server:
+        await server.add_user("root", is_admin=True)
+        await server.add_user("eve")
+        async with server.client("root") as root, server.client("eve") as eve:
+            await root.post("/api/v1/projects", json={"kind": "project", "name": "demo"})
+            for _ in range(5):
+                assert (await eve.delete("/api/v1/projects/demo")).status_code == 403
+            assert (await eve.get("/api/v1/-/demo/functions")).status_code == 403
+            clock.at += timedelta(minutes=1)
+            assert (await eve.delete("/api/v1/projects/demo")).status_code == 403
+            entries = (await root.get(AUDIT, params={"actor": "eve"})).json()["entries"]
+    told = [(one["action"], one["project"], one["result"], one["details"].get("more")) for one in entries]
+    assert told == [
+        ("access.manage", "demo", "refused", 4),
+        ("access.read", "demo", "refused", None),
+        ("access.manage", "demo", "refused", None),
+    ]
+    assert entries[0]["details"]["act"] == "DELETE /api/v1/projects/{project}"
+    assert "needs the role owner" in entries[0]["details"]["why"]
+    assert entries[0]["address"] == "127.0.0.1"
+
+
+async def test_run_is_named_when_its_token_is_refused_wherever_it_tries(tmp_path: Path) -> None:
+    async with serve(tmp_path, is_open=False) as server:
+        await server.add_user("root", is_admin=True)
+        async with server.client("root") as root:
+            await root.post("/api/v1/projects", json={"kind": "project", "name": "demo"})
+            function = {"kind": "dbt", "name": "f", "id": "f1"}
+            task = {"kind": "dbt+transform", "id": "t1", "spec": {"function": "dbt://demo/f:f1"}}
+            await root.post("/api/v1/-/demo/functions", json=function)
+            await root.post("/api/v1/-/demo/tasks", json=task)
+            spec = {"local_execution": True, "task": "dbt+transform://demo/t1"}
+            run_document = {"kind": "dbt+transform:run", "id": "r1", "spec": spec}
+            made = await root.post("/api/v1/-/demo/runs", json=run_document)
+            assert made.status_code == 200, made.text
+            token = await server.web.issuer.issue_run_token("r1", "demo", "root", timedelta(hours=1))
+            async with server.client(headers={"Authorization": f"Bearer {token.text}"}) as run:
+                for project in ("demo", "other", "\N{BRAIN}" * 200):
+                    assert (await run.delete(f"/api/v1/projects/{project}")).status_code == 403
+            entries = (await root.get(AUDIT, params={"actor": "root"})).json()["entries"]
+    refused = [(one["type"], one["id"], one["project"]) for one in entries if one["result"] == "refused"]
+    # The last one's name is longer than any that can be kept.
+    assert refused == [("run", "r1", "other"), ("run", "r1", "demo")]
