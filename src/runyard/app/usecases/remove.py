@@ -1,10 +1,10 @@
 """Delete a run: first what it made, then the run; a tombstone stays."""
 
+from runyard.app.attempts import insist
 from runyard.app.auditing import audit
 from runyard.app.core import Core
-from runyard.app.errors import Conflict
 from runyard.app.model import Lease, Principal, Run
-from runyard.app.ports import Stale, UnitOfWork
+from runyard.app.ports import UnitOfWork
 from runyard.app.usecases.transitions import (
     SYSTEM,
     Change,
@@ -16,8 +16,6 @@ from runyard.app.usecases.transitions import (
 )
 from runyard.domain.lifecycle import State
 
-_ATTEMPTS = 20
-
 
 async def delete_run(
     core: Core, who: Principal, project: str, run_id: str, *, expected_revision: int | None = None
@@ -28,23 +26,20 @@ async def delete_run(
     caller had seen another revision.
     """
     check_own_run(who, run_id)
-    for _ in range(_ATTEMPTS):
+
+    async def delete_once() -> Run:
         async with core.store.begin() as unit:
             # Whoever writes metrics of the run has the same lock: none is left behind.
             await unit.lock_project(f"{project}/run/{run_id}")
-            run = await require_run(unit, project, run_id)
-            if expected_revision is not None and run.revision != expected_revision:
-                raise Conflict(f"run {run_id} was changed since you read it: read it again")
-            try:
-                deleting = await begin_removal(core, unit, who, run)
-            except Stale:
-                continue
+            run = await require_run(unit, project, run_id, expected_revision=expected_revision)
+            deleting = await begin_removal(core, unit, who, run)
             await unit.commit()
         core.signals.notify(run_id)
         if is_without_engine(core, run):
             await core.logs.delete(run_id)
         return deleting
-    raise Conflict(f"run {run_id} is being changed by many at once: try again")
+
+    return await insist(delete_once, on=f"run {run_id}")
 
 
 async def begin_removal(core: Core, unit: UnitOfWork, who: Principal, run: Run) -> Run:

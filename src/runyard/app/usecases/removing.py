@@ -3,14 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from runyard.app.attempts import insist
 from runyard.app.core import Core
-from runyard.app.errors import Conflict
 from runyard.app.model import Principal, Run
-from runyard.app.ports import Stale, UnitOfWork
+from runyard.app.ports import UnitOfWork
 from runyard.app.usecases.remove import begin_removal
 from runyard.app.usecases.transitions import is_without_engine
-
-_ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +34,15 @@ async def remove_runs(
 
 
 async def _remove(core: Core, unit: UnitOfWork, who: Principal, project: str, run_id: str) -> Run | None:
-    """The run as it was, again where somebody else was quicker to write it; None if it is gone."""
-    for _ in range(_ATTEMPTS):
+    """The run as it was; None if it is gone."""
+
+    async def remove_once() -> Run | None:
         run = await unit.runs.find(run_id, project=project)
-        if run is None:
-            return None
-        try:
+        if run is not None:
             await begin_removal(core, unit, who, run)
-        except Stale:
-            continue
         return run
-    raise Conflict(f"run {run_id} is being changed by many at once: try again")
+
+    return await insist(remove_once, on=f"run {run_id}")
 
 
 async def delete_logs(core: Core, run_ids: Iterable[str]) -> None:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from runyard.app.attempts import insist
 from runyard.app.auditing import audit
 from runyard.app.core import Core
 from runyard.app.errors import Conflict, Forbidden, Missing, NotPossible
 from runyard.app.model import Lease, Principal, Run, Transition
-from runyard.app.ports import Stale, UnitOfWork
+from runyard.app.ports import UnitOfWork
 from runyard.domain.lifecycle import State, can_follow
 from runyard.spec.references import find_run_kind
 
@@ -20,7 +21,6 @@ NOTES = "reconcile"
 """The key of `status` under which the loop keeps what it must remember. Nothing for clients, who may not write it."""
 
 RESUMABLE = frozenset({"serve", "deploy"})
-_ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,29 +98,28 @@ async def change_run(
     Raises `Missing`, and `Conflict` where the run is not at the revision that the caller expects.
     """
     check_own_run(who, run_id)
-    for _ in range(_ATTEMPTS):
+
+    async def change_once() -> Run:
         async with core.store.begin() as unit:
-            run = await require_run(unit, project, run_id)
-            if expected_revision is not None and run.revision != expected_revision:
-                raise Conflict(f"run {run_id} was changed since you read it: read it again")
+            run = await require_run(unit, project, run_id, expected_revision=expected_revision)
             change = decide(run)
             if change is None:
                 return run
-            try:
-                stored = await write_change(core, unit, who, run, change)
-            except Stale:
-                continue
+            stored = await write_change(core, unit, who, run, change)
             await unit.commit()
         core.signals.notify(run_id)
         return stored
-    raise Conflict(f"run {run_id} is being changed by many at once: try again")
+
+    return await insist(change_once, on=f"run {run_id}")
 
 
-async def require_run(unit: UnitOfWork, project: str, run_id: str) -> Run:
-    """The run of that project; raises `Missing`."""
+async def require_run(unit: UnitOfWork, project: str, run_id: str, *, expected_revision: int | None = None) -> Run:
+    """The run of that project; raises `Missing`, and `Conflict` where it is not at the revision that is expected."""
     run = await unit.runs.find(run_id, project=project)
     if run is None:
         raise Missing("run", run_id)
+    if expected_revision is not None and run.revision != expected_revision:
+        raise Conflict(f"run {run_id} was changed since you read it: read it again")
     return run
 
 

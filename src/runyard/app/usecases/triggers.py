@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
+from runyard.app.attempts import insist
 from runyard.app.auditing import audit
 from runyard.app.core import Core
-from runyard.app.errors import Conflict, Forbidden, Missing, NotPossible
+from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.model import Entity, Json, Principal, Run
-from runyard.app.ports import Duplicate, Stale, UnitOfWork
+from runyard.app.ports import Duplicate, UnitOfWork
 from runyard.app.usecases.access import authorize
 from runyard.app.usecases.entities import lock_entity, require_entity
 from runyard.app.usecases.own import find_actor, note_change
@@ -25,7 +26,6 @@ CHAIN = "triggers"
 """The key of a run's metadata that lists the triggers it comes from: none of them fires because of it. No client's."""
 SINCE = "since"
 """The key of a trigger's status that says from when on it counts, where that is not its creation."""
-_ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,23 +152,22 @@ async def use_occasion(
     core: Core, trigger: Entity, occasion: str | None, *, by: Principal, action: str, result: str, noted: Json
 ) -> bool:
     """Note in the trigger's status and the audit what came of an occasion, unless somebody did already."""
-    for _ in range(_ATTEMPTS):
+
+    async def use_once() -> bool:
         async with core.store.begin() as unit:
             # The lock comes first: whoever writes the trigger meanwhile would write over what is noted here.
             stored = await _find_locked(unit, trigger)
             if occasion is not None and not await unit.firings.use(trigger.id, occasion):
                 return False
-            try:
-                if stored is not None:
-                    changed = replace(stored, status={**stored.status, **noted})
-                    await unit.entities.replace(changed, expected_revision=stored.revision)
-            except Stale:
-                continue
+            if stored is not None:
+                changed = replace(stored, status={**stored.status, **noted})
+                await unit.entities.replace(changed, expected_revision=stored.revision)
             details = {**noted, "runs_as": find_actor(trigger), "created_by": trigger.user}
             await audit(core, unit, by, action, trigger, result=result, details=details)
             await unit.commit()
-            return True
-    raise Conflict(f"trigger {trigger.id} is being changed by many at once")
+        return True
+
+    return await insist(use_once, on=f"trigger {trigger.id}")
 
 
 async def _note(core: Core, trigger: Entity, occasion: Occasion, fired: Fired, *, by: Principal) -> None:
@@ -188,8 +187,9 @@ async def _note(core: Core, trigger: Entity, occasion: Occasion, fired: Fired, *
 async def change_trigger(
     core: Core, who: Principal, project: str, trigger_id: str, change: Callable[[Entity], Entity], *, action: str
 ) -> Entity:
-    """Write what comes of it, again where somebody else was quicker; nothing where nothing changes."""
-    for _ in range(_ATTEMPTS):
+    """Write what comes of it; nothing where nothing changes."""
+
+    async def change_once() -> Entity:
         async with core.store.begin() as unit:
             stored = await lock_entity(unit, "trigger", project, trigger_id)
             changed = change(stored)
@@ -198,14 +198,12 @@ async def change_trigger(
             if who.via != "system":
                 now = core.clock.now()
                 changed = replace(note_change(stored, changed, who, at=now), updated_at=now, updated_by=who.name)
-            try:
-                saved = await unit.entities.replace(changed, expected_revision=stored.revision)
-            except Stale:
-                continue
+            saved = await unit.entities.replace(changed, expected_revision=stored.revision)
             await audit(core, unit, who, action, saved)
             await unit.commit()
-            return saved
-    raise Conflict(f"trigger {trigger_id} is being changed by many at once: try again")
+        return saved
+
+    return await insist(change_once, on=f"trigger {trigger_id}")
 
 
 async def _find_locked(unit: UnitOfWork, trigger: Entity) -> Entity | None:
