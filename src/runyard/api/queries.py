@@ -94,6 +94,14 @@ class Parameters:
         return next(iter(given), None)
 
 
+def read_strict(request: Request) -> bool:
+    """Whether doubts are refusals, where that is all that is asked; raises `Refused`."""
+    parameters = Parameters(request, ("strict",))
+    is_strict = parameters.flag("strict")
+    parameters.finish()
+    return is_strict
+
+
 def read_query(request: Request, type_name: str, *, default_sort: str = "created") -> Query:
     """The page that a list asks for; raises `Refused`."""
     parameters = Parameters(request, LIST)

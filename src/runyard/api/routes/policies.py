@@ -6,8 +6,8 @@ from starlette.responses import Response
 from runyard.api.answers import answer
 from runyard.api.bodies import read_body
 from runyard.api.models import AnyBody, PolicyAnswer, RehearsalAnswer, RehearsalBody, RevisionAnswer, RevisionList
-from runyard.api.queries import Parameters, read_expected_revision
-from runyard.api.routes.profiles import read_revision_number, read_strict, revision_to_json
+from runyard.api.queries import Parameters, read_expected_revision, read_strict
+from runyard.api.routes.profiles import read_revision_number, revision_to_json
 from runyard.api.routing import Routes, get_who
 from runyard.api.web import get_web
 from runyard.app.model import Json

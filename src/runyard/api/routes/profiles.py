@@ -6,7 +6,7 @@ from starlette.responses import Response
 from runyard.api.answers import answer, format_time
 from runyard.api.bodies import read_body
 from runyard.api.models import AnyBody, ProfileAnswer, ProfileList, RevisionAnswer, RevisionList
-from runyard.api.queries import Parameters, read_expected_revision
+from runyard.api.queries import Parameters, read_expected_revision, read_strict
 from runyard.api.routing import Routes, get_who
 from runyard.api.web import get_web
 from runyard.app.model import Json, Revision
@@ -123,14 +123,6 @@ def revision_to_json(revision: Revision) -> Json:
 def read_revision_number(given: str) -> int:
     """From the address; raises `Refused`."""
     return expect_integer(given, what="the revision", at_least=1, at_most=MOST_NUMBER)
-
-
-def read_strict(request: Request) -> bool:
-    """Whether doubts are refusals."""
-    parameters = Parameters(request, ("strict",))
-    is_strict = parameters.flag("strict")
-    parameters.finish()
-    return is_strict
 
 
 def _fields_to_json(fields: AdminFields) -> Json:

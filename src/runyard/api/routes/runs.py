@@ -8,7 +8,7 @@ from starlette.responses import Response
 from runyard.api.answers import answer, answer_entity, answer_page, run_to_json
 from runyard.api.bodies import read_body
 from runyard.api.models import EffectiveAnswer, EntityAnswer, EntityBody, ExplanationAnswer, PageAnswer
-from runyard.api.queries import LIST, Parameters, read_expected_revision, read_query
+from runyard.api.queries import LIST, Parameters, read_expected_revision, read_query, read_strict
 from runyard.api.routing import Routes, get_who
 from runyard.api.web import get_web
 from runyard.app.errors import Missing
@@ -37,7 +37,7 @@ async def list_all(request: Request, project: str) -> Response:
 @routes.post("", needs=Permission.WRITE, body=EntityBody, takes=("strict",), response_model=EntityAnswer)
 async def submit(request: Request, project: str) -> Response:
     """Submit a run under the id that the client chose. The same id with the same request is the same run."""
-    is_strict = _read_strict(request)
+    is_strict = read_strict(request)
     document = await read_body(request)
     core = get_web(request).core
     return answer_entity(*await submit_run(core, get_who(request), project, document, is_strict=is_strict))
@@ -46,7 +46,7 @@ async def submit(request: Request, project: str) -> Response:
 @routes.post("/explain", needs=Permission.READ, body=EntityBody, takes=("strict",), response_model=ExplanationAnswer)
 async def explain(request: Request, project: str) -> Response:
     """What a run would get, who decides each value, and what stands against it. Nothing is stored."""
-    is_strict = _read_strict(request)
+    is_strict = read_strict(request)
     found = await explain_run(get_web(request).core, project, await read_body(request), is_strict=is_strict)
     return answer(
         {
@@ -137,10 +137,3 @@ def _read_reason(request: Request) -> str | None:
     words = parameters.find("reason")
     parameters.finish()
     return words
-
-
-def _read_strict(request: Request) -> bool:
-    parameters = Parameters(request, ("strict",))
-    is_strict = parameters.flag("strict")
-    parameters.finish()
-    return is_strict
