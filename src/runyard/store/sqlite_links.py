@@ -47,6 +47,7 @@ class SqliteLinks:
 
     async def take_turn(self) -> None:
         """Wait for one of the connections."""
+        self._check_open()
         if not self._turns.locked():
             await self._turns.acquire()
             return
@@ -62,8 +63,7 @@ class SqliteLinks:
 
     async def run_on_thread(self, work: Callable[[], T], *, interrupt: Callable[[], None] | None = None) -> T:
         """Even who is cancelled leaves only when the thread is done: two must never have one connection."""
-        if self._is_closed:
-            raise StoreUnavailable("the store is closed")
+        self._check_open()
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
             return await asyncio.shield(future)
@@ -84,6 +84,10 @@ class SqliteLinks:
         self._is_closed = True
         await asyncio.to_thread(self._threads.shutdown)
         self.engine.dispose()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailable("the store is closed")
 
 
 class SqliteLink:

@@ -265,6 +265,9 @@ async def test_error_is_clear_when_the_store_was_closed_under_a_unit_of_work(
         await store.close()
         with pytest.raises(StoreUnavailable, match="closed"):
             await unit.commit()
+    async with store.begin() as unit:
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await unit.get_meta("x")
 
 
 async def test_thread_is_free_soon_when_a_long_read_is_cancelled(place: Place) -> None:
