@@ -35,7 +35,7 @@ from runyard.logs.opening import open_logs
 from runyard.settings import Settings
 from runyard.store import SqlStore, open_store
 from runyard.telemetry import set_up_logging
-from runyard.vault import open_vault
+from runyard.vault import UnknownKey, open_vault
 
 _ENGINES: Mapping[str, str | None] = {"none": None}
 RUN_TOKEN_LIFE = timedelta(days=30)
@@ -123,6 +123,7 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
     )
     stack.push_async_callback(logs.close)
     await logs.list_streams("nobody")  # a place that cannot be used is told now, not when the first line comes
+    is_new = settings.key is None and not settings.key_file.exists()
     core = Core(
         store=store,
         vault=open_vault(settings.key_file, text=settings.key),
@@ -140,8 +141,10 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
     passwords = Passwords()
     stack.callback(passwords.close)
     issuer = Issuer(core, access_life=settings.access_token_life)
-    await issuer.prepare()
+    await _prepare_keys(issuer, settings, is_new=is_new)
     is_open = settings.auth == "open"
+    if not is_open:
+        await _warn_without_accounts(store)
     return Web(
         core=core,
         authenticator=Authenticator(core, issuer=issuer, passwords=passwords, is_open=is_open),
@@ -155,6 +158,24 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
         is_open=is_open,
         allowed_hosts=LOOPBACK_HOSTS | {settings.host},
     )
+
+
+async def _prepare_keys(issuer: Issuer, settings: Settings, *, is_new: bool) -> None:
+    """Keys to sign tokens with. Raises `UnknownKey` with what to do where the database belongs to another key."""
+    try:
+        await issuer.prepare()
+    except UnknownKey as error:
+        if is_new:
+            # It was made by this start, nothing is sealed with it, and it would stand in the way of the right one.
+            settings.key_file.unlink()
+        place = "RUNYARD_KEY" if settings.key is not None else f"{settings.key_file} (--key-file)"
+        raise UnknownKey(f"the database is {error}: give back the key that belongs to it, in {place}") from None
+
+
+async def _warn_without_accounts(store: SqlStore) -> None:
+    async with store.begin(is_read_only=True) as unit:
+        if not await unit.accounts.list_accounts():
+            log.warning("accounts.none", message="nobody can sign in: stop, and run `runyard user create NAME --admin`")
 
 
 async def _take_files(core: Core, settings: Settings) -> None:

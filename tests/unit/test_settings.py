@@ -116,7 +116,9 @@ def test_file_is_named_when_it_is_no_mapping(tmp_path: Path, text: str, word: st
     assert word in line
 
 
-@pytest.mark.parametrize(("text", "meant"), [("0d", "1d"), ("1h", "1d"), ("9000d", "3650d"), ("30 days", "30d")])
+@pytest.mark.parametrize(
+    ("text", "meant"), [("0d", "1d"), ("90", "90d"), ("0", "1d"), ("1h", "1d"), ("9000d", "3650d"), ("30 days", "30d")]
+)
 def test_suggestion_is_allowed_itself_when_a_duration_is_not(text: str, meant: str) -> None:
     (line,) = refuse({"RUNYARD_KEEP_RUNS": text})
     assert line.endswith(f"did you mean: {meant}")

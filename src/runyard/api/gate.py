@@ -5,13 +5,13 @@ bent to our address: both are refused, so that only programs and our own pages g
 image, a link), it says by Sec-Fetch-Site that another site's page is at work.
 """
 
-import json
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runyard import __version__
+from runyard.api.failures import fail
 from runyard.api.web import Web
 
 API_LEVEL = "16"
@@ -44,7 +44,7 @@ class Gate:
             await send(message)
 
         if self._web.is_open and (reason := self._find_stranger(Headers(scope=scope))):
-            await _refuse(send_with_headers, reason)
+            await fail(403, reason, code="origin")(scope, receive, send_with_headers)
             return
         await self._app(scope, receive, send_with_headers)
 
@@ -73,10 +73,3 @@ def _find_place(origin: str) -> str | None:
 def _strip_port(host: str) -> str:
     name, _, port = host.rpartition(":")
     return (name if port.isdigit() else host).lower()
-
-
-async def _refuse(send: Send, message: str) -> None:
-    body = json.dumps({"status": 403, "message": message, "errorCode": "origin", "errors": []}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 403, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

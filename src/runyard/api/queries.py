@@ -111,6 +111,12 @@ def read_query(request: Request, type_name: str, *, default_sort: str = "created
     for name, given, options in (("versions", versions, ("latest", "all")), ("state", filters["state"], STATES)):
         if given is not None:
             _check_option(parameters, name, given, options=sorted(options))
+    for name in ("kind", "task"):
+        given = filters[name]
+        if given is not None and " " in given.partition("://")[0]:
+            message = "no kind has a space: in an address `+` stands for one, and `%2B` for `+`"
+            meant = given.replace(" ", "%2B")
+            parameters.findings.add("value.space", ("query", name), message, value=given, suggestion=meant)
     labels = [label for text in parameters.list("labels") for label in text.split(",") if label]
     if len(labels) > MOST_LABELS:
         parameters.findings.add("size.entries", ("query", "labels"), f"at most {MOST_LABELS} labels")

@@ -95,6 +95,8 @@ def _show_time(at: datetime | None) -> str | None:
 def _read_life(given: str | None, *, most: timedelta) -> timedelta:
     if given is None:
         return most
+    if given.isdecimal():
+        raise click.UsageError(f"--life: {given} needs a unit; did you mean {given}d?")
     try:
         life = timedelta(seconds=parse_duration(given))
     except DurationError as error:

@@ -122,6 +122,10 @@ def read_retention(text: str, base: Path) -> timedelta | None:
     """Whole days, or `forever`."""
     if text == "forever":
         return None
+    if text.isdecimal() and len(text) < 10:
+        # Seconds, to every other reader: nobody means that here.
+        days = min(max(int(text), 1), 3650)
+        raise WrongValue("needs a unit", allowed="forever, or 1d to 3650d", suggestion=f"{days}d")
     try:
         kept = make_duration_reader("1d", "3650d")(text, base)
     except WrongValue as error:

@@ -96,6 +96,19 @@ async def test_one_line_says_so_when_the_database_was_sealed_with_another_key(tm
     assert ended.code == 1
     assert len(ended.err.splitlines()) == 1, ended.err
     assert "is not among the keys at hand" in ended.err
+    assert f"give back the key that belongs to it, in {tmp_path / 'data' / 'key'} (--key-file)" in ended.err
+    # None was made that would stand in the way of the right one.
+    assert not (tmp_path / "data" / "key").exists()
+    (tmp_path / "data" / "lost").rename(tmp_path / "data" / "key")
+    with run_core(folder=tmp_path) as core:
+        assert core.process.poll() is None
+
+
+async def test_server_warns_when_there_are_no_accounts_to_sign_in_with(tmp_path: Path) -> None:
+    with run_core("--auth", "accounts", folder=tmp_path) as core:
+        assert "nobody can sign in" in core.read_errors()
+        async with core.client(("ada", "password")) as client:
+            assert (await client.get("/api/v1/projects")).status_code == 401
 
 
 def test_one_line_says_so_when_the_port_is_taken(tmp_path: Path) -> None:

@@ -63,12 +63,14 @@ async def test_refused_acts_are_told_once_a_minute_when_somebody_goes_on_trying(
             for _ in range(5):
                 assert (await eve.delete("/api/v1/projects/demo")).status_code == 403
             assert (await eve.get("/api/v1/-/demo/functions")).status_code == 403
+            assert (await eve.put("/api/v1/projects/demo", json={})).status_code == 403
             clock.at += timedelta(minutes=1)
             assert (await eve.delete("/api/v1/projects/demo")).status_code == 403
             entries = (await root.get(AUDIT, params={"actor": "eve"})).json()["entries"]
     told = [(one["action"], one["project"], one["result"], one["details"].get("more")) for one in entries]
     assert told == [
         ("access.manage", "demo", "refused", 4),
+        ("access.manage", "demo", "refused", None),
         ("access.read", "demo", "refused", None),
         ("access.manage", "demo", "refused", None),
     ]

@@ -46,7 +46,7 @@ async def test_only_our_own_pages_are_answered_when_there_are_no_accounts(client
         answer = await client.get("/api/v1/projects", headers={"Host": "localhost:8080", "Origin": origin})
         assert answer.status_code == status, origin
         if status == 403:
-            assert set(answer.json()) == {"status", "message", "errorCode", "errors"}
+            assert set(answer.json()) == {"status", "message", "errorCode", "errors", "request_id"}
 
 
 async def test_other_sites_are_refused_when_a_browser_names_them(client: httpx2.AsyncClient) -> None:

@@ -26,6 +26,8 @@ WRONG: list[Any] = [
     ("&".join(["sort=name"] * 9), "size.entries", None),
     ("labels=" + ",".join(f"l{number}" for number in range(33)), "size.entries", None),
     ("versions=every", "value.option", None),
+    ("kind=container+job:run", "value.space", "container%2Bjob:run"),
+    ("task=container+job://demo/t1", "value.space", "container%2Bjob://demo/t1"),
     ("state=completed", "value.option", "COMPLETED"),
     ("state=XX", "value.option", None),
     ("created=yesterday", "time.invalid", None),
@@ -66,6 +68,8 @@ RIGHT: list[Any] = [
     "labels=a,b&labels=c",
     "size=1000&page=2147483648",
     "q=%25",
+    "kind=container%2Bjob:run",
+    "task=container%2Bjob://demo/a%20b",
     "q=_",
     "q='%20or%201=1",
 ]

@@ -187,3 +187,10 @@ def test_somebody_is_an_admin_when_told(call: Call, ada: str) -> None:
     last = call("user", "admin", "ada", "--no")
     assert last.code == 1
     assert "last admin" in last.err
+
+
+def test_token_is_not_made_when_its_life_has_no_unit(call: Call, ada: str) -> None:
+    called = call("user", "token", ada, "--name", "laptop", "--life", "90")
+    assert called.code == 2
+    assert "--life: 90 needs a unit; did you mean 90d?" in called.err
+    assert call("user", "tokens", ada, "-o", "json").out == "[]\n"

@@ -12,7 +12,7 @@ AGAIN = timedelta(minutes=1)
 MOST_KNOWN = 10_000
 """Of whom it is known what was noted; of a forgotten one, the next is noted."""
 
-Key = tuple[str, str | None, Permission, str | None]
+Key = tuple[str, str | None, str, str | None]
 
 
 class Refusals:
@@ -25,7 +25,7 @@ class Refusals:
     async def note(self, who: Principal, permission: Permission, *, project: str | None, act: str, why: str) -> None:
         """That somebody was refused what needs that permission."""
         now = self._core.clock.now()
-        key = (who.name, who.run_id, permission, project)
+        key = (who.name, who.run_id, act, project)
         at, unnoted = self._known.pop(key, (None, 0))
         if at is not None and now - at < AGAIN:
             self._known[key] = (at, unnoted + 1)
