@@ -21,7 +21,7 @@ class ProcessLock:
     def acquire(self) -> None:
         """Raises `StoreLocked`, which names the process that has it, and `StoreUnavailable` for a bad folder."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StoreUnavailable(f"the database {self._database} cannot be used: {error}") from error

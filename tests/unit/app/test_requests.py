@@ -75,6 +75,17 @@ async def test_run_is_refused_with_a_sentence_when_its_kind_is_not_run_here(core
     assert problem.where == "kind"
 
 
+@pytest.mark.parametrize("kind", ["container+job", "contaner+job:run", "job"])
+async def test_kind_that_was_meant_is_told_when_a_kind_is_misspelt(core: Core, kind: str) -> None:
+    (problem,) = await find_problems(core, {**RUN, "kind": kind})
+    assert (problem.where, problem.suggestion) == ("kind", None if kind == "job" else "container+job:run")
+
+
+async def test_missing_task_is_told_with_the_rest_when_other_fields_are_wrong(core: Core) -> None:
+    problems = await find_problems(core, {"kind": RUN["kind"], "spec": {"resources": {"mem": "6Gb"}}})
+    assert sorted(problem.where for problem in problems) == ["spec.resources.mem", "spec.task"]
+
+
 async def test_run_is_stored_when_its_client_executes_it_whatever_its_kind(core: Core) -> None:
     spec = {"task": "hera+pipeline://demo/wt", "local_execution": True, "Anything": {"b": 1}}
     asked = await read(core, {"kind": "hera+pipeline:run", "spec": spec})

@@ -11,8 +11,8 @@ from runyard.app.usecases.secrets import list_secret_names
 from runyard.app.usecases.specs import check_same_project, find_function, is_ran_kind, unknown_reference
 from runyard.app.usecases.volumes import list_volume_claims
 from runyard.domain.request import Belongings, Prepared, Request
-from runyard.spec.entities import RunSpec, TaskSpec, find_spec_model, read_entity
-from runyard.spec.problems import Problem, Refused
+from runyard.spec.entities import RUN_KINDS, RunSpec, TaskSpec, find_spec_model, read_entity
+from runyard.spec.problems import Problem, Refused, find_nearest
 from runyard.spec.reading import Findings
 from runyard.spec.references import FunctionReference, TaskReference, find_run_kind, find_task_kind
 from runyard.spec.run import ACTIONS, RunFields, read_model
@@ -42,7 +42,8 @@ async def read_asked(unit: UnitOfWork, project: str, document: Any) -> Asked:
     spec = written.spec
     is_local = spec.get("local_execution") is True
     fields = _read_spec(written, project, is_local=is_local)
-    reference = fields.task if fields.task is not None else _no_task()
+    reference = fields.task
+    assert reference is not None  # noqa: S101 - refused above
     task = await _find_task(unit, reference, project)
     _check_kind(written.kind, task)
     function = await _find_function(unit, task)
@@ -87,11 +88,13 @@ def _read_spec(written: Written, project: str, *, is_local: bool) -> RunSpec:
         fields = entity.spec if entity is not None else None
     elif not is_local:
         message = "runs of this kind are not run here: Runyard runs python and container functions, and keeps others"
-        findings.add("run.not_run", ("kind",), message, value=written.kind, allowed="python+…:run, container+…:run")
+        allowed, meant = "python+…:run, container+…:run", find_nearest(written.kind, RUN_KINDS)
+        findings.add("run.not_run", ("kind",), message, value=written.kind, allowed=allowed, suggestion=meant)
     else:
         known = {key: written.spec[key] for key in ("task", "function", "workflow") if key in written.spec}
         fields = findings.read(lambda given: read_model(RunSpec, given), known, "spec")
-    if fields is not None and fields.task is None and not is_ours:
+    is_told = any(problem.path == ("spec", "task") for problem in findings.problems)
+    if (is_ours or is_local) and written.spec.get("task") is None and not is_told:
         findings.add("field.missing", ("spec", "task"), "a run needs its `task`")
     for name in ("function", "workflow", "task"):
         reference = getattr(fields, name, None)
@@ -100,10 +103,6 @@ def _read_spec(written: Written, project: str, *, is_local: bool) -> RunSpec:
     findings.finish()
     assert fields is not None  # noqa: S101 - told apart by the findings above
     return fields
-
-
-def _no_task() -> TaskReference:
-    raise Refused([Problem("field.missing", ("spec", "task"), "a run needs its `task`")])
 
 
 async def _find_task(unit: UnitOfWork, reference: TaskReference, project: str) -> Entity:

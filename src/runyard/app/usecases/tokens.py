@@ -153,9 +153,9 @@ def _check_wanted(name: str, scopes: Iterable[str], *, life: timedelta, longest:
         message = f"has {len(name)} characters"
         problems.append(Problem("name.long", ("name",), message, allowed=f"at most {MOST_NAME_CHARACTERS}"))
     if not timedelta(0) < life <= longest:
-        message = "a token ends, and not before it begins"
-        allowed = f"more than 0 and at most {longest.days} days"
-        problems.append(Problem("token.life", ("expires_at",), message, allowed=allowed))
+        message = "no token lives that long" if life > longest else "a token does not end before it begins"
+        allowed = f"more than 0 and at most {longest.days}"
+        problems.append(Problem("token.life", ("days",), message, value=life.days, allowed=allowed))
     if problems:
         raise Refused(problems)
     return wanted
