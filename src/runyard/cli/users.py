@@ -1,7 +1,7 @@
 """What `runyard user` does: the use cases of accounts, on the database itself, as the system."""
 
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -68,25 +68,13 @@ def print_list(flags: Flags, *, output: str) -> None:
 
 def set_disabled(flags: Flags, *, name: str, is_disabled: bool) -> None:
     """Let somebody in, or no more."""
-    settings = _load(flags)
-
-    async def work() -> None:
-        async with open_core(settings) as core, naming_near(core):
-            await accounts.set_disabled(core, WHO, name, is_disabled=is_disabled)
-
-    run_async(work())
+    _change(flags, lambda core: accounts.set_disabled(core, WHO, name, is_disabled=is_disabled))
     click.echo(f"{'disabled' if is_disabled else 'enabled'}: {clean(name)}")
 
 
 def delete(flags: Flags, *, name: str) -> None:
     """An account with its tokens and memberships."""
-    settings = _load(flags)
-
-    async def work() -> None:
-        async with open_core(settings) as core, naming_near(core):
-            await accounts.delete_account(core, WHO, name)
-
-    run_async(work())
+    _change(flags, lambda core: accounts.delete_account(core, WHO, name))
     click.echo(f"deleted: {clean(name)}")
 
 
@@ -105,14 +93,18 @@ def set_password(flags: Flags, *, name: str, is_password_piped: bool, keeps_toke
 
 def set_admin(flags: Flags, *, name: str, is_admin: bool) -> None:
     """Make somebody an admin, or an ordinary user."""
+    _change(flags, lambda core: accounts.set_admin(core, WHO, name, is_admin=is_admin))
+    click.echo(f"{'admin' if is_admin else 'no admin'}: {clean(name)}")
+
+
+def _change(flags: Flags, act: Callable[[Core], Awaitable[object]]) -> None:
     settings = _load(flags)
 
     async def work() -> None:
         async with open_core(settings) as core, naming_near(core):
-            await accounts.set_admin(core, WHO, name, is_admin=is_admin)
+            await act(core)
 
     run_async(work())
-    click.echo(f"{'admin' if is_admin else 'no admin'}: {clean(name)}")
 
 
 def _load(flags: Flags) -> Settings:

@@ -18,6 +18,7 @@ from runyard.store.belongings import (
     replace_labels,
 )
 from runyard.store.columns import LARGEST
+from runyard.store.expressions import contains
 from runyard.store.lists import fetch_page
 from runyard.store.references import VERSIONED_TYPES, derive_columns
 from runyard.store.session import Session
@@ -97,7 +98,7 @@ class SqlEntities:
                 statement = statement.where(table.c.type == labels.type)
             conditions = [table.c.project == project, is_of]
             if containing:
-                conditions.append(self._session.contains(labels.label, containing))
+                conditions.append(contains(labels.label, containing, is_sqlite=self._session.is_sqlite))
             statement = statement.where(*conditions).distinct().order_by(labels.label).limit(limit)
             found |= {row["label"] for row in await self._session.fetch_all(statement)}
         return sorted(found)[:limit]

@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 
 from runyard.store.errors import ReadOnly, Unstorable
-from runyard.store.expressions import Insert, contains, is_one_of, make_insert
+from runyard.store.expressions import Insert, is_one_of, make_insert
 from runyard.store.failures import translate_errors
 from runyard.store.links import Link, Sort, T, Work
 
@@ -107,10 +107,6 @@ class Session:
         digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         key = int.from_bytes(digest, "big", signed=True)
         await self.fetch_all(_LOCK_SHARED if is_shared else _LOCK, {"key": key})
-
-    def contains(self, column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
-        """Whether the text in the column has that part, letter for letter."""
-        return contains(column, part, is_sqlite=self.is_sqlite)
 
     def is_one_of(self, column: ColumnElement[Any], values: Iterable[str]) -> ColumnElement[bool]:
         """Whether it is among them, however many they are."""

@@ -55,7 +55,8 @@ async def submit_run(
     `noted` is what the server itself says in the run's metadata.
     """
     written = read_written(document)
-    request_hash = hash_request(document)
+    request = _keep(document)
+    request_hash = _hash(request)
     async with core.store.begin() as unit:
         # From here on nobody deletes the project, or a volume that is kept in it.
         await enter_project(unit, project)
@@ -65,9 +66,7 @@ async def submit_run(
         asked = await _read(unit, project, document)
         current = await load_current(unit)
         resolution = await _decide(unit, asked, current, is_strict=is_strict)
-        run = _make_run(
-            core, who, project, asked, resolution, current, request=_keep(document), request_hash=request_hash
-        )
+        run = _make_run(core, who, project, asked, resolution, current, request=request, request_hash=request_hash)
         run = replace(run, metadata={**run.metadata, **noted})
         transitions = _make_transitions(who, run)
         try:
@@ -108,7 +107,10 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
 
 def hash_request(document: Any) -> str:
     """What makes two submits the same: everything a client says, but for status, times and what the server says."""
-    said = _keep(document)
+    return _hash(_keep(document))
+
+
+def _hash(said: Json) -> str:
     canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -8,9 +8,10 @@ from typing import Any
 from runyard.app.attempts import insist
 from runyard.app.auditing import audit
 from runyard.app.core import Core
-from runyard.app.errors import Conflict, Forbidden, Missing, NotPossible
+from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.model import Lease, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
+from runyard.app.usecases.entities import check_revision
 from runyard.domain.lifecycle import State, can_follow
 from runyard.spec.references import find_run_kind
 
@@ -118,8 +119,7 @@ async def require_run(unit: UnitOfWork, project: str, run_id: str, *, expected_r
     run = await unit.runs.find(run_id, project=project)
     if run is None:
         raise Missing("run", run_id)
-    if expected_revision is not None and run.revision != expected_revision:
-        raise Conflict(f"run {run_id} was changed since you read it: read it again")
+    check_revision(run, expected_revision)
     return run
 
 
