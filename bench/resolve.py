@@ -8,16 +8,16 @@ from typing import Any
 
 from bench.report import Cell, Goal, Section, Table, progress
 from runyard.domain.admission import check_objects
-from runyard.domain.request import Belongings, Prepared, Request
-from runyard.domain.resolve import Resolution, resolve
+from runyard.domain.resolution import Resolution, resolve
+from runyard.domain.resolve_inputs import Belongings, Prepared, Request
 from runyard.manifests.environment import get_platform_envs
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.render import render_run
-from runyard.spec.documents import load_document
 from runyard.spec.policy import Policy, read_policy
 from runyard.spec.profile import Profile
-from runyard.spec.profiles import load_profile_files
-from runyard.spec.runfile import read_run_file
+from runyard.spec.profile_documents import load_profile_files
+from runyard.spec.run_documents import read_run_file
+from runyard.spec.yaml.loader import load_document
 
 PROFILES = 50
 ROUNDS = 40

@@ -19,19 +19,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from runyard.api.application import Application, guard, make_app
-from runyard.api.silence import Watch
-from runyard.api.web import LOOPBACK_HOSTS, Limits, Web
+from runyard.api.context import LOOPBACK_HOSTS, Limits, Web
+from runyard.api.idle_connections import Watch
 from runyard.app.core import Core, Options
-from runyard.app.loops.deletions import DeletionLoop
+from runyard.app.loops.project_deletion import DeletionLoop
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.loops.retention import Keep, RetentionLoop
-from runyard.app.loops.supervise import Loop, supervise
-from runyard.app.loops.triggers import TriggerLoop
+from runyard.app.loops.supervisor import Loop, supervise
+from runyard.app.loops.trigger_loop import TriggerLoop
 from runyard.app.model import Run
+from runyard.app.rules.rule_files import take_policy, take_profiles
 from runyard.app.times import SystemClock
-from runyard.app.usecases.files import take_policy, take_profiles
 from runyard.auth import Authenticator, Issuer, Passwords
-from runyard.logs.opening import open_logs
+from runyard.logs.backends import open_logs
 from runyard.settings import Settings
 from runyard.store import SqlStore, open_store
 from runyard.telemetry import set_up_logging

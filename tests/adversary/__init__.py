@@ -7,7 +7,7 @@ failing one. A case's seed is the run's seed and its number, so `--only N` plays
 - `trial.py` plays a case: read, resolve, render, admission, then the judge.
 - `judge.py` holds the rendered dictionaries against the raw policy and the raw profile, by its own reading (`raw.py`),
   and the resolution against its own spec. It shares no code with resolver, manifests or admission; of the product it
-  uses `runyard.spec.quantity` to compare amounts.
+  uses `runyard.spec.kubernetes.quantity` to compare amounts.
 - `shrink.py` makes a failing case small.
 
 `tests/unit/domain/test_admin_wins.py` plays some thousands of cases in every test run and shows that the judge and

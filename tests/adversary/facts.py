@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary.cases import Case, World
 from tests.adversary.raw import RawScope, read_scopes
 from tests.adversary.raw_profiles import read_base, read_profile

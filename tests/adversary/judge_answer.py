@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runyard.domain.effective import iter_leaves, to_plain
-from runyard.domain.resolve import Resolution
-from runyard.spec.quantity import Quantity
-from runyard.spec.run import RunFields
+from runyard.domain.effective_spec import iter_leaves, to_plain
+from runyard.domain.resolution import Resolution
+from runyard.spec.kubernetes.quantity import Quantity
+from runyard.spec.run_fields import RunFields
 from tests.adversary.snapshots import take
 
 _MAPS = ("node_selector", "envs")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary.cases import Case, World
 from tests.adversary.facts import Facts, Word
 from tests.adversary.judge_values import find_note, find_service_type

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import ROUND_CEILING
 from typing import Any
 
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary.cases import World
 from tests.adversary.facts import BUILT_IN_SIZE, Facts, Word
 

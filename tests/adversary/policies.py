@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary import words
 from tests.adversary.draws import Draws
 from tests.adversary.placements import draw_affinity, draw_toleration, respell

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 
 Sides = dict[str, Quantity]
 """`request` and `limit`, either or both."""

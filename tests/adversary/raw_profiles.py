@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary.raw import Sides, read_pairs, read_seconds, read_toleration, snake, to_camel, write_text
 
 _CONTEXT = {"runAsUser": "run_as_user", "runAsGroup": "run_as_group", "fsGroup": "fs_group"}

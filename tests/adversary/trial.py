@@ -6,15 +6,15 @@ from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from runyard.domain.admission import check_objects
-from runyard.domain.request import Belongings, Prepared, Request
-from runyard.domain.resolve import Resolution, resolve
+from runyard.domain.resolution import Resolution, resolve
+from runyard.domain.resolve_inputs import Belongings, Prepared, Request
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.render import render_run
 from runyard.spec.policy import read_policy
 from runyard.spec.problems import Problem, Refused
-from runyard.spec.profiles import read_profiles
-from runyard.spec.run import Action, RunFields, read_run_fields
-from runyard.spec.runfile import read_run_file
+from runyard.spec.profile_documents import read_profiles
+from runyard.spec.run_documents import read_run_file
+from runyard.spec.run_fields import Action, RunFields, read_run_fields
 from tests.adversary.cases import Case, World
 from tests.adversary.facts import Library
 from tests.adversary.judge import judge_objects

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from runyard.cli.main import root
-from runyard.spec.run import USER_FIELDS
+from runyard.spec.run_fields import USER_FIELDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 USERS = DOCS / "users" / "resources.md"

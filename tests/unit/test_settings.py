@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runyard.settings import SETTINGS, Loaded, Settings, read_settings
-from runyard.settings.model import is_loopback
+from runyard.settings.settings import is_loopback
 from runyard.spec.problems import Refused
 
 HOME = {"HOME": "/home/ada"}

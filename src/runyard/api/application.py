@@ -7,13 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from runyard.api.describing import make_openapi_route
-from runyard.api.dispatch import Dispatcher
-from runyard.api.failures import add_handlers
-from runyard.api.gate import Gate
+from runyard.api.context import Web
+from runyard.api.dispatcher import Dispatcher
+from runyard.api.error_responses import add_handlers
+from runyard.api.openapi import make_openapi_route
+from runyard.api.origin_guard import Gate
 from runyard.api.routes import (
+    attachments,
     audit,
-    belongings,
     discovery,
     entities,
     events,
@@ -31,8 +32,7 @@ from runyard.api.routes import (
 )
 from runyard.api.routing import Routes
 from runyard.api.throttle import Throttle
-from runyard.api.web import Web
-from runyard.app.usecases.refusals import Refusals
+from runyard.app.identity.refused_access import Refusals
 from runyard.telemetry import Observer
 
 ALL: tuple[Routes, ...] = (
@@ -50,7 +50,7 @@ ALL: tuple[Routes, ...] = (
     policies.routes,
     audit.routes,
     tokens.routes,
-    *belongings.make_all(),
+    *attachments.make_all(),
     *entities.ALL,
 )
 """Every route there is, but for the document of them all."""

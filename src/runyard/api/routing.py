@@ -9,14 +9,14 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.models import ErrorAnswer
+from runyard.api.context import get_address, get_web
+from runyard.api.openapi_models import ErrorAnswer
 from runyard.api.throttle import take_turn
-from runyard.api.web import get_address, get_web
 from runyard.app.errors import Forbidden
+from runyard.app.identity.access import authorize
 from runyard.app.model import Principal
-from runyard.app.usecases.access import authorize
 from runyard.domain.access import Permission
-from runyard.spec.reading import refuse
+from runyard.spec.readers import refuse
 
 _ERRORS: Mapping[int, str] = {
     400: "Refused: `message` says why, `errors` names every problem.",

@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from runyard.api.context import get_address, get_web
 from runyard.api.throttle import get_throttle
-from runyard.api.web import get_address, get_web
 from runyard.app.errors import Forbidden, Missing, TooMany, Unauthenticated
+from runyard.app.identity.access import authorize
 from runyard.app.model import Principal
 from runyard.app.ports import Unavailable
-from runyard.app.usecases.access import authorize
 from runyard.domain.access import Permission
 
 RECHECK_SECONDS = 15.0

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from starlette.requests import HTTPConnection
 
-from runyard.api.web import get_web
+from runyard.api.context import get_web
 from runyard.app.errors import TooMany
 from runyard.app.model import Principal
 

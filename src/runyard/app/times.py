@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from runyard.spec.reading import expect_text, refuse
+from runyard.spec.readers import expect_text, refuse
 
 MOST_CHARACTERS = 64
 _ALLOWED = "ISO 8601, such as 2026-11-15T12:00:00Z"

@@ -7,8 +7,8 @@ owns argon2 and joserfc.
 """
 
 from runyard.auth.authenticator import ANONYMOUS, Authenticator
+from runyard.auth.failure_limiter import FailureLimiter
 from runyard.auth.issuer import Issuer
-from runyard.auth.limiter import FailureLimiter
 from runyard.auth.passwords import Passwords
 
 __all__ = ["ANONYMOUS", "Authenticator", "FailureLimiter", "Issuer", "Passwords"]

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from runyard.app.core import Core
 from runyard.app.errors import Unauthenticated
+from runyard.app.identity.personal_tokens import PERSONAL_PREFIX, REFRESH_PREFIX, hash_token, is_usable, note_token_use
+from runyard.app.identity.sign_in import Identity
 from runyard.app.model import Account, Principal, Token
 from runyard.app.ports import UnitOfWork
-from runyard.app.usecases.sign_in import Identity
-from runyard.app.usecases.tokens import PERSONAL_PREFIX, REFRESH_PREFIX, hash_token, is_usable, note_token_use
+from runyard.auth.failure_limiter import FailureLimiter
 from runyard.auth.headers import Basic, parse_header
 from runyard.auth.issuer import Claims, Issuer
-from runyard.auth.limiter import FailureLimiter
 from runyard.auth.password_check import PasswordCheck
 from runyard.auth.passwords import Passwords
 from runyard.domain.access import SCOPES
@@ -27,7 +27,7 @@ _REVOKED = "the personal token that this token was got with was revoked or has e
 
 
 class Authenticator:
-    """`app.usecases.sign_in.Identifier`, and the way in for every request."""
+    """`app.identity.sign_in.Identifier`, and the way in for every request."""
 
     def __init__(
         self,

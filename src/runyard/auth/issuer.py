@@ -11,9 +11,9 @@ from joserfc.errors import JoseError
 
 from runyard.app.core import Core
 from runyard.app.errors import Unauthenticated
+from runyard.app.identity.sign_in import Grant, Signed
 from runyard.app.model import Json
-from runyard.app.usecases.sign_in import Grant, Signed
-from runyard.auth.brief_cache import LONGEST_SECONDS, BriefCache
+from runyard.auth.credential_cache import LONGEST_SECONDS, BriefCache
 from runyard.auth.signing_keys import ALGORITHM, KEY_LIFE, SigningKey, SigningKeys
 
 AUDIENCE = "runyard"
@@ -31,7 +31,7 @@ Claims = Mapping[str, Any]
 
 
 class Issuer:
-    """`app.usecases.sign_in.TokenIssuer`. The issuer is the server's endpoint."""
+    """`app.identity.sign_in.TokenIssuer`. The issuer is the server's endpoint."""
 
     def __init__(
         self,

@@ -4,11 +4,11 @@ import asyncio
 
 from runyard.app.core import Core
 from runyard.app.errors import TooMany, Unauthenticated
+from runyard.app.identity.sign_in import note_failure
 from runyard.app.model import Account
-from runyard.app.usecases.sign_in import note_failure
-from runyard.auth.brief_cache import BriefCache
+from runyard.auth.credential_cache import BriefCache
+from runyard.auth.failure_limiter import FailureLimiter
 from runyard.auth.headers import Basic
-from runyard.auth.limiter import FailureLimiter
 from runyard.auth.passwords import Passwords
 
 _WRONG = "the name or the password is wrong"

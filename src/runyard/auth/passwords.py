@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 class Passwords:
-    """`app.usecases.accounts.PasswordHasher`. Each hash takes a good part of a second of a processor, on purpose."""
+    """`app.identity.accounts.PasswordHasher`. Each hash takes a good part of a second of a processor, on purpose."""
 
     def __init__(self, *, hasher: PasswordHasher | None = None, most_waiting: int = MOST_WAITING) -> None:
         self._hasher = hasher or PasswordHasher()

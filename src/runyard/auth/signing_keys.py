@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from joserfc.jwk import ECKey
 
-from runyard.app.auditing import note_act
+from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.model import Json, Principal
 from runyard.app.ports import UnitOfWork

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from runyard.cli.commands.db import PRUNED
-from runyard.cli.lazy import load
-from runyard.cli.printing import clean, print_data, print_note
+from runyard.cli.lazy_commands import load
+from runyard.cli.output import clean, print_data, print_note
 from runyard.cli.setting_options import DATABASE, call_quietly, load_settings, run_async
 from runyard.settings import Settings
 

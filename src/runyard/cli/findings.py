@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import click
 
-from runyard.cli.printing import Severity, clean, has_colour, paint
+from runyard.cli.output import Severity, clean, has_colour, paint
 from runyard.spec.problems import Path, Problem, format_path, shorten
 
 Place = tuple[int, int]

@@ -14,12 +14,12 @@ from runyard.cli.options import RunOptions
 from runyard.cli.policies import LoadedPolicy, load_policy
 from runyard.cli.profile_files import load_profiles
 from runyard.cli.run_files import LoadedRun, load_run
-from runyard.domain.effective import USERS, Leaf
-from runyard.domain.request import Belongings, Prepared, Request
-from runyard.domain.resolve import NOT_USED, Resolution, resolve
+from runyard.domain.effective_spec import USERS, Leaf
+from runyard.domain.resolution import NOT_USED, Resolution, resolve
+from runyard.domain.resolve_inputs import Belongings, Prepared, Request
 from runyard.spec.policy import BUILT_IN, Policy
 from runyard.spec.problems import Path, Problem, Refused
-from runyard.spec.run import Action, RunFields, read_run_fields
+from runyard.spec.run_fields import Action, RunFields, read_run_fields
 
 T = TypeVar("T")
 

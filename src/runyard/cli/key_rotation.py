@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
+from runyard.app.entities import secret_rotation
+from runyard.app.entities.secret_rotation import Rotation
 from runyard.app.model import Principal
-from runyard.app.usecases import rotation
-from runyard.app.usecases.rotation import Rotation
-from runyard.cli.lazy import load
+from runyard.cli.lazy_commands import load
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
 from runyard.cli.users import open_core
 
@@ -17,12 +17,12 @@ WHO = Principal(name="system", is_admin=True, via="system", address="command lin
 
 def rotate(flags: Mapping[str, Any]) -> None:
     """Make a key, and wrap everything with it."""
-    _work(flags, rotation.rotate_keys)
+    _work(flags, secret_rotation.rotate_keys)
 
 
 def rewrap(flags: Mapping[str, Any]) -> None:
     """Wrap everything with the current key."""
-    _work(flags, rotation.rewrap_values)
+    _work(flags, secret_rotation.rewrap_values)
 
 
 def _work(flags: Mapping[str, Any], act: Any) -> None:

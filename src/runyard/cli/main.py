@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from runyard import __version__
-from runyard.cli.lazy import Entry, LazyGroup, load
+from runyard.cli.lazy_commands import Entry, LazyGroup, load
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from runyard.cli.files import read_bytes, show_name
 from runyard.cli.findings import Failed, Finding
-from runyard.cli.places import Source, speak_out
-from runyard.spec.digitalhub_settings import read_settings
-from runyard.spec.documents import Document, load_document
+from runyard.cli.source_locations import Source, speak_out
+from runyard.spec.digitalhub.core_settings import read_settings
 from runyard.spec.policy import Policy, lint_policy, read_policy
 from runyard.spec.problems import Problem, Refused
+from runyard.spec.yaml.loader import Document, load_document
 
 _SETTING = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 _QUOTES = ("'", '"')

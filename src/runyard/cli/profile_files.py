@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from runyard.cli.files import list_profile_files, read_bytes
 from runyard.cli.findings import Failed, Finding
-from runyard.cli.places import speak_out
+from runyard.cli.source_locations import speak_out
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile import Profile
-from runyard.spec.profiles import load_profile_files
+from runyard.spec.profile_documents import load_profile_files
 
 
 def load_profiles(given: Iterable[str]) -> tuple[Mapping[str, Profile], tuple[Finding, ...]]:

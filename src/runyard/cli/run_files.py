@@ -6,11 +6,11 @@ from typing import Any
 
 from runyard.cli.files import read_bytes, show_name
 from runyard.cli.findings import Failed, Finding
-from runyard.cli.places import Source, speak_out
-from runyard.spec.documents import Document, load_document, load_documents
+from runyard.cli.source_locations import Source, speak_out
+from runyard.spec.digitalhub.reference_strings import find_run_kind
 from runyard.spec.problems import Path, Refused
-from runyard.spec.references import find_run_kind
-from runyard.spec.runfile import RunFile, read_run_file
+from runyard.spec.run_documents import RunFile, read_run_file
+from runyard.spec.yaml.loader import Document, load_document, load_documents
 
 MOST_RUNS_BYTES = 64 * 1024 * 1024
 MOST_RUNS_DOCUMENTS = 100_000

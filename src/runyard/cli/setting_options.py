@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from runyard.cli.lazy import load
+from runyard.cli.lazy_commands import load
 from runyard.settings import SETTINGS, Loaded, Setting, read_settings
 from runyard.settings.table import SETTINGS_FILE
 from runyard.spec.problems import Refused
@@ -38,7 +38,7 @@ class WrongSettings(click.ClickException):
 
     def show(self, file: Any = None) -> None:  # noqa: ARG002 - click's signature
         """All of it, on standard error."""
-        clean = load("runyard.cli.printing:clean")
+        clean = load("runyard.cli.output:clean")
         for line in self._lines:
             click.echo(f"error: {clean(line)}", err=True)
 
@@ -69,7 +69,7 @@ def load_settings(flags: Mapping[str, Any], *, only: Collection[str] | None = No
         loaded = read_settings(flags, only=only)
     except Refused as refused:
         raise WrongSettings(refused) from None
-    clean = load("runyard.cli.printing:clean")
+    clean = load("runyard.cli.output:clean")
     for warning in loaded.warnings:
         click.echo(f"warning: {clean(warning)}", err=True)
     return loaded
@@ -96,7 +96,7 @@ def call_quietly(work: Callable[[], T]) -> T:
     try:
         return work()
     except failures as error:
-        clean = load("runyard.cli.printing:clean")
+        clean = load("runyard.cli.output:clean")
         raise click.ClickException(clean(" ".join(str(error).split()))) from None
     except Refused as refused:
         finding = load("runyard.cli.findings:Finding")

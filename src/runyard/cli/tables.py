@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from runyard.cli.printing import has_colour
+from runyard.cli.output import has_colour
 
 GAP = "  "
 NARROWEST = 12

@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from runyard.app.errors import Missing
+from runyard.app.identity import account_tokens, personal_tokens
 from runyard.app.model import Principal, Token
-from runyard.app.usecases import account_tokens, tokens
-from runyard.cli.printing import clean, print_data, print_note
+from runyard.cli.output import clean, print_data, print_note
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
 from runyard.cli.tables import print_table
 from runyard.cli.users import WHO, Flags, naming_near, open_core
@@ -26,7 +26,7 @@ def print_token(flags: Flags, *, name: str, label: str, scopes: tuple[str, ...],
         async with open_core(settings) as core:
             # As the user themself: what it may do is what they may, and no more.
             who = Principal(name=name, via="system", address="command line")
-            return await tokens.create_personal_token(core, who, name=label, scopes=scopes, life=lasting)
+            return await personal_tokens.create_personal_token(core, who, name=label, scopes=scopes, life=lasting)
 
     created = run_async(work())
     click.echo(created.text)

@@ -9,11 +9,11 @@ import click
 
 from runyard.app.core import Core, Options
 from runyard.app.errors import Duplicate, Missing
+from runyard.app.identity import accounts
 from runyard.app.model import Principal
 from runyard.app.times import SystemClock
-from runyard.app.usecases import accounts
-from runyard.cli.lazy import load
-from runyard.cli.printing import clean, print_data, print_note
+from runyard.cli.lazy_commands import load
+from runyard.cli.output import clean, print_data, print_note
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
 from runyard.cli.tables import print_table
 from runyard.settings import Settings

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from runyard.domain.effective import USERS, Leaf, Owner, Replaced, to_plain
+from runyard.domain.effective_spec import USERS, Leaf, Owner, Replaced, to_plain
 from runyard.spec.problems import Path, Problem
 
 _NOTHING: Mapping[Path, "Offer"] = {}

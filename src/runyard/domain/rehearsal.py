@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runyard.domain.request import Belongings, Prepared, Request
-from runyard.domain.resolve import Resolution, resolve
+from runyard.domain.resolution import Resolution, resolve
+from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problems import Path, Problem, format_path
-from runyard.spec.quantity import Quantity
 from runyard.spec.resources import LARGEST_AMOUNT
 
 Outcome = Literal["refused", "accepted", "changed", "unchanged"]

@@ -21,8 +21,8 @@ from runyard import __version__
 from runyard.kube.config import ClusterConfig
 from runyard.kube.credentials import Credential
 from runyard.kube.errors import MESSAGE_CHARACTERS, Unauthorized, error_from_status
-from runyard.kube.failures import TRANSPORT_FAILURES, deadline, read_deadline, typed_errors, typed_socket_errors
 from runyard.kube.tls import ClientCertificate, build_ssl_context
+from runyard.kube.transport_errors import TRANSPORT_FAILURES, deadline, read_deadline, typed_errors, typed_socket_errors
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from runyard.kube.errors import Gone
-from runyard.kube.failures import typed_errors
 from runyard.kube.objects import (
     Listing,
     Object,
@@ -18,6 +17,7 @@ from runyard.kube.objects import (
 from runyard.kube.resources import Resource
 from runyard.kube.retry import send_repeatedly
 from runyard.kube.transport import Transport
+from runyard.kube.transport_errors import typed_errors
 
 PatchKind = Literal["merge", "json", "strategic"]
 FieldValidation = Literal["Strict", "Warn", "Ignore"]

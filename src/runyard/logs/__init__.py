@@ -6,7 +6,7 @@ what a chunk is, `reading.py` reads from extents wherever they are kept. What `a
 May import `app.ports`; owns nothing but httpx2, for S3.
 """
 
+from runyard.logs.backends import open_logs
 from runyard.logs.errors import LogsUnavailable
-from runyard.logs.opening import open_logs
 
 __all__ = ["LogsUnavailable", "open_logs"]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from runyard.app.ports import LogPiece, Stream, StreamInfo
 from runyard.logs import database_rows as rows
-from runyard.logs import reading
+from runyard.logs import extent_reader
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.pieces import Extent, Gap, Piece, check_stream, to_microseconds
 
@@ -51,15 +51,15 @@ class DatabaseLogs:
 
     async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
         """As the port says."""
-        return await reading.read(self, stream, offset=offset, limit=limit)
+        return await extent_reader.read(self, stream, offset=offset, limit=limit)
 
     async def find_since(self, stream: Stream, since: datetime) -> int:
         """As the port says."""
-        return await reading.find_since(self, stream, to_microseconds(since))
+        return await extent_reader.find_since(self, stream, to_microseconds(since))
 
     async def find_tail(self, stream: Stream, lines: int) -> int:
         """As the port says."""
-        return await reading.find_tail(self, stream, lines)
+        return await extent_reader.find_tail(self, stream, lines)
 
     async def delete(self, run_id: str) -> None:
         """As the port says."""

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TypeVar
 
 from runyard.app.ports import LogPiece, Stream, StreamInfo
-from runyard.logs import reading
+from runyard.logs import extent_reader
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.folder_stream import NAMES_FILE, FolderStream, is_stream_folder
 from runyard.logs.names import load_stream, name_run_folder, name_stream_folder
@@ -52,15 +52,15 @@ class FolderLogs:
 
     async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
         """As the port says."""
-        return await reading.read(self, stream, offset=offset, limit=limit)
+        return await extent_reader.read(self, stream, offset=offset, limit=limit)
 
     async def find_since(self, stream: Stream, since: datetime) -> int:
         """As the port says."""
-        return await reading.find_since(self, stream, to_microseconds(since))
+        return await extent_reader.find_since(self, stream, to_microseconds(since))
 
     async def find_tail(self, stream: Stream, lines: int) -> int:
         """As the port says."""
-        return await reading.find_tail(self, stream, lines)
+        return await extent_reader.find_tail(self, stream, lines)
 
     async def delete(self, run_id: str) -> None:
         """As the port says."""
@@ -114,15 +114,15 @@ class FolderLogs:
                 stream = load_stream((path / NAMES_FILE).read_bytes())
                 files = self._open_path(path)
                 extents = files.list_extents()
-                began_at = reading.find_beginning(extents, files.list_gaps())
-                found.append(((began_at, stream.pod, stream.container), reading.make_info(stream, extents)))
+                began_at = extent_reader.find_beginning(extents, files.list_gaps())
+                found.append(((began_at, stream.pod, stream.container), extent_reader.make_info(stream, extents)))
         return [info for _, info in sorted(found, key=lambda pair: pair[0])]
 
     def _iter_old(self, before: int) -> Iterator[Path]:
         for run in self._iter_streams(self._path):
             for path in self._iter_streams(run):
                 files = self._open_path(path)
-                if reading.find_end(files.list_extents(), files.list_gaps()) < before:
+                if extent_reader.find_end(files.list_extents(), files.list_gaps()) < before:
                     yield path
 
     def _iter_streams(self, folder: Path) -> Iterator[Path]:

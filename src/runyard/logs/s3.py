@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from runyard.app.ports import LogPiece, Stream, StreamInfo
-from runyard.logs import reading
+from runyard.logs import extent_reader
+from runyard.logs.aws_signature import Signer
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.names import dump_stream, load_stream, name_run_folder, name_stream_folder
 from runyard.logs.pieces import (
@@ -27,7 +28,6 @@ from runyard.logs.pieces import (
 )
 from runyard.logs.s3_bucket import Bucket
 from runyard.logs.s3_index import NAMES_KEY, Index, Stored, find_stored, make_stored
-from runyard.logs.signing import Signer
 
 CHUNK_OBJECTS = 64
 """So many pieces become a chunk, however small they are."""
@@ -82,21 +82,21 @@ class S3Logs:
                 continue
             stream, extents = load_stream(names), index.list_extents()
             gaps = [_make_gap(gap, "") for gap in index.list_gaps()]
-            began_at = reading.find_beginning(extents, gaps)
-            found.append(((began_at, stream.pod, stream.container), reading.make_info(stream, extents)))
+            began_at = extent_reader.find_beginning(extents, gaps)
+            found.append(((began_at, stream.pod, stream.container), extent_reader.make_info(stream, extents)))
         return [info for _, info in sorted(found, key=lambda pair: pair[0])]
 
     async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
         """As the port says."""
-        return await reading.read(self, stream, offset=offset, limit=limit)
+        return await extent_reader.read(self, stream, offset=offset, limit=limit)
 
     async def find_since(self, stream: Stream, since: datetime) -> int:
         """As the port says."""
-        return await reading.find_since(self, stream, to_microseconds(since))
+        return await extent_reader.find_since(self, stream, to_microseconds(since))
 
     async def find_tail(self, stream: Stream, lines: int) -> int:
         """As the port says."""
-        return await reading.find_tail(self, stream, lines)
+        return await extent_reader.find_tail(self, stream, lines)
 
     async def delete(self, run_id: str) -> None:
         """As the port says."""
@@ -108,7 +108,7 @@ class S3Logs:
         old = [
             folder
             for folder, index in (await self._list_folders(self._prefix)).items()
-            if reading.find_end(index.list_extents(), [_make_gap(gap, "") for gap in index.list_gaps()]) < oldest
+            if extent_reader.find_end(index.list_extents(), [_make_gap(gap, "") for gap in index.list_gaps()]) < oldest
         ]
         for folder in old:
             await self._delete_under(f"{folder}/")

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from runyard.logs.aws_signature import Signer, encode_path, encode_query, format_time
 from runyard.logs.errors import LogsUnavailable
-from runyard.logs.signing import Signer, encode_path, encode_query, format_time
 
 ATTEMPTS = 4
 SECONDS = 30.0

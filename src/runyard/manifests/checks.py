@@ -6,7 +6,7 @@ after the anchor was made.
 
 from collections.abc import Iterator, Mapping
 
-from runyard.domain.effective import EffectiveSpec
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.spec.names import check_config_key
 from runyard.spec.problems import Problem, Refused, list_words
 from runyard.spec.volumes import SCRATCH_PATH, Volume

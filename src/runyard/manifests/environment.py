@@ -8,7 +8,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from runyard.domain.effective import EffectiveSpec
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.metadata import Marks
 from runyard.manifests.names import secret_name

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from runyard.domain.effective import EffectiveSpec
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.manifests.identity import Owner, RunIdentity
 from runyard.manifests.names import HASH_CHARACTERS, hash_text, run_name
 from runyard.spec.names import MOST_LABEL_CHARACTERS, check_label_value

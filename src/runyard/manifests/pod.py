@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runyard.domain.effective import EffectiveSpec, to_plain
+from runyard.domain.effective_spec import EffectiveSpec, to_plain
 from runyard.manifests.environment import render_env, render_secret_mounts, render_secret_volumes
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.metadata import Marks

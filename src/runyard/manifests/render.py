@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runyard.domain.effective import EffectiveSpec
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.manifests.checks import check_run, check_workload
 from runyard.manifests.environment import render_secret
 from runyard.manifests.identity import Owner, RunIdentity

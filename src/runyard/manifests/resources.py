@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runyard.domain.effective import EffectiveSpec
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.spec.resources import KUBERNETES_NAMES
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runyard.domain.effective import EffectiveSpec
+from runyard.domain.effective_spec import EffectiveSpec
 
 
 def render_pod_security(spec: EffectiveSpec) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from runyard.domain.effective import EffectiveSpec
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.metadata import Marks
 from runyard.manifests.names import alias_name, service_name
-from runyard.spec.serving import ServicePort
+from runyard.spec.services import ServicePort
 
 DEFAULT_PORT = 8080
 

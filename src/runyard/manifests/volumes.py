@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from runyard.domain.effective import EffectiveSpec
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.metadata import LIFETIME_ANNOTATION, VOLUME_LABEL, Marks, to_label_value
 from runyard.manifests.names import claim_name, config_map_name
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.volumes import SCRATCH_PATH, SHARED_MEMORY_PATH, Volume
 
 SCRATCH_VOLUME = "runyard-scratch"

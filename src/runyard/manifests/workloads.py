@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runyard.domain.effective import EffectiveSpec
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.metadata import API_VERSIONS, PENDING_TIMEOUT_ANNOTATION, Marks
 from runyard.manifests.names import run_name

@@ -10,8 +10,8 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_UP, Context, Decimal
 from typing import Any, Literal
 
 from runyard.pods.fields import Part, UnreadablePod, read_part, unreadable
+from runyard.spec.kubernetes.quantity import Quantity, QuantityError
 from runyard.spec.problems import Problem
-from runyard.spec.quantity import Quantity, QuantityError
 
 Amounts = dict[str, Quantity]
 _Side = Literal["requests", "limits"]

@@ -5,8 +5,8 @@ The only reader of the environment. Start in `table.py`, which has a row for eve
 is told at once. May import `spec`; the command line makes its options from the table.
 """
 
-from runyard.settings.model import Settings
-from runyard.settings.reading import Loaded, read_settings
+from runyard.settings.loader import Loaded, read_settings
+from runyard.settings.settings import Settings
 from runyard.settings.table import SETTINGS, Setting
 
 __all__ = ["SETTINGS", "Loaded", "Setting", "Settings", "read_settings"]

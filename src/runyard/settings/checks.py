@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from runyard.settings.model import is_loopback
+from runyard.settings.settings import is_loopback
 from runyard.spec.problems import Problem
 
 _GUARDS = "--tls-certificate and --tls-key, or --behind-proxy"

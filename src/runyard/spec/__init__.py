@@ -2,6 +2,6 @@
 
 Pure: no I/O, no clock, no environment. Imports nothing of ours. Owner of pydantic and of the one YAML loader.
 
-Start in `run.py` (what a run may ask), then `profile.py` and `policy.py` (what an admin prepares). `problems.py` is
-the form in which every refusal and warning is told; `quantity.py` reads amounts exactly as Kubernetes does.
+Start in `run_fields.py` (what a run may ask), then `profile.py` and `policy.py` (what an admin prepares). Every
+refusal and warning is a `problems.Problem`. `kubernetes/quantity.py` reads amounts exactly as Kubernetes does.
 """

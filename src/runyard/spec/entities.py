@@ -6,9 +6,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from runyard.spec.digitalhub.reference_strings import (
+    FunctionReference,
+    TaskReference,
+    find_run_kind,
+    find_task_kind,
+    parse_function_reference,
+    parse_task_reference,
+)
 from runyard.spec.names import check_project_name, check_slug, suggest_project_name
 from runyard.spec.problems import Problem
-from runyard.spec.reading import (
+from runyard.spec.readers import (
     Findings,
     describe_type,
     expect_mapping,
@@ -18,15 +26,7 @@ from runyard.spec.reading import (
     read_each,
     refuse,
 )
-from runyard.spec.references import (
-    FunctionReference,
-    TaskReference,
-    find_run_kind,
-    find_task_kind,
-    parse_function_reference,
-    parse_task_reference,
-)
-from runyard.spec.run import ACTIONS, RunFields, read_model
+from runyard.spec.run_fields import ACTIONS, RunFields, read_model
 
 FUNCTION_KINDS = ("python", "container")
 """The kinds we run; others may be stored by a server, word for word."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from runyard.spec.names import check_env_name, check_label_value, check_qualified_name, check_slug, suggest_env_name
 from runyard.spec.problems import MOST_BITS
-from runyard.spec.reading import (
+from runyard.spec.readers import (
     Findings,
     describe_type,
     expect_keys,

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 
 from runyard.spec.images import is_latest
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problems import Path, Problem
-from runyard.spec.quantity import Quantity
-from runyard.spec.reading import to_snake_case
-from runyard.spec.run import RunFields
+from runyard.spec.readers import to_snake_case
+from runyard.spec.run_fields import RunFields
 
 SMALLEST_MEMORY = Quantity.parse("1Mi")
 MOST_CORES = Quantity.parse("256")

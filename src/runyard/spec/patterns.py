@@ -4,7 +4,7 @@ import functools
 import re
 from typing import Any
 
-from runyard.spec.reading import expect_text
+from runyard.spec.readers import expect_text
 
 
 def read_pattern(given: Any) -> str:

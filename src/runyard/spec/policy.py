@@ -7,10 +7,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.names import check_project_name, check_qualified_name, suggest_project_name
 from runyard.spec.problems import Path, Problem, find_nearest, list_words, shorten
-from runyard.spec.quantity import Quantity
-from runyard.spec.reading import (
+from runyard.spec.readers import (
     Findings,
     expect_keys,
     expect_mapping,
@@ -19,8 +19,8 @@ from runyard.spec.reading import (
     read_each,
     refuse,
 )
-from runyard.spec.rules import RULED, Rule, read_rule
-from runyard.spec.run import PYTHON_VERSIONS
+from runyard.spec.rule_grammar import RULED, Rule, read_rule
+from runyard.spec.run_fields import PYTHON_VERSIONS
 from runyard.spec.volumes import read_image, read_object_name
 
 PodSecurity = Literal["restricted", "baseline"]

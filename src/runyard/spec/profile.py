@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from runyard.spec.run import AdminFields
+from runyard.spec.run_fields import AdminFields
 
 BaseKind = Literal["Job", "Deployment", "Service"]
 

@@ -6,10 +6,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from runyard.spec.kubernetes.quantity import Quantity, QuantityError
 from runyard.spec.names import check_qualified_name
 from runyard.spec.problems import Problem, find_nearest
-from runyard.spec.quantity import Quantity, QuantityError
-from runyard.spec.reading import Findings, expect_mapping, refuse
+from runyard.spec.readers import Findings, expect_mapping, refuse
 
 RESOURCES = ("cpu", "mem", "gpu", "disk")
 SIDES = ("requests", "limits")

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from runyard.spec.duration import DurationError, parse_duration
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.names import check_config_key, check_dns_label, check_dns_subdomain, suggest_dns_label
 from runyard.spec.problems import find_nearest
-from runyard.spec.quantity import Quantity
-from runyard.spec.reading import (
+from runyard.spec.readers import (
     Findings,
     expect_keys,
     expect_list,

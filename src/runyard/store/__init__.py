@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from runyard.store.backups import backup, restore
     from runyard.store.errors import StoreError, StoreUnavailable
-    from runyard.store.migrating import migrate, upgrade
-    from runyard.store.opening import open_store
+    from runyard.store.migrator import migrate, upgrade
     from runyard.store.retention import Pruned
     from runyard.store.schema import SchemaStatus, read_status
     from runyard.store.sql_store import SqlStore
+    from runyard.store.startup import open_store
     from runyard.store.urls import show_url
 
 __all__ = [
@@ -41,12 +41,12 @@ _HOMES = {
     "StoreError": "errors",
     "StoreUnavailable": "errors",
     "backup": "backups",
-    "migrate": "migrating",
-    "open_store": "opening",
+    "migrate": "migrator",
+    "open_store": "startup",
     "read_status": "schema",
     "restore": "backups",
     "show_url": "urls",
-    "upgrade": "migrating",
+    "upgrade": "migrator",
 }
 
 

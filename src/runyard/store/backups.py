@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runyard.store.errors import BackupFailed
 from runyard.store.lockfile import ProcessLock
-from runyard.store.postgres_backups import backup_postgresql, restore_postgresql
+from runyard.store.postgresql_backups import backup_postgresql, restore_postgresql
 from runyard.store.schema import read_schema
 from runyard.store.sqlite_backups import backup_sqlite, check_vacant, restore_sqlite
 from runyard.store.urls import SqliteUrl, parse_url

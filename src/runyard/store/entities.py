@@ -9,7 +9,8 @@ from sqlalchemy import ColumnElement, bindparam, delete, select, true, update
 from runyard.app.model import Entity
 from runyard.app.ports import Duplicate, Page, Query, Stale
 from runyard.store import tables
-from runyard.store.belongings import (
+from runyard.store.columns import LARGEST
+from runyard.store.dependent_rows import (
     add_labels,
     count_labels,
     delete_belongings,
@@ -17,10 +18,9 @@ from runyard.store.belongings import (
     lock_project,
     replace_labels,
 )
-from runyard.store.columns import LARGEST
+from runyard.store.derived_columns import VERSIONED_TYPES, derive_columns
 from runyard.store.expressions import contains
 from runyard.store.lists import fetch_page
-from runyard.store.references import VERSIONED_TYPES, derive_columns
 from runyard.store.session import Session
 
 _FIELDS = tuple(field.name for field in fields(Entity))

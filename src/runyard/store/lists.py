@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, RowMapping, Select, Table, func, select, t
 from runyard.app.ports import Query, Span
 from runyard.store import tables
 from runyard.store.columns import LARGEST
+from runyard.store.derived_columns import VERSIONED_TYPES, find_base
 from runyard.store.expressions import contains, is_one_of
-from runyard.store.references import VERSIONED_TYPES, find_base
 from runyard.store.session import Session
 from runyard.store.totals import can_total, read_total
 

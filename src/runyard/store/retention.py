@@ -9,8 +9,8 @@ from sqlalchemy import delete, or_, select
 from runyard.app.model import AuditEntry
 from runyard.domain.lifecycle import FINAL, State
 from runyard.store import tables
-from runyard.store.belongings import delete_runs
 from runyard.store.clock import DatabaseNow
+from runyard.store.dependent_rows import delete_runs
 
 if TYPE_CHECKING:
     from runyard.store.sql_store import SqlStore

@@ -13,13 +13,13 @@ from runyard.app.model import Lease, Run, Transition
 from runyard.app.ports import Duplicate, Page, Query, Stale
 from runyard.domain.lifecycle import State
 from runyard.store import tables
-from runyard.store.belongings import add_labels, count_labels, delete_runs, replace_labels
 from runyard.store.columns import LARGEST
+from runyard.store.dependent_rows import add_labels, count_labels, delete_runs, replace_labels
+from runyard.store.derived_columns import derive_columns, hash_to_shard_key
 from runyard.store.entities import check_fixed
 from runyard.store.expressions import is_one_of, make_insert
 from runyard.store.lists import fetch_page
 from runyard.store.queue import claim_due, hold_lease, nudge, release, renew
-from runyard.store.references import derive_columns, hash_to_shard_key
 from runyard.store.session import Session
 from runyard.store.totals import count_runs
 

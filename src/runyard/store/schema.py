@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from sqlalchemy import text
 
-from runyard.store.engines import make_postgresql_engine
+from runyard.store.connections import make_postgresql_engine
+from runyard.store.driver_errors import translate_errors
 from runyard.store.errors import ForeignSchema, FutureSchema, OldSchema
-from runyard.store.failures import translate_errors
 from runyard.store.urls import DatabaseUrl, PostgresUrl, SqliteUrl, parse_url
 
 VERSION_TABLE = "alembic_version"

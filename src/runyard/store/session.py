@@ -17,10 +17,10 @@ from sqlalchemy import (
     select,
 )
 
+from runyard.store.driver_errors import translate_errors
 from runyard.store.errors import ReadOnly, Unstorable
 from runyard.store.expressions import Insert, is_one_of, make_insert
-from runyard.store.failures import translate_errors
-from runyard.store.links import Link, Sort, T, Work
+from runyard.store.transactions import Link, Sort, T, Work
 
 MANY_ROWS = 100
 Parameters = Mapping[str, Any] | None

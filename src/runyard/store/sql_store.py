@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from runyard.store.failures import translate_errors
-from runyard.store.links import Links
+from runyard.store.driver_errors import translate_errors
 from runyard.store.lockfile import ProcessLock
 from runyard.store.retention import Pruned, prune
 from runyard.store.session import Session
+from runyard.store.transactions import Links
 from runyard.store.unit_of_work import SqlUnitOfWork
 
 

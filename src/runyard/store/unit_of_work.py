@@ -8,13 +8,13 @@ from runyard.app.ports import Accounts, Audit, Entities, Firings, Metrics, Revis
 from runyard.store import tables
 from runyard.store.accounts import SqlAccounts
 from runyard.store.audit import SqlAudit
-from runyard.store.belongings import hold_project, lock_project
+from runyard.store.dependent_rows import hold_project, lock_project
 from runyard.store.entities import SqlEntities
+from runyard.store.metrics_and_firings import SqlFirings, SqlMetrics
 from runyard.store.queue import read_clock
 from runyard.store.revisions import SqlRevisions
 from runyard.store.runs import SqlRuns
 from runyard.store.secrets import SqlSecrets
-from runyard.store.series import SqlFirings, SqlMetrics
 from runyard.store.session import Session
 
 

@@ -4,14 +4,14 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from runyard.app.model import SealedValue
-from runyard.vault import sealing
+from runyard.vault import envelope_encryption
 from runyard.vault.errors import KeysUnusable
 from runyard.vault.key_file import KeyFile
 from runyard.vault.keyring import Keyring, parse_keys
 
 
 class _RingVault(ABC):
-    """`app.ports.Vault` and `app.usecases.rotation.RotatingVault` on a ring of keys. Safe to use from threads."""
+    """`app.ports.Vault` and `app.entities.secret_rotation.RotatingVault` on a keyring. Thread-safe."""
 
     @abstractmethod
     def _find_keys(self, *, needed: str | None = None) -> Keyring:
@@ -33,16 +33,16 @@ class _RingVault(ABC):
 
     def seal(self, project: str, name: str, version: int, text: str) -> SealedValue:
         """Bound to project, name and version."""
-        return sealing.seal(self._find_keys(), project, name, version, text)
+        return envelope_encryption.seal(self._find_keys(), project, name, version, text)
 
     def open(self, value: SealedValue) -> str:
         """Raises `Tampered` if anything was changed, `UnknownKey` if the key is not at hand."""
-        return sealing.unseal(self._find_keys(needed=value.key_id), value)
+        return envelope_encryption.unseal(self._find_keys(needed=value.key_id), value)
 
     def rewrap(self, value: SealedValue) -> SealedValue:
         """The same value with its data key wrapped by the current key; the value itself is not opened."""
         keys = self._find_keys()
-        return value if value.key_id == keys.current_id else sealing.rewrap(keys, value)
+        return value if value.key_id == keys.current_id else envelope_encryption.rewrap(keys, value)
 
 
 class FileVault(_RingVault):

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from runyard.domain.request import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import Belongings, Prepared, Request
 from runyard.manifests.identity import RunIdentity
 from runyard.spec.policy import read_policy
-from runyard.spec.profiles import read_profiles
-from runyard.spec.run import Action, read_run_fields
+from runyard.spec.profile_documents import read_profiles
+from runyard.spec.run_fields import Action, read_run_fields
 from tests.adversary.draws import Draws
 from tests.adversary.placements import draw_affinity, draw_spread, draw_toleration, respell
 

@@ -4,9 +4,9 @@ import json
 import random
 import string
 
-from runyard.spec.documents import dump_yaml, load_document
+from runyard.spec.yaml.loader import dump_yaml, load_document
 from testbed.cluster import Cluster
-from tests.unit.spec.test_yaml_dump import LOOKS_TYPED
+from tests.unit.spec.yaml.test_printer import LOOKS_TYPED
 
 SEED = 11
 WORDS = 1_500

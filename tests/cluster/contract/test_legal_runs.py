@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runyard.domain.admission import check_objects
-from runyard.domain.resolve import Resolution, resolve
+from runyard.domain.resolution import Resolution, resolve
 from runyard.manifests.identity import Owner
 from runyard.manifests.render import render_anchor, render_dependents, render_run
 from testbed.cluster import Cluster

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.effective import EffectiveSpec
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.kube.client import Client
 from runyard.kube.config import load_kubeconfig
 from runyard.kube.errors import Forbidden, Invalid, NotFound

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.effective import Disk, EffectiveSpec
+from runyard.domain.effective_spec import Disk, EffectiveSpec
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.names import claim_name, run_name, secret_name
 from runyard.manifests.render import render_run
-from runyard.pods.failure import find_failure
+from runyard.pods.container_failure import find_failure
 from runyard.spec.environment import SecretUse
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from testbed.cluster import Cluster
 from tests.cluster.testbed.manifests import wait
 from tests.unit.manifests.samples import claim, make_sides, make_spec, make_volume

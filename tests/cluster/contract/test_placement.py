@@ -13,7 +13,7 @@ from runyard.kube.client import Client
 from runyard.kube.config import load_kubeconfig
 from runyard.kube.errors import BadRequest, Invalid
 from runyard.kube.resources import PODS
-from runyard.spec.placement import read_affinity, read_tolerations, read_topology_spread
+from runyard.spec.kubernetes.placement import read_affinity, read_tolerations, read_topology_spread
 from runyard.spec.problems import Refused
 from testbed.cluster import Cluster
 from tests.cluster.contract.placement_generator import KEYS, PREFERRED, REQUIRED, Field, PlacementGenerator

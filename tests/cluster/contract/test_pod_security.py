@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runyard.pods.security import Level, check_pod_security, check_template_security, format_violations, known
+from runyard.pods.security import Level, check_pod_security, check_template_security, format_violations, known_fields
 from testbed.cluster import Cluster
 from tests.cluster.contract.admission import Admission, Answer
 from tests.cluster.contract.pod_changes import Object, iter_containers
@@ -23,27 +23,27 @@ DEBUGGERS = 200
 JUDGING_LEVELS: tuple[Level, ...] = ("baseline", "restricted")
 LABELS = "pod-security.kubernetes.io/"
 SCHEMAS = {
-    "Pod": known.POD,
-    "PodTemplateSpec": known.TEMPLATE,
-    "PodSpec": known.SPEC,
-    "Container": known.CONTAINER,
-    "EphemeralContainer": known.EPHEMERAL_CONTAINER,
-    "PodSecurityContext": known.POD_SECURITY_CONTEXT,
-    "SecurityContext": known.SECURITY_CONTEXT,
-    "AppArmorProfile": known.APPARMOR_PROFILE,
-    "SeccompProfile": known.SECCOMP_PROFILE,
-    "SELinuxOptions": known.SELINUX_OPTIONS,
-    "WindowsSecurityContextOptions": known.WINDOWS_OPTIONS,
-    "Capabilities": known.CAPABILITIES,
-    "Sysctl": known.SYSCTL,
-    "PodOS": known.OS,
-    "ContainerPort": known.PORT,
-    "Probe": known.PROBE,
-    "Lifecycle": known.LIFECYCLE,
-    "LifecycleHandler": known.LIFECYCLE_HANDLER,
-    "HTTPGetAction": known.HTTP_GET,
-    "TCPSocketAction": known.TCP_SOCKET,
-    "Volume": known.VOLUME,
+    "Pod": known_fields.POD,
+    "PodTemplateSpec": known_fields.TEMPLATE,
+    "PodSpec": known_fields.SPEC,
+    "Container": known_fields.CONTAINER,
+    "EphemeralContainer": known_fields.EPHEMERAL_CONTAINER,
+    "PodSecurityContext": known_fields.POD_SECURITY_CONTEXT,
+    "SecurityContext": known_fields.SECURITY_CONTEXT,
+    "AppArmorProfile": known_fields.APPARMOR_PROFILE,
+    "SeccompProfile": known_fields.SECCOMP_PROFILE,
+    "SELinuxOptions": known_fields.SELINUX_OPTIONS,
+    "WindowsSecurityContextOptions": known_fields.WINDOWS_OPTIONS,
+    "Capabilities": known_fields.CAPABILITIES,
+    "Sysctl": known_fields.SYSCTL,
+    "PodOS": known_fields.OS,
+    "ContainerPort": known_fields.PORT,
+    "Probe": known_fields.PROBE,
+    "Lifecycle": known_fields.LIFECYCLE,
+    "LifecycleHandler": known_fields.LIFECYCLE_HANDLER,
+    "HTTPGetAction": known_fields.HTTP_GET,
+    "TCPSocketAction": known_fields.TCP_SOCKET,
+    "Volume": known_fields.VOLUME,
 }
 
 
@@ -115,7 +115,7 @@ async def test_known_fields_are_all_that_the_server_has_when_its_schema_is_read(
         if minor == 36:
             assert served == fields, name
     metadata = schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"]
-    assert set(metadata) == known.METADATA
+    assert set(metadata) == known_fields.METADATA
 
 
 async def test_verdict_and_words_are_the_plugins_when_pods_are_generated(admission: Admission, minor: int) -> None:

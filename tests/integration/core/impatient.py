@@ -2,9 +2,9 @@
 
 import sys
 
-from runyard.api import silence
+from runyard.api import idle_connections
 from runyard.cli.main import main
 
 if __name__ == "__main__":
-    silence.HEAD_SECONDS = 1.0
+    idle_connections.HEAD_SECONDS = 1.0
     sys.exit(main())

@@ -17,8 +17,8 @@ from uvicorn.protocols.http import auto
 from runyard import bootstrap
 from runyard.settings import read_settings
 from runyard.telemetry import set_up_logging
+from tests.http_servers import serve
 from tests.integration.core.conftest import fill, make_run
-from tests.serving import serve
 
 LOADED = (asyncpg, auto)
 

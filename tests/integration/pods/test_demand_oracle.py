@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from runyard.pods.demand import pod_limits, pod_requests
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from tests.integration.oracle import Document, Oracle, skip_unless_buildable
 from tests.integration.pods.demand_generator import damage_pod, make_pod
 

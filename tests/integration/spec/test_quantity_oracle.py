@@ -12,7 +12,7 @@ from decimal import Decimal
 
 import pytest
 
-from runyard.spec.quantity import Quantity, QuantityError
+from runyard.spec.kubernetes.quantity import Quantity, QuantityError
 from tests.integration.oracle import Document, Oracle, skip_unless_buildable
 
 TEXTS = 100_000

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, event, text
 
-from runyard.store.links import T, Work
-from runyard.store.postgresql_links import PostgresqlLinks
+from runyard.store.postgresql_transactions import PostgresqlLinks
 from runyard.store.sql_store import SqlStore
-from runyard.store.sqlite_links import SqliteLinks
+from runyard.store.sqlite_transactions import SqliteLinks
+from runyard.store.transactions import T, Work
 
 Asked = tuple[str, Any]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runyard.app.ports import Query, Stale
-from runyard.store import SqlStore, backup, open_store, postgres_backups, read_status, restore
+from runyard.store import SqlStore, backup, open_store, postgresql_backups, read_status, restore
 from runyard.store.errors import BackupFailed, ForeignSchema, FutureSchema, StoreLocked
 from tests.contract.store.builders import make_audit, make_entity, make_run, make_transition
 from tests.contract.store.test_secrets import make_value
@@ -205,7 +205,7 @@ async def test_half_restored_database_is_refused_when_the_end_is_missing(
     url, target = postgres.create_database(), postgres.create_database()
     await (await open_store(url)).close()
     await backup(url, tmp_path / "backup")
-    monkeypatch.setattr(postgres_backups, "STATEMENTS", ("SELECT 1 / 0",))
+    monkeypatch.setattr(postgresql_backups, "STATEMENTS", ("SELECT 1 / 0",))
 
     with pytest.raises(Exception, match="zero"):
         await restore(tmp_path / "backup", target)

@@ -18,9 +18,9 @@ from sqlalchemy import create_engine
 
 from runyard.app.ports import Query
 from runyard.store import migrate, open_store, read_status, tables, upgrade
-from runyard.store.engines import make_postgresql_engine
+from runyard.store.connections import make_postgresql_engine
 from runyard.store.errors import ForeignSchema, FutureSchema, StoreError
-from runyard.store.migrating import make_config
+from runyard.store.migrator import make_config
 from runyard.store.schema import list_known_revisions
 from runyard.store.urls import PostgresUrl, parse_url
 from tests.contract.store.builders import make_audit, make_entity, make_run, make_transition

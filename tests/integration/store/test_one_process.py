@@ -11,7 +11,7 @@ import pytest
 
 from runyard.store import backup, open_store, read_status, upgrade
 from runyard.store.errors import StoreLocked, StoreUnavailable
-from runyard.store.sqlite_links import SqliteLinks
+from runyard.store.sqlite_transactions import SqliteLinks
 
 HOLD = """
 import asyncio, sys

@@ -12,8 +12,8 @@ import pytest
 from runyard.app.model import Entity, Run
 from runyard.app.ports import Query, UnitOfWork
 from runyard.store import SqlStore, open_store, tables
+from runyard.store.derived_columns import derive_columns, hash_to_shard_key
 from runyard.store.entities import _FIELDS as ENTITY_FIELDS
-from runyard.store.references import derive_columns, hash_to_shard_key
 from runyard.store.runs import RUN_COLUMNS
 from tests.contract.store.builders import after, make_audit, make_entity, make_run, make_task
 from tests.integration.store.plans import ask_writer, explain_postgresql, explain_sqlite, record

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.serving import Server, serve
+from tests.http_servers import Server, serve
 
 
 @pytest.fixture

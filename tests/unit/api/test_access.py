@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from runyard.api.application import ALL
-from tests.serving import Server, serve
+from tests.http_servers import Server, serve
 from tests.unit.api.access_table import ADMIN, EVERY_ROLE, NOBODY, RUN, WHO, make_table
 
 MEMBERS = {"viewer": "viewer", "editor": "editor"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.serving import serve
+from tests.http_servers import serve
 from tests.unit.app.run_world import TurnedClock
 
 AUDIT = "/api/v1/audit"

@@ -8,7 +8,7 @@ import pytest
 
 from runyard.app.errors import Conflict, Stale
 from runyard.app.ports import Unavailable
-from tests.serving import Server, serve
+from tests.http_servers import Server, serve
 
 FUNCTION: dict[str, Any] = {"kind": "dbt", "name": "f", "id": "f"}
 FUNCTIONS = "/api/v1/-/demo/functions"

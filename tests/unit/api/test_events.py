@@ -11,13 +11,13 @@ import pytest
 
 from runyard.api import streams
 from runyard.api.application import make_app
+from runyard.api.context import Limits
 from runyard.api.routes import events
-from runyard.api.web import Limits
 from runyard.app.core import Signals
 from runyard.app.model import Principal
-from runyard.app.usecases.stop import stop_run
-from tests.serving import Server, password_of, serve
-from tests.unit.api.streaming import open_stream
+from runyard.app.runs.stop import stop_run
+from tests.http_servers import Server, password_of, serve
+from tests.unit.api.stream_clients import open_stream
 
 EVENTS = "/api/v1/-/demo/runs/r1/events"
 SSE = {"Accept": "text/event-stream"}

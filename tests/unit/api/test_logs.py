@@ -11,11 +11,11 @@ import httpx2
 import pytest
 
 from runyard.api.application import make_app
-from runyard.api.web import Limits
+from runyard.api.context import Limits
+from runyard.app.logs import log_follower, log_reader
 from runyard.app.ports import Stream
-from runyard.app.usecases import following_logs, reading_logs
-from tests.serving import Server, serve
-from tests.unit.api.streaming import open_stream
+from tests.http_servers import Server, serve
+from tests.unit.api.stream_clients import open_stream
 
 LOGS = "/api/v1/-/demo/runs/r1/logs"
 LOG = "/api/v1/-/demo/runs/r1/log"
@@ -27,7 +27,7 @@ AT = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following_logs, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(log_follower, "GRACE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ async def test_list_is_what_every_sdk_reads_when_containers_wrote(running: httpx
 async def test_list_has_the_end_of_a_long_log_when_it_is_cut(
     running: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_logs, "TAIL_BYTES", 5)
+    monkeypatch.setattr(log_reader, "TAIL_BYTES", 5)
     await _write(server, MAIN, "aaaa\u20acbcd\n".encode())
     item = (await running.get(LOGS)).json()[0]
     text = base64.b64decode(item["content"]).decode()
@@ -92,7 +92,7 @@ async def test_list_has_the_end_of_a_long_log_when_it_is_cut(
 async def test_newest_streams_come_first_when_all_together_are_too_long(
     running: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_logs, "LIST_BYTES", 6)
+    monkeypatch.setattr(log_reader, "LIST_BYTES", 6)
     await _write(server, MAIN, b"main\n")
     await server.core.logs.append(SIDE, b"side\n", offset=0, at=AT + timedelta(hours=1))
     offsets = [item["status"]["offset"] for item in (await running.get(LOGS)).json()]
@@ -198,7 +198,7 @@ async def test_chunks_are_bounded_when_there_is_much(running: httpx2.AsyncClient
     async with open_stream(server.app, f"{LOG}?follow=true") as stream:
         await stream.wait_for_end()
     assert stream.content == written
-    assert max(map(len, stream.chunks)) <= reading_logs.CHUNK_BYTES
+    assert max(map(len, stream.chunks)) <= log_reader.CHUNK_BYTES
 
 
 async def test_followed_text_says_where_to_go_on_when_the_server_drains(

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runyard.api.routing import _WORDS
-from tests.serving import serve
+from tests.http_servers import serve
 
 METHODS = ("get", "post", "put", "delete", "patch")
 

@@ -6,8 +6,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from runyard.app.usecases import rehearsing
-from tests.serving import serve
+from runyard.app.rules import policy_rehearsal
+from tests.http_servers import serve
 
 POLICY = "/api/v1/policy"
 REHEARSE = f"{POLICY}/rehearse"
@@ -119,8 +119,8 @@ async def test_secret_that_is_gone_is_no_refusal_when_the_run_had_it(demo: httpx
 async def test_rehearsal_is_bounded_when_there_are_many_runs(
     demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rehearsing, "SLICE", 2)
-    monkeypatch.setattr(rehearsing, "MOST_DETAILS", 1)
+    monkeypatch.setattr(policy_rehearsal, "SLICE", 2)
+    monkeypatch.setattr(policy_rehearsal, "MOST_DETAILS", 1)
     for number in range(5):
         await _submit(demo, f"r{number}", "8Gi")
     found = (await demo.post(REHEARSE, json={"policy": CAPPED, "limit": 3})).json()

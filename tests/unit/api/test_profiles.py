@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.serving import serve
+from tests.http_servers import serve
 
 PROFILES = "/api/v1/profiles"
 SMALL: dict[str, Any] = {"description": "little", "resources": {"mem": "1Gi"}, "node_selector": {"pool": "cheap"}}

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.serving import Server, serve
+from tests.http_servers import Server, serve
 
 MODEL: dict[str, Any] = {"kind": "model", "name": "net", "spec": {"path": "s3://bucket/net/"}}
 

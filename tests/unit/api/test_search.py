@@ -6,8 +6,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from runyard.app.usecases import searching
-from tests.serving import serve
+from runyard.app.entities import search
+from tests.http_servers import serve
 
 SEARCH = "/api/v1/-/demo/solr/search/item"
 ALWAYS = "metadata.updated:[* TO *]"
@@ -90,15 +90,15 @@ async def test_pages_follow_each_other_when_there_are_more_than_asked_for(filled
 async def test_work_is_bounded_and_said_when_the_project_is_large(
     filled: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "MOST_READ", 2)
+    monkeypatch.setattr(search, "MOST_READ", 2)
     assert len(await _find(filled)) == 8
-    monkeypatch.setattr(searching, "MOST_FOUND", 3)
+    monkeypatch.setattr(search, "MOST_FOUND", 3)
     answer = await filled.get(SEARCH, params={"size": 2, "page": 1})
     assert len(answer.json()["content"]) == 1
     assert (answer.json()["totalElements"], answer.json()["totalPages"]) == (3, 2)
     assert answer.headers["X-Search-Bounded"] == "the first 3 of 8 matches are served"
     assert (await filled.get(SEARCH, params={"page": 9})).json()["content"] == []
-    monkeypatch.setattr(searching, "MOST_SCANNED", 1)
+    monkeypatch.setattr(search, "MOST_SCANNED", 1)
     words = await filled.get(SEARCH, params={"q": "grow"})
     assert [item["id"] for item in words.json()["content"]] == ["g2", "g1"]
     assert "descriptions of 1 of 8" in words.headers["X-Search-Bounded"]

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from runyard.api.context import Limits
 from runyard.api.throttle import MOST_KNOWN, Throttle
-from runyard.api.web import Limits
 from runyard.app.errors import TooMany
+from runyard.app.identity.personal_tokens import create_personal_token
+from runyard.app.identity.sign_in import EXCHANGE_GRANT, PERSONAL_TYPE, REFRESH_GRANT
 from runyard.app.model import Principal
-from runyard.app.usecases.sign_in import EXCHANGE_GRANT, PERSONAL_TYPE, REFRESH_GRANT
-from runyard.app.usecases.tokens import create_personal_token
-from tests.serving import serve
+from tests.http_servers import serve
 
 
 def make_throttle() -> Throttle:

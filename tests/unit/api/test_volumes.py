@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.serving import Server, serve
+from tests.http_servers import Server, serve
 
 VOLUMES = "/api/v1/-/demo/volumes"
 DATA: dict[str, Any] = {"name": "data", "spec": {"size": "10Gi", "storage_class": "fast"}}

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from runyard.app.core import Core
+from runyard.app.entities.crud import create_entity
+from runyard.app.entities.projects import create_project
 from runyard.app.model import AuditEntry, Principal
-from runyard.app.usecases.entities import create_entity
-from runyard.app.usecases.projects import create_project
-from tests.serving import serve
+from tests.http_servers import serve
 
 ADA = Principal(name="ada", is_admin=True)
 FUNCTION = "container://demo/box:f1"

@@ -17,7 +17,7 @@ from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.model import AuditEntry, Principal, Run, SealedValue, Transition
 from runyard.app.ports import LogStore, Vault
-from runyard.app.usecases.transitions import make_first_transitions
+from runyard.app.runs.transitions import make_first_transitions
 from runyard.domain.lifecycle import State
 from runyard.store import SqlStore, open_store, tables, upgrade
 from tests.engines.memory import MemoryEngine

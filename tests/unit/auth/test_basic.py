@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from runyard.app.errors import TooMany, Unauthenticated
+from runyard.app.identity.accounts import set_disabled, set_password
 from runyard.app.model import Principal
-from runyard.app.usecases.accounts import set_disabled, set_password
-from runyard.auth import limiter as limits
+from runyard.auth import failure_limiter as limits
 from tests.unit.auth.world import ADDRESS, PASSWORD, SYSTEM, World, open_world
 
 

@@ -12,7 +12,7 @@ from joserfc import jws, jwt
 from joserfc.jwk import ECKey, KeySet, OctKey
 
 from runyard.app.errors import Unauthenticated
-from runyard.app.usecases.sign_in import Grant
+from runyard.app.identity.sign_in import Grant
 from runyard.auth import Issuer
 from runyard.auth.signing_keys import PLACE
 from runyard.vault import UnknownKey, open_vault

@@ -7,8 +7,8 @@ import pytest
 from argon2 import PasswordHasher, Type, extract_parameters
 
 from runyard.app.errors import TooMany
-from runyard.auth import limiter as limits
-from runyard.auth.limiter import FailureLimiter
+from runyard.auth import failure_limiter as limits
+from runyard.auth.failure_limiter import FailureLimiter
 from runyard.auth.passwords import Passwords
 from tests.unit.auth.world import ADDRESS
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from runyard.app.errors import Unauthenticated
+from runyard.app.identity.accounts import delete_account, set_admin, set_disabled
+from runyard.app.identity.personal_tokens import revoke_personal_token
+from runyard.app.identity.sign_in import Grant
 from runyard.app.model import Principal
-from runyard.app.usecases.accounts import delete_account, set_admin, set_disabled
-from runyard.app.usecases.sign_in import Grant
-from runyard.app.usecases.tokens import revoke_personal_token
 from runyard.bootstrap import RUN_TOKEN_LIFE
 from tests.contract.store.builders import make_run
 from tests.unit.auth.world import ADDRESS, SYSTEM, World, open_world

@@ -11,7 +11,7 @@ import pytest
 from runyard.app.ports import Stream
 from runyard.cli.commands.db import ENTRIES as DB
 from runyard.cli.commands.user import ENTRIES as USER
-from runyard.cli.lazy import Entry, load
+from runyard.cli.lazy_commands import Entry, load
 from runyard.logs import open_logs
 from runyard.store import open_store
 from tests.contract.logs.builders import START

@@ -46,14 +46,14 @@ def test_options_of_the_root_are_refused_when_unknown(call: Call) -> None:
 
 
 def test_exit_code_is_130_when_interrupted(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runyard.cli.rendering.print_manifests", _raise(KeyboardInterrupt()))
+    monkeypatch.setattr("runyard.cli.manifest_output.print_manifests", _raise(KeyboardInterrupt()))
     assert call("render", "-f", "-").code == 130
 
 
 def test_pipe_has_an_exit_code_of_its_own_when_its_reader_is_gone(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     silenced: list[bool] = []
     monkeypatch.setattr("runyard.cli.main._silence_output", lambda: silenced.append(True))
-    monkeypatch.setattr("runyard.cli.rendering.print_manifests", _raise(BrokenPipeError()))
+    monkeypatch.setattr("runyard.cli.manifest_output.print_manifests", _raise(BrokenPipeError()))
     called = call("render", "-f", "-")
     assert (called.code, called.out, called.err) == (PIPE_CLOSED, "", "")
     assert silenced
@@ -61,13 +61,13 @@ def test_pipe_has_an_exit_code_of_its_own_when_its_reader_is_gone(call: Call, mo
 
 def test_reason_is_one_line_when_output_cannot_be_written(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     full = OSError(28, "No space left on device")
-    monkeypatch.setattr("runyard.cli.rendering.print_manifests", _raise(full))
+    monkeypatch.setattr("runyard.cli.manifest_output.print_manifests", _raise(full))
     called = call("render", "-f", "-")
     assert (called.code, called.err) == (1, "error: No space left on device\n")
 
 
 def test_bug_is_told_without_a_traceback_when_one_is_met(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runyard.cli.rendering.print_manifests", _raise(KeyError("lost")))
+    monkeypatch.setattr("runyard.cli.manifest_output.print_manifests", _raise(KeyError("lost")))
     called = call("render", "-f", "-")
     assert called.code == 1
     assert "internal error: KeyError in test_main.py:" in called.err

@@ -4,7 +4,7 @@ import pytest
 
 from runyard.cli.findings import Failed
 from runyard.cli.policies import LoadedPolicy, load_policy
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 
 
 def load(tmp_path: Path, content: str | bytes) -> LoadedPolicy:

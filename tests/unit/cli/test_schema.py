@@ -3,7 +3,7 @@ import json
 import pytest
 import yaml
 
-from runyard.spec.schema import KINDS, build_schema
+from runyard.spec.json_schema import KINDS, build_schema
 from tests.unit.cli.conftest import Call
 
 

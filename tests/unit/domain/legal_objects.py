@@ -4,7 +4,7 @@ import json
 from typing import Any, TypeVar
 
 from runyard.spec.profile import Profile
-from runyard.spec.run import read_admin_fields
+from runyard.spec.run_fields import read_admin_fields
 
 T = TypeVar("T")
 

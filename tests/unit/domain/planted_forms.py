@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from tests.unit.domain.legal_objects import OWNER
-from tests.unit.domain.planting import (
+from tests.unit.domain.planted_bypasses import (
     CONTAINER,
     CONTEXT,
     Objects,

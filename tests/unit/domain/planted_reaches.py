@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.unit.domain.legal_objects import CLAIM, OWNER, make_service
-from tests.unit.domain.planting import (
+from tests.unit.domain.planted_bypasses import (
     CONTAINER,
     CONTEXT,
     TEMPLATE,

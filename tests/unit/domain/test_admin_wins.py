@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runyard.domain.merge import put_layer
-from runyard.domain.resolve import resolve
+from runyard.domain.layer_merge import put_layer
+from runyard.domain.resolution import resolve
 from runyard.spec.problems import Problem, Refused
 from tests.adversary import bypasses, victim, words
 from tests.adversary.campaign import Tally, describe_failure, play_world
@@ -270,13 +270,13 @@ def resolve_with_a_wrong_refusal(*arguments: Any) -> Any:
 
 
 SABOTAGES: dict[str, tuple[str, Any]] = {
-    "locks are not applied": ("runyard.domain.resolve.apply_locks", lambda *_: None),
-    "rules are not checked": ("runyard.domain.resolve.check_rules", lambda *_, **__: []),
-    "denials are not checked": ("runyard.domain.resolve.check_denials", lambda *_: []),
-    "references are not settled": ("runyard.domain.resolve.settle_references", lambda *_: None),
-    "collisions are not settled": ("runyard.domain.resolve.settle_collisions", lambda *_: None),
-    "profiles are ignored": ("runyard.domain.resolve.put_layer", ignore_profiles),
-    "users win over profiles": ("runyard.domain.resolve.put_layer", lay_users_on_top),
+    "locks are not applied": ("runyard.domain.resolution.apply_locks", lambda *_: None),
+    "rules are not checked": ("runyard.domain.resolution.check_rules", lambda *_, **__: []),
+    "denials are not checked": ("runyard.domain.resolution.check_denials", lambda *_: []),
+    "references are not settled": ("runyard.domain.resolution.settle_references", lambda *_: None),
+    "collisions are not settled": ("runyard.domain.resolution.settle_collisions", lambda *_: None),
+    "profiles are ignored": ("runyard.domain.resolution.put_layer", ignore_profiles),
+    "users win over profiles": ("runyard.domain.resolution.put_layer", lay_users_on_top),
     "warnings are lost": ("tests.adversary.trial.resolve", resolve_in_silence),
     "an owner is lost": ("tests.adversary.trial.resolve", resolve_without_an_owner),
     "a spec cannot be rendered": ("tests.adversary.trial.resolve", resolve_with_a_crash),

@@ -16,9 +16,9 @@ from runyard.domain.admission.identity import hash_text
 from runyard.spec.policy import read_policy
 from runyard.spec.problems import Problem
 from tests.unit.domain.legal_objects import ENVS, LABELS, PROJECT, SHARED_CLAIMS, make_job, make_profile, make_service
+from tests.unit.domain.planted_bypasses import ADMINS_OWN, Objects, find, judge, label_all, main, pod
 from tests.unit.domain.planted_forms import FORMS
 from tests.unit.domain.planted_reaches import MARKS, REFERENCES, SERVICES
-from tests.unit.domain.planting import ADMINS_OWN, Objects, find, judge, label_all, main, pod
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -7,7 +7,7 @@ import pytest
 
 from runyard.spec.profile import Profile
 from tests.unit.domain.legal_objects import make_job, make_profile, make_service
-from tests.unit.domain.planting import Objects, find, judge, main, pod
+from tests.unit.domain.planted_bypasses import Objects, find, judge, main, pod
 
 Place = tuple[str | int, ...]
 

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from runyard.spec.profile import Profile
-from runyard.spec.run import read_admin_fields
+from runyard.spec.run_fields import read_admin_fields
 from tests.unit.domain.legal_objects import PROJECT, make_job, make_profile, make_service
-from tests.unit.domain.planting import CONTAINER, Objects, append_to, find, judge, label_all, main, pod, set_at
+from tests.unit.domain.planted_bypasses import CONTAINER, Objects, append_to, find, judge, label_all, main, pod, set_at
 
 RULES: list[tuple[dict[str, Any], str]] = [
     ({"resources.cpu": {"max": "3"}}, "policy.max"),

@@ -4,9 +4,20 @@ from typing import Any
 import pytest
 
 from runyard.spec.profile import Profile
-from runyard.spec.run import read_admin_fields
+from runyard.spec.run_fields import read_admin_fields
 from tests.unit.domain.legal_objects import make_job, make_profile, make_service
-from tests.unit.domain.planting import CONTAINER, Objects, drop_from, find, judge, label_all, main, pod, set_at, set_in
+from tests.unit.domain.planted_bypasses import (
+    CONTAINER,
+    Objects,
+    drop_from,
+    find,
+    judge,
+    label_all,
+    main,
+    pod,
+    set_at,
+    set_in,
+)
 
 FIELDS: dict[str, Any] = {
     "resources": {"cpu": {"requests": "2", "limits": "4"}, "mem": {"requests": "4Gi"}, "gpu": 1, "disk": "10Gi"},

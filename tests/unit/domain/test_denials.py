@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.request import Belongings
+from runyard.domain.resolve_inputs import Belongings
 from tests.unit.domain.worlds import decide, list_refusals
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runyard.domain.effective import OWNERS, Replaced, iter_leaves
-from runyard.domain.request import Belongings
-from runyard.domain.resolve import Resolution, resolve
+from runyard.domain.effective_spec import OWNERS, Replaced, iter_leaves
+from runyard.domain.resolution import Resolution, resolve
+from runyard.domain.resolve_inputs import Belongings
 from tests.unit.domain.worlds import decide, get_leaf, make_profile, make_request, prepare
 
 OURS = Belongings(secrets=frozenset({"A", "B", "TOKEN"}), volumes={"kept": "run-0-kept"})

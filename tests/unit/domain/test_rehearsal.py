@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from runyard.domain.rehearsal import Change, Played, Recorded, rehearse
-from runyard.domain.request import Belongings, Prepared
+from runyard.domain.resolve_inputs import Belongings, Prepared
 from tests.unit.domain.worlds import make_profile, make_request, prepare
 
 

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.effective import OWNERS, to_plain
-from runyard.domain.request import Belongings
-from runyard.domain.resolve import resolve
+from runyard.domain.effective_spec import OWNERS, to_plain
+from runyard.domain.resolution import resolve
+from runyard.domain.resolve_inputs import Belongings
 from tests.unit.domain.worlds import (
     decide,
     get_leaf,

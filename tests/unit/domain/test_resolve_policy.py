@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.request import Belongings
-from runyard.domain.resolve import resolve
+from runyard.domain.resolution import resolve
+from runyard.domain.resolve_inputs import Belongings
 from tests.unit.domain.worlds import (
     decide,
     get_leaf,

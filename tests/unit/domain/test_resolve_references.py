@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.request import Belongings
+from runyard.domain.resolve_inputs import Belongings
 from tests.unit.domain.worlds import decide, get_leaf, list_refusals, show
 
 OURS = Belongings(

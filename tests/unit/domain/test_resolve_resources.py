@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from tests.unit.domain.worlds import decide, get_leaf, list_refusals, list_warnings, show
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.request import Belongings, Prepared, Request
-from runyard.domain.resolve import Resolution, resolve
+from runyard.domain.resolution import Resolution, resolve
+from runyard.domain.resolve_inputs import Belongings, Prepared, Request
 from runyard.spec.policy import read_policy
 from runyard.spec.profile import Profile
-from runyard.spec.run import read_admin_fields, read_run_fields
+from runyard.spec.run_fields import read_admin_fields, read_run_fields
 
 
 def decide(run: dict[str, Any], *, policy: dict[str, Any], profile: dict[str, Any] | None = None) -> Resolution:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runyard.domain.effective import Leaf
-from runyard.domain.request import Belongings, Prepared, Request
-from runyard.domain.resolve import Resolution, resolve
+from runyard.domain.effective_spec import Leaf
+from runyard.domain.resolution import Resolution, resolve
+from runyard.domain.resolve_inputs import Belongings, Prepared, Request
 from runyard.spec.policy import read_policy
 from runyard.spec.profile import BaseKind, Profile
-from runyard.spec.run import read_admin_fields, read_run_fields
+from runyard.spec.run_fields import read_admin_fields, read_run_fields
 
 Raw = Mapping[str, Any]
 

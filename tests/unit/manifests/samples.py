@@ -5,12 +5,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from runyard.domain.effective import Disk, EffectiveSpec
+from runyard.domain.effective_spec import Disk, EffectiveSpec
 from runyard.manifests.identity import Owner, RunIdentity
 from runyard.spec.environment import SecretUse
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.resources import Sides
-from runyard.spec.serving import ServicePort
+from runyard.spec.services import ServicePort
 from runyard.spec.volumes import Volume
 
 IDENTITY = RunIdentity(run_id="r1", project="vision")

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.effective import Disk, EffectiveSpec
+from runyard.domain.effective_spec import Disk, EffectiveSpec
 from runyard.manifests.render import render_anchor, render_dependents, render_run
 from runyard.spec.environment import SecretUse
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problems import Problem, Refused
-from runyard.spec.quantity import Quantity
 from tests.unit.manifests.samples import IDENTITY, OWNER, SPECS, make_spec, make_volume
 
 

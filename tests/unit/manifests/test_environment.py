@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from runyard.spec.environment import SecretUse
-from tests.unit.manifests.reading import get_container, get_pod, of_kind, render
+from tests.unit.manifests.object_views import get_container, get_pod, of_kind, render
 from tests.unit.manifests.samples import SECRET_VALUES, make_spec
 
 FILE = SecretUse(name="kaggle", mount_path="/secrets/kaggle.json")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from runyard.manifests.identity import RunIdentity
-from tests.unit.manifests.reading import get_workload, iter_metadata, render
+from tests.unit.manifests.object_views import get_workload, iter_metadata, render
 from tests.unit.manifests.samples import IDENTITY, SPECS, make_spec
 
 ADA = RunIdentity(

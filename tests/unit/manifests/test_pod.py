@@ -3,7 +3,7 @@
 import pytest
 
 from runyard.pods.security import check_template_security
-from tests.unit.manifests.reading import get_container, get_pod, get_workload, render
+from tests.unit.manifests.object_views import get_container, get_pod, get_workload, render
 from tests.unit.manifests.samples import SPECS, make_sides, make_spec
 
 

@@ -10,13 +10,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runyard.domain.effective import Disk, EffectiveSpec
+from runyard.domain.effective_spec import Disk, EffectiveSpec
 from runyard.manifests.identity import Owner, RunIdentity
 from runyard.manifests.render import render_anchor, render_dependents, render_run
 from runyard.pods.security import check_template_security
 from runyard.spec.environment import SecretUse
-from runyard.spec.quantity import Quantity
-from tests.unit.manifests.reading import get_workload, iter_metadata, iter_nodes, render
+from runyard.spec.kubernetes.quantity import Quantity
+from tests.unit.manifests.object_views import get_workload, iter_metadata, iter_nodes, render
 from tests.unit.manifests.samples import IDENTITY, OWNER, SECRET_VALUES, SPECS, claim, freeze, make_sides, make_spec
 from tests.unit.manifests.samples import make_volume as volume
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.manifests.reading import get_container, of_kind, render
+from tests.unit.manifests.object_views import get_container, of_kind, render
 from tests.unit.manifests.samples import IDENTITY, SPECS, make_spec
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from runyard.manifests.render import render_dependents
 from runyard.spec.volumes import Volume
-from tests.unit.manifests.reading import get_container, get_pod, of_kind, render
+from tests.unit.manifests.object_views import get_container, get_pod, of_kind, render
 from tests.unit.manifests.samples import IDENTITY, OWNER, SPECS, claim, make_spec, make_volume
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from runyard.manifests.render import render_anchor
-from tests.unit.manifests.reading import get_workload, render
+from tests.unit.manifests.object_views import get_workload, render
 from tests.unit.manifests.samples import IDENTITY, SPECS, claim, make_spec, make_volume
 
 TIMES = SPECS["job with times"]

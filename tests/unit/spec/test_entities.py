@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
+from runyard.spec.digitalhub.reference_strings import FunctionReference, TaskReference
 from runyard.spec.entities import ENTITY_TYPES, read_entity
 from runyard.spec.problems import Problem
-from runyard.spec.references import FunctionReference, TaskReference
 from tests.unit.spec.refusals import find_problem, find_problems
 
 RUN = {

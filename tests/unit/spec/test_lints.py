@@ -4,7 +4,7 @@ import pytest
 
 from runyard.spec.lints import lint_fields
 from runyard.spec.problems import Problem
-from runyard.spec.run import read_run_fields
+from runyard.spec.run_fields import read_run_fields
 
 
 def _lint(**fields: Any) -> list[Problem]:

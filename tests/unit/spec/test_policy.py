@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.policy import BUILT_IN, Policy, lint_policy, read_policy
 from runyard.spec.problems import Problem
-from runyard.spec.quantity import Quantity
-from runyard.spec.rules import RULED, Rule
+from runyard.spec.rule_grammar import RULED, Rule
 from tests.unit.spec.refusals import find_problem, find_problems
 
 

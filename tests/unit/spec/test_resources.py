@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.resources import Sides, read_admin_resources, read_resources
 from tests.unit.spec.refusals import find_problem, find_problems
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from runyard.spec.quantity import Quantity
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.volumes import MOST_DATA_BYTES, VOLUME_TYPES, Volume, read_mount_path, read_volumes
 from tests.unit.spec.refusals import find_problem, find_problems
 

@@ -3,14 +3,14 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer, format_time
-from runyard.api.models import AuditAnswer
-from runyard.api.queries import Parameters
+from runyard.api.context import get_web
+from runyard.api.openapi_models import AuditAnswer
+from runyard.api.query_parameters import Parameters
+from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes
-from runyard.api.web import get_web
-from runyard.app.documents import drop_nulls
+from runyard.app.audit_queries import MOST_ENTRIES, list_audit
+from runyard.app.entities.drafts import drop_nulls
 from runyard.app.model import AuditEntry, Json
-from runyard.app.usecases.audits import MOST_ENTRIES, list_audit
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/audit", tag="audit")

@@ -7,20 +7,20 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from runyard import __version__
-from runyard.api.answers import answer, answer_slice
-from runyard.api.bodies import read_bytes
-from runyard.api.gate import API_LEVEL
-from runyard.api.models import PageAnswer
-from runyard.api.queries import Parameters, read_page
+from runyard.api.context import get_address, get_web
+from runyard.api.openapi_models import PageAnswer
+from runyard.api.origin_guard import API_LEVEL
+from runyard.api.query_parameters import Parameters, read_page
+from runyard.api.request_bodies import read_bytes
+from runyard.api.responses import answer, answer_slice
 from runyard.api.routing import Routes, get_who
 from runyard.api.throttle import take_failure, take_turn
-from runyard.api.web import get_address, get_web
-from runyard.app.usecases.access import list_visible_projects
-from runyard.app.usecases.prepared import load_current
-from runyard.app.usecases.schemas import find_schema, list_schemas
-from runyard.app.usecases.sign_in import GRANTS, GrantRefused, grant_token
+from runyard.app.entities.kind_schemas import find_schema, list_schemas
+from runyard.app.identity.access import list_visible_projects
+from runyard.app.identity.sign_in import GRANTS, GrantRefused, grant_token
+from runyard.app.rules.current_rules import load_current
 from runyard.domain.access import Permission
-from runyard.spec.reading import refuse
+from runyard.spec.readers import refuse
 
 CLIENT_ID = "runyard"
 _PUBLIC = {"Cache-Control": "public, max-age=60"}

@@ -5,23 +5,23 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer, answer_entity, answer_page, entity_to_json
-from runyard.api.bodies import read_body
-from runyard.api.models import EntityAnswer, EntityBody, PageAnswer
-from runyard.api.queries import LIST, Parameters, read_expected_revision, read_query
+from runyard.api.context import get_web
+from runyard.api.openapi_models import EntityAnswer, EntityBody, PageAnswer
+from runyard.api.query_parameters import LIST, Parameters, read_expected_revision, read_query
+from runyard.api.request_bodies import read_body
+from runyard.api.responses import answer, answer_entity, answer_page, entity_to_json
 from runyard.api.routing import Routes, get_who
-from runyard.api.web import get_web
-from runyard.app.catalog import TYPES, EntityType
-from runyard.app.errors import Missing
-from runyard.app.usecases.deleting import delete_entity, delete_named
-from runyard.app.usecases.entities import (
+from runyard.app.entities.crud import (
     create_entity,
     get_entity,
     list_entities,
     update_entity,
 )
+from runyard.app.entities.entity_deletion import delete_entity, delete_named
+from runyard.app.entities.entity_types import TYPES, EntityType
+from runyard.app.errors import Missing
 from runyard.domain.access import Permission
-from runyard.spec.reading import refuse
+from runyard.spec.readers import refuse
 
 CONTEXT = "/api/v1/-/{project}"
 SORTED_BY_NAME = ("secret",)

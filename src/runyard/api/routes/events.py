@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer, transition_to_json
-from runyard.api.models import EventList
-from runyard.api.queries import Parameters
+from runyard.api.context import get_web
+from runyard.api.openapi_models import EventList
+from runyard.api.query_parameters import Parameters
+from runyard.api.responses import answer, transition_to_json
 from runyard.api.routing import Routes, describe_content, get_who
 from runyard.api.streams import Sight, Streamed
-from runyard.api.web import get_web
 from runyard.app.model import Transition
 from runyard.app.ports import Unavailable
-from runyard.app.usecases.following import RunFollower, follow_run
+from runyard.app.runs.run_follower import RunFollower, follow_run
 from runyard.domain.access import Permission
-from runyard.spec.reading import expect_integer, refuse
+from runyard.spec.readers import expect_integer, refuse
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")
 EVENTS = "text/event-stream"

@@ -3,9 +3,9 @@
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from runyard.api.answers import answer
+from runyard.api.context import get_web
+from runyard.api.responses import answer
 from runyard.api.routing import Routes
-from runyard.api.web import get_web
 from runyard.domain.access import Permission
 
 routes = Routes(tag="health")

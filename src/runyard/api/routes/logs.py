@@ -7,16 +7,14 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from runyard.api.answers import answer, format_time
-from runyard.api.models import LogList
-from runyard.api.queries import Parameters
+from runyard.api.context import get_web
+from runyard.api.openapi_models import LogList
+from runyard.api.query_parameters import Parameters
+from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes, get_who
 from runyard.api.streams import Sight, Streamed
-from runyard.api.web import get_web
-from runyard.app.model import Json, Run
-from runyard.app.usecases.following import follow_run
-from runyard.app.usecases.following_logs import LogFollower
-from runyard.app.usecases.reading_logs import (
+from runyard.app.logs.log_follower import LogFollower
+from runyard.app.logs.log_reader import (
     MOST_TAIL,
     LogTail,
     Marker,
@@ -25,6 +23,8 @@ from runyard.app.usecases.reading_logs import (
     iter_parts,
     list_logs,
 )
+from runyard.app.model import Json, Run
+from runyard.app.runs.run_follower import follow_run
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")

@@ -3,22 +3,29 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer
-from runyard.api.bodies import read_body
-from runyard.api.models import AnyBody, PolicyAnswer, RehearsalAnswer, RehearsalBody, RevisionAnswer, RevisionList
-from runyard.api.queries import Parameters, read_expected_revision, read_strict
+from runyard.api.context import get_web
+from runyard.api.openapi_models import (
+    AnyBody,
+    PolicyAnswer,
+    RehearsalAnswer,
+    RehearsalBody,
+    RevisionAnswer,
+    RevisionList,
+)
+from runyard.api.query_parameters import Parameters, read_expected_revision, read_strict
+from runyard.api.request_bodies import read_body
+from runyard.api.responses import answer
 from runyard.api.routes.profiles import read_revision_number, revision_to_json
 from runyard.api.routing import Routes, get_who
-from runyard.api.web import get_web
 from runyard.app.model import Json
-from runyard.app.usecases.preparing import (
+from runyard.app.rules.policy_rehearsal import rehearse_candidate
+from runyard.app.rules.profiles_and_policy import (
     KeptPolicy,
     delete_policy,
     get_policy,
     put_policy,
 )
-from runyard.app.usecases.rehearsing import rehearse_candidate
-from runyard.app.usecases.revising import get_revision, list_revisions
+from runyard.app.rules.revisions import get_revision, list_revisions
 from runyard.domain.access import Permission
 from runyard.spec import denials
 from runyard.spec.policy import BUILT_IN

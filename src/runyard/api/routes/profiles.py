@@ -3,25 +3,25 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer, format_time
-from runyard.api.bodies import read_body
-from runyard.api.models import AnyBody, ProfileAnswer, ProfileList, RevisionAnswer, RevisionList
-from runyard.api.queries import Parameters, read_expected_revision, read_strict
+from runyard.api.context import get_web
+from runyard.api.openapi_models import AnyBody, ProfileAnswer, ProfileList, RevisionAnswer, RevisionList
+from runyard.api.query_parameters import Parameters, read_expected_revision, read_strict
+from runyard.api.request_bodies import read_body
+from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes, get_who
-from runyard.api.web import get_web
 from runyard.app.model import Json, Revision
-from runyard.app.usecases.preparing import (
+from runyard.app.rules.profiles_and_policy import (
     KeptProfile,
     delete_profile,
     get_profile,
     list_profiles,
     put_profile,
 )
-from runyard.app.usecases.revising import get_revision, list_revisions
+from runyard.app.rules.revisions import get_revision, list_revisions
 from runyard.domain.access import Permission
-from runyard.domain.effective import to_plain
-from runyard.spec.reading import expect_integer
-from runyard.spec.run import AdminFields
+from runyard.domain.effective_spec import to_plain
+from runyard.spec.readers import expect_integer
+from runyard.spec.run_fields import AdminFields
 
 routes = Routes("/api/v1/profiles", tag="profiles")
 MOST_NUMBER = 2**53

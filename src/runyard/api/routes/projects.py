@@ -5,15 +5,13 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer, answer_entity, answer_page, entity_in_short, entity_to_json
-from runyard.api.bodies import read_body
-from runyard.api.models import EntityAnswer, EntityBody, PageAnswer
-from runyard.api.queries import LIST, Parameters, read_expected_revision, read_query
+from runyard.api.context import get_web
+from runyard.api.openapi_models import EntityAnswer, EntityBody, PageAnswer
+from runyard.api.query_parameters import LIST, Parameters, read_expected_revision, read_query
+from runyard.api.request_bodies import read_body
+from runyard.api.responses import answer, answer_entity, answer_page, entity_in_short, entity_to_json
 from runyard.api.routing import Routes, get_who
-from runyard.api.web import get_web
-from runyard.app.errors import Missing
-from runyard.app.usecases.access import delete_share, list_shares, list_visible_projects, put_share
-from runyard.app.usecases.projects import (
+from runyard.app.entities.projects import (
     create_project,
     delete_project,
     get_project,
@@ -21,8 +19,10 @@ from runyard.app.usecases.projects import (
     list_projects,
     update_project,
 )
+from runyard.app.errors import Missing
+from runyard.app.identity.access import delete_share, list_shares, list_visible_projects, put_share
 from runyard.domain.access import Permission
-from runyard.spec.reading import refuse
+from runyard.spec.readers import refuse
 
 routes = Routes("/api/v1", tag="projects")
 

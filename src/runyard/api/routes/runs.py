@@ -5,21 +5,21 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer, answer_entity, answer_page, run_to_json
-from runyard.api.bodies import read_body
-from runyard.api.models import EffectiveAnswer, EntityAnswer, EntityBody, ExplanationAnswer, PageAnswer
-from runyard.api.queries import LIST, Parameters, read_expected_revision, read_query, read_strict
+from runyard.api.context import get_web
+from runyard.api.openapi_models import EffectiveAnswer, EntityAnswer, EntityBody, ExplanationAnswer, PageAnswer
+from runyard.api.query_parameters import LIST, Parameters, read_expected_revision, read_query, read_strict
+from runyard.api.request_bodies import read_body
+from runyard.api.responses import answer, answer_entity, answer_page, run_to_json
 from runyard.api.routing import Routes, get_who
-from runyard.api.web import get_web
 from runyard.app.errors import Missing
 from runyard.app.model import Run
 from runyard.app.ports import Page
-from runyard.app.usecases.remove import delete_run
-from runyard.app.usecases.report import report_run
-from runyard.app.usecases.resume import resume_run
-from runyard.app.usecases.runs import get_run, list_runs
-from runyard.app.usecases.stop import stop_run
-from runyard.app.usecases.submit import explain_run, submit_run
+from runyard.app.runs.client_reports import report_run
+from runyard.app.runs.resume import resume_run
+from runyard.app.runs.run_deletion import delete_run
+from runyard.app.runs.run_queries import get_run, list_runs
+from runyard.app.runs.stop import stop_run
+from runyard.app.runs.submission import explain_run, submit_run
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")

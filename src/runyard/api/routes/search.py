@@ -9,18 +9,18 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer_page, entity_to_json
-from runyard.api.models import SearchAnswer
-from runyard.api.queries import Parameters
+from runyard.api.context import get_web
+from runyard.api.openapi_models import SearchAnswer
+from runyard.api.query_parameters import Parameters
+from runyard.api.responses import answer_page, entity_to_json
 from runyard.api.routing import Routes
-from runyard.api.web import get_web
+from runyard.app.entities.search import SEARCHED, Search, SortedBy, search_project
 from runyard.app.model import Entity, Json
 from runyard.app.ports import Span
 from runyard.app.times import read_time
-from runyard.app.usecases.searching import SEARCHED, Search, SortedBy, search_project
 from runyard.domain.access import Permission
 from runyard.spec.problems import find_nearest
-from runyard.spec.reading import Findings, expect_option, expect_text, refuse
+from runyard.spec.readers import Findings, expect_option, expect_text, refuse
 
 routes = Routes("/api/v1/-/{project}/solr/search", tag="search")
 TAKES = ("q", "fq", "page", "size", "sort")

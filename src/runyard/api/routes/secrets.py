@@ -3,13 +3,13 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer
-from runyard.api.bodies import read_body
-from runyard.api.models import ValuesBody
-from runyard.api.queries import Parameters
+from runyard.api.context import get_web
+from runyard.api.openapi_models import ValuesBody
+from runyard.api.query_parameters import Parameters
+from runyard.api.request_bodies import read_body
+from runyard.api.responses import answer
 from runyard.api.routing import Routes, get_who
-from runyard.api.web import get_web
-from runyard.app.usecases.secrets import get_values, put_values
+from runyard.app.entities.secret_values import get_values, put_values
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/secrets", tag="secrets")

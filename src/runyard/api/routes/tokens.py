@@ -5,17 +5,17 @@ from datetime import timedelta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer, format_time
-from runyard.api.bodies import read_body
-from runyard.api.models import TokenBody
-from runyard.api.queries import Parameters
+from runyard.api.context import get_web
+from runyard.api.openapi_models import TokenBody
+from runyard.api.query_parameters import Parameters
+from runyard.api.request_bodies import read_body
+from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes, get_who
-from runyard.api.web import get_web
 from runyard.app.errors import Missing
+from runyard.app.identity.personal_tokens import create_personal_token, list_personal_tokens, revoke_personal_token
 from runyard.app.model import Json, Token
-from runyard.app.usecases.tokens import create_personal_token, list_personal_tokens, revoke_personal_token
 from runyard.domain.access import Permission
-from runyard.spec.reading import Findings, expect_integer, expect_keys, expect_mapping, expect_text, read_each
+from runyard.spec.readers import Findings, expect_integer, expect_keys, expect_mapping, expect_text, read_each
 
 routes = Routes("/api/v1/tokens/personal", tag="tokens")
 FIELDS = ("name", "scopes", "days")

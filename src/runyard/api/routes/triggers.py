@@ -3,12 +3,12 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer_entity
-from runyard.api.models import EntityAnswer
-from runyard.api.queries import Parameters
+from runyard.api.context import get_web
+from runyard.api.openapi_models import EntityAnswer
+from runyard.api.query_parameters import Parameters
+from runyard.api.responses import answer_entity
 from runyard.api.routing import Routes, get_who
-from runyard.api.web import get_web
-from runyard.app.usecases.triggers import run_trigger, stop_trigger
+from runyard.app.triggers.firings import run_trigger, stop_trigger
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/triggers/{id}", tag="triggers")

@@ -3,14 +3,14 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.answers import answer, answer_entity, answer_page, entity_to_json
-from runyard.api.bodies import read_body
-from runyard.api.models import EntityAnswer, PageAnswer, VolumeBody
-from runyard.api.queries import LIST, Parameters, read_expected_revision, read_query
+from runyard.api.context import get_web
+from runyard.api.openapi_models import EntityAnswer, PageAnswer, VolumeBody
+from runyard.api.query_parameters import LIST, Parameters, read_expected_revision, read_query
+from runyard.api.request_bodies import read_body
+from runyard.api.responses import answer, answer_entity, answer_page, entity_to_json
 from runyard.api.routing import Routes, get_who
-from runyard.api.web import get_web
-from runyard.app.usecases.entities import list_entities
-from runyard.app.usecases.volumes import create_volume, delete_volume, get_volume
+from runyard.app.entities.crud import list_entities
+from runyard.app.volumes.kept_volumes import create_volume, delete_volume, get_volume
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/volumes", tag="volumes")

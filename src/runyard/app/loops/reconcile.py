@@ -17,7 +17,7 @@ from runyard.app.engine import Engine
 from runyard.app.loops.assignments import IssueToken
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.steps import Stepper
-from runyard.app.loops.supervise import keep_going
+from runyard.app.loops.supervisor import keep_going
 from runyard.app.model import Lease, Run
 from runyard.app.ports import Query, Stale
 from runyard.domain.lifecycle import FINAL, State

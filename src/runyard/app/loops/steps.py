@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from runyard.app.core import Core
 from runyard.app.engine import Engine, EngineError, EngineRefusal, EngineUnavailable
-from runyard.app.loops import changes
+from runyard.app.loops import run_updates
 from runyard.app.loops.assignments import IssueToken, make_assignment
+from runyard.app.loops.deadlines import find_deadline, has_timers
 from runyard.app.loops.pace import Pace
-from runyard.app.loops.timers import find_deadline, has_timers
 from runyard.app.model import Lease, Run
 from runyard.app.ports import Stale
-from runyard.app.usecases.remove import finish_removal
-from runyard.app.usecases.transitions import SYSTEM, Decide, write_change
+from runyard.app.runs.run_deletion import finish_removal
+from runyard.app.runs.transitions import SYSTEM, Decide, write_change
 from runyard.domain.lifecycle import State, is_final
 from runyard.domain.outcomes import Seen, Step, choose_step
 
@@ -52,7 +52,7 @@ class Stepper:
                 after = await self._do(step, run, lease)
             except EngineError as error:
                 if isinstance(error, EngineRefusal) and step in (Step.ANCHOR, Step.RELEASE):
-                    after = await self._write(lease, changes.refuse(error))
+                    after = await self._write(lease, run_updates.refuse(error))
                 else:
                     return await self._put_off(lease, error)
             if not isinstance(after, Run):
@@ -62,7 +62,7 @@ class Stepper:
 
     async def _do(self, step: Step, run: Run, lease: Lease) -> Run | Wait:
         if step is Step.MAKE_READY:
-            return await self._write(lease, changes.make_ready)
+            return await self._write(lease, run_updates.make_ready)
         if self._engine is None:
             return await self._do_without(step, run, lease)
         if step is Step.ANCHOR:
@@ -75,19 +75,19 @@ class Stepper:
 
     async def _do_without(self, step: Step, run: Run, lease: Lease) -> Run | Wait:
         if run.anchor_uid is None and step is Step.STOP:
-            return await self._write(lease, changes.end_unmade)
+            return await self._write(lease, run_updates.end_unmade)
         if run.anchor_uid is None and step is Step.REMOVE:
             await finish_removal(self._core, run, lease=lease)
             return None
         now = self._core.clock.now()
-        await self._write(lease, changes.note_failure(NO_ENGINE, now=now, engine=None))
+        await self._write(lease, run_updates.note_failure(NO_ENGINE, now=now, engine=None))
         return None
 
     async def _anchor(self, engine: Engine, run: Run, lease: Lease) -> Run:
         assignment = make_assignment(self._core, run, issue_token=self._issue_token)
         uid = await self._call(engine.ensure_anchor(assignment))
         try:
-            return await self._write(lease, changes.keep_anchor(uid))
+            return await self._write(lease, run_updates.keep_anchor(uid))
         except Stale:
             await self._disown(engine, run, uid)
             raise
@@ -95,12 +95,12 @@ class Stepper:
     async def _release(self, engine: Engine, run: Run, lease: Lease) -> Run:
         assignment = make_assignment(self._core, run, issue_token=self._issue_token)
         await self._call(engine.release(assignment, _get_uid(run)))
-        return await self._write(lease, changes.note_release(run.desired_generation, engine.name))
+        return await self._write(lease, run_updates.note_release(run.desired_generation, engine.name))
 
     async def _watch(self, engine: Engine, run: Run, lease: Lease) -> Run | Wait:
         assignment = make_assignment(self._core, run, issue_token=self._issue_token)
         seen = await self._call(engine.observe(assignment, _get_uid(run)))
-        stored = await self._write(lease, changes.record(seen))
+        stored = await self._write(lease, run_updates.record(seen))
         if is_final(State(stored.state)) or stored.desired != "run":
             return stored
         if not has_timers(stored):
@@ -112,7 +112,7 @@ class Stepper:
         left = deadline.at - self._core.clock.now()
         if left > timedelta(0):
             return min(left, self._pace.resync)
-        return await self._write(lease, changes.ask_to_stop(deadline))
+        return await self._write(lease, run_updates.ask_to_stop(deadline))
 
     async def _end(self, engine: Engine, run: Run, lease: Lease, *, step: Step) -> Run | Wait:
         """Stop or remove; both look for an anchor that was made just before a crash, and never make one."""
@@ -121,9 +121,9 @@ class Stepper:
         if uid is None:
             found = await self._call(engine.find_anchor(assignment))
             if found is not None:
-                return await self._write(lease, changes.keep_anchor(found))
+                return await self._write(lease, run_updates.keep_anchor(found))
             if step is Step.STOP:
-                return await self._write(lease, changes.end_unmade)
+                return await self._write(lease, run_updates.end_unmade)
             await finish_removal(self._core, run, lease=lease)
             return None
         await self._call((engine.stop if step is Step.STOP else engine.remove)(assignment, uid))
@@ -133,7 +133,7 @@ class Stepper:
                 return self._pace.ending
             await finish_removal(self._core, await self._write(lease, lambda _: None), lease=lease)
             return None
-        stored = await self._write(lease, changes.record(seen))
+        stored = await self._write(lease, run_updates.record(seen))
         is_over = is_final(State(stored.state)) or stored.desired_generation != run.desired_generation
         return stored if is_over else self._pace.ending
 
@@ -153,8 +153,8 @@ class Stepper:
         """Nothing about the run changes; it is tried again, later and later: after as long as it has failed."""
         now = self._core.clock.now()
         name = None if self._engine is None else self._engine.name
-        run = await self._write(lease, changes.note_failure(error, now=now, engine=name))
-        since = changes.find_failing_since(run) or now
+        run = await self._write(lease, run_updates.note_failure(error, now=now, engine=name))
+        since = run_updates.find_failing_since(run) or now
         return min(max(now - since, self._pace.first_retry), self._pace.last_retry)
 
     async def _write(self, lease: Lease, decide: Decide) -> Run:

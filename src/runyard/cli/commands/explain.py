@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from runyard.cli.lazy import load
+from runyard.cli.lazy_commands import load
 from runyard.cli.options import RunOptions, add_run_options
 
 EXAMPLES = """\b
@@ -29,4 +29,4 @@ def explain(output: str, **given: Any) -> None:
 
     Takes the options of `render`, so that one word changed in a command line explains what it renders.
     """
-    load("runyard.cli.explaining:print_explanation")(RunOptions(**given), output=output)
+    load("runyard.cli.explanation:print_explanation")(RunOptions(**given), output=output)

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from runyard.cli.lazy import Entry, LazyGroup, load
+from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
 ENTRIES = {

@@ -2,7 +2,7 @@
 
 import click
 
-from runyard.cli.lazy import Entry, LazyGroup
+from runyard.cli.lazy_commands import Entry, LazyGroup
 
 ENTRIES = {
     "check": Entry("runyard.cli.commands.policy_check:check", "Read a policy and say all that is wrong or doubtful."),

@@ -2,7 +2,7 @@
 
 import click
 
-from runyard.cli.lazy import load
+from runyard.cli.lazy_commands import load
 
 EXAMPLES = """\b
 Examples:
@@ -22,4 +22,4 @@ def check(file: str) -> None:
 
     The file is Runyard's YAML or DigitalHub's settings: lines KEY=VALUE, or a YAML mapping, with K8S_… names.
     """
-    load("runyard.cli.rehearsing:print_check")(file)
+    load("runyard.cli.rehearsal_report:print_check")(file)

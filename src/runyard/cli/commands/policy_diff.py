@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from runyard.cli.lazy import load
+from runyard.cli.lazy_commands import load
 from runyard.cli.options import checked
 from runyard.spec.names import check_project_name
 
@@ -54,4 +54,4 @@ def diff(**given: Any) -> None:
     """
     if [given["old"], given["new"], *given["runs"]].count("-") > 1:
         raise click.UsageError("standard input (-) can be read only once")
-    load("runyard.cli.rehearsing:print_rehearsal")(**given)
+    load("runyard.cli.rehearsal_report:print_rehearsal")(**given)

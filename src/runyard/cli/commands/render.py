@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from runyard.cli.lazy import load
+from runyard.cli.lazy_commands import load
 from runyard.cli.options import RunOptions, add_run_options
 
 EXAMPLES = """\b
@@ -34,4 +34,4 @@ def render(output: str, **given: Any) -> None:
 
     Secrets stay with the platform. The ones named by --secret are rendered empty; any other is refused.
     """
-    load("runyard.cli.rendering:print_manifests")(RunOptions(**given), output=output)
+    load("runyard.cli.manifest_output:print_manifests")(RunOptions(**given), output=output)

@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 import click
 
-from runyard.cli.lazy import load
+from runyard.cli.lazy_commands import load
 
 KINDS = MappingProxyType(
     {
@@ -18,7 +18,7 @@ KINDS = MappingProxyType(
         "secret": "A secret that the platform stores.",
     }
 )
-"""Here as well as in `runyard.spec.schema`, so that they complete without loading it; a test keeps the two the same."""
+"""Repeated from `runyard.spec.json_schema`, so that completion need not load it. A test keeps the two equal."""
 
 EXAMPLES = """\b
 Examples:
@@ -38,4 +38,4 @@ def schema(kind: str | None, output: str) -> None:
         for name, line in KINDS.items():
             click.echo(f"{name:<{width}}  {line}")
         return
-    load("runyard.cli.printing:print_data")(load("runyard.spec.schema:build_schema")(kind), output=output)
+    load("runyard.cli.output:print_data")(load("runyard.spec.json_schema:build_schema")(kind), output=output)

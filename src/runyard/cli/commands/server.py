@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from runyard.cli.lazy import load
+from runyard.cli.lazy_commands import load
 from runyard.cli.setting_options import add_settings, describe_variables, require_server
 
 EXAMPLES = f"""{describe_variables()}
@@ -32,4 +32,4 @@ def server(check: bool, **flags: Any) -> None:  # noqa: FBT001 - click passes it
     the variable in brackets, or as a line of the settings file.
     """
     require_server()
-    load("runyard.cli.serving:check" if check else "runyard.cli.serving:serve")(flags)
+    load("runyard.cli.server_start:check" if check else "runyard.cli.server_start:serve")(flags)

@@ -8,11 +8,11 @@ from decimal import Decimal
 from typing import Any
 
 from runyard.pods.security import Level
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.policy import BUILT_IN, Policy, Scope
 from runyard.spec.profile import DEFAULT_PROFILE, Profile
-from runyard.spec.quantity import Quantity
-from runyard.spec.rules import Rule
-from runyard.spec.run import AdminFields
+from runyard.spec.rule_grammar import Rule
+from runyard.spec.run_fields import AdminFields
 from runyard.spec.volumes import Volume
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from runyard.domain.admission.admins import Admins
 from runyard.domain.admission.bundle import SCRATCH_VOLUME, Bundle, Placed, Source
 from runyard.domain.admission.values import Facts
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.policy import BUILT_IN
 from runyard.spec.problems import Problem
-from runyard.spec.quantity import Quantity
 from runyard.spec.resources import SMALL_REQUESTS
 
 NAMES = {"cpu": "cpu", "mem": "memory", "ephemeral-storage": "ephemeral-storage"}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runyard.domain.admission.known import WORKLOADS
+from runyard.domain.admission.object_shapes import WORKLOADS
 from runyard.spec.problems import Path
 
 SCRATCH_VOLUME = "runyard-scratch"

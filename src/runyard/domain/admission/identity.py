@@ -10,7 +10,7 @@ from typing import Any
 
 from runyard.domain.admission.bundle import Bundle, Placed
 from runyard.domain.admission.facts import Surroundings
-from runyard.domain.admission.known import API_VERSIONS, WORKLOADS
+from runyard.domain.admission.object_shapes import API_VERSIONS, WORKLOADS
 from runyard.spec.problems import Problem
 
 _MOST = {"Job": 1, "Deployment": 1, "Secret": 1, "Service": 2}

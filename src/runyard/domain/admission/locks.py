@@ -6,9 +6,9 @@ from typing import Any
 from runyard.domain.admission.admins import Admins
 from runyard.domain.admission.amounts import NAMES, list_derived_limits
 from runyard.domain.admission.values import Facts, Value
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.policy import Scope
 from runyard.spec.problems import Problem
-from runyard.spec.quantity import Quantity
 
 
 def check_locks(facts: Facts, admins: Admins) -> Iterator[Problem]:

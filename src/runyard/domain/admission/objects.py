@@ -7,16 +7,16 @@ from typing import Any
 from runyard.domain.admission.admins import Admins
 from runyard.domain.admission.amounts import check_resources
 from runyard.domain.admission.bundle import make_bundle
-from runyard.domain.admission.denied import check_denials
+from runyard.domain.admission.denial_checks import check_denials
 from runyard.domain.admission.facts import Surroundings, collect_facts
 from runyard.domain.admission.identity import check_identity
-from runyard.domain.admission.known import SHAPES
+from runyard.domain.admission.labels_and_annotations import check_marks
 from runyard.domain.admission.locks import check_locks
-from runyard.domain.admission.marks import check_marks
-from runyard.domain.admission.plain import check_plain
+from runyard.domain.admission.object_shapes import SHAPES
+from runyard.domain.admission.plain_json import check_plain
 from runyard.domain.admission.pods import check_pod
-from runyard.domain.admission.rules import check_rules
-from runyard.domain.admission.upheld import check_profile_holds
+from runyard.domain.admission.profile_guarantees import check_profile_holds
+from runyard.domain.admission.rule_enforcement import check_rules
 from runyard.spec.policy import Policy
 from runyard.spec.problems import Problem, list_words
 from runyard.spec.profile import Profile

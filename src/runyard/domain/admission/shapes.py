@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from runyard.spec.kubernetes.quantity import Quantity, QuantityError
 from runyard.spec.problems import Path, Problem, find_nearest
-from runyard.spec.quantity import Quantity, QuantityError
 
 Shape = Callable[[Any, Path], Iterable[Problem]]
 """What is wrong with a value of plain JSON, as one form has it."""

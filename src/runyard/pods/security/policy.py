@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from runyard.pods.security import host, identity, kernel, profiles, volumes
 from runyard.pods.security.completion import complete_pod
 from runyard.pods.security.facts import Pod
-from runyard.pods.security.reading import read_pod, read_template
+from runyard.pods.security.pod_reader import read_pod, read_template
 from runyard.pods.security.wording import Finding, Violation
 
 Level = Literal["privileged", "baseline", "restricted"]

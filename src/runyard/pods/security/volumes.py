@@ -1,7 +1,7 @@
 """Checks on volumes: none of the host's paths; in *restricted*, only those that carry no rights of their own."""
 
 from runyard.pods.security.facts import Pod, Volume
-from runyard.pods.security.known import FORBIDDEN_VOLUMES
+from runyard.pods.security.known_fields import FORBIDDEN_VOLUMES
 from runyard.pods.security.wording import Finding, choose, quote_each
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from runyard.pods.security.known import ALLOWED_VOLUMES, FORBIDDEN_VOLUMES
+from runyard.pods.security.known_fields import ALLOWED_VOLUMES, FORBIDDEN_VOLUMES
 from tests.unit.pods.security.pods import judge, pod
 
 

@@ -1,0 +1,95 @@
+"""From a request to the route that is for it."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from runyard.api.routing import Route, check_access, get_who
+from runyard.app.errors import Forbidden
+from runyard.app.identity.refused_access import Refusals
+from runyard.app.ports import Unavailable, Unkeepable
+
+
+class Dispatcher:
+    """A tree of the segments of all paths: a look-up costs as many steps as the path has segments, not as there are
+    routes. What is written out goes before a parameter: `/runs/explain` before `/runs/{id}`.
+    """
+
+    def __init__(self, routes: Iterable[Route], *, otherwise: ASGIApp) -> None:
+        self._root = _Node()
+        self._otherwise = otherwise
+        for route in routes:
+            self._root.add(route)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; what is not HTTP goes elsewhere."""
+        if scope["type"] != "http":
+            await self._otherwise(scope, receive, send)
+            return
+        parts = scope["path"].split("/")
+        route = self._find(scope["method"], parts)
+        named = {part[1:-1]: parts[index] for index, part in enumerate(route.path.split("/")) if part[:1] == "{"}
+        scope["route"], scope["path_params"] = route, named
+        request = Request(scope, receive, send)
+        try:
+            await check_access(request, route.needs)
+            response = await route.endpoint(request, **named)
+        except Forbidden as error:
+            await _note_refusal(request, route, error)
+            raise
+        await response(scope, receive, send)
+
+    def _find(self, method: str, parts: list[str]) -> Route:
+        taken: set[str] = set()
+        for node in self._root.iter_ends(parts, 0):
+            if method in node.routes:
+                return node.routes[method]
+            taken |= node.routes.keys()
+        if taken:
+            raise HTTPException(405, headers={"Allow": ", ".join(sorted(taken))})
+        raise HTTPException(404)
+
+
+async def _note_refusal(request: Request, route: Route, error: Forbidden) -> None:
+    refusals: Refusals = request.app.state.refusals
+    project, act = request.path_params.get("project"), f"{route.method} {route.path}"
+    # It is refused, whether or not that can be written down.
+    with suppress(Unavailable, Unkeepable):
+        await refusals.note(get_who(request), route.needs, project=project, act=act, why=str(error))
+
+
+class _Node:
+    """Where a path has come to after some segments."""
+
+    __slots__ = ("named", "routes", "written")
+
+    def __init__(self) -> None:
+        self.routes: dict[str, Route] = {}
+        self.written: dict[str, _Node] = {}
+        self.named: _Node | None = None
+
+    def add(self, route: Route) -> None:
+        """Put a route where its path ends. Raises `ValueError` where there is one already."""
+        node = self
+        for part in route.path.split("/"):
+            if part.startswith("{"):
+                node.named = node.named or _Node()
+                node = node.named
+            else:
+                node = node.written.setdefault(part, _Node())
+        if route.method in node.routes:
+            raise ValueError(f"two routes for {route.method} {route.path}")
+        node.routes[route.method] = route
+
+    def iter_ends(self, parts: list[str], index: int) -> Iterator["_Node"]:
+        """Where such a path may end, the most particular first. A parameter is never empty."""
+        if index == len(parts):
+            yield self
+            return
+        if (written := self.written.get(parts[index])) is not None:
+            yield from written.iter_ends(parts, index + 1)
+        if self.named is not None and parts[index]:
+            yield from self.named.iter_ends(parts, index + 1)

@@ -1,0 +1,105 @@
+"""What went otherwise, in the words that clients look for: the SDK searches the body, programs read `errors`."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runyard.api.responses import answer
+from runyard.app.errors import Conflict, Duplicate, Forbidden, Missing, NotPossible, Stale, TooMany, Unauthenticated
+from runyard.app.identity.sign_in import GrantRefused
+from runyard.app.ports import Unavailable, Unkeepable
+from runyard.spec.problems import Problem, Refused
+from runyard.telemetry import find_request_id
+
+MOST_ERRORS = 200
+MOST_TEXT = 1 << 16
+"""Of a message: what was sent is not sent back at its whole length."""
+
+
+def add_handlers(app: Starlette) -> None:
+    """Every exception that a use case may raise has an answer; any other is 500 and says nothing of itself."""
+    app.add_exception_handler(Refused, _answer_refused)
+    app.add_exception_handler(GrantRefused, _answer_grant)
+    app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(Exception, _answer_unknown)
+    for kind in _STATUSES:
+        app.add_exception_handler(kind, _answer_known)
+
+
+_STATUSES: dict[type[Exception], tuple[int, str]] = {
+    Missing: (404, "missing"),
+    Duplicate: (400, "duplicate"),
+    NotPossible: (400, "not_possible"),
+    Unkeepable: (400, "unstorable"),
+    Unauthenticated: (401, "unauthenticated"),
+    Forbidden: (403, "forbidden"),
+    Conflict: (412, "conflict"),
+    Stale: (412, "conflict"),
+    TooMany: (429, "too_many"),
+    Unavailable: (503, "unavailable"),
+}
+
+
+def fail(
+    status: int,
+    message: str,
+    *,
+    code: str,
+    problems: Iterable[Problem] = (),
+    headers: dict[str, str] | None = None,
+    more: dict[str, Any] | None = None,
+) -> Response:
+    """An error's answer; `more` is what a protocol wants beside it."""
+    content: dict[str, Any] = {"status": status, "message": message[:MOST_TEXT], "errorCode": code, **(more or {})}
+    content["errors"] = [problem.to_dict() for problem in list(problems)[:MOST_ERRORS]]
+    if (request_id := find_request_id()) is not None:
+        content["request_id"] = request_id
+    return answer(content, status=status, headers=headers)
+
+
+async def _answer_refused(_request: Request, error: Exception) -> Response:
+    problems = error.problems if isinstance(error, Refused) else ()
+    return fail(400, "\n".join(map(str, problems[:MOST_ERRORS])), code="refused", problems=problems)
+
+
+async def _answer_known(request: Request, error: Exception) -> Response:
+    status, code = next(known for kind, known in _STATUSES.items() if isinstance(error, kind))
+    message, headers = str(error), dict[str, str]()
+    if isinstance(error, Missing):
+        message = f"No such EntityName: {error.type} {error.id}"
+    elif isinstance(error, Unavailable):
+        # Where the database is, and why it cannot be reached, is for the log.
+        request.state.failure, message = message, "the database cannot be reached now: try again later"
+    elif isinstance(error, NotPossible):
+        code = error.code
+    elif isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = 'Bearer realm="runyard"'
+    elif isinstance(error, TooMany):
+        headers["Retry-After"] = str(math.ceil(error.retry_after))
+    return fail(status, message, code=code, headers=headers)
+
+
+async def _answer_grant(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, GrantRefused)  # noqa: S101 - registered for it alone
+    headers = {"Cache-Control": "no-store"}
+    return fail(400, str(error), code=error.error, headers=headers, more=error.to_dict())
+
+
+async def _answer_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it alone
+    message = error.detail
+    if error.status_code == 404:
+        message = f"there is nothing at {request.method} {request.url.path}"
+    elif error.status_code == 405:
+        message = f"{request.url.path} does not take {request.method}"
+    return fail(error.status_code, message, code=f"http.{error.status_code}", headers=dict(error.headers or {}))
+
+
+async def _answer_unknown(_request: Request, _error: Exception) -> Response:
+    # It is raised on after this answer, and the observer around us writes it down.
+    return fail(500, "the server failed; its log says more under this request's id", code="internal")

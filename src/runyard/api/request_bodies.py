@@ -1,0 +1,152 @@
+"""Bodies of requests: bounded in size, depth and time, JSON or YAML, one clear error for what is neither."""
+
+import asyncio
+import json
+import math
+import re
+from collections import Counter
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+
+from runyard.api.context import get_web
+from runyard.app.entities.drafts import MOST_DEPTH, is_deeper
+from runyard.spec.problems import Refused
+from runyard.spec.readers import refuse
+from runyard.spec.yaml.loader import load_documents
+
+JSON = ("application/json",)
+YAML = ("application/x-yaml", "application/yaml", "text/yaml")
+SLACK = 4
+"""Levels around the deepest part of a document that its own reader bounds."""
+LARGE_BYTES = 1 << 16
+"""Longer bodies, and all YAML, are read on a thread: meanwhile others are served."""
+MOST_YAML_BYTES = 1 << 18
+"""YAML takes a hundred times as long to read as JSON: what is longer comes as JSON."""
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+async def read_body(request: Request, *, is_secret: bool = False) -> Any:
+    """The document in the body; raises `Refused`, or 408, 413 and 415.
+
+    Where `is_secret`, a refusal says nothing of what was sent: words that YAML stumbles over may be a password.
+    """
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type not in (*JSON, *YAML):
+        raise HTTPException(415, f"the body must be {JSON[0]} or {YAML[0]}, not {content_type or 'without a type'}")
+    content = await read_bytes(request)
+    try:
+        document = await (_parse_json(content) if content_type in JSON else _parse_yaml(request, content))
+    except Refused:
+        if not is_secret:
+            raise
+        message = "the body cannot be read; where it fails is not said, since values of secrets are in it"
+        raise refuse("body.invalid", message, allowed="JSON, or YAML with the values in quotes") from None
+    if is_deeper(document, MOST_DEPTH + SLACK):
+        raise refuse("too.deep", f"the body is nested in more than {MOST_DEPTH + SLACK} levels")
+    return document
+
+
+async def read_bytes(request: Request) -> bytes:
+    """The body, which is no longer than it may be, whatever its header says; raises 408 for one that stands still."""
+    limits = get_web(request).limits
+    content = bytearray()
+    chunks = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                content += await anext(chunks)
+        except StopAsyncIteration:
+            return bytes(content)
+        except TimeoutError:
+            raise HTTPException(408, f"nothing more of the body came for {limits.body_seconds:g} seconds") from None
+        except ClientDisconnect:
+            raise HTTPException(400, "the client went away before its body was complete") from None
+        if len(content) > limits.body_bytes:
+            raise HTTPException(413, f"the body has more than {limits.body_bytes} bytes")
+
+
+async def _parse_json(content: bytes) -> Any:
+    return await asyncio.to_thread(_read_json, content) if len(content) > LARGE_BYTES else _read_json(content)
+
+
+async def _parse_yaml(request: Request, content: bytes) -> Any:
+    if len(content) > MOST_YAML_BYTES:
+        raise HTTPException(413, f"the body has more than {MOST_YAML_BYTES} bytes of YAML; larger ones come as JSON")
+    # One after the other: many at once would take the threads on which passwords are checked.
+    turn: asyncio.Semaphore = request.app.state.yaml_turn
+    async with turn:
+        return await asyncio.to_thread(_read_yaml, content)
+
+
+def _read_json(content: bytes) -> Any:
+    try:
+        # Decoded here: left to itself, `json` guesses other encodings and lets halves of characters through.
+        document = json.loads(
+            content.decode("utf-8-sig"),
+            parse_constant=_refuse_constant,
+            parse_float=_read_float,
+            object_pairs_hook=_read_pairs,
+        )
+        # Only escapes bring these: UTF-8 cannot hold halves of characters, and JSON texts no raw zero bytes.
+        if b"\\u" in content:
+            _check_texts(document)
+    except (ValueError, RecursionError) as error:
+        where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        words = error.msg if isinstance(error, json.JSONDecodeError) else _explain(error)
+        raise refuse("body.json", f"the body is not JSON: {words}{where}") from None
+    return document
+
+
+def _check_texts(document: Any) -> None:
+    """No database takes zero bytes in text, and nothing carries halves of characters on."""
+    layer = [document]
+    while layer:
+        texts = [item for item in layer if isinstance(item, str)]
+        texts += [key for item in layer if isinstance(item, dict) for key in item]
+        if any(_UNSTORABLE.search(text) for text in texts):
+            raise ValueError("a text has a zero byte or half a character")
+        layer = [
+            inner
+            for item in layer
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+
+
+def _read_float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return number
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number in JSON")
+
+
+def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {twice[:80]!r} is there twice")
+    return document
+
+
+def _read_yaml(content: bytes) -> Any:
+    documents = load_documents(content, source="body")
+    if len(documents) != 1:
+        raise refuse("body.yaml", f"the body must be one YAML document, not {len(documents)}")
+    document = documents[0].data
+    try:
+        _check_texts(document)
+    except ValueError as error:
+        raise refuse("body.yaml", f"the body cannot be kept: {error}") from None
+    return document

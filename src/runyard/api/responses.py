@@ -1,0 +1,136 @@
+"""Entities, runs and pages as JSON, in the shapes that every client can read."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from runyard.app.entities.entity_keys import make_key
+from runyard.app.model import Entity, Json, Run, Transition
+from runyard.app.ports import Page
+from runyard.app.runs.transitions import NOTES
+from runyard.spec.digitalhub.client_specs import shape_function_spec, shape_run_spec, shape_task_spec
+
+_SHAPES = {"function": shape_function_spec, "task": shape_task_spec, "run": shape_run_spec}
+
+
+def answer(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return Response(text.encode(), status, media_type="application/json", headers=headers)
+
+
+def answer_entity(entity: Entity, transitions: Iterable[Transition] = (), *, lists: Json | None = None) -> Response:
+    """One entity with its ETag."""
+    content = run_to_json(entity, transitions) if isinstance(entity, Run) else entity_to_json(entity)
+    if lists is not None:
+        content["spec"] = {**content["spec"], **lists}
+    return answer(content, headers={"ETag": f'"{entity.revision}"'})
+
+
+def answer_page(contents: Sequence[Json], page: Page, *, number: int, size: int) -> Response:
+    """The envelope of DigitalHub; a page past the end is empty."""
+    pages = -(-page.total // size)
+    order = {"sorted": True, "unsorted": False, "empty": False}
+    return answer(
+        {
+            "content": list(contents),
+            "totalElements": page.total,
+            "totalPages": pages,
+            "number": number,
+            "size": size,
+            "numberOfElements": len(contents),
+            "first": number == 0,
+            "last": number >= pages - 1,
+            "empty": not contents,
+            "sort": order,
+            "pageable": {
+                "pageNumber": number,
+                "pageSize": size,
+                "offset": number * size,
+                "paged": True,
+                "unpaged": False,
+                "sort": order,
+            },
+        }
+    )
+
+
+def answer_slice(contents: Sequence[Json], *, number: int, size: int) -> Response:
+    """The page of a list that is known as a whole."""
+    shown = contents[number * size : (number + 1) * size]
+    return answer_page(shown, Page((), len(contents)), number=number, size=size)
+
+
+def entity_to_json(entity: Entity) -> Json:
+    """Complete, without nulls."""
+    return {
+        "id": entity.id,
+        "key": make_key(entity),
+        "kind": entity.kind,
+        "name": entity.name,
+        "project": entity.project,
+        "user": entity.user,
+        "metadata": _metadata_to_json(entity),
+        "spec": shape_spec(entity),
+        "status": {**entity.status, "state": entity.state},
+        **({"extensions": list(entity.extensions)} if entity.extensions else {}),
+    }
+
+
+def run_to_json(run: Run, transitions: Iterable[Transition] = ()) -> Json:
+    """A run: what was asked in its client's shape, and all that is known of its state."""
+    shown = [transition_to_json(each) for each in transitions]
+    status = {
+        **{key: value for key, value in run.status.items() if key != NOTES},
+        "state": str(run.state),
+        "message": run.message or run.status.get("message"),
+        "reason": run.reason,
+        "warnings": list(run.warnings),
+        "transitions": shown[::-1],
+    }
+    status = {key: value for key, value in status.items() if value not in (None, [])}
+    return {**entity_to_json(run), "status": status}
+
+
+def shape_spec(entity: Entity) -> Json:
+    """The spec as the clients that know its type can read it."""
+    shape = _SHAPES.get(entity.type)
+    return entity.spec if shape is None else shape(entity.kind, entity.spec)
+
+
+def transition_to_json(transition: Transition) -> Json:
+    """One step; `status` and `time` are DigitalHub's names."""
+    said = {"reason": transition.reason, "message": transition.message}
+    return {
+        "sequence": transition.sequence,
+        "status": str(transition.state),
+        "time": format_time(transition.at),
+        "actor": transition.actor,
+        **{name: words for name, words in said.items() if words is not None},
+    }
+
+
+def entity_in_short(entity: Entity) -> Json:
+    """As a project lists it: embedded ones in full, of the others neither spec nor status."""
+    whole = entity_to_json(entity)
+    if entity.metadata.get("embedded") is True:
+        return whole
+    return {name: whole[name] for name in ("id", "key", "kind", "metadata", "name", "project", "user")}
+
+
+def format_time(at: datetime) -> str:
+    """ISO 8601 in UTC."""
+    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
+def _metadata_to_json(entity: Entity) -> Json:
+    return {
+        **entity.metadata,
+        "created": format_time(entity.created_at),
+        "updated": format_time(entity.updated_at),
+        "created_by": entity.user,
+        "updated_by": entity.updated_by,
+    }

@@ -1,0 +1,205 @@
+"""Functions, tasks, secrets, artifacts … : everything that is stored by type and id and is neither project nor run."""
+
+from dataclasses import replace
+from typing import Any
+
+from runyard.app.audit import audit
+from runyard.app.core import Core
+from runyard.app.entities.drafts import Written, check_id, check_project, read_written
+from runyard.app.entities.entity_types import TYPES, EntityType
+from runyard.app.entities.ignored_fields import find_kept, find_unused, take_status, tell
+from runyard.app.entities.ownership import KEPT, check_own_entity, name_producer, note_change
+from runyard.app.entities.spec_checks import check_new, check_spec
+from runyard.app.errors import Conflict, Missing, NotPossible
+from runyard.app.model import Entity, Json, Principal
+from runyard.app.ports import Duplicate, Page, Query, Stale, UnitOfWork
+from runyard.spec.digitalhub.client_specs import restore_task_spec, shape_function_spec
+from runyard.spec.problems import Problem, Refused
+
+_FIXED_IN_TASKS = ("function", "workflow")
+
+
+async def create_entity(core: Core, who: Principal, type_name: str, project: str, document: Any) -> Entity:
+    """Store a new one under the client's id. Raises `Duplicate`, and `Refused` with every problem.
+
+    What was said and is not used stands in the answer's `status.warnings`.
+    """
+    entity_type = TYPES[type_name]
+    written = read_written(document)
+    problems = check_id(written) + check_project(written, project)
+    problems += check_spec(entity_type, written, project=project)
+    entity_id = written.asked_id
+    if entity_type.is_named and written.name is None:
+        problems.append(Problem("field.missing", ("name",), f"a {type_name} needs its `name`"))
+    if problems:
+        raise Refused(problems)
+    now = core.clock.now()
+    entity = Entity(
+        type=type_name,
+        project=project,
+        kind=written.kind,
+        name=written.name or entity_id,
+        id=entity_id,
+        user=who.name,
+        created_at=now,
+        updated_at=now,
+        updated_by=who.name,
+        state=_choose_state(entity_type, written, "CREATED"),
+        metadata={
+            "version": entity_id,
+            **written.metadata,
+            **name_producer(who),
+            "project": project,
+            "name": written.name or entity_id,
+        },
+        spec=written.spec,
+        status=take_status(written.status, is_clients=entity_type.has_clients_state),
+        extensions=written.extensions,
+    )
+    async with core.store.begin() as unit:
+        await enter_project(unit, project)
+        if unknown := await check_new(unit, entity):
+            raise Refused(unknown)
+        try:
+            await unit.entities.add(entity)
+        except Duplicate:
+            raise Duplicate(f"Duplicated entity {type_name}:{entity_id}.") from None
+        await audit(core, unit, who, f"{type_name}.create", entity)
+        await unit.commit()
+    return tell(entity, find_unused(entity, written, is_clients=entity_type.has_clients_state))
+
+
+async def get_entity(core: Core, type_name: str, project: str, entity_id: str) -> Entity:
+    """By id; raises `Missing`."""
+    async with core.store.begin(is_read_only=True) as unit:
+        return await require_entity(unit, type_name, project, entity_id)
+
+
+async def list_entities(core: Core, query: Query) -> Page:
+    """One page."""
+    async with core.store.begin(is_read_only=True) as unit:
+        if query.project is not None:
+            await require_project(unit, query.project)
+        return await unit.entities.find_page(query)
+
+
+async def update_entity(
+    core: Core,
+    who: Principal,
+    type_name: str,
+    project: str,
+    entity_id: str,
+    document: Any,
+    *,
+    expected_revision: int | None = None,
+) -> Entity:
+    """Change what may change: metadata, and spec and state where the type lets clients. Id, kind and name stay.
+
+    What was said and is not used stands in the answer's `status.warnings`.
+    """
+    entity_type = TYPES[type_name]
+    written = read_written(document)
+    problems = check_project(written, project)
+    if entity_type.on_update == "replace":
+        problems += check_spec(entity_type, written, project=project)
+    if problems:
+        raise Refused(problems)
+    async with core.store.begin() as unit:
+        await enter_project(unit, project)
+        stored = await lock_entity(unit, type_name, project, entity_id)
+        check_own_entity(who, stored)
+        if problems := _check_identity(stored, written):
+            raise Refused(problems)
+        changed = _apply(core, who, entity_type, stored, written)
+        if entity_type.on_update == "replace" and (unknown := await check_new(unit, changed)):
+            raise Refused(unknown)
+        saved = await replace_entity(unit, changed, expected_revision=expected_revision)
+        await audit(core, unit, who, f"{type_name}.update", saved)
+        await unit.commit()
+    unused = find_unused(saved, written, is_clients=entity_type.has_clients_state)
+    return tell(saved, [*_find_kept_spec(entity_type, stored, written), *unused])
+
+
+async def require_project(unit: UnitOfWork, project: str) -> Entity:
+    """The project; raises `Missing`, and `NotPossible` for one that is being deleted."""
+    entity = await require_entity(unit, "project", project, project)
+    if entity.state == "DELETING":
+        raise NotPossible("project.deleting", f"project {project} is being deleted")
+    return entity
+
+
+async def enter_project(unit: UnitOfWork, project: str) -> Entity:
+    """The same for who writes something in it: until the unit of work ends, the project is not deleted."""
+    await unit.hold_project(project)
+    return await require_project(unit, project)
+
+
+async def lock_entity(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:
+    """The entity of that project, for who writes what they read: others wait. Raises `Missing`."""
+    await unit.lock_project(f"{project}/{type_name}/{entity_id}")
+    return await require_entity(unit, type_name, project, entity_id)
+
+
+async def require_entity(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:
+    """The entity of that project; raises `Missing`."""
+    entity = await unit.entities.find(type_name, entity_id, project=project)
+    if entity is None:
+        raise Missing(type_name, entity_id)
+    return entity
+
+
+async def replace_entity(unit: UnitOfWork, entity: Entity, *, expected_revision: int | None) -> Entity:
+    """Write it; raises `Conflict` where the writer had seen another revision."""
+    try:
+        return await unit.entities.replace(entity, expected_revision=expected_revision)
+    except Stale:
+        raise Conflict(f"{entity.type} {entity.id} was changed since you read it: read it again") from None
+
+
+def check_revision(entity: Entity, expected: int | None) -> None:
+    """Raise `Conflict` where somebody had seen another revision than there is."""
+    if expected is not None and entity.revision != expected:
+        raise Conflict(f"{entity.type} {entity.id} was changed since you read it: read it again")
+
+
+def _apply(core: Core, who: Principal, entity_type: EntityType, stored: Entity, written: Written) -> Entity:
+    fixed_keys = ("project", "name", *KEPT)
+    kept: Json = {key: stored.metadata[key] for key in (*fixed_keys, "version") if key in stored.metadata}
+    spec = stored.spec if entity_type.on_update == "keep" else written.spec
+    if entity_type.name == "task":
+        fixed: Json = {key: stored.spec[key] for key in _FIXED_IN_TASKS if key in stored.spec}
+        spec = {**restore_task_spec(stored.kind, stored.spec, written.spec), **fixed}
+    status = {**stored.status, **take_status(written.status, is_clients=entity_type.has_clients_state)}
+    now = core.clock.now()
+    changed = replace(
+        stored,
+        metadata={**kept, **written.metadata, **{key: kept[key] for key in fixed_keys if key in kept}},
+        spec=spec,
+        state=_choose_state(entity_type, written, stored.state),
+        status=status,
+        extensions=written.extensions or stored.extensions,
+        updated_at=now,
+        updated_by=who.name,
+    )
+    return note_change(stored, changed, who, at=now)
+
+
+def _choose_state(entity_type: EntityType, written: Written, otherwise: str) -> str:
+    return written.state if entity_type.has_clients_state and written.state is not None else otherwise
+
+
+def _find_kept_spec(entity_type: EntityType, stored: Entity, written: Written) -> list[Problem]:
+    if entity_type.on_update == "replace":
+        names = _FIXED_IN_TASKS if entity_type.name == "task" else ()
+        return find_kept(written.spec, stored=stored.spec, shown={}, names=names)
+    shown = shape_function_spec(stored.kind, stored.spec) if stored.type == "function" else {}
+    return find_kept(written.spec, stored=stored.spec, shown=shown, names=written.spec)
+
+
+def _check_identity(stored: Entity, written: Written) -> list[Problem]:
+    given = {"id": written.id, "name": written.name, "kind": written.kind}
+    return [
+        Problem("field.fixed", (name,), f"cannot be changed; it is `{getattr(stored, name)}`", value=value)
+        for name, value in given.items()
+        if value is not None and value != getattr(stored, name)
+    ]

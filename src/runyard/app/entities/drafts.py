@@ -1,0 +1,212 @@
+"""Entities as clients write them: the envelope that all types share, read strictly; the spec is its type's matter."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from runyard.app.entities.entity_types import STATES
+from runyard.app.model import Json
+from runyard.spec.names import check_slug
+from runyard.spec.problems import Problem
+from runyard.spec.readers import (
+    MOST_ENTRIES,
+    Findings,
+    describe_type,
+    expect_mapping,
+    expect_option,
+    expect_text,
+    refuse,
+)
+
+MOST_NAME = 256
+MOST_NAME_BYTES = 600
+"""Of what things are found by: no row of an index holds more than a few such texts."""
+MOST_DEPTH = 60
+"""Levels of nesting of metadata, spec and status; nobody writes more, and everything that walks them is recursive."""
+
+FIELDS = ("id", "kind", "name", "project", "key", "user", "metadata", "spec", "status", "extensions")
+_CLIENTS_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_SERVERS_METADATA = frozenset(
+    {"created", "updated", "created_by", "updated_by", "produced_by_run", "triggers", "runs_as", "state_since"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """An entity as it was written. Server's own values (key, user, times) are not taken from clients."""
+
+    kind: str
+    id: str | None = None
+    name: str | None = None
+    project: str | None = None
+    metadata: Json = field(default_factory=dict)
+    spec: Json = field(default_factory=dict)
+    status: Json = field(default_factory=dict)
+    """Without the state."""
+    state: str | None = None
+    extensions: tuple[Json, ...] = ()
+
+    @property
+    def asked_id(self) -> str:
+        """The client's id, or a new one."""
+        return self.id or uuid4().hex
+
+
+def read_written(given: Any) -> Written:
+    """Read the envelope; raises `Refused` with everything that is wrong with it."""
+    findings = Findings()
+    document = expect_mapping(given, of="an entity's fields")
+    for key in document:
+        if key not in FIELDS:
+            findings.read(lambda name: expect_option(name, what="a field", options=FIELDS), key, key)
+    values: dict[str, Any] = {
+        name: findings.read(reader, document[name], name)
+        for name, reader in _READERS.items()
+        if document.get(name) is not None
+    }
+    if document.get("kind") is None:
+        findings.add("field.missing", ("kind",), "missing spec: an entity needs its `kind`")
+    findings.finish()
+    status = values.pop("status", {})
+    state = status.pop("state", None)
+    return Written(**values, status=status, state=state)
+
+
+def check_id(written: Written) -> list[Problem]:
+    """That a new id is one that every client can read: another makes the lists of SDKs fail."""
+    if written.id is None or _CLIENTS_ID.fullmatch(written.id):
+        return []
+    folded = re.sub("[^a-z0-9]+", "-", written.id.lower()).strip("-")
+    allowed = "lower-case letters and digits, single dashes between them"
+    message = "clients cannot read such an id"
+    return [Problem("id.invalid", ("id",), message, value=written.id, allowed=allowed, suggestion=folded or None)]
+
+
+def check_project(written: Written, project: str) -> list[Problem]:
+    """That the document does not name another project than the address."""
+    named = [(("project",), written.project), (("metadata", "project"), written.metadata.get("project"))]
+    return [
+        Problem("project.other", path, f"invalid project: the address names `{project}`", value=given)
+        for path, given in named
+        if given is not None and given != project
+    ]
+
+
+def expect_name(given: Any, *, what: str, most: int = MOST_NAME) -> str:
+    """A text by which things are found: bounded in characters, as people count, and in bytes, as indexes do."""
+    text = expect_text(given, what=what, most=most)
+    if (size := len(text.encode())) > MOST_NAME_BYTES:
+        raise refuse("text.long", f"{what} has {size} bytes in UTF-8", allowed=f"at most {MOST_NAME_BYTES}")
+    return text
+
+
+def drop_nulls(value: Any, *, keep: frozenset[str] = frozenset({"parameters", "init_parameters"})) -> Any:
+    """Without nulls in mappings, which break clients; what users pass to their own code stays as it is."""
+    if isinstance(value, Mapping):
+        return {
+            key: item if key in keep else drop_nulls(item, keep=keep) for key, item in value.items() if item is not None
+        }
+    if isinstance(value, list):
+        return [drop_nulls(item, keep=keep) for item in value]
+    return value
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and mappings are nested in more levels than that. Walks without recursion."""
+    layer = [value]
+    for _ in range(levels):
+        layer = [
+            inner
+            for item in layer
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not layer:
+            return False
+    return any(isinstance(item, dict | list) for item in layer)
+
+
+def _read_slug(given: Any) -> str:
+    text = expect_text(given, what="the name", most=MOST_NAME)
+    if error := check_slug(text):
+        raise refuse("name.invalid", error, value=text)
+    return text
+
+
+def _read_kind(given: Any) -> str:
+    text = expect_text(given, what="the kind", most=MOST_NAME)
+    if not text or not all(character.isascii() and (character.isalnum() or character in "._+-:") for character in text):
+        raise refuse("kind.invalid", "not a kind", value=text, allowed="letters, digits and `. _ + - :`")
+    return text
+
+
+def _read_document(given: Any) -> Json:
+    document = expect_mapping(given, of="fields")
+    if is_deeper(document, MOST_DEPTH):
+        raise refuse("too.deep", f"is nested in more than {MOST_DEPTH} levels")
+    return dict(drop_nulls(document))
+
+
+def _read_metadata(given: Any) -> Json:
+    metadata = _read_document(given)
+    findings = Findings()
+    for name in ("labels", "relationships"):
+        if not isinstance(metadata.get(name, []), list):
+            shown = describe_type(metadata[name])
+            findings.add("type.list", (name,), f"must be a list, not {shown}")
+    if not findings.problems and len(metadata.get("labels", [])) > MOST_ENTRIES:
+        findings.add("size.entries", ("labels",), "has too many labels", allowed=f"at most {MOST_ENTRIES}")
+    for index, label in enumerate(metadata.get("labels", []) if not findings.problems else []):
+        findings.read(lambda text: expect_name(text, what="a label"), label, "labels", index)
+    for index, relationship in enumerate(metadata.get("relationships", []) if not findings.problems else []):
+        findings.read(_check_relationship, relationship, "relationships", index)
+    for name in ("name", "description", "version"):
+        if not isinstance(metadata.get(name, ""), str):
+            findings.add("type.text", (name,), f"must be text, not {describe_type(metadata[name])}")
+    findings.finish()
+    return {key: value for key, value in metadata.items() if key not in _SERVERS_METADATA}
+
+
+def _check_relationship(given: Any) -> None:
+    """No SDK can read a list with an entity in which it is anything else."""
+    relationship = expect_mapping(given, of="a relationship's fields")
+    findings = Findings()
+    for name in ("type", "dest", *(("source",) if "source" in relationship else ())):
+        if name not in relationship:
+            findings.add("field.missing", (name,), f"missing: a relationship needs its `{name}`")
+        elif not isinstance(relationship[name], str):
+            findings.add("type.text", (name,), f"must be text, not {describe_type(relationship[name])}")
+    findings.finish()
+
+
+def _read_status(given: Any) -> Json:
+    status = _read_document(given)
+    if (state := status.get("state")) is not None:
+        findings = Findings()
+        findings.read(lambda text: expect_option(text, what="the state", options=sorted(STATES)), state, "state")
+        findings.finish()
+    return status
+
+
+def _read_extensions(given: Any) -> tuple[Json, ...]:
+    if not isinstance(given, list):
+        raise refuse("type.list", f"must be a list, not {describe_type(given)}")
+    return tuple(_read_document(item) for item in given)
+
+
+def _read_text(given: Any) -> str:
+    return expect_text(given, what="the text", most=MOST_NAME)
+
+
+_READERS: Mapping[str, Any] = {
+    "kind": _read_kind,
+    "id": _read_slug,
+    "name": _read_slug,
+    "project": _read_text,
+    "metadata": _read_metadata,
+    "spec": _read_document,
+    "status": _read_status,
+    "extensions": _read_extensions,
+}

@@ -1,0 +1,105 @@
+"""Deleting entities, one or all versions of a name; with a cascade, what hangs on them too."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runyard.app.audit import audit
+from runyard.app.core import Core
+from runyard.app.entities.crud import check_revision, lock_entity, require_project
+from runyard.app.entities.ownership import check_own_entity
+from runyard.app.errors import Missing
+from runyard.app.model import Entity, Principal
+from runyard.app.ports import Query, UnitOfWork
+from runyard.app.runs.bulk_deletion import delete_logs, remove_runs
+from runyard.spec.digitalhub.reference_strings import TaskReference
+
+CASCADE_SIZE = 500
+
+
+async def delete_entity(
+    core: Core,
+    who: Principal,
+    type_name: str,
+    project: str,
+    entity_id: str,
+    *,
+    is_cascading: bool = False,
+    expected_revision: int | None = None,
+) -> None:
+    """Remove one, and with `is_cascading` what hangs on it: a function's tasks, a task's runs.
+
+    Raises `Missing`, and `Conflict` where the caller had seen another revision.
+    """
+    async with core.store.begin() as unit:
+        await unit.hold_project(project)
+        entity = await lock_entity(unit, type_name, project, entity_id)
+        check_revision(entity, expected_revision)
+        check_own_entity(who, entity)
+        gone = await _delete(core, unit, who, entity, is_cascading=is_cascading)
+        await unit.commit()
+    core.signals.due.set()
+    await delete_logs(core, gone)
+
+
+async def delete_named(
+    core: Core, who: Principal, type_name: str, project: str, name: str, *, is_cascading: bool = False
+) -> int:
+    """Remove all versions of a name; how many."""
+    count = 0
+    gone: list[str] = []
+    async with core.store.begin() as unit:
+        await require_project(unit, project)
+        while True:
+            query = Query(type=type_name, project=project, name=name, versions="all", size=CASCADE_SIZE)
+            page = await unit.entities.find_page(query)
+            for entity in page.content:
+                check_own_entity(who, entity)
+                gone += await _delete(core, unit, who, entity, is_cascading=is_cascading)
+            count += len(page.content)
+            if not page.content:
+                break
+        if not count:
+            raise Missing(type_name, name)
+        await unit.commit()
+    core.signals.due.set()
+    await delete_logs(core, gone)
+    return count
+
+
+async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, *, is_cascading: bool) -> list[str]:
+    """Returns the runs that are gone, whose logs the caller deletes after its commit."""
+    gone: list[str] = []
+    name = f"{entity.kind}://{entity.project}/{entity.name}"
+    has_tasks = is_cascading and entity.type in ("function", "workflow")
+    if has_tasks:
+        gone += await _delete_below(core, unit, who, entity, f"{name}:{entity.id}")
+    if is_cascading and entity.type == "task":
+        removed = await remove_runs(core, unit, who, project=entity.project, task=make_task_reference(entity))
+        gone += removed.gone
+    if entity.type == "secret":
+        # Who stores values has the same lock: none is stored for a secret that has just gone.
+        await unit.lock_project(f"{entity.project}/secrets")
+    await unit.entities.delete(entity.type, entity.id, project=entity.project)
+    if has_tasks and await unit.entities.find_latest(entity.type, project=entity.project, name=entity.name) is None:
+        # Tasks of whichever version is the newest: now there is none.
+        gone += await _delete_below(core, unit, who, entity, name)
+    if entity.type == "secret":
+        await unit.secrets.delete(entity.project, entity.name)
+    await audit(core, unit, who, f"{entity.type}.delete", entity)
+    return gone
+
+
+async def _delete_below(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, reference: str) -> list[str]:
+    """The tasks of a reference and their runs; returns the runs that are gone."""
+    gone: list[str] = []
+    filters: Mapping[str, Any] = {entity.type: reference}
+    query = Query(type="task", project=entity.project, size=CASCADE_SIZE, **filters)
+    while tasks := (await unit.entities.find_page(query)).content:
+        for task in tasks:
+            gone += await _delete(core, unit, who, task, is_cascading=True)
+    return gone
+
+
+def make_task_reference(task: Entity) -> str:
+    """`kind+action://project/id`."""
+    return str(TaskReference(kind=task.kind, project=task.project, id=task.id))

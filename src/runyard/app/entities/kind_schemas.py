@@ -1,0 +1,39 @@
+"""JSON Schemas of the specs that we run, by type and kind, in DigitalHub's envelope."""
+
+from functools import cache
+
+from runyard.app.model import Json
+from runyard.spec.entities import ENTITY_TYPES, FUNCTION_KINDS, RUN_KINDS, TASK_KINDS, find_spec_model
+from runyard.spec.json_schema import DRAFT
+from runyard.spec.problems import Problem, Refused, find_nearest, list_words
+from runyard.spec.readers import expect_option
+
+
+def list_schemas(entity_type: str) -> list[Json]:
+    """Of all kinds of a type; raises `Refused` for an unknown type."""
+    expect_option(entity_type, what="missing spec: the type", options=ENTITY_TYPES)
+    return [_build(entity_type, kind) for kind in _list_kinds(entity_type)]
+
+
+def find_schema(entity_type: str, kind: str) -> Json:
+    """Of one kind; raises `Refused` for one that we do not run."""
+    expect_option(entity_type, what="missing spec: the type", options=ENTITY_TYPES)
+    kinds = _list_kinds(entity_type)
+    if kind not in kinds:
+        message = f"missing spec: no {entity_type} of that kind is run here"
+        nearest = find_nearest(kind, kinds)
+        problem = Problem("kind.unknown", ("kind",), message, value=kind, allowed=list_words(kinds), suggestion=nearest)
+        raise Refused([problem])
+    return _build(entity_type, kind)
+
+
+def _list_kinds(entity_type: str) -> tuple[str, ...]:
+    kinds = {"function": FUNCTION_KINDS, "task": TASK_KINDS, "run": RUN_KINDS}
+    return kinds.get(entity_type, (entity_type,))
+
+
+@cache
+def _build(entity_type: str, kind: str) -> Json:
+    schema = {"$schema": DRAFT, **find_spec_model(entity_type, kind).model_json_schema()}
+    runtime = kind.partition("+")[0] if entity_type in ("function", "task", "run") else entity_type
+    return {"id": f"{entity_type}:{kind}", "kind": kind, "entity": entity_type, "runtime": runtime, "schema": schema}

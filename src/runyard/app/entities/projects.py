@@ -1,0 +1,161 @@
+"""Projects: what everything belongs to. A project's answer lists the newest of what is in it, in short."""
+
+from dataclasses import replace
+from typing import Any
+
+from runyard.app.audit import audit
+from runyard.app.core import Core
+from runyard.app.entities.crud import check_revision, enter_project, replace_entity, require_entity
+from runyard.app.entities.drafts import Written, read_written
+from runyard.app.entities.entity_types import LISTED_IN_PROJECTS, TYPES
+from runyard.app.entities.ignored_fields import find_unused, tell
+from runyard.app.errors import NotPossible
+from runyard.app.model import Entity, Json, Principal
+from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
+from runyard.app.runs.bulk_deletion import delete_logs, remove_runs
+from runyard.spec.entities import read_entity
+from runyard.spec.problems import Problem, Refused
+
+MOST_LISTED = 1000
+"""How many entities of each type a project's answer lists; the rest are in their own lists."""
+
+
+async def create_project(core: Core, who: Principal, document: Any) -> Entity:
+    """Its creator owns it. The id is the name."""
+    written = _read(document)
+    name = written.name or ""
+    now = core.clock.now()
+    entity = Entity(
+        type="project",
+        project=name,
+        kind="project",
+        name=name,
+        id=name,
+        user=who.name,
+        created_at=now,
+        updated_at=now,
+        updated_by=who.name,
+        metadata={**written.metadata, "project": name, "name": name},
+        spec=_without_lists(written.spec),
+        extensions=written.extensions,
+    )
+    async with core.store.begin() as unit:
+        try:
+            await unit.entities.add(entity)
+        except Duplicate:
+            raise Duplicate(f"Duplicated entity project:{name}.") from None
+        await audit(core, unit, who, "project.create", entity)
+        await unit.commit()
+    return tell(entity, find_unused(entity, written, is_clients=False))
+
+
+async def get_project(core: Core, project: str) -> tuple[Entity, dict[str, tuple[Entity, ...]]]:
+    """The project, and the newest version of each thing in it by the plural of its type."""
+    async with core.store.begin(is_read_only=True) as unit:
+        entity = await require_entity(unit, "project", project, project)
+        return entity, {plural: await _list_newest(unit, project, plural) for plural in LISTED_IN_PROJECTS}
+
+
+async def list_projects(core: Core, query: Query) -> Page:
+    """A page of the projects that may be seen."""
+    async with core.store.begin(is_read_only=True) as unit:
+        return await unit.entities.find_page(query)
+
+
+async def update_project(
+    core: Core, who: Principal, project: str, document: Any, *, expected_revision: int | None = None
+) -> Entity:
+    """Replace metadata and spec; what is listed in it is not the project's."""
+    written = _read(document)
+    if written.name != project:
+        raise Refused([Problem("field.fixed", ("name",), f"cannot be changed; it is `{project}`", value=written.name)])
+    async with core.store.begin() as unit:
+        stored = await enter_project(unit, project)
+        changed = replace(
+            stored,
+            metadata={**written.metadata, "project": project, "name": project},
+            spec=_without_lists(written.spec),
+            extensions=written.extensions,
+            updated_at=core.clock.now(),
+            updated_by=who.name,
+        )
+        saved = await replace_entity(unit, changed, expected_revision=expected_revision)
+        await audit(core, unit, who, "project.update", saved)
+        await unit.commit()
+    return tell(saved, find_unused(saved, written, is_clients=False))
+
+
+async def delete_project(
+    core: Core, who: Principal, project: str, *, is_cascading: bool = False, expected_revision: int | None = None
+) -> None:
+    """Remove a project. One that is not empty goes only with `is_cascading`; its runs are ended first.
+
+    While an engine still holds things of its runs the project is DELETING, and `finish_deletion` ends it.
+    """
+    async with core.store.begin() as unit:
+        await unit.lock_project(project)
+        entity = await require_entity(unit, "project", project, project)
+        check_revision(entity, expected_revision)
+        if not is_cascading and (kept := await _describe_content(unit, project)):
+            message = f"project {project} is not empty: it has {kept}; delete it with cascade=true"
+            raise NotPossible("project.not_empty", message)
+        await audit(core, unit, who, "project.delete", entity)
+        removed = await remove_runs(core, unit, who, project=project)
+        if removed.waiting:
+            await unit.entities.replace(replace(entity, state="DELETING", updated_at=core.clock.now()))
+        else:
+            await unit.entities.delete_project(project)
+        await unit.commit()
+    core.signals.due.set()
+    await delete_logs(core, removed.gone)
+
+
+async def finish_deletion(core: Core, project: str) -> bool:
+    """Remove a project that is DELETING once the last of its runs is gone; whether it was removed."""
+    async with core.store.begin() as unit:
+        entity = await unit.entities.find("project", project, project=project)
+        if entity is None or entity.state != "DELETING":
+            return False
+        if (await unit.runs.find_page(Query(type="run", project=project, size=1))).total:
+            return False
+        await unit.entities.delete_project(project)
+        await unit.commit()
+        return True
+
+
+async def list_labels(core: Core, project: str, text: str | None) -> list[str]:
+    """The labels in a project that contain the text, sorted."""
+    async with core.store.begin(is_read_only=True) as unit:
+        await require_entity(unit, "project", project, project)
+        return list(await unit.entities.list_labels(project, containing=text or ""))
+
+
+def _read(document: Any) -> Written:
+    written = read_written(document)
+    spec = {key: value for key, value in written.spec.items() if key not in LISTED_IN_PROJECTS}
+    read_entity("project", {"kind": written.kind, "name": written.name, "spec": spec})
+    if written.id is not None and written.id != written.name:
+        message = f"the id of a project is its name, `{written.name}`"
+        raise Refused([Problem("project.id", ("id",), message, value=written.id)])
+    return written
+
+
+def _without_lists(spec: Json) -> Json:
+    return {key: value for key, value in spec.items() if key not in LISTED_IN_PROJECTS}
+
+
+async def _list_newest(unit: UnitOfWork, project: str, plural: str) -> tuple[Entity, ...]:
+    name = next(entity_type.name for entity_type in TYPES.values() if entity_type.plural == plural)
+    return (await unit.entities.find_page(Query(type=name, project=project, size=MOST_LISTED))).content
+
+
+async def _describe_content(unit: UnitOfWork, project: str) -> str:
+    counts = {
+        entity_type.plural: (
+            await unit.entities.find_page(Query(type=name, project=project, versions="all", size=1))
+        ).total
+        for name, entity_type in TYPES.items()
+    }
+    counts["volumes"] = (await unit.entities.find_page(Query(type="volume", project=project, size=1))).total
+    counts["runs"] = (await unit.runs.find_page(Query(type="run", project=project, size=1))).total
+    return ", ".join(f"{count} {plural}" for plural, count in counts.items() if count)

@@ -1,0 +1,183 @@
+"""Search over everything in a project, every version of it, in bounded work.
+
+By type, name, kind, labels and time the store finds, and the first `MOST_FOUND` matches are served: each type is read
+only as far as the page needs. Descriptions are not indexed: they are looked through in the `MOST_SCANNED` entities that
+were created last. What was left out is said in `Found.bound`. Words are also looked up in ids and names, of all.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from runyard.app.core import Core
+from runyard.app.entities.crud import require_project
+from runyard.app.entities.entity_types import TYPES
+from runyard.app.model import Entity
+from runyard.app.ports import Page, Query, Span, UnitOfWork
+
+SEARCHED = (*TYPES, "run")
+MOST_FOUND = 1000
+MOST_SCANNED = 2000
+MOST_READ = 500
+"""Entities of a type that are read at one go."""
+SortedBy = Literal["updated", "created", "name", "kind"]
+_ATTRIBUTES = {"updated": "updated_at", "created": "created_at", "name": "name", "kind": "kind"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What is looked for. A filter that is None or empty does not filter."""
+
+    project: str
+    types: tuple[str, ...] = SEARCHED
+    words: str | None = None
+    """All of them are in id, name, description or labels, in any case."""
+    name: str | None = None
+    kind: str | None = None
+    description: str | None = None
+    """Contained in it, in any case."""
+    labels: tuple[str, ...] = ()
+    updated: Span | None = None
+    created: Span | None = None
+    sorted_by: SortedBy = "updated"
+    direction: Literal["asc", "desc"] = "desc"
+    page: int = 0
+    size: int = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One page, how many there are in all, and, where not everything was looked at, what was."""
+
+    page: Page
+    bound: str | None = None
+
+
+async def search_project(core: Core, search: Search) -> Found:
+    """One page of what fits. Raises `Missing` for the project."""
+    async with core.store.begin(is_read_only=True) as unit:
+        await require_project(unit, search.project)
+        if search.words is None and search.description is None:
+            return await _list(unit, search)
+        return await _scan(unit, search)
+
+
+async def _list(unit: UnitOfWork, search: Search) -> Found:
+    """What the store finds by itself."""
+    merged = _Merged(unit, search)
+    first = search.page * search.size
+    end = min(first + search.size, MOST_FOUND)
+    content: list[Entity] = []
+    position = 0
+    async for entity in merged.iterate(most=end):
+        if position >= first:
+            content.append(entity)
+        position += 1
+    bound = f"the first {MOST_FOUND} of {merged.total} matches are served" if merged.total > MOST_FOUND else None
+    return Found(page=Page(tuple(content), min(merged.total, MOST_FOUND)), bound=bound)
+
+
+async def _scan(unit: UnitOfWork, search: Search) -> Found:
+    """What must be looked through, and what the store finds by its name."""
+    fits = _make_test(search)
+    found: dict[tuple[str, str], Entity] = {}
+    if search.words is not None:
+        async for entity in _Merged(unit, search, q=search.words).iterate(most=MOST_FOUND):
+            if fits(entity):
+                found[entity.type, entity.id] = entity
+    # By creation, for which there is an index: what is found is put into the wanted order afterwards.
+    scanned = _Merged(unit, replace(search, sorted_by="created", direction="desc"))
+    async for entity in scanned.iterate(most=MOST_SCANNED):
+        if fits(entity):
+            found[entity.type, entity.id] = entity
+    ordered = sorted(found.values(), key=_make_key(search), reverse=search.direction == "desc")[:MOST_FOUND]
+    first = search.page * search.size
+    content = tuple(ordered[first : first + search.size])
+    words = f"descriptions of {MOST_SCANNED} of {scanned.total} entities were looked through"
+    return Found(page=Page(content, len(ordered)), bound=words if scanned.total > MOST_SCANNED else None)
+
+
+class _Merged:
+    """The entities of several types in one order. `total` is known once it was iterated."""
+
+    def __init__(self, unit: UnitOfWork, search: Search, *, q: str | None = None) -> None:
+        self._unit = unit
+        self._key = _make_key(search)
+        self._is_descending = search.direction == "desc"
+        self._queries = [_make_query(search, type_name, q=q) for type_name in search.types]
+        self.total = 0
+
+    async def iterate(self, *, most: int) -> AsyncIterator[Entity]:
+        """In order, at most so many."""
+        # Every question sorts anew, so as few as can be are asked.
+        size = max(1, min(most, MOST_READ))
+        streams = [_Chunks(self._unit, replace(query, size=size)) for query in self._queries]
+        for stream in streams:
+            await stream.fill()
+        self.total = sum(stream.total for stream in streams)
+        choose: Callable[..., _Chunks] = max if self._is_descending else min
+        for _ in range(most):
+            waiting = [stream for stream in streams if stream.entities]
+            if not waiting:
+                return
+            chosen = choose(waiting, key=lambda stream: self._key(stream.entities[0]))
+            yield chosen.entities.pop(0)
+            await chosen.fill()
+
+
+class _Chunks:
+    """One type's entities, read as they are needed."""
+
+    def __init__(self, unit: UnitOfWork, query: Query) -> None:
+        self._find_page = unit.runs.find_page if query.type == "run" else unit.entities.find_page
+        self._query = query
+        self._is_at_end = False
+        self.entities: list[Entity] = []
+        self.total = 0
+
+    async def fill(self) -> None:
+        """Have an entity ready, if there is another."""
+        if self.entities or self._is_at_end:
+            return
+        page = await self._find_page(self._query)
+        self.entities, self.total = list(page.content), page.total
+        self._is_at_end = len(page.content) < self._query.size
+        self._query = replace(self._query, page=self._query.page + 1)
+
+
+def _make_query(search: Search, type_name: str, *, q: str | None) -> Query:
+    return Query(
+        type=type_name,
+        project=search.project,
+        q=q,
+        name=search.name,
+        kind=search.kind,
+        labels=search.labels,
+        updated=search.updated,
+        created=search.created,
+        versions="all",
+        sort=((search.sorted_by, search.direction),),
+    )
+
+
+def _make_key(search: Search) -> Callable[[Entity], tuple[Any, str]]:
+    attribute = _ATTRIBUTES[search.sorted_by]
+
+    def key(entity: Entity) -> tuple[datetime | str, str]:
+        return getattr(entity, attribute), entity.id
+
+    return key
+
+
+def _make_test(search: Search) -> Callable[[Entity], bool]:
+    words = [] if search.words is None else search.words.casefold().split()
+    wanted = (search.description or "").casefold()
+
+    def fits(entity: Entity) -> bool:
+        description = str(entity.metadata.get("description", "")).casefold()
+        labels = entity.metadata.get("labels", [])
+        text = "\n".join([entity.id, entity.name, *map(str, labels)]).casefold()
+        return wanted in description and all(word in text or word in description for word in words)
+
+    return fits

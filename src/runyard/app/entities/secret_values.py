@@ -1,0 +1,100 @@
+"""Values of secrets: sealed when they come, opened only for owners, editors, and the runs that name them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runyard.app.audit import note_act
+from runyard.app.core import Core
+from runyard.app.entities.crud import enter_project, require_project
+from runyard.app.errors import Forbidden
+from runyard.app.model import Principal
+from runyard.app.ports import UnitOfWork
+from runyard.spec.problems import Problem, Refused, find_nearest, list_words
+from runyard.spec.readers import Findings, describe_type, expect_mapping, refuse
+
+MOST_BYTES = 1 << 20
+"""What Kubernetes takes in a Secret, all values together."""
+MOST_LISTED = 1000
+
+
+async def put_values(core: Core, who: Principal, project: str, given: Any) -> None:
+    """Seal new values for secrets that exist. All or none; a problem never shows a value."""
+    values = _read_values(given)
+    async with core.store.begin() as unit:
+        await enter_project(unit, project)
+        # Each value has a number of its own: two that come at once must not take the same.
+        await unit.lock_project(f"{project}/secrets")
+        known = await list_secret_names(unit, project)
+        if problems := [_unknown(name, known) for name in values if name not in known]:
+            raise Refused(problems)
+        for name, text in values.items():
+            stored = await unit.secrets.find(project, name)
+            version = stored.version + 1 if stored is not None else 1
+            await unit.secrets.put(core.vault.seal(project, name, version, text))
+        await _note(core, unit, who, "secret.put_values", project=project, names=values)
+        await unit.commit()
+
+
+async def get_values(core: Core, who: Principal, project: str, names: Sequence[str]) -> dict[str, str]:
+    """The values of those that have one. The token of a run gets only what the run's spec names."""
+    async with core.store.begin() as unit:
+        await require_project(unit, project)
+        if who.run_id is not None:
+            await _check_named(unit, who.run_id, project, names)
+        sealed = [await unit.secrets.find(project, name) for name in dict.fromkeys(names)]
+        await _note(core, unit, who, "secret.get_values", project=project, names=names)
+        await unit.commit()
+    return {value.name: core.vault.open(value) for value in sealed if value is not None}
+
+
+async def list_secret_names(unit: UnitOfWork, project: str) -> frozenset[str]:
+    """The names of a project's secrets."""
+    return frozenset(await unit.entities.list_names("secret", project=project))
+
+
+async def _note(
+    core: Core, unit: UnitOfWork, who: Principal, action: str, *, project: str, names: Iterable[str]
+) -> None:
+    """Names alone: values stand nowhere but in the vault."""
+    details = {"names": sorted(set(names))}
+    await note_act(core, unit, who, action, of=("secret", None), project=project, details=details)
+
+
+async def _check_named(unit: UnitOfWork, run_id: str, project: str, names: Sequence[str]) -> None:
+    run = await unit.runs.find(run_id, project=project)
+    effective = (run.effective if run is not None else None) or {}
+    named = {use["name"] for use in effective.get("secrets", [])}
+    if not_named := sorted(set(names) - named):
+        raise Forbidden(f"this run's spec does not name the secret {list_words(not_named)}")
+
+
+def _read_values(given: Any) -> Mapping[str, str]:
+    if not isinstance(given, dict):
+        # Said without what was given, which has the values in it.
+        raise refuse("type.mapping", f"must be a mapping of values by the names of secrets, not {describe_type(given)}")
+    document = expect_mapping(given, of="values by the names of secrets")
+    findings = Findings()
+    for name, value in document.items():
+        findings.read(_check_value, value, name)
+    findings.finish()
+    if sum(len(value.encode()) for value in document.values()) > MOST_BYTES:
+        raise refuse("size.bytes", "the values are too large", allowed=f"at most {MOST_BYTES} bytes together")
+    return document
+
+
+def _check_value(value: Any) -> None:
+    if not isinstance(value, str):
+        raise refuse("type.text", f"a secret's value must be text, not {describe_type(value)}")
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise refuse("text.control", "a secret's value must not have a zero byte or halves of characters")
+
+
+def _unknown(name: str, known: frozenset[str]) -> Problem:
+    return Problem(
+        "secret.unknown",
+        (name,),
+        "missing secrets: create the secret before its value",
+        value=name,
+        allowed=list_words(sorted(known)) if known else "the project has no secrets",
+        suggestion=find_nearest(name, known),
+    )

@@ -1,0 +1,215 @@
+"""What must be true of an entity's spec: by itself, and beside what the project has. Foreign kinds are kept as sent."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from runyard.app.entities.drafts import Written, expect_name
+from runyard.app.entities.entity_types import STATES, EntityType
+from runyard.app.model import Entity
+from runyard.app.ports import UnitOfWork
+from runyard.domain.triggers import KINDS as TRIGGER_KINDS
+from runyard.domain.triggers import find_trigger_problems
+from runyard.spec.digitalhub.reference_strings import (
+    FunctionReference,
+    TaskReference,
+    find_task_kind,
+    parse_function_reference,
+    parse_task_reference,
+)
+from runyard.spec.entities import FUNCTION_KINDS, read_entity
+from runyard.spec.problems import Problem, Refused
+from runyard.spec.readers import Findings, describe_type
+
+MOST_REFERENCE = 600
+COLUMN_TYPES = (
+    *("string", "number", "integer", "boolean", "object", "array", "date", "time", "datetime"),
+    *("year", "yearmonth", "duration", "geopoint", "geojson", "any"),
+)
+"""The types of a table's columns that SDKs know."""
+_PATHED = ("artifact", "dataitem", "model")
+_CODE = ("source", "code", "base64")
+_FOUND_BY = ("function", "workflow", "task")
+_MODEL: Mapping[str, str] = {"framework": "text", "algorithm": "text", "parameters": "mapping"}
+_TYPED: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("artifact", "artifact"): {"src_path": "text"},
+    ("dataitem", "table"): {"schema": "mapping"},
+    ("model", "model"): _MODEL,
+    ("model", "sklearn"): _MODEL,
+    ("model", "mlflow"): {
+        **_MODEL,
+        "flavor": "text",
+        "model_config": "mapping",
+        "signature": "mapping",
+        "input_datasets": "list",
+    },
+    ("model", "huggingface"): {
+        **_MODEL,
+        "base_model": "text",
+        "model_id": "text",
+        "model_revision": "text",
+    },
+}
+"""What SDKs check of the specs that are their own matter: one of another type makes their whole list fail."""
+_TYPES: Mapping[str, type] = {"text": str, "mapping": dict, "list": list}
+
+
+def check_spec(entity_type: EntityType, written: Written, *, project: str) -> list[Problem]:
+    """Every problem of a spec that can be seen in itself. A trigger without `template` gets an empty one."""
+    if entity_type.name == "trigger":
+        if written.kind in TRIGGER_KINDS:
+            # No SDK can read a list with a trigger that has none.
+            written.spec.setdefault("template", {})
+        return find_trigger_problems(written.kind, written.spec, project=project, states=STATES)
+    return [*_check_fields(entity_type, written), *_check_names(entity_type, written)]
+
+
+def _check_fields(entity_type: EntityType, written: Written) -> list[Problem]:
+    if is_ran_kind(entity_type.name, written.kind):
+        document = {"kind": written.kind, "name": written.name or "unnamed", "spec": written.spec}
+        try:
+            read_entity(entity_type.name, document)
+        except Refused as refused:
+            return list(refused.problems)
+        if (entity_type.name, written.kind) == ("function", "python"):
+            return _check_source(written.spec["source"])
+    problems = _check_types(written.spec, _TYPED.get((entity_type.name, written.kind), {}))
+    if entity_type.name in _PATHED and not isinstance(written.spec.get("path"), str):
+        missing = f"missing spec: a {entity_type.name} needs its `path`"
+        problems.append(Problem("field.missing", ("spec", "path"), missing))
+    if (entity_type.name, written.kind) == ("dataitem", "table") and not problems:
+        problems += _check_columns(written.spec.get("schema"))
+    return problems
+
+
+def _check_columns(schema: Any) -> list[Problem]:
+    path = ("spec", "schema", "fields")
+    if schema is None:
+        return []
+    if not isinstance(columns := schema.get("fields"), list):
+        return [Problem("type.list", path, f"must be a list of columns, not {describe_type(columns)}")]
+    return [
+        Problem("column.invalid", (*path, index), "must be a column: its `name` and `type`", allowed=allowed)
+        for index, column in enumerate(columns)
+        for allowed in ["type: " + ", ".join(COLUMN_TYPES)]
+        if not isinstance(column, dict)
+        or not isinstance(column.get("name"), str)
+        or column.get("type") not in COLUMN_TYPES
+    ]
+
+
+def _check_types(spec: Mapping[str, Any], types: Mapping[str, str]) -> list[Problem]:
+    return [
+        Problem(f"type.{wanted}", ("spec", name), f"must be {shown}, not {describe_type(spec[name])}")
+        for name, wanted in types.items()
+        for shown in ["text" if wanted == "text" else f"a {wanted}"]
+        if name in spec and not isinstance(spec[name], _TYPES[wanted])
+    ]
+
+
+def _check_names(entity_type: EntityType, written: Written) -> list[Problem]:
+    """Texts that things are found by, where they are not read as references."""
+    findings = Findings()
+    for name in _FOUND_BY if entity_type.name != "task" else ("task",):
+        if isinstance(given := written.spec.get(name), str) and given:
+            findings.read(lambda text: expect_name(text, what="the text", most=MOST_REFERENCE), given, "spec", name)
+    return findings.problems
+
+
+def _check_source(source: Mapping[str, Any]) -> list[Problem]:
+    """Without code and handler nothing can be run, and no SDK can read the list in which it stands."""
+    problems = [
+        Problem("type.text", ("spec", "source", key), f"must be text, not {describe_type(source[key])}")
+        for key in ("handler", *_CODE)
+        if not isinstance(source.get(key, ""), str)
+    ]
+    if not source.get("handler"):
+        problems.append(Problem("field.missing", ("spec", "source", "handler"), "missing spec: the code's `handler`"))
+    if not any(source.get(key) for key in _CODE):
+        allowed = ", ".join(_CODE)
+        problems.append(Problem("field.missing", ("spec", "source"), "missing spec: the code", allowed=allowed))
+    elif not problems and not source.get("code") and not source.get("base64") and _is_local(source["source"]):
+        message = "is a file of the client, which nobody else can read: send its text in `code` or `base64`"
+        allowed = "an address, such as git+https://… or s3://…"
+        path = ("spec", "source", "source")
+        problems.append(Problem("source.local", path, message, value=source["source"], allowed=allowed))
+    return problems
+
+
+def _is_local(source: str) -> bool:
+    """Whether it is a path and no address, as SDKs tell them apart: they look for the file wherever they run."""
+    try:
+        return not urlsplit(source).scheme
+    except ValueError:
+        return False
+
+
+def is_ran_kind(type_name: str, kind: str) -> bool:
+    """Whether we run such a thing, and so read its spec strictly."""
+    if type_name == "function":
+        return kind in FUNCTION_KINDS
+    if type_name == "task":
+        found = find_task_kind(kind)
+        return found is not None and found[0] in FUNCTION_KINDS
+    return type_name == "secret"
+
+
+async def check_new(unit: UnitOfWork, entity: Entity) -> Sequence[Problem]:
+    """What an entity refers to must be there, and in its own project."""
+    problems: list[Problem] = []
+    for name, type_name in (("function", "function"), ("workflow", "workflow")):
+        given = entity.spec.get(name)
+        if entity.type in ("task", "trigger") and given is not None:
+            problems += await _check_function(unit, entity, given, name, type_name)
+    if entity.type == "trigger" and (given := entity.spec.get("task")) is not None:
+        problems += await _check_task(unit, entity, given)
+    return problems
+
+
+async def _check_function(unit: UnitOfWork, entity: Entity, given: object, field: str, type_name: str) -> list[Problem]:
+    path = ("spec", field)
+    try:
+        reference = parse_function_reference(given)  # type: ignore[arg-type]  # it refuses what is not text
+    except Refused as refused:
+        return [problem.under(*path) for problem in refused.problems]
+    if problem := check_same_project(reference, entity.project, path=path):
+        return [problem]
+    found = await find_function(unit, reference, type_name=type_name)
+    return [] if found is not None else [unknown_reference(str(reference), path=path, what=type_name)]
+
+
+async def _check_task(unit: UnitOfWork, entity: Entity, given: object) -> list[Problem]:
+    path = ("spec", "task")
+    try:
+        reference = parse_task_reference(given)  # type: ignore[arg-type]  # it refuses what is not text
+    except Refused as refused:
+        return [problem.under(*path) for problem in refused.problems]
+    if problem := check_same_project(reference, entity.project, path=path):
+        return [problem]
+    found = await unit.entities.find("task", reference.id, project=entity.project)
+    return [] if found is not None else [unknown_reference(str(reference), path=path, what="task")]
+
+
+async def find_function(
+    unit: UnitOfWork, reference: FunctionReference, *, type_name: str = "function"
+) -> Entity | None:
+    """The function or workflow of a reference; without id, the newest of its name. Kinds must agree."""
+    if reference.id is not None:
+        found = await unit.entities.find(type_name, reference.id, project=reference.project)
+    else:
+        found = await unit.entities.find_latest(type_name, project=reference.project, name=reference.name)
+    return found if found is not None and (found.kind, found.name) == (reference.kind, reference.name) else None
+
+
+def check_same_project(
+    reference: FunctionReference | TaskReference, project: str, *, path: tuple[str, ...]
+) -> Problem | None:
+    """Another project is never reached by a reference."""
+    if reference.project == project:
+        return None
+    return Problem("reference.project", path, f"invalid project: it must be one of `{project}`", value=str(reference))
+
+
+def unknown_reference(text: str, *, path: tuple[str, ...], what: str) -> Problem:
+    """That there is no such thing."""
+    return Problem("reference.unknown", path, f"the project has no such {what}", value=text)

@@ -1,0 +1,1 @@
+"""Accounts, tokens, sign-in, and who may do what. Start in `access.py`."""

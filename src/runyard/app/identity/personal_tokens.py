@@ -1,0 +1,197 @@
+"""Personal access tokens: shown once, kept as a hash, limited by scopes and time, revoked at once."""
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from runyard.app.audit import note_act
+from runyard.app.core import Core
+from runyard.app.errors import Forbidden, Missing, NotPossible
+from runyard.app.identity.accounts import lock_accounts
+from runyard.app.model import Principal, Token
+from runyard.app.ports import UnitOfWork
+from runyard.domain.access import SCOPES, Permission
+from runyard.spec.problems import Problem, Refused, find_nearest
+
+PERSONAL_PREFIX = "ryp_"
+REFRESH_PREFIX = "ryr_"
+MOST_TOKENS = 100
+MOST_NAME_CHARACTERS = 200
+NOTED_EVERY = timedelta(hours=1)
+"""How exactly it is known when a token was last used."""
+
+HARMLESS_SCOPES = frozenset({"openid", "profile", "email", "credentials", "offline_access"})
+"""What clients of DigitalHub ask for; they limit nothing."""
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedToken:
+    """A token and its text, which nobody can read again."""
+
+    token: Token
+    text: str = field(repr=False)
+
+
+async def create_personal_token(
+    core: Core, who: Principal, *, name: str = "", scopes: Iterable[str] = (), life: timedelta | None = None
+) -> CreatedToken:
+    """A token of who asks, signed in by password: one made with a token would outlive it. Raises `Forbidden`."""
+    _require_password(who)
+    longest = core.options.personal_token_life
+    life = longest if life is None else life
+    wanted = _check_wanted(name, scopes, life=life, longest=longest)
+    now = core.clock.now()
+    text = make_token_text(PERSONAL_PREFIX)
+    token = Token(
+        id=uuid4().hex,
+        user=who.name,
+        kind="personal",
+        hash=hash_token(text),
+        name=name,
+        scopes=tuple(sorted(set(wanted))),
+        created_at=now,
+        expires_at=now + life,
+    )
+    async with core.store.begin() as unit:
+        await lock_accounts(unit)
+        await _check_account(unit, who)
+        await unit.accounts.put_token(token)
+        ends_at = (now + life).isoformat()
+        details = {"name": name, "scopes": list(token.scopes), "expires_at": ends_at}
+        await note_act(core, unit, who, "token.create", of=("token", token.id), details=details)
+        await unit.commit()
+    return CreatedToken(token, text)
+
+
+async def list_personal_tokens(core: Core, who: Principal) -> Sequence[Token]:
+    """Those of who asks, newest first, without their hashes."""
+    _require_user(who)
+    async with core.store.begin(is_read_only=True) as unit:
+        tokens = await unit.accounts.list_tokens(who.name)
+    return [replace(token, hash="") for token in tokens if token.kind == "personal"]
+
+
+async def revoke_personal_token(core: Core, who: Principal, token_id: str) -> None:
+    """From now on neither it nor anything that was got with it works. Raises `Missing`."""
+    _require_own(who)
+    async with core.store.begin() as unit:
+        await lock_accounts(unit)
+        tokens = await unit.accounts.list_tokens(who.name)
+        token = next((one for one in tokens if one.id == token_id and one.kind == "personal"), None)
+        if token is None:
+            raise Missing("token", token_id)
+        for one in tokens:
+            if one.id == token_id or (one.kind == "refresh" and one.name == token.hash):
+                await unit.accounts.delete_token(one.id, user=who.name)
+        await note_act(core, unit, who, "token.revoke", of=("token", token_id), details={"name": token.name})
+        await unit.commit()
+
+
+async def note_token_use(core: Core, token: Token) -> None:
+    """Write down that a token was used, now and then: a write for each request would be too many."""
+    now = core.clock.now()
+    if token.last_used_at is not None and now - token.last_used_at < NOTED_EVERY:
+        return
+    async with core.store.begin() as unit:
+        # Under the lock, so that a token that is being revoked is not written back.
+        await lock_accounts(unit)
+        stored = await unit.accounts.find_token(token.hash)
+        if stored is not None:
+            await unit.accounts.put_token(replace(stored, last_used_at=now))
+            await unit.commit()
+
+
+def make_token_text(prefix: str) -> str:
+    """The prefix tells people and scanners what it is; the rest cannot be guessed."""
+    return prefix + secrets.token_urlsafe(_SECRET_BYTES)
+
+
+def hash_token(text: str) -> str:
+    """What is stored and looked up. The text is random, so a plain hash is enough."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def narrow(limits: Iterable[str] | None, wanted: Iterable[str]) -> frozenset[str]:
+    """The scopes that limit what is got by something with those limits; empty is no limit. Raises `Forbidden`."""
+    held = frozenset(limits or ()) & SCOPES.keys()
+    asked = frozenset(wanted) & SCOPES.keys()
+    if not held or not asked:
+        return held or asked
+    reach: frozenset[Permission] = frozenset().union(*(SCOPES[scope] for scope in held))
+    if beyond := sorted(scope for scope in asked if not SCOPES[scope] <= reach):
+        message = f"limited to {', '.join(sorted(held))}; {', '.join(beyond)} is more than that and cannot be given"
+        raise Forbidden(message)
+    return asked
+
+
+def is_usable(token: Token, *, now: datetime) -> bool:
+    """Neither revoked nor past its end."""
+    return token.revoked_at is None and (token.expires_at is None or now < token.expires_at)
+
+
+def _check_wanted(name: str, scopes: Iterable[str], *, life: timedelta, longest: timedelta) -> tuple[str, ...]:
+    wanted = tuple(scopes)
+    known = [*SCOPES, *sorted(HARMLESS_SCOPES)]
+    # A scope that is not known would limit nothing: a slip of the pen would make a token that may do everything.
+    problems = [
+        Problem(
+            "scope.unknown",
+            ("scopes", position),
+            "no such scope",
+            value=scope,
+            allowed=", ".join(known),
+            suggestion=find_nearest(scope, known),
+        )
+        for position, scope in enumerate(wanted)
+        if scope not in known
+    ]
+    if len(name) > MOST_NAME_CHARACTERS:
+        message = f"has {len(name)} characters"
+        problems.append(Problem("name.long", ("name",), message, allowed=f"at most {MOST_NAME_CHARACTERS}"))
+    if not timedelta(0) < life <= longest:
+        message = "no token lives that long" if life > longest else "a token does not end before it begins"
+        allowed = f"more than 0 and at most {longest.days}"
+        problems.append(Problem("token.life", ("days",), message, value=life.days, allowed=allowed))
+    if problems:
+        raise Refused(problems)
+    return wanted
+
+
+def _require_user(who: Principal) -> None:
+    if who.run_id is not None:
+        raise Forbidden(f"the token of run {who.run_id} has no personal tokens; its user has")
+    if who.via == "open":
+        raise NotPossible("token.open", "this server is open: there are no accounts, and no token is needed")
+
+
+def _require_password(who: Principal) -> None:
+    """The command line acts for a user as the system, which is as good."""
+    _require_user(who)
+    if who.via not in ("password", "system"):
+        message = "a personal token is made by its user, signed in by password and not by a token, or by `runyard user`"
+        raise Forbidden(message)
+
+
+def _require_own(who: Principal) -> None:
+    """Revoking outlasts what they are signed in with, so reading is not enough."""
+    _require_user(who)
+    limits = (who.scopes or frozenset()) & SCOPES.keys()
+    if limits and not any(Permission.WRITE in SCOPES[scope] for scope in limits):
+        message = (
+            f"revoking tokens needs a token with the scope write or admin; this one is limited to {', '.join(limits)}"
+        )
+        raise Forbidden(message)
+
+
+async def _check_account(unit: UnitOfWork, who: Principal) -> None:
+    account = await unit.accounts.find(who.name)
+    if account is None or account.is_disabled:
+        raise NotPossible("account.gone", f"the account {who.name} is gone or disabled")
+    held = [token for token in await unit.accounts.list_tokens(who.name) if token.kind == "personal"]
+    if len(held) >= MOST_TOKENS:
+        message = f"{who.name} has {len(held)} personal tokens, the most there can be: revoke some first"
+        raise NotPossible("token.too_many", message)

@@ -1,0 +1,93 @@
+"""A run's log as it grows, until the run has ended and everything it wrote was read."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from runyard.app.core import Core
+from runyard.app.logs.log_reader import Marker, Part, PartReader, Wanted, find_start, write_pieces
+from runyard.app.ports import Stream, Unavailable
+from runyard.app.runs.run_follower import POLL_SECONDS, RunFollower
+
+FLUSH_SECONDS = 0.05
+"""After something came: what comes within that time goes out together, or as soon as it fills a chunk."""
+GRACE_SECONDS = 2.0
+"""The last bytes may be stored a little after the run has ended."""
+
+FindEnd = Callable[[], Awaitable[str | None]]
+"""Why the answer must end now, whatever the run does; None if it need not."""
+
+
+class LogFollower:
+    """Text of all wanted streams, those that begin later too."""
+
+    def __init__(self, core: Core, follower: RunFollower, wanted: Wanted, *, marker: Marker) -> None:
+        self._core = core
+        self._follower = follower
+        self._wanted = wanted
+        self._marker = marker
+        self._readers: dict[Stream, PartReader] = {}
+        self._current: Stream | None = None
+
+    async def iterate(self, parts: Sequence[Part], *, find_end: FindEnd) -> AsyncIterator[bytes]:
+        """Chunks of text. An end that is not the run's is told in a last line, with where to go on."""
+        for part in parts:
+            self._add(part.info.stream, offset=part.offset)
+        try:
+            async for chunk in self._iterate(find_end):
+                yield chunk
+        except Unavailable:
+            yield self._write_end("unavailable")
+
+    async def _iterate(self, find_end: FindEnd) -> AsyncIterator[bytes]:
+        pause, ended_at = FLUSH_SECONDS, None
+        while True:
+            if self._follower.has_ended and ended_at is None:
+                ended_at = time.monotonic()
+            has_news = False
+            async for chunk in self._read_round():
+                has_news = True
+                yield chunk
+            if (reason := await find_end()) is not None:
+                yield self._write_end(reason)
+                return
+            if not has_news and ended_at is not None and time.monotonic() - ended_at >= GRACE_SECONDS:
+                return
+            pause = FLUSH_SECONDS if has_news else min(pause * 2, POLL_SECONDS)
+            await self._follower.wait(seconds=pause)
+            await self._look()
+
+    async def _look(self) -> None:
+        """What is new of the run and its streams."""
+        if not self._follower.has_ended:
+            await self._follower.read_new()
+        for info in await self._core.logs.list_streams(self._follower.run.id):
+            if info.stream not in self._readers and self._wanted.takes(info.stream):
+                # The last lines were asked of what there was then; of a new stream all lines are new.
+                start = await find_start(self._core.logs, info, self._wanted, has_tail=False)
+                self._add(info.stream, offset=start)
+
+    def _add(self, stream: Stream, *, offset: int) -> None:
+        self._readers[stream] = PartReader(self._core.logs, stream, offset=offset)
+
+    async def _read_round(self) -> AsyncIterator[bytes]:
+        """Everything there is now, a chunk of each stream in turn."""
+        waiting = list(self._readers.values())
+        while waiting:
+            for reader in list(waiting):
+                start = reader.offset
+                pieces = await reader.read()
+                if pieces:
+                    yield self._introduce(reader.stream, offset=start) + write_pieces(pieces, marker=self._marker)
+                else:
+                    waiting.remove(reader)
+
+    def _introduce(self, stream: Stream, *, offset: int) -> bytes:
+        """A line with the stream's name, where there is more than one and another one spoke last."""
+        is_other, self._current = stream != self._current, stream
+        if not is_other or len(self._readers) == 1:
+            return b""
+        return self._marker.write(stream=f"{stream.pod}/{stream.container}", offset=offset)
+
+    def _write_end(self, reason: str) -> bytes:
+        offsets = {f"{stream.pod}/{stream.container}": reader.offset for stream, reader in self._readers.items()}
+        return self._marker.write(end=reason, offsets=offsets)

@@ -1,0 +1,207 @@
+"""Logs of a run: which streams there are, the end of each for those who want it whole, and text from any offset on.
+
+What is not the container's own, a gap or the name of a stream, stands on a line that begins with a `Marker`: a text
+chosen by chance for each answer, after the log was written. No program can have printed it, as with the boundary of a
+multipart message. Such a line is the marker, a space, and JSON.
+"""
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from runyard.app.core import Core
+from runyard.app.model import Run
+from runyard.app.ports import LogPiece, LogStore, Stream, StreamInfo, Unavailable
+from runyard.app.runs.transitions import require_run
+from runyard.spec.problems import find_nearest, list_words
+from runyard.spec.readers import Findings
+
+TAIL_BYTES = 2 << 20
+"""Of each container, in the list of logs."""
+LIST_BYTES = 16 << 20
+"""Of all containers, in the list of logs: the newest come first."""
+CHUNK_BYTES = 64 * 1024
+MOST_TAIL = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which part of a run's log."""
+
+    container: str | None = None
+    pod: str | None = None
+    since: datetime | None = None
+    tail: int | None = None
+    """Lines of each stream."""
+    offset: int | None = None
+    """Needs one stream."""
+
+    def takes(self, stream: Stream) -> bool:
+        """Whether that stream is among them."""
+        return self.container in (None, stream.container) and self.pod in (None, stream.pod)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One stream from an offset on."""
+
+    info: StreamInfo
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTail:
+    """The end of one stream, with gaps marked."""
+
+    part: Part
+    content: bytes
+
+
+@dataclass(slots=True)
+class Marker:
+    """Writes lines that cannot be mistaken for the log's own."""
+
+    text: str = field(default_factory=lambda: f"#runyard-{secrets.token_hex(8)}")
+    is_at_start: bool = True
+    """Whether what was written last ended a line."""
+
+    def write(self, **values: Any) -> bytes:
+        """A line of its own."""
+        line = f"{self.text} {json.dumps(values, ensure_ascii=False)}\n".encode(errors="backslashreplace")
+        begun = b"" if self.is_at_start else b"\n"
+        self.is_at_start = True
+        return begun + line
+
+    def write_piece(self, piece: LogPiece) -> bytes:
+        """Bytes as they are; a gap as a line."""
+        if piece.gap is not None:
+            until = piece.until or piece.at
+            return self.write(gap=piece.gap, since=_show(piece.at), until=_show(until), offset=piece.offset)
+        self.is_at_start = piece.content.endswith(b"\n") if piece.content else self.is_at_start
+        return piece.content
+
+
+class PartReader:
+    """Reads one stream on and on; each gap is given once."""
+
+    def __init__(self, logs: LogStore, stream: Stream, *, offset: int, end: int | None = None) -> None:
+        self._logs = logs
+        self._end = end
+        self._told: set[tuple[int, datetime, str]] = set()
+        self.stream = stream
+        self.offset = offset
+
+    async def read(self, *, limit: int = CHUNK_BYTES) -> Sequence[LogPiece]:
+        """The next pieces, about `limit` bytes; none where there are no more now."""
+        left = limit if self._end is None else min(limit, self._end - self.offset)
+        found = await self._logs.read(self.stream, offset=self.offset, limit=left)
+        return [piece for piece in map(self._take, found) if piece is not None]
+
+    def _take(self, piece: LogPiece) -> LogPiece | None:
+        if piece.gap is not None:
+            key = (piece.offset, piece.at, piece.gap)
+            is_new = key not in self._told
+            self._told.add(key)
+            return piece if is_new else None
+        if self._end is not None:
+            piece = replace(piece, content=piece.content[: max(0, self._end - piece.offset)])
+        if not piece.content:
+            return None
+        self.offset = piece.offset + len(piece.content)
+        return piece
+
+
+async def list_logs(core: Core, project: str, run_id: str, *, marker: Marker) -> tuple[Run, Sequence[LogTail]]:
+    """The end of every stream, in the order in which they began. Raises `Missing`."""
+    async with core.store.begin(is_read_only=True) as unit:
+        run = await require_run(unit, project, run_id)
+    tails: list[LogTail] = []
+    left = LIST_BYTES
+    for info in reversed(await core.logs.list_streams(run_id)):
+        part = Part(info=info, offset=max(0, info.size - min(TAIL_BYTES, left)))
+        left -= info.size - part.offset
+        tails.append(LogTail(part=part, content=await _read_tail(core, part, marker=marker)))
+    return run, tails[::-1]
+
+
+async def choose_parts(core: Core, run_id: str, wanted: Wanted, *, can_come: bool = False) -> Sequence[Part]:
+    """The streams that are wanted and there, each from where on. Raises `Refused` for names that are not.
+
+    With `can_come` a stream that is not there may still come. An offset needs one stream.
+    """
+    infos = await core.logs.list_streams(run_id)
+    chosen = [info for info in infos if wanted.takes(info.stream)]
+    findings = Findings()
+    if infos and not chosen and not can_come:
+        _name_unknown(findings, wanted, [info.stream for info in infos])
+    if wanted.offset is not None and len(chosen) > 1:
+        streams = [f"{info.stream.pod}/{info.stream.container}" for info in chosen]
+        message = f"an offset is of one stream, and there are {len(chosen)}: say `pod` and `container`"
+        findings.add("log.streams", ("query", "offset"), message, value=wanted.offset, allowed=list_words(streams))
+    findings.finish()
+    return [Part(info=info, offset=await find_start(core.logs, info, wanted)) for info in chosen]
+
+
+async def find_start(logs: LogStore, info: StreamInfo, wanted: Wanted, *, has_tail: bool = True) -> int:
+    """The offset that satisfies `offset`, `since` and `tail` at once; never past the end."""
+    starts = [min(wanted.offset or 0, info.size)]
+    if wanted.since is not None:
+        starts.append(await logs.find_since(info.stream, wanted.since))
+    if wanted.tail is not None and has_tail:
+        starts.append(await logs.find_tail(info.stream, wanted.tail))
+    return max(starts)
+
+
+async def iter_parts(logs: LogStore, parts: Sequence[Part], *, marker: Marker) -> AsyncIterator[bytes]:
+    """The text of the parts as far as it is known now, one after the other; of several, each with its name."""
+    for part in parts:
+        stream = part.info.stream
+        if len(parts) > 1:
+            yield marker.write(stream=f"{stream.pod}/{stream.container}", offset=part.offset)
+        reader = PartReader(logs, stream, offset=part.offset, end=part.info.size)
+        try:
+            while pieces := await reader.read():
+                yield write_pieces(pieces, marker=marker)
+        except Unavailable:
+            # The answer has begun: its status cannot say it any more.
+            yield marker.write(end="unavailable", offsets={f"{stream.pod}/{stream.container}": reader.offset})
+            return
+
+
+def write_pieces(pieces: Iterable[LogPiece], *, marker: Marker) -> bytes:
+    """Pieces as text."""
+    return b"".join(marker.write_piece(piece) for piece in pieces)
+
+
+async def _read_tail(core: Core, part: Part, *, marker: Marker) -> bytes:
+    marker.is_at_start = True
+    reader = PartReader(core.logs, part.info.stream, offset=part.offset, end=part.info.size)
+    written = [marker.write(left_out=part.offset)] if part.offset else []
+    while pieces := await reader.read(limit=1 << 20):
+        written.append(write_pieces(pieces, marker=marker))
+    # Clients decode strictly, and a cut may have gone through a character.
+    return b"".join(written).decode(errors="replace").encode()
+
+
+def _name_unknown(findings: Findings, wanted: Wanted, streams: Sequence[Stream]) -> None:
+    known: Mapping[str, set[str]] = {
+        "container": {stream.container for stream in streams},
+        "pod": {stream.pod for stream in streams},
+    }
+    for name, names in known.items():
+        given = getattr(wanted, name)
+        if given is not None and given not in names:
+            allowed, nearest = list_words(sorted(names)), find_nearest(given, names)
+            message = f"the run has no {name} of that name that has written"
+            findings.add("log.unknown", ("query", name), message, value=given, allowed=allowed, suggestion=nearest)
+    if not findings.problems:
+        allowed = list_words([f"{stream.pod}/{stream.container}" for stream in streams])
+        message = f"pod {wanted.pod} has no container {wanted.container} that has written"
+        findings.add("log.unknown", ("query", "container"), message, value=wanted.container, allowed=allowed)
+
+
+def _show(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,139 @@
+"""Scheduler triggers: fire at their times, once whoever looks, and tell what was missed while nobody was there."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+from runyard.app.core import Core
+from runyard.app.model import Entity, Json
+from runyard.app.runs.transitions import SYSTEM
+from runyard.app.triggers.firings import SINCE, Occasion, change_trigger, find_start, fire, use_occasion
+from runyard.domain.schedule import Schedule, ScheduleError, parse_schedule
+
+GRACE = timedelta(minutes=1)
+"""How late a trigger may fire."""
+_MOST_COUNTED = 1000
+_SCHEDULE = "schedule"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    revision: int
+    next_at: datetime | None
+
+
+class Schedules:
+    """One replica's view: when each trigger is due next. The store says what was fired."""
+
+    def __init__(self, core: Core, *, is_open: bool) -> None:
+        self._core = core
+        self._is_open = is_open
+        self._plans: dict[str, _Plan] = {}
+
+    async def fire_due(self, triggers: list[Entity]) -> int:
+        """Fire those that are due; how many occasions were used or told as missed."""
+        self._plans = {trigger.id: plan for trigger in triggers if (plan := self._plans.get(trigger.id))}
+        count = 0
+        for trigger in triggers:
+            count += await self._look_at(trigger)
+        return count
+
+    def find_next(self) -> datetime | None:
+        """When the first of them is due."""
+        return min((plan.next_at for plan in self._plans.values() if plan.next_at is not None), default=None)
+
+    async def _look_at(self, trigger: Entity) -> int:
+        now = self._core.clock.now()
+        plan = self._plans.get(trigger.id)
+        if plan is not None and plan.revision == trigger.revision and (plan.next_at is None or plan.next_at > now):
+            return 0
+        schedule = _read(trigger)
+        if schedule is None:
+            self._plans[trigger.id] = _Plan(trigger.revision, None)
+            return 0
+        trigger = await self._note_schedule(trigger)
+        due = await self._find_due(trigger, schedule, now)
+        if due:
+            await self._use(trigger, due, now)
+        self._plans[trigger.id] = _Plan(trigger.revision, schedule.next_after(max(now, find_start(trigger))))
+        return len(due)
+
+    async def _note_schedule(self, trigger: Entity) -> Entity:
+        """A schedule that was changed counts from now on: its past never was."""
+        said = {"text": trigger.spec.get("schedule"), "timezone": trigger.spec.get("timezone") or "UTC"}
+        known = trigger.status.get(_SCHEDULE)
+        if known == said:
+            return trigger
+        now = self._core.clock.now().isoformat()
+
+        def note(stored: Entity) -> Entity:
+            since = {} if known is None else {SINCE: now}
+            return replace(stored, status={**stored.status, _SCHEDULE: said, **since})
+
+        return await change_trigger(self._core, SYSTEM, trigger.project, trigger.id, note, action="trigger.scheduled")
+
+    async def _find_due(self, trigger: Entity, schedule: Schedule, now: datetime) -> list[datetime]:
+        async with self._core.store.begin(is_read_only=True) as unit:
+            last = await unit.firings.find_last(trigger.id)
+        start = find_start(trigger)
+        if last is not None:
+            start = max(start, datetime.fromisoformat(last))
+        return _list_due(schedule, start, now)
+
+    async def _use(self, trigger: Entity, due: list[datetime], now: datetime) -> None:
+        """Missed ones first: a crash in between leaves the last one, which may still be in time."""
+        last = due[-1]
+        is_late = now - last > GRACE
+        if missed := due if is_late else due[:-1]:
+            await self._tell_missed(trigger, missed)
+        if not is_late:
+            occasion = Occasion(id=_name(last), input={"at": _name(last)})
+            await fire(self._core, trigger, occasion, is_open=self._is_open)
+
+    async def _tell_missed(self, trigger: Entity, missed: list[datetime]) -> None:
+        told: Json = {
+            "count": len(missed),
+            "is_at_least": len(missed) >= _MOST_COUNTED,
+            "first": _name(missed[0]),
+            "last": _name(missed[-1]),
+            "told_at": self._core.clock.now().isoformat(),
+        }
+        await use_occasion(
+            self._core,
+            trigger,
+            told["last"],
+            by=SYSTEM,
+            action="trigger.missed",
+            result="missed",
+            noted={"missed": told},
+        )
+
+
+def _read(trigger: Entity) -> Schedule | None:
+    try:
+        return parse_schedule(str(trigger.spec.get("schedule")), timezone=trigger.spec.get("timezone"))
+    except ScheduleError as error:
+        _log.warning("a stored schedule is not understood", extra={"trigger": trigger.id, "error": str(error)})
+        return None
+
+
+def _list_due(schedule: Schedule, start: datetime, now: datetime) -> list[datetime]:
+    """Occasions after the start, up to now; of very many, the first ones and the last."""
+    found = list(islice(_iter_due(schedule, start, now), _MOST_COUNTED))
+    if len(found) == _MOST_COUNTED and (last := schedule.last_until(now, after=found[-1])) is not None:
+        found.append(last)
+    return found
+
+
+def _iter_due(schedule: Schedule, start: datetime, now: datetime) -> Iterator[datetime]:
+    while (found := schedule.next_after(start)) is not None and found <= now:
+        yield found
+        start = found
+
+
+def _name(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat()

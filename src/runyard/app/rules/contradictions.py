@@ -1,0 +1,97 @@
+"""What a profile and the policy say against each other, found by playing a bare run of that profile. Pure."""
+
+from collections.abc import Iterable, Iterator
+from types import MappingProxyType
+
+from runyard.domain.rehearsal import Recorded
+from runyard.domain.resolution import Resolution, resolve
+from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.spec.policy import Policy
+from runyard.spec.problems import Problem, find_nearest, list_words, shorten
+from runyard.spec.profile import Profile
+from runyard.spec.run_fields import Action, RunFields
+
+ACTIONS: tuple[Action, ...] = ("job", "serve")
+NOWHERE = ""
+"""A project that no policy names: the platform's rules alone."""
+
+
+def find_contradictions(profile: Profile, policy: Policy, *, projects: Iterable[str] = (NOWHERE,)) -> list[Problem]:
+    """Values of the profile that a lock replaces, and rules that refuse every run of it; each once."""
+    found: dict[tuple[str, str], Problem] = {}
+    for project in projects:
+        for action in ACTIONS:
+            for problem in _play(profile, policy, project, action):
+                # What holds everywhere is not told again for each project.
+                found.setdefault((problem.code, problem.where), problem)
+    return list(found.values())
+
+
+def find_unknown_profiles(policy: Policy, names: Iterable[str]) -> list[Problem]:
+    """Profiles that the policy sets by default and that are not there: every run would be refused."""
+    known = sorted(names)
+    return [
+        Problem(
+            "profile.unknown",
+            path,
+            f"there is no profile `{name}`: every run that gets it is refused",
+            value=name,
+            allowed=list_words(known) if known else "no profiles are loaded",
+            suggestion=find_nearest(name, known),
+        )
+        for path, name in iter_default_profiles(policy)
+        if name not in known
+    ]
+
+
+def iter_default_profiles(policy: Policy) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The profiles that a policy gives to runs, and where it says so."""
+    places = [((), policy.scope), *((("projects", name), scope) for name, scope in policy.projects.items())]
+    for path, scope in places:
+        rule = scope.rules.get("profile")
+        if rule is not None and rule.default is not None:
+            yield (*path, "profile", "default"), str(rule.default)
+
+
+def suppose_belongings(*layers: RunFields | None) -> Belongings:
+    """A project that has whatever is named: it had when the run was accepted, or is not what is asked about."""
+    fields = [layer for layer in layers if layer is not None]
+    volumes = [volume for layer in fields for volume in layer.volumes or ()]
+    kept = {volume.claim_name or volume.name for volume in volumes if volume.type == "shared_volume"}
+    return Belongings(
+        secrets=frozenset(use.name for layer in fields for use in layer.secrets or ()),
+        volumes=MappingProxyType({name: name for name in sorted(kept)}),
+        claims=frozenset(volume.claim_name for volume in volumes if volume.claim_name is not None),
+        config_maps=frozenset(volume.config_map for volume in volumes if volume.config_map is not None),
+    )
+
+
+def suppose_recorded(run_id: str, request: Request, profiles: Iterable[Profile]) -> Recorded:
+    """A stored request, in a project that has what it and the profiles name."""
+    named = [profile.fields for profile in profiles]
+    belongings = suppose_belongings(request.function, request.task, request.run, *named)
+    return Recorded(id=run_id, request=request, belongings=belongings)
+
+
+def _play(profile: Profile, policy: Policy, project: str, action: Action) -> Iterator[Problem]:
+    belongings = suppose_belongings(profile.fields, *profile.base.values())
+    bare = Request(project=project, action=action)
+    named = Request(project=project, action=action, run=RunFields(profile=profile.id))
+    before = resolve(bare, Prepared(policy=policy), belongings)
+    after = resolve(named, Prepared(policy=policy, profiles={profile.id: profile}), belongings)
+    place = f" in project {project}" if project != NOWHERE else ""
+    yield from _iter_overridden(profile, after, place)
+    known = {(problem.code, problem.path) for problem in before.refusals}
+    for problem in after.refusals:
+        if (problem.code, problem.path) not in known:
+            message = f"runs of this profile are refused{place}: {problem.message}"
+            yield Problem("profile.refused", problem.path, message, value=problem.value, allowed=problem.allowed)
+
+
+def _iter_overridden(profile: Profile, played: Resolution, place: str) -> Iterator[Problem]:
+    own = {f"profile {profile.id}", *(f"base {kind} of {profile.id}" for kind in profile.base)}
+    for leaf in played.leaves:
+        for other in leaf.replaced:
+            if other.by in own and leaf.source not in own:
+                message = f"{leaf.source} locks {shorten(leaf.value)}{place}; the profile's value is not used"
+                yield Problem("profile.overridden", leaf.path, message, value=shorten(other.value))

@@ -1,0 +1,210 @@
+"""Rehearse a candidate policy or profiles against the runs of a time span, before it is applied. Stores only an audit.
+
+Both sides are decided anew, by what holds now and by the candidate, from each run's request as it was sent. What cannot
+be read any more, because its task or function is gone, is counted and named.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from runyard.app.audit import note_act
+from runyard.app.core import Core
+from runyard.app.model import Json, Principal, Run
+from runyard.app.ports import Query, UnitOfWork
+from runyard.app.rules.contradictions import suppose_recorded
+from runyard.app.rules.current_rules import load_current
+from runyard.app.rules.profiles_and_policy import read_profile
+from runyard.app.runs.lookup_cache import Remembering
+from runyard.app.runs.run_requests import read_asked
+from runyard.app.times import read_time
+from runyard.domain.rehearsal import OUTCOMES, Played, Recorded, rehearse
+from runyard.domain.resolve_inputs import Prepared
+from runyard.spec.policy import Policy, read_policy
+from runyard.spec.problems import Refused
+from runyard.spec.profile import Profile
+from runyard.spec.readers import Findings, expect_integer, expect_keys, expect_mapping, expect_text, refuse
+
+FIELDS = ("policy", "profiles", "since", "until", "project", "limit")
+DEFAULT_RUNS = 1000
+MOST_RUNS = 10_000
+MOST_DETAILS = 200
+"""Runs that are told one by one; the others are counted."""
+MOST_CHANGES = 50
+SLICE = 50
+"""Runs that are read and played at one go; between two slices everybody else has a turn."""
+DIRECTIONS = ("smaller", "larger", "mixed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What would be applied, and the runs it is played against."""
+
+    has_policy: bool = False
+    policy: Policy | None = None
+    """With `has_policy`, None is the built-in one."""
+    profiles: Mapping[str, Profile | None] = field(default_factory=lambda: MappingProxyType({}))
+    """None is a profile that would be deleted."""
+    since: datetime | None = None
+    until: datetime | None = None
+    project: str | None = None
+    limit: int = DEFAULT_RUNS
+
+    def prepare(self, current: Prepared) -> Prepared:
+        """What would hold."""
+        changed = {**current.profiles, **self.profiles}
+        profiles = {name: profile for name, profile in changed.items() if profile is not None}
+        policy = (self.policy or Policy()) if self.has_policy else current.policy
+        return Prepared(policy=policy, profiles=MappingProxyType(profiles))
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of the runs, in sum and in part."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    details: list[Json] = field(default_factory=list)
+    left_out: int = 0
+    """Runs that would have been told one by one, were there not so many."""
+    total: int = 0
+    """Runs in the time span; `limit` of them, the newest, were played."""
+
+    def add(self, played: Played) -> None:
+        """One run that was played."""
+        self.counts[played.outcome] += 1
+        if played.direction is not None:
+            self.counts[played.direction] += 1
+        if played.outcome != "unchanged" or played.refusals:
+            shown = played.to_dict()
+            shown["changes"] = shown.get("changes", [])[:MOST_CHANGES]
+            self.tell(shown)
+
+    def tell(self, shown: Json) -> None:
+        """Keep the details of one run, as long as there is room."""
+        if len(self.details) < MOST_DETAILS:
+            self.details.append({key: value for key, value in shown.items() if value not in (None, [])})
+        else:
+            self.left_out += 1
+
+    def to_dict(self) -> Json:
+        """For JSON; every count is there."""
+        names = (*OUTCOMES, *DIRECTIONS, "unreadable", "local")
+        counts = {name: self.counts[name] for name in names}
+        return {"counts": counts, "runs": self.details, "left_out": self.left_out, "total": self.total}
+
+
+async def rehearse_candidate(core: Core, who: Principal, given: Any) -> Outcome:
+    """Play the runs of a time span, newest first. Raises `Refused` with all that is wrong with the candidate."""
+    candidate = read_candidate(given)
+    outcome = Outcome()
+    # Runs that come meanwhile would shift the pages.
+    until = candidate.until or core.clock.now()
+    async with core.store.begin(is_read_only=True) as unit:
+        old = (await load_current(unit)).prepared
+    new = candidate.prepare(old)
+    number, left = 0, candidate.limit
+    while left > 0:
+        query = Query(type="run", project=candidate.project, created=(candidate.since, until), page=number, size=SLICE)
+        async with core.store.begin(is_read_only=True) as unit:
+            page = await unit.runs.find_page(query)
+            runs = [run for run in page.content if isinstance(run, Run)][:left]
+            recorded = await _record(unit, runs, old=old, new=new, outcome=outcome)
+        outcome.total = page.total
+        for played in (await asyncio.to_thread(rehearse, recorded, old=old, new=new)).runs:
+            outcome.add(played)
+        number, left = number + 1, left - len(runs)
+        if len(page.content) < SLICE:
+            break
+    await _note(core, who, candidate, outcome)
+    return outcome
+
+
+def read_candidate(given: Any) -> Candidate:
+    """The body of a rehearsal; raises `Refused` with every problem."""
+    findings = Findings()
+    document = expect_mapping(given, of="what is rehearsed")
+    expect_keys(document, FIELDS, findings)
+    if "policy" not in document and not document.get("profiles"):
+        findings.add("rehearsal.empty", (), "name a `policy`, or `profiles`, to be rehearsed")
+    profiles = findings.read(_read_profiles, document.get("profiles") or {}, "profiles")
+    values: dict[str, Any] = {
+        name: findings.read(reader, document[name], name)
+        for name, reader in _READERS.items()
+        if document.get(name) is not None
+    }
+    findings.finish()
+    since, until = values.get("since"), values.get("until")
+    if since is not None and until is not None and since > until:
+        raise refuse("time.order", "ends before it begins", path=("until",), value=document["until"])
+    return Candidate(has_policy="policy" in document, profiles=profiles or {}, **values)
+
+
+async def _record(
+    unit: UnitOfWork, runs: list[Run], *, old: Prepared, new: Prepared, outcome: Outcome
+) -> list[Recorded]:
+    """The runs that can be played; the others are counted."""
+    reading = Remembering(unit)
+    profiles = [*old.profiles.values(), *new.profiles.values()]
+    recorded = []
+    for run in runs:
+        # Reading a request is work of its own, and what is remembered gives nobody else a turn.
+        await asyncio.sleep(0)
+        if run.is_local:
+            outcome.counts["local"] += 1
+            continue
+        try:
+            request = (await read_asked(reading.as_unit(), run.project, run.request)).request
+        except Refused as refused:
+            outcome.counts["unreadable"] += 1
+            problems = [problem.to_dict() for problem in refused.problems]
+            outcome.tell({"id": run.id, "project": run.project, "outcome": "unreadable", "refusals": problems})
+            continue
+        if request is not None:
+            recorded.append(suppose_recorded(run.id, request, profiles))
+    return recorded
+
+
+async def _note(core: Core, who: Principal, candidate: Candidate, outcome: Outcome) -> None:
+    async with core.store.begin() as unit:
+        details = {
+            "policy": candidate.has_policy,
+            "profiles": sorted(candidate.profiles),
+            "counts": {name: count for name, count in outcome.counts.items() if count},
+        }
+        of = ("policy", None)
+        await note_act(core, unit, who, "policy.rehearse", of=of, project=candidate.project, details=details)
+        await unit.commit()
+
+
+def _read_profiles(given: Any) -> Mapping[str, Profile | None]:
+    findings = Findings()
+    read: dict[str, Profile | None] = {}
+    for name, document in expect_mapping(given, of="profiles by their names").items():
+        if document is None:
+            read[name] = None
+        else:
+            found = findings.read(lambda one, name=name: read_profile(one, name), document, name)  # type: ignore[misc]
+            read[name] = None if found is None else found[0]
+    findings.finish()
+    return read
+
+
+def _read_limit(given: Any) -> int:
+    return expect_integer(given, what="the limit", at_least=1, at_most=MOST_RUNS)
+
+
+def _read_project(given: Any) -> str:
+    return expect_text(given, what="the project", most=256)
+
+
+_READERS: Mapping[str, Any] = {
+    "policy": read_policy,
+    "since": read_time,
+    "until": read_time,
+    "project": _read_project,
+    "limit": _read_limit,
+}

@@ -1,0 +1,169 @@
+"""Profiles and the policy as an admin writes them: read completely before they are stored, every revision kept."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runyard.app.core import Core
+from runyard.app.errors import Missing, NotPossible
+from runyard.app.model import Json, Principal, Revision
+from runyard.app.rules.contradictions import (
+    NOWHERE,
+    find_contradictions,
+    find_unknown_profiles,
+    iter_default_profiles,
+)
+from runyard.app.rules.current_rules import POLICY_NAME, load_current, read_profile_document
+from runyard.app.rules.revisions import check_storable, put_revision
+from runyard.spec.policy import Policy, lint_policy, read_policy
+from runyard.spec.problems import Problem, Refused
+from runyard.spec.profile import Profile
+from runyard.spec.readers import expect_list
+
+MOST_PROFILES = 1000
+_ALONE = ("documents", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptProfile:
+    """A stored profile: as it was written, as it was read, and what is doubtful about it."""
+
+    revision: Revision
+    profile: Profile
+    warnings: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPolicy:
+    """The policy that holds; without a revision it is the built-in one alone."""
+
+    revision: Revision | None
+    policy: Policy
+    warnings: tuple[Problem, ...] = ()
+
+
+async def list_profiles(core: Core) -> Sequence[KeptProfile]:
+    """All that hold, by name."""
+    async with core.store.begin(is_read_only=True) as unit:
+        revisions = await unit.revisions.list_current(kind="profile")
+        profiles = (await load_current(unit)).prepared.profiles
+    return [KeptProfile(revision=one, profile=profiles[one.name]) for one in revisions]
+
+
+async def get_profile(core: Core, name: str) -> KeptProfile:
+    """One with what is doubtful about it under the platform's rules of now; raises `Missing`."""
+    async with core.store.begin(is_read_only=True) as unit:
+        revision = await unit.revisions.find("profile", name)
+        policy = (await load_current(unit)).prepared.policy
+    if revision is None or revision.document is None:
+        raise Missing("profile", name)
+    profile, warnings = read_profile(revision.document, name)
+    # Anybody may ask, so the projects' own rules are played only when it is written.
+    return KeptProfile(revision=revision, profile=profile, warnings=(*warnings, *find_contradictions(profile, policy)))
+
+
+async def put_profile(
+    core: Core,
+    who: Principal,
+    name: str,
+    document: Any,
+    *,
+    expected_revision: int | None = None,
+    is_strict: bool = False,
+) -> KeptProfile:
+    """Create or replace. The same document again makes no new revision. Raises `Refused`, `Conflict`.
+
+    With `is_strict`, what contradicts the policy is refused; else it is among the warnings.
+    """
+    profile, warnings = read_profile(document, name)
+    stored = _name_documents(document, name)
+    async with core.store.begin(is_read_only=True) as unit:
+        current = await load_current(unit)
+    contradictions = await _compare(profile, current.prepared.policy)
+    if is_strict and contradictions:
+        raise Refused(contradictions)
+    if name not in current.prepared.profiles and len(current.prepared.profiles) >= MOST_PROFILES:
+        raise NotPossible("profile.too_many", f"there are {MOST_PROFILES} profiles, the most there can be")
+    revision = await put_revision(core, who, "profile", name, stored, expected_revision=expected_revision)
+    return KeptProfile(revision=revision, profile=profile, warnings=(*warnings, *contradictions))
+
+
+async def delete_profile(core: Core, who: Principal, name: str, *, expected_revision: int | None = None) -> None:
+    """It is gone for new runs; its revisions stay. Not while the policy gives it to runs. Raises `Missing`."""
+    async with core.store.begin(is_read_only=True) as unit:
+        policy = (await load_current(unit)).prepared.policy
+    if name in {default for _, default in iter_default_profiles(policy)}:
+        message = f"the policy gives profile {name} to runs that name none: change the policy first"
+        raise NotPossible("profile.in_use", message)
+    await put_revision(core, who, "profile", name, None, expected_revision=expected_revision)
+
+
+async def get_policy(core: Core) -> KeptPolicy:
+    """What holds now, and what in it is doubtful by itself."""
+    async with core.store.begin(is_read_only=True) as unit:
+        revision = await unit.revisions.find("policy", POLICY_NAME)
+        current = await load_current(unit)
+    policy = current.prepared.policy
+    warnings = [*lint_policy(policy), *find_unknown_profiles(policy, current.prepared.profiles)]
+    return KeptPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
+
+
+async def put_policy(
+    core: Core, who: Principal, document: Any, *, expected_revision: int | None = None, is_strict: bool = False
+) -> KeptPolicy:
+    """Replace the policy for runs to come. With `is_strict` a doubtful one is refused. Raises `Refused`, `Conflict`."""
+    policy = read_policy(check_storable(document))
+    async with core.store.begin(is_read_only=True) as unit:
+        profiles = (await load_current(unit)).prepared.profiles
+    warnings = await asyncio.to_thread(_doubt, policy, profiles)
+    if is_strict and warnings:
+        raise Refused(warnings)
+    revision = await put_revision(core, who, "policy", POLICY_NAME, document, expected_revision=expected_revision)
+    return KeptPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
+
+
+async def delete_policy(core: Core, who: Principal, *, expected_revision: int | None = None) -> None:
+    """Back to the built-in one; the revisions stay. Raises `Missing` where none is stored."""
+    await put_revision(core, who, "policy", POLICY_NAME, None, expected_revision=expected_revision)
+
+
+def read_profile(document: Any, name: str) -> tuple[Profile, list[Problem]]:
+    """A profile of that name and warnings; raises `Refused`, with paths as the document has them."""
+    check_storable(document)
+    if set(document) == {"documents"}:
+        expect_list(document["documents"], of="documents")
+    try:
+        profile, warnings = read_profile_document(document, name=name)
+    except Refused as refused:
+        raise Refused(_place(document, refused.problems)) from None
+    return profile, _place(document, warnings)
+
+
+async def _compare(profile: Profile, policy: Policy) -> list[Problem]:
+    projects = (NOWHERE, *policy.projects)
+    return await asyncio.to_thread(find_contradictions, profile, policy, projects=projects)
+
+
+def _doubt(policy: Policy, profiles: Mapping[str, Profile]) -> list[Problem]:
+    """What a policy says to no effect, and which profiles it stands against, by the platform's rules."""
+    found = [*lint_policy(policy), *find_unknown_profiles(policy, profiles)]
+    for name, profile in profiles.items():
+        found += [problem.under("profiles", name) for problem in find_contradictions(profile, policy)]
+    return found
+
+
+def _name_documents(document: Any, name: str) -> Json:
+    """As it was written, with the id that its address says where it says none."""
+    documents = document.get("documents") if set(document) == {"documents"} else None
+    if documents is not None:
+        return {"documents": [_name_documents(each, name) if isinstance(each, dict) else each for each in documents]}
+    return document if "id" in document or "kind" in document else {"id": name, **document}
+
+
+def _place(document: Any, problems: Sequence[Problem]) -> list[Problem]:
+    """Paths without `documents[0]` where the document is the profile itself."""
+    if set(document) == {"documents"}:
+        return list(problems)
+    cut = len(_ALONE)
+    return [replace(one, path=one.path[cut:]) if one.path[:cut] == _ALONE else one for one in problems]

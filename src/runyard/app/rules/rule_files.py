@@ -1,0 +1,61 @@
+"""Profiles and policy from files, taken into the store at start: what a file says holds until the next start.
+
+A file that changed makes a new revision; one that did not makes none. What was changed by the API since, the file takes
+back, and the audit shows it. Profiles that came from a file which is gone are removed; those made by the API stay.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from runyard.app.audit import audit
+from runyard.app.core import Core
+from runyard.app.model import Json, Principal
+from runyard.app.ports import UnitOfWork
+from runyard.app.rules.current_rules import POLICY_NAME
+from runyard.spec.policy import lint_policy, read_policy
+from runyard.spec.problems import Problem, Refused
+from runyard.spec.profile_documents import load_profile_files
+from runyard.spec.yaml.loader import load_documents
+
+FILES = Principal(name="files", is_admin=True, via="system")
+"""Who it was, in revisions and audit."""
+
+
+async def take_profiles(core: Core, files: Mapping[str, str]) -> list[Problem]:
+    """All profiles of the files (texts by name), or none: raises `Refused` with every problem. Returns warnings."""
+    _, warnings = load_profile_files(files)
+    documents: dict[str, Json] = {}
+    for name, text in files.items():
+        parts = [document.data for document in load_documents(text, source=name)]
+        owners = [part for part in parts if isinstance(part, dict) and "id" in part]
+        is_whole = len(owners) == 1 and len(parts) > 1
+        documents |= {str(owner["id"]): {"documents": parts} if is_whole else owner for owner in owners}
+    async with core.store.begin() as unit:
+        for name, document in documents.items():
+            await _put(core, unit, "profile", name, document)
+        for revision in await unit.revisions.list_current(kind="profile"):
+            if revision.user == FILES.name and revision.name not in documents:
+                await _put(core, unit, "profile", revision.name, None)
+        await unit.commit()
+    return warnings
+
+
+async def take_policy(core: Core, text: str, *, name: str) -> list[Problem]:
+    """The policy of a file; raises `Refused` with every problem. Returns warnings."""
+    documents = load_documents(text, source=name)
+    if len(documents) != 1:
+        raise Refused([Problem("policy.count", (), f"{name}: must be one document, not {len(documents)}")])
+    policy = read_policy(documents[0].data)
+    async with core.store.begin() as unit:
+        await _put(core, unit, "policy", POLICY_NAME, documents[0].data or {})
+        await unit.commit()
+    return [*documents[0].warnings, *lint_policy(policy)]
+
+
+async def _put(core: Core, unit: UnitOfWork, kind: Literal["profile", "policy"], name: str, document: Any) -> None:
+    known = await unit.revisions.find(kind, name)
+    if (known.document if known is not None else None) == document:
+        return
+    revision = await unit.revisions.put(kind, name, document, user=FILES.name)
+    action = f"{kind}.put" if document is not None else f"{kind}.delete"
+    await audit(core, unit, FILES, action, details={"name": name, "revision": revision.revision})

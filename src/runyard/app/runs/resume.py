@@ -1,0 +1,46 @@
+"""Resume a stopped service."""
+
+from runyard.app.core import Core
+from runyard.app.errors import NotPossible
+from runyard.app.model import Principal, Run
+from runyard.app.runs.transitions import NOTES, Change, Move, can_be_resumed, change_run, find_action
+from runyard.domain.lifecycle import State
+
+
+async def resume_run(core: Core, who: Principal, project: str, run_id: str, *, words: str | None = None) -> Run:
+    """Let a stopped service go on; the loop sees to it. One that is resuming already is answered as it is.
+
+    `words` are why, for people. Raises `Missing`, and `NotPossible` with the reason for everything else.
+    """
+
+    def decide(run: Run) -> Change | None:
+        if run.state == State.RESUME:
+            return None
+        _check(core, run)
+        message = f"resumed by {who.name}{f': {words}' if words else ''}"
+        return Change(
+            action="run.resume",
+            moves=(Move(state=State.RESUME, reason="user.resume", message=message),),
+            values={
+                "desired": "run",
+                "desired_generation": run.desired_generation + 1,
+                "status": {key: value for key, value in run.status.items() if key not in (NOTES, "message")},
+            },
+            is_due=True,
+        )
+
+    return await change_run(core, who, project, run_id, decide)
+
+
+def _check(core: Core, run: Run) -> None:
+    if run.is_local:
+        raise NotPossible("resume.local", "the client runs it itself: start it again there")
+    if not can_be_resumed(run):
+        action = find_action(run) or "run"
+        raise NotPossible(
+            "resume.kind", f"a {action} cannot be resumed, only `serve` and `deploy` can: run it again instead"
+        )
+    if run.state != State.STOPPED:
+        raise NotPossible("resume.state", f"only a STOPPED run can be resumed, and this one is {run.state}")
+    if core.options.engine is None:
+        raise NotPossible("engine.none", "no engine is configured, so nothing can be resumed")

@@ -1,0 +1,53 @@
+"""Following a run: its new steps as they come, whoever wrote them. One light question each time, no run is loaded."""
+
+from collections.abc import Sequence
+
+from runyard.app.core import Core
+from runyard.app.model import Run, Transition
+from runyard.app.runs.run_queries import get_run
+from runyard.domain.lifecycle import is_final
+
+POLL_SECONDS = 1.0
+"""Another replica's writes give no signal here."""
+
+
+class RunFollower:
+    """Where somebody who follows a run stands. Made by `follow_run`."""
+
+    def __init__(self, core: Core, run: Run, transitions: Sequence[Transition]) -> None:
+        self._core = core
+        self._last = transitions[-1]
+        self.run = run
+        self.transitions = transitions
+        """Those there were at the beginning."""
+        self.is_gone = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more is to be expected: the run is final, or gone."""
+        return self.is_gone or is_final(self._last.state)
+
+    @property
+    def last_sequence(self) -> int:
+        """Of the newest step that is known."""
+        return self._last.sequence
+
+    async def wait(self, *, seconds: float = POLL_SECONDS) -> None:
+        """Until something may have happened, at most that long."""
+        await self._core.signals.wait(self.run.id, seconds=seconds)
+
+    async def read_new(self) -> Sequence[Transition]:
+        """The steps since the last look."""
+        async with self._core.store.begin(is_read_only=True) as unit:
+            # The last known one is asked for too: where it is gone, the run is.
+            known = await unit.runs.list_transitions(self.run.id, after=self._last.sequence - 1)
+        self.is_gone = not known
+        found = [one for one in known if one.sequence > self._last.sequence]
+        self._last = found[-1] if found else self._last
+        return found
+
+
+async def follow_run(core: Core, project: str, run_id: str) -> RunFollower:
+    """A follower of a run; raises `Missing`."""
+    run, transitions = await get_run(core, project, run_id)
+    return RunFollower(core, run, transitions)

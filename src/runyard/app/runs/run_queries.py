@@ -1,0 +1,28 @@
+"""Reading runs: one, many, their history."""
+
+from collections.abc import Mapping, Sequence
+
+from runyard.app.core import Core
+from runyard.app.entities.crud import require_project
+from runyard.app.model import Run, Transition
+from runyard.app.ports import Query
+from runyard.app.runs.transitions import require_run
+
+Histories = Mapping[str, Sequence[Transition]]
+
+
+async def get_run(core: Core, project: str, run_id: str) -> tuple[Run, Sequence[Transition]]:
+    """A run and its history; raises `Missing`."""
+    async with core.store.begin(is_read_only=True) as unit:
+        run = await require_run(unit, project, run_id)
+        return run, await unit.runs.list_transitions(run_id)
+
+
+async def list_runs(core: Core, query: Query) -> tuple[Sequence[Run], int, Histories]:
+    """A page, how many there are in all, and the histories of those in the page."""
+    async with core.store.begin(is_read_only=True) as unit:
+        if query.project is not None:
+            await require_project(unit, query.project)
+        page = await unit.runs.find_page(query)
+        runs = [run for run in page.content if isinstance(run, Run)]
+        return runs, page.total, await unit.runs.list_histories([run.id for run in runs])

@@ -1,0 +1,183 @@
+"""From a run as a client writes it to what `resolve` takes: its task and function found, every problem named."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runyard.app.entities.drafts import Written, check_id, check_project, read_written
+from runyard.app.entities.secret_values import list_secret_names
+from runyard.app.entities.spec_checks import check_same_project, find_function, is_ran_kind, unknown_reference
+from runyard.app.model import Entity
+from runyard.app.ports import UnitOfWork
+from runyard.app.volumes.kept_volumes import list_volume_claims
+from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.spec.digitalhub.reference_strings import FunctionReference, TaskReference, find_run_kind, find_task_kind
+from runyard.spec.entities import RUN_KINDS, RunSpec, TaskSpec, find_spec_model, read_entity
+from runyard.spec.problems import Problem, Refused, find_nearest
+from runyard.spec.readers import Findings
+from runyard.spec.run_fields import ACTIONS, RunFields, read_model
+
+BUILD = "build"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A run that was written, and what it refers to."""
+
+    written: Written
+    id: str
+    is_local: bool
+    task: Entity
+    function: Entity | None
+    request: Request | None
+    """None for a run that the client executes: nothing is decided for it."""
+    task_reference: str
+    function_reference: str | None
+    workflow_reference: str | None
+
+
+async def read_asked(unit: UnitOfWork, project: str, document: Any) -> Asked:
+    """Read a run and find what it refers to; raises `Refused` with everything that is wrong with it."""
+    written = read_written(document)
+    spec = written.spec
+    is_local = spec.get("local_execution") is True
+    fields = _read_spec(written, project, is_local=is_local)
+    reference = fields.task
+    assert reference is not None  # noqa: S101 - refused above
+    task = await _find_task(unit, reference, project)
+    _check_kind(written.kind, task)
+    function = await _find_function(unit, task)
+    _check_function(fields, function)
+    request = None if is_local else _make_request(written, task, function, fields, project)
+    is_workflow = function is not None and function.type == "workflow"
+    named = _name_function(function) if function is not None else None
+    return Asked(
+        written=written,
+        id=written.asked_id,
+        is_local=is_local,
+        task=task,
+        function=function,
+        request=request,
+        task_reference=str(reference),
+        function_reference=None if is_workflow else named,
+        workflow_reference=named if is_workflow else None,
+    )
+
+
+async def find_belongings(unit: UnitOfWork, request: Request, prepared: Prepared) -> Belongings:
+    """What the project has of the things that may be named; asked for only where something is named."""
+    layers: list[RunFields] = [fields for fields in (request.function, request.task, request.run) if fields is not None]
+    layers += [profile.fields for profile in prepared.profiles.values()]
+    has_secrets = any(fields.secrets for fields in layers)
+    has_volumes = any(volume.type == "shared_volume" for fields in layers for volume in fields.volumes or ())
+    return Belongings(
+        secrets=await list_secret_names(unit, request.project) if has_secrets else frozenset(),
+        volumes=await list_volume_claims(unit, request.project) if has_volumes else {},
+    )
+
+
+def _read_spec(written: Written, project: str, *, is_local: bool) -> RunSpec:
+    findings = Findings()
+    findings.problems += [*check_id(written), *check_project(written, project)]
+    kind = find_run_kind(written.kind)
+    is_ours = kind is not None and is_ran_kind("function", kind.function)
+    fields: RunSpec | None = None
+    if is_ours:
+        document = {"kind": written.kind, "id": written.id, "name": written.name, "spec": written.spec}
+        entity = findings.read(lambda given: read_entity("run", given), document)
+        fields = entity.spec if entity is not None else None
+    elif not is_local:
+        message = "runs of this kind are not run here: Runyard runs python and container functions, and keeps others"
+        allowed, meant = "python+…:run, container+…:run", find_nearest(written.kind, RUN_KINDS)
+        findings.add("run.not_run", ("kind",), message, value=written.kind, allowed=allowed, suggestion=meant)
+    else:
+        known = {key: written.spec[key] for key in ("task", "function", "workflow") if key in written.spec}
+        fields = findings.read(lambda given: read_model(RunSpec, given), known, "spec")
+    is_told = any(problem.path == ("spec", "task") for problem in findings.problems)
+    if (is_ours or is_local) and written.spec.get("task") is None and not is_told:
+        findings.add("field.missing", ("spec", "task"), "a run needs its `task`")
+    for name in ("function", "workflow", "task"):
+        reference = getattr(fields, name, None)
+        if reference is not None and (problem := check_same_project(reference, project, path=("spec", name))):
+            findings.problems.append(problem)
+    findings.finish()
+    assert fields is not None  # noqa: S101 - told apart by the findings above
+    return fields
+
+
+async def _find_task(unit: UnitOfWork, reference: TaskReference, project: str) -> Entity:
+    task = await unit.entities.find("task", reference.id, project=project)
+    if task is None or task.kind != reference.kind:
+        raise Refused([unknown_reference(str(reference), path=("spec", "task"), what="task")])
+    return task
+
+
+def _check_kind(kind: str, task: Entity) -> None:
+    said = find_run_kind(kind)
+    of_task = find_task_kind(task.kind)
+    is_same = said is not None and of_task is not None and said.function == of_task[0]
+    if not is_same or (said is not None and said.action is not None and of_task and said.action != of_task[1]):
+        message = f"a {kind} is not a run of a {task.kind} task"
+        raise Refused([Problem("run.kind", ("kind",), message, value=kind, suggestion=f"{task.kind}:run")])
+
+
+async def _find_function(unit: UnitOfWork, task: Entity) -> Entity | None:
+    spec = read_model(TaskSpec, {key: task.spec[key] for key in ("function", "workflow") if key in task.spec})
+    for name in ("function", "workflow"):
+        reference: FunctionReference | None = getattr(spec, name)
+        if reference is not None:
+            found = await find_function(unit, reference, type_name=name)
+            if found is None:
+                raise Refused([unknown_reference(str(reference), path=("spec", "task"), what=f"{name} of the task")])
+            return found
+    return None
+
+
+def _check_function(fields: RunSpec, function: Entity | None) -> None:
+    named = [("function", fields.function), ("workflow", fields.workflow)]
+    if function is not None and (
+        problems := [
+            Problem("run.function", ("spec", field), f"the task runs {_name_function(function)}", value=str(own))
+            for field, own in named
+            if own is not None and not (field == function.type and _is_of(own, function))
+        ]
+    ):
+        raise Refused(problems)
+
+
+def _is_of(reference: FunctionReference, function: Entity) -> bool:
+    """A reference without id means the task's version."""
+    is_same = (reference.kind, reference.project, reference.name) == (function.kind, function.project, function.name)
+    return is_same and reference.id in (None, function.id)
+
+
+def _name_function(function: Entity) -> str:
+    reference = FunctionReference(kind=function.kind, project=function.project, name=function.name, id=function.id)
+    return str(reference)
+
+
+def _make_request(written: Written, task: Entity, function: Entity | None, fields: RunSpec, project: str) -> Request:
+    kind, action = find_task_kind(task.kind) or ("", "")
+    if action == BUILD:
+        message = "images are not built here: build it elsewhere and name it in the function's `image`"
+        raise Refused([Problem("run.not_run", ("kind",), message, value=written.kind)])
+    known = next((each for each in ACTIONS if each == action), None)
+    if known is None or function is None:
+        message = f"the action {action} is stored but not run here"
+        raise Refused([Problem("run.not_run", ("kind",), message, value=written.kind, allowed=", ".join(ACTIONS))])
+    findings = Findings()
+    layers: Mapping[str, RunFields | None] = {
+        "task": findings.read(lambda given: _read_layer("task", task.kind, given), task.spec, "task", "spec"),
+        "function": findings.read(
+            lambda given: _read_layer("function", function.kind, given), function.spec, "function", "spec"
+        ),
+    }
+    findings.finish()
+    own = RunFields.model_construct(**{name: getattr(fields, name) for name in RunFields.model_fields})
+    return Request(project=project, action=known, kind=kind, run=own, task=layers["task"], function=layers["function"])
+
+
+def _read_layer(type_name: str, kind: str, spec: Any) -> RunFields:
+    """What a task or function asks; it was read once when it was stored, but rules may have become stricter."""
+    read = read_model(find_spec_model(type_name, kind), spec)
+    return RunFields.model_construct(**{name: getattr(read, name) for name in RunFields.model_fields})

@@ -1,0 +1,33 @@
+"""Stop a run, from every state in which something may still happen."""
+
+from runyard.app.core import Core
+from runyard.app.model import Principal, Run
+from runyard.app.runs.transitions import Change, Move, change_run, is_without_engine
+from runyard.domain.lifecycle import State, is_final
+
+
+async def stop_run(core: Core, who: Principal, project: str, run_id: str, *, words: str | None = None) -> Run:
+    """Ask for its end; the loop sees to it. Idempotent: what is stopping or has ended is answered as it is.
+
+    Where nothing can have been made for the run it is STOPPED at once. `words` are why, for people. Raises `Missing`.
+    """
+
+    def decide(run: Run) -> Change | None:
+        state = State(run.state)
+        if is_final(state) or state is State.STOP:
+            return None
+        why = {"reason": "user.stop", "message": f"stopped by {who.name}{f': {words}' if words else ''}"}
+        is_over = is_without_engine(core, run)
+        last = (Move(state=State.STOPPED, **why),) if is_over else ()
+        return Change(
+            action="run.stop",
+            moves=(Move(state=State.STOP, **why), *last),
+            values={
+                "desired": "stop",
+                "desired_generation": run.desired_generation + 1,
+                **({"due_at": None} if is_over else {}),
+            },
+            is_due=not is_over,
+        )
+
+    return await change_run(core, who, project, run_id, decide)

@@ -1,0 +1,254 @@
+"""Submit a run: read, decide, store. What was asked, what was decided and by whom commit together, or nothing does."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from runyard.app.audit import audit
+from runyard.app.core import Core
+from runyard.app.entities.crud import enter_project, require_project
+from runyard.app.entities.drafts import drop_nulls, read_written
+from runyard.app.entities.ignored_fields import find_unused_name, find_unused_status
+from runyard.app.errors import Duplicate
+from runyard.app.model import Json, Principal, Run, Transition
+from runyard.app.ports import UnitOfWork
+from runyard.app.rules.current_rules import Current, load_current
+from runyard.app.runs.run_requests import Asked, find_belongings, read_asked
+from runyard.app.runs.transitions import make_first_transitions
+from runyard.domain.lifecycle import State
+from runyard.domain.resolution import NOT_USED, Resolution, resolve
+from runyard.spec.problems import Problem, Refused
+from runyard.spec.readers import to_snake_case
+
+NO_ENGINE = "engine.none"
+NO_ENGINE_MESSAGE = "no engine is configured: the run is accepted and stored, and nothing starts it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a run would get, and what stands against it. Nothing was stored."""
+
+    effective: Json | None
+    provenance: tuple[Json, ...] = ()
+    warnings: tuple[Json, ...] = ()
+    refusals: tuple[Json, ...] = ()
+    profile_revision: int | None = None
+    policy_revision: int | None = None
+
+
+async def submit_run(
+    core: Core,
+    who: Principal,
+    project: str,
+    document: Any,
+    *,
+    is_strict: bool = False,
+    noted: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[Run, Sequence[Transition]]:
+    """Store a run that may start, and tell its history. The same id with the same request is the same run; another
+    is `Duplicate`.
+
+    Raises `Refused` with every problem; with `is_strict` values that would not be used are among them.
+    `noted` is what the server itself says in the run's metadata.
+    """
+    written = read_written(document)
+    request = _keep(document)
+    request_hash = _hash(request)
+    async with core.store.begin() as unit:
+        # From here on nobody deletes the project, or a volume that is kept in it.
+        await enter_project(unit, project)
+        # Before anything is looked up: what it refers to may be gone since, and it is the same run all the same.
+        if written.id is not None and (stored := await unit.runs.find(written.id)) is not None:
+            return await _take_same(unit, stored, project, request_hash)
+        asked = await _read(unit, project, document)
+        current = await load_current(unit)
+        resolution = await _decide(unit, asked, current, is_strict=is_strict)
+        run = _make_run(core, who, project, asked, resolution, current, request=request, request_hash=request_hash)
+        run = replace(run, metadata={**run.metadata, **noted})
+        transitions = _make_transitions(who, run)
+        try:
+            await unit.runs.add(run, transitions)
+        except Duplicate:
+            stored = await unit.runs.find(run.id)
+            if stored is None:
+                raise Duplicate(f"Duplicated entity run:{run.id}.") from None
+            return await _take_same(unit, stored, project, request_hash)
+        await audit(core, unit, who, "run.submit", run, details={"hash": request_hash})
+        await unit.commit()
+    core.signals.notify(run.id)
+    return run, transitions
+
+
+async def explain_run(core: Core, project: str, document: Any, *, is_strict: bool = False) -> Explanation:
+    """Decide and tell, and store nothing. Raises `Refused` only where the request cannot be read."""
+    async with core.store.begin(is_read_only=True) as unit:
+        await require_project(unit, project)
+        asked = await _read(unit, project, document)
+        if asked.request is None:
+            message = "the client executes it: nothing is decided here"
+            raise Refused([Problem("run.local", ("spec", "local_execution"), message, value=True)])
+        current = await load_current(unit)
+        belongings = await find_belongings(unit, asked.request, current.prepared)
+    resolution = resolve(asked.request, current.prepared, belongings)
+    warnings, refusals = _split(resolution, is_strict=is_strict)
+    unused = tuple(problem.to_dict() for problem in _find_unused(asked))
+    return Explanation(
+        effective=resolution.spec.to_dict(),
+        provenance=tuple(leaf.to_dict() for leaf in resolution.leaves),
+        warnings=(*(problem.under("spec").to_dict() for problem in warnings), *(() if is_strict else unused)),
+        refusals=(*(problem.under("spec").to_dict() for problem in refusals), *(unused if is_strict else ())),
+        profile_revision=_find_profile_revision(resolution, current),
+        policy_revision=current.policy_revision,
+    )
+
+
+def hash_request(document: Any) -> str:
+    """What makes two submits the same: everything a client says, but for status, times and what the server says."""
+    return _hash(_keep(document))
+
+
+def _hash(said: Json) -> str:
+    canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _keep(document: Any) -> Json:
+    said = {key: value for key, value in dict(document).items() if key not in ("status", "key", "user")}
+    metadata = said.get("metadata")
+    if isinstance(metadata, dict):
+        times = ("created", "updated", "created_by", "updated_by")
+        said["metadata"] = {key: value for key, value in metadata.items() if key not in times}
+    return {key: value for key, value in drop_nulls(said).items() if value not in ({}, [])}
+
+
+async def _take_same(
+    unit: UnitOfWork, stored: Run, project: str, request_hash: str
+) -> tuple[Run, Sequence[Transition]]:
+    if stored.project == project and stored.request_hash == request_hash:
+        return stored, await unit.runs.list_transitions(stored.id)
+    raise Duplicate(f"Duplicated entity run:{stored.id}.")
+
+
+async def _read(unit: UnitOfWork, project: str, document: Any) -> Asked:
+    """Read it; what is refused in its form is told together with what would be refused of the rest."""
+    try:
+        return await read_asked(unit, project, document)
+    except Refused as refused:
+        more = await _find_more(unit, project, document, refused.problems)
+        raise Refused([*refused.problems, *more]) from None
+
+
+async def _find_more(unit: UnitOfWork, project: str, document: Any, found: Sequence[Problem]) -> list[Problem]:
+    """What stands against the run apart from what cannot be read, so that nobody mends it in two rounds."""
+    unread = {str(problem.path[1]) for problem in found if problem.path[:1] == ("spec",) and len(problem.path) > 1}
+    if not all(problem.path[:1] == ("spec",) and len(problem.path) > 1 for problem in found):
+        return []
+    spec = {key: value for key, value in (document.get("spec") or {}).items() if key not in unread}
+    try:
+        asked = await read_asked(unit, project, {**document, "spec": spec})
+    except Refused:
+        return []
+    if asked.request is None:
+        return []
+    current = await load_current(unit)
+    resolution = resolve(asked.request, current.prepared, await find_belongings(unit, asked.request, current.prepared))
+    names = {to_snake_case(key) for key in unread}
+    return [
+        problem.under("spec") for problem in resolution.refusals if problem.path[:1] and problem.path[0] not in names
+    ]
+
+
+async def _decide(unit: UnitOfWork, asked: Asked, current: Current, *, is_strict: bool) -> Resolution | None:
+    refusals = _find_unused(asked) if is_strict else []
+    resolution = None
+    if asked.request is not None:
+        belongings = await find_belongings(unit, asked.request, current.prepared)
+        resolution = resolve(asked.request, current.prepared, belongings)
+        _, decided = _split(resolution, is_strict=is_strict)
+        refusals = [*(problem.under("spec") for problem in decided), *refusals]
+    if refusals:
+        raise Refused(refusals)
+    return resolution
+
+
+def _split(resolution: Resolution, *, is_strict: bool) -> tuple[Sequence[Problem], Sequence[Problem]]:
+    not_used = [problem for problem in resolution.warnings if is_strict and problem.code in NOT_USED]
+    warnings = [problem for problem in resolution.warnings if problem not in not_used]
+    return warnings, [*resolution.refusals, *not_used]
+
+
+def _make_run(
+    core: Core,
+    who: Principal,
+    project: str,
+    asked: Asked,
+    resolution: Resolution | None,
+    current: Current,
+    *,
+    request: Json,
+    request_hash: str,
+) -> Run:
+    now = core.clock.now()
+    written = asked.written
+    name = written.name or asked.id
+    is_idle = asked.is_local or core.options.engine is None
+    return Run(
+        type="run",
+        project=project,
+        kind=written.kind,
+        name=name,
+        id=asked.id,
+        user=who.name,
+        created_at=now,
+        updated_at=now,
+        updated_by=who.name,
+        state=_choose_state(asked),
+        metadata={"version": asked.id, **written.metadata, "project": project, "name": name},
+        spec=written.spec,
+        extensions=written.extensions,
+        request=request,
+        request_hash=request_hash,
+        effective=None if resolution is None else resolution.spec.to_dict(),
+        provenance=() if resolution is None else tuple(leaf.to_dict() for leaf in resolution.leaves),
+        warnings=tuple(problem.to_dict() for problem in _list_warnings(asked, resolution)),
+        profile_revision=None if resolution is None else _find_profile_revision(resolution, current),
+        policy_revision=current.policy_revision,
+        task=asked.task_reference,
+        function=asked.function_reference,
+        workflow=asked.workflow_reference,
+        is_local=asked.is_local,
+        due_at=None if is_idle else now,
+        reason=NO_ENGINE if is_idle and not asked.is_local else None,
+        message=NO_ENGINE_MESSAGE if is_idle and not asked.is_local else None,
+    )
+
+
+def _choose_state(asked: Asked) -> State:
+    return State.CREATED if asked.is_local else State.READY
+
+
+def _list_warnings(asked: Asked, resolution: Resolution | None) -> list[Problem]:
+    decided = () if resolution is None else resolution.warnings
+    return [*(problem.under("spec") for problem in decided), *_find_unused(asked)]
+
+
+def _find_unused(asked: Asked) -> list[Problem]:
+    written = asked.written
+    # Every client says that what it makes is created: that is no wish.
+    said = replace(written, state=None) if written.state == State.CREATED else written
+    unused = find_unused_status(said, state=_choose_state(asked), taken=())
+    return [*find_unused_name(written, name=written.name or asked.id), *unused]
+
+
+def _find_profile_revision(resolution: Resolution, current: Current) -> int | None:
+    return None if resolution.profile is None else current.profile_revisions.get(resolution.profile.id)
+
+
+def _make_transitions(who: Principal, run: Run) -> tuple[Transition, ...]:
+    states = [State.CREATED] if run.is_local else [State.CREATED, State.READY]
+    return make_first_transitions(
+        states, at=run.created_at, actor=who.name, reason=run.reason or "user.submit", message=run.message
+    )

@@ -1,0 +1,167 @@
+"""The only place where a run's state changes: along `domain.lifecycle`, with a transition and an audit entry each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from runyard.app.audit import audit
+from runyard.app.core import Core
+from runyard.app.entities.crud import check_revision
+from runyard.app.errors import Forbidden, Missing, NotPossible
+from runyard.app.model import Lease, Principal, Run, Transition
+from runyard.app.ports import UnitOfWork
+from runyard.app.retry import insist
+from runyard.domain.lifecycle import State, can_follow
+from runyard.spec.digitalhub.reference_strings import find_run_kind
+
+SYSTEM = Principal(name="system", via="system")
+"""Who acts when a loop does."""
+
+NOTES = "reconcile"
+"""The key of `status` under which the loop keeps what it must remember. Nothing for clients, who may not write it."""
+
+RESUMABLE = frozenset({"serve", "deploy"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One step to another state."""
+
+    state: State
+    reason: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is written of a run at once: its steps, other fields, and what the audit calls it."""
+
+    action: str
+    moves: tuple[Move, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    is_due: bool = False
+    """That the loop should look at it at once."""
+    is_audited: bool = True
+
+
+Decide = Callable[[Run], Change | None]
+"""From the run as it is stored now to what is written; None writes nothing. May be asked more than once."""
+
+
+def make_first_transitions(
+    states: Sequence[State], *, at: datetime, actor: str, reason: str | None = None, message: str | None = None
+) -> tuple[Transition, ...]:
+    """The history with which a run is stored; reason and message are the last one's."""
+    last = len(states)
+    return tuple(
+        Transition(
+            sequence=number,
+            state=state,
+            at=at,
+            actor=actor,
+            reason=reason if number == last else None,
+            message=message if number == last else None,
+        )
+        for number, state in enumerate(states, start=1)
+    )
+
+
+async def write_change(
+    core: Core, unit: UnitOfWork, who: Principal, run: Run, change: Change, *, lease: Lease | None = None
+) -> Run:
+    """Write it over the run as it was read in this unit of work. Raises `NotPossible` for an impossible step.
+
+    Raises `Stale` if somebody else wrote the run meanwhile, or the lease has passed on.
+    """
+    at = core.clock.now()
+    changed = replace(run, **{"updated_at": at, "updated_by": who.name, **change.values})
+    transitions = await _make_transitions(unit, run, change.moves, at=at, actor=who.name)
+    if transitions:
+        last = transitions[-1]
+        changed = replace(changed, state=last.state.value, reason=last.reason, message=last.message)
+    if change.is_due:
+        changed = replace(changed, due_at=await unit.read_clock())
+    stored = await unit.runs.replace(changed, transitions=transitions, lease=lease, expected_revision=run.revision)
+    if change.is_audited:
+        states = {"states": [move.state.value for move in change.moves]} if change.moves else {}
+        reason = {"reason": stored.reason} if change.moves and stored.reason else {}
+        await audit(core, unit, who, change.action, stored, details={**states, **reason, **change.details})
+    return stored
+
+
+async def change_run(
+    core: Core, who: Principal, project: str, run_id: str, decide: Decide, *, expected_revision: int | None = None
+) -> Run:
+    """Read, decide and write a run in one unit of work of its own, again where somebody else was quicker.
+
+    Raises `Missing`, and `Conflict` where the run is not at the revision that the caller expects.
+    """
+    check_own_run(who, run_id)
+
+    async def change_once() -> Run:
+        async with core.store.begin() as unit:
+            run = await require_run(unit, project, run_id, expected_revision=expected_revision)
+            change = decide(run)
+            if change is None:
+                return run
+            stored = await write_change(core, unit, who, run, change)
+            await unit.commit()
+        core.signals.notify(run_id)
+        return stored
+
+    return await insist(change_once, on=f"run {run_id}")
+
+
+async def require_run(unit: UnitOfWork, project: str, run_id: str, *, expected_revision: int | None = None) -> Run:
+    """The run of that project; raises `Missing`, and `Conflict` where it is not at the revision that is expected."""
+    run = await unit.runs.find(run_id, project=project)
+    if run is None:
+        raise Missing("run", run_id)
+    check_revision(run, expected_revision)
+    return run
+
+
+def check_own_run(who: Principal, run_id: str) -> None:
+    """A run's token is for that run alone. Raises `Forbidden`."""
+    if who.run_id is not None and who.run_id != run_id:
+        raise Forbidden(f"this token is for run {who.run_id} alone")
+
+
+def can_be_resumed(run: Run) -> bool:
+    """Whether a stopped run of that kind can go on: services can, jobs cannot."""
+    return not run.is_local and find_action(run) in RESUMABLE
+
+
+def find_action(run: Run) -> str | None:
+    """`job`, `serve` …, from the effective spec or the kind."""
+    if run.effective is not None and isinstance(run.effective.get("action"), str):
+        return str(run.effective["action"])
+    kind = find_run_kind(run.kind)
+    return None if kind is None else kind.action
+
+
+def is_without_engine(core: Core, run: Run) -> bool:
+    """Whether nothing can have been made for the run: it can end, and go, at once."""
+    return run.is_local or (core.options.engine is None and run.anchor_uid is None)
+
+
+async def _make_transitions(
+    unit: UnitOfWork, run: Run, moves: Sequence[Move], *, at: datetime, actor: str
+) -> list[Transition]:
+    if not moves:
+        return []
+    known = await unit.runs.list_transitions(run.id)
+    sequence, state = (known[-1].sequence if known else 0), State(run.state)
+    made = []
+    for sequence, move in enumerate(moves, start=sequence + 1):  # noqa: B020 - counted on from the last one
+        if not can_follow(state, move.state, can_resume=can_be_resumed(run)):
+            raise NotPossible("state.impossible", f"run {run.id} is {state.value} and cannot become {move.state.value}")
+        made.append(
+            Transition(
+                sequence=sequence, state=move.state, at=at, actor=actor, reason=move.reason, message=move.message
+            )
+        )
+        state = move.state
+    return made

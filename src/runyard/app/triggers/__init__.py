@@ -1,0 +1,1 @@
+"""Firing triggers: shared by the trigger loops and by users who fire one by hand."""

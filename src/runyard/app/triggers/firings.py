@@ -1,0 +1,213 @@
+"""Triggers: fire one now, pause it, and what both loops and people need to make a run of one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import NAMESPACE_URL, uuid4, uuid5
+
+from runyard.app.audit import audit
+from runyard.app.core import Core
+from runyard.app.entities.crud import lock_entity, require_entity
+from runyard.app.entities.ownership import find_actor, note_change
+from runyard.app.errors import Forbidden, Missing, NotPossible
+from runyard.app.identity.access import authorize
+from runyard.app.model import Entity, Json, Principal, Run
+from runyard.app.ports import Duplicate, UnitOfWork
+from runyard.app.retry import insist
+from runyard.app.runs.submission import submit_run
+from runyard.domain.access import Permission
+from runyard.domain.placeholders import PlaceholderError, fill
+from runyard.domain.triggers import KINDS
+from runyard.spec.problems import Refused
+
+PAUSED, ACTIVE = "STOPPED", "RUNNING"
+CHAIN = "triggers"
+"""The key of a run's metadata that lists the triggers it comes from: none of them fires because of it. No client's."""
+SINCE = "since"
+"""The key of a trigger's status that says from when on it counts, where that is not its creation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    """Why a trigger fires. However often one is used, it makes one run."""
+
+    id: str
+    input: Json
+    """What templates see as `input`."""
+    chain: tuple[str, ...] = ()
+    is_manual: bool = False
+    """Asked for by somebody: it happens once anyway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """What came of it."""
+
+    run_id: str | None = None
+    problem: str | None = None
+
+
+def is_active(trigger: Entity) -> bool:
+    """Whether it fires by itself."""
+    return trigger.state != PAUSED
+
+
+def find_start(trigger: Entity) -> datetime:
+    """From when on it counts."""
+    since = trigger.status.get(SINCE)
+    return trigger.created_at if since is None else datetime.fromisoformat(since)
+
+
+async def run_trigger(core: Core, who: Principal, project: str, trigger_id: str, *, is_open: bool = False) -> Entity:
+    """Fire it now, as whoever wrote its spec; one that was paused is active again, from now on.
+
+    What it missed while it was paused stays missed. Raises `NotPossible` if it fails.
+    """
+
+    def resume(trigger: Entity) -> Entity:
+        return replace(trigger, state=ACTIVE, status={**trigger.status, SINCE: core.clock.now().isoformat()})
+
+    async with core.store.begin(is_read_only=True) as unit:
+        trigger = await require_entity(unit, "trigger", project, trigger_id)
+    if trigger.kind not in KINDS:
+        raise NotPossible("trigger.kind", f"triggers of the kind {trigger.kind} are stored here, and never fire")
+    if not is_active(trigger):
+        trigger = await change_trigger(core, who, project, trigger_id, resume, action="trigger.resume")
+    occasion = Occasion(id=f"now:{uuid4().hex}", input={"at": core.clock.now().isoformat()}, is_manual=True)
+    fired = await fire(core, trigger, occasion, is_open=is_open, by=who)
+    if fired.problem is not None:
+        raise NotPossible("trigger.refused", f"trigger {trigger.name} could not fire: {fired.problem}")
+    async with core.store.begin(is_read_only=True) as unit:
+        return await require_entity(unit, "trigger", project, trigger_id)
+
+
+async def stop_trigger(core: Core, who: Principal, project: str, trigger_id: str) -> Entity:
+    """Pause it: it fires no more until it is run again. Idempotent."""
+
+    def pause(trigger: Entity) -> Entity:
+        return replace(trigger, state=PAUSED)
+
+    return await change_trigger(core, who, project, trigger_id, pause, action="trigger.stop")
+
+
+async def fire(
+    core: Core, trigger: Entity, occasion: Occasion, *, is_open: bool = False, by: Principal | None = None
+) -> Fired:
+    """Submit the run of an occasion, as whoever wrote the trigger's spec and must still be allowed to; then note it.
+
+    Two replicas, or one that died in between, submit the same run under the same id: there is one.
+    """
+    run_id = uuid5(NAMESPACE_URL, f"runyard:{trigger.id}:{occasion.id}").hex
+    try:
+        run = await _submit(core, trigger, occasion, run_id=run_id, is_open=is_open)
+        fired = Fired(run_id=run_id if run is None else run.id)
+    except Duplicate:
+        # It was submitted before, when the template was another.
+        fired = Fired(run_id=run_id)
+    except (Forbidden, Missing, NotPossible, PlaceholderError, Refused) as error:
+        fired = Fired(problem=str(error))
+    await _note(core, trigger, occasion, fired, by=by or Principal(name=find_actor(trigger), via="system"))
+    return fired
+
+
+async def act_as(unit: UnitOfWork, name: str, *, is_open: bool) -> Principal:
+    """Somebody who is not here now, with the rights they have now. Raises `Forbidden` if the account has ended."""
+    account = await unit.accounts.find(name)
+    if account is None and is_open:
+        return Principal(name=name, is_admin=True, via="system")
+    if account is None or account.is_disabled:
+        raise Forbidden(f"the account of {name}, as whom it fires, is gone or disabled")
+    return Principal(name=name, is_admin=account.is_admin, via="system")
+
+
+def make_run_document(trigger: Entity, occasion: Occasion, *, run_id: str) -> Json:
+    """The run as a client would post it. Raises `PlaceholderError`."""
+    spec = trigger.spec
+    known: Mapping[str, Any] = {"id": trigger.id, "name": trigger.name, "project": trigger.project}
+    template = fill(spec.get("template") or {}, {"input": occasion.input, "trigger": known})
+    references = {key: spec[key] for key in ("task", "function", "workflow") if spec.get(key) is not None}
+    return {
+        "kind": f"{str(spec.get('task', '')).partition('://')[0]}:run",
+        "id": run_id,
+        "project": trigger.project,
+        "metadata": {"project": trigger.project},
+        "spec": {**template, **references},
+    }
+
+
+async def _submit(core: Core, trigger: Entity, occasion: Occasion, *, run_id: str, is_open: bool) -> Run | None:
+    async with core.store.begin(is_read_only=True) as unit:
+        who = await act_as(unit, find_actor(trigger), is_open=is_open)
+        await authorize(unit, who, Permission.WRITE, project=trigger.project)
+        if await unit.runs.has_tombstone(run_id):
+            return None
+    document = make_run_document(trigger, occasion, run_id=run_id)
+    noted = {CHAIN: [*occasion.chain, trigger.id]}
+    run, _ = await submit_run(core, who, trigger.project, document, noted=noted)
+    return run
+
+
+async def use_occasion(
+    core: Core, trigger: Entity, occasion: str | None, *, by: Principal, action: str, result: str, noted: Json
+) -> bool:
+    """Note in the trigger's status and the audit what came of an occasion, unless somebody did already."""
+
+    async def use_once() -> bool:
+        async with core.store.begin() as unit:
+            # The lock comes first: whoever writes the trigger meanwhile would write over what is noted here.
+            stored = await _find_locked(unit, trigger)
+            if occasion is not None and not await unit.firings.use(trigger.id, occasion):
+                return False
+            if stored is not None:
+                changed = replace(stored, status={**stored.status, **noted})
+                await unit.entities.replace(changed, expected_revision=stored.revision)
+            details = {**noted, "runs_as": find_actor(trigger), "created_by": trigger.user}
+            await audit(core, unit, by, action, trigger, result=result, details=details)
+            await unit.commit()
+        return True
+
+    return await insist(use_once, on=f"trigger {trigger.id}")
+
+
+async def _note(core: Core, trigger: Entity, occasion: Occasion, fired: Fired, *, by: Principal) -> None:
+    last: Json = {"occasion": occasion.id, "at": core.clock.now().isoformat()}
+    last |= {"run": fired.run_id} if fired.problem is None else {"problem": fired.problem}
+    await use_occasion(
+        core,
+        trigger,
+        None if occasion.is_manual else occasion.id,
+        by=by,
+        action="trigger.fire",
+        result="done" if fired.problem is None else "refused",
+        noted={"last": last},
+    )
+
+
+async def change_trigger(
+    core: Core, who: Principal, project: str, trigger_id: str, change: Callable[[Entity], Entity], *, action: str
+) -> Entity:
+    """Write what comes of it; nothing where nothing changes."""
+
+    async def change_once() -> Entity:
+        async with core.store.begin() as unit:
+            stored = await lock_entity(unit, "trigger", project, trigger_id)
+            changed = change(stored)
+            if changed == stored:
+                return stored
+            if who.via != "system":
+                now = core.clock.now()
+                changed = replace(note_change(stored, changed, who, at=now), updated_at=now, updated_by=who.name)
+            saved = await unit.entities.replace(changed, expected_revision=stored.revision)
+            await audit(core, unit, who, action, saved)
+            await unit.commit()
+        return saved
+
+    return await insist(change_once, on=f"trigger {trigger_id}")
+
+
+async def _find_locked(unit: UnitOfWork, trigger: Entity) -> Entity | None:
+    try:
+        return await lock_entity(unit, "trigger", trigger.project, trigger.id)
+    except Missing:
+        return None

@@ -1,0 +1,127 @@
+"""Volumes that a project keeps: named, sized, mounted by runs as `shared_volume`. The claim is an engine's to make."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from runyard.app.audit import audit
+from runyard.app.core import Core
+from runyard.app.entities.crud import require_project
+from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
+from runyard.app.model import Entity, Principal, Run
+from runyard.app.ports import Query, UnitOfWork
+from runyard.app.rules.current_rules import load_current
+from runyard.app.runs.transitions import can_be_resumed
+from runyard.app.volumes.volume_specs import apply_policy, read_volume
+from runyard.domain.lifecycle import State, is_final
+from runyard.spec.problems import list_words
+
+MOST_VOLUMES = 1000
+PAGE_SIZE = 200
+SLACK = timedelta(minutes=5)
+"""How far the clocks of two replicas may be apart."""
+
+
+def make_claim_name(volume_id: str) -> str:
+    """The claim behind a kept volume."""
+    return f"vol-{volume_id}"
+
+
+async def list_volume_claims(unit: UnitOfWork, project: str) -> Mapping[str, str]:
+    """The claims behind a project's kept volumes, by the names that users gave them."""
+    page = await unit.entities.find_page(Query(type="volume", project=project, size=MOST_VOLUMES))
+    return {volume.name: make_claim_name(volume.id) for volume in page.content}
+
+
+async def create_volume(core: Core, who: Principal, project: str, document: Any) -> Entity:
+    """Keep a volume under a name that is free, within the policy's rules. Raises `Refused`, `Duplicate`."""
+    volume = read_volume(document, core.clock.now(), who, project)
+    async with core.store.begin() as unit:
+        await unit.lock_project(project)
+        await require_project(unit, project)
+        if await unit.entities.find_latest("volume", project=project, name=volume.name) is not None:
+            raise Duplicate(f"Duplicated entity volume:{volume.name}.")
+        known = await unit.entities.find_page(Query(type="volume", project=project, size=1))
+        if known.total >= MOST_VOLUMES:
+            raise NotPossible("volume.too_many", f"project {project} has {MOST_VOLUMES} volumes, the most there can be")
+        policy = (await load_current(unit)).prepared.policy
+        ruled = replace(volume, spec=apply_policy(volume, policy))
+        await unit.entities.add(ruled)
+        await audit(core, unit, who, "volume.create", ruled, details=ruled.spec)
+        await unit.commit()
+    return ruled
+
+
+async def get_volume(core: Core, project: str, name: str) -> Entity:
+    """By its name; raises `Missing`."""
+    async with core.store.begin(is_read_only=True) as unit:
+        return await _require_volume(unit, project, name)
+
+
+async def delete_volume(
+    core: Core, who: Principal, project: str, name: str, *, expected_revision: int | None = None
+) -> None:
+    """Let go of it and of what is in it. Not while a run uses it that has not ended or can be resumed.
+
+    `NotPossible` names those. All runs are looked at before anything is locked; with the lock only those that changed
+    meanwhile.
+    """
+    begun_at = core.clock.now() - SLACK
+    async with core.store.begin(is_read_only=True) as unit:
+        volume = await _require_volume(unit, project, name)
+        await _check_unused(unit, volume, since=None)
+    async with core.store.begin() as unit:
+        await unit.lock_project(project)
+        volume = await _require_volume(unit, project, name)
+        if expected_revision is not None and volume.revision != expected_revision:
+            raise Conflict(f"volume {name} was changed since you read it: read it again")
+        await _check_unused(unit, volume, since=begun_at)
+        await unit.entities.delete("volume", volume.id, project=project)
+        await audit(core, unit, who, "volume.delete", volume)
+        await unit.commit()
+
+
+async def _require_volume(unit: UnitOfWork, project: str, name: str) -> Entity:
+    volume = await unit.entities.find_latest("volume", project=project, name=name)
+    if volume is None:
+        raise Missing("volume", name)
+    return volume
+
+
+async def _check_unused(unit: UnitOfWork, volume: Entity, *, since: datetime | None) -> None:
+    claim = make_claim_name(volume.id)
+    using: list[str] = []
+    for state in (state for state in State if state is State.STOPPED or not is_final(state)):
+        number = 0
+        while True:
+            query = Query(
+                type="run",
+                project=volume.project,
+                state=state,
+                updated=None if since is None else (since, None),
+                page=number,
+                size=PAGE_SIZE,
+            )
+            content = (await unit.runs.find_page(query)).content
+            using += [run.id for run in content if isinstance(run, Run) and _may_use(run, claim)]
+            number += 1
+            if len(content) < PAGE_SIZE:
+                break
+    if using:
+        message = (
+            f"volume {volume.name} is used by runs that have not ended or can be resumed: {list_words(using)}; "
+            "stop jobs and delete services first"
+        )
+        raise NotPossible("volume.in_use", message)
+
+
+def _may_use(run: Run, claim: str) -> bool:
+    """A stopped service may go on, and wants what it had."""
+    return claim in _iter_claims(run) and (not is_final(State(run.state)) or can_be_resumed(run))
+
+
+def _iter_claims(run: Run) -> Iterator[str]:
+    for volume in (run.effective or {}).get("volumes", ()):
+        if volume.get("claim_name") is not None:
+            yield volume["claim_name"]

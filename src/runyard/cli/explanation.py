@@ -1,0 +1,88 @@
+"""What `runyard explain` does: every value of a run, who set it, and what it replaced."""
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from runyard.cli.findings import Failed, Finding, print_findings, show_path
+from runyard.cli.inputs import Decision, Inputs, decide, locate, read_inputs
+from runyard.cli.lazy_commands import load
+from runyard.cli.options import RunOptions
+from runyard.cli.output import clean, format_value, print_data
+from runyard.domain.effective_spec import Leaf
+from runyard.manifests.checks import check_run
+from runyard.spec.problems import Refused
+from runyard.spec.run_fields import ADMIN_FIELDS
+
+HEAD = ("field", "value", "set by", "replaced")
+_ORDER = {name: index for index, name in enumerate(("kind", "action", "pod_security", *ADMIN_FIELDS))}
+
+
+def print_explanation(options: RunOptions, *, output: str) -> None:
+    """Print the table, then warnings and refusals; or all of it for programs. Ends with 1 where the run is refused."""
+    try:
+        inputs = read_inputs(options)
+    except Failed as failed:
+        if output == "table":
+            raise
+        found = _show_findings(failed.warnings, failed.errors)
+        print_data({"effective": None, "provenance": [], **found}, output=output)
+        raise click.exceptions.Exit(failed.exit_code) from None
+    decision = _add_rendering(inputs, decide(inputs))
+    if output == "table":
+        _print_table(inputs, decision)
+    else:
+        print_data(to_data(inputs, decision), output=output)
+    if decision.refusals:
+        raise click.exceptions.Exit(1)
+
+
+def _add_rendering(inputs: Inputs, decision: Decision) -> Decision:
+    """What `render` would refuse is a warning here: a server may know more than the file says."""
+    try:
+        check_run(decision.resolution.spec, secret_values=dict.fromkeys(inputs.options.secrets, ""))
+    except Refused as refused:
+        lacking = [replace(problem, message=f"render would refuse: {problem.message}") for problem in refused.problems]
+        return replace(decision, warnings=(*decision.warnings, *(locate(inputs, problem) for problem in lacking)))
+    return decision
+
+
+def to_data(inputs: Inputs, decision: Decision) -> dict[str, Any]:
+    """The explanation for programs: amounts as text, times in seconds, nothing shortened."""
+    run = {"id": inputs.run_id, "project": inputs.request.project, "namespace": inputs.options.namespace}
+    return {
+        "run": {name: value for name, value in run.items() if value is not None},
+        "effective": decision.resolution.spec.to_dict(),
+        "provenance": [leaf.to_dict() for leaf in _sort_leaves(decision)],
+        **_show_findings(decision.warnings, decision.refusals),
+    }
+
+
+def _print_table(inputs: Inputs, decision: Decision) -> None:
+    namespace = f", namespace {inputs.options.namespace}" if inputs.options.namespace else ""
+    click.echo(f"run {inputs.run_id}, project {inputs.request.project}{namespace}\n")
+    rows = [_leaf_to_row(leaf) for leaf in _sort_leaves(decision)]
+    load("runyard.cli.tables:print_table")(HEAD, rows)
+    if decision.warnings or decision.refusals:
+        click.echo()
+    print_findings(decision.warnings, "warning", is_answer=True)
+    print_findings(decision.refusals, "error", is_answer=True)
+
+
+def _sort_leaves(decision: Decision) -> list[Leaf]:
+    """In the order in which fields are documented; entries of one field as they were decided."""
+    return sorted(decision.resolution.leaves, key=lambda leaf: _ORDER.get(str(leaf.path[0]), len(_ORDER)))
+
+
+def _leaf_to_row(leaf: Leaf) -> tuple[str, ...]:
+    set_by = leaf.source if leaf.rule is None else f"{leaf.source} ({leaf.rule})"
+    replaced = ", ".join(f"{format_value(leaf.path, other.value)} ({other.by})" for other in leaf.replaced)
+    return clean(show_path(leaf.path)), format_value(leaf.path, leaf.value), clean(set_by), clean(replaced)
+
+
+def _show_findings(warnings: tuple[Finding, ...], refusals: tuple[Finding, ...]) -> dict[str, Any]:
+    return {
+        "warnings": [finding.to_dict() for finding in warnings],
+        "refusals": [finding.to_dict() for finding in refusals],
+    }

@@ -1,0 +1,71 @@
+"""What is written to a terminal or a pipe: data for programs, values for people, colour only where a person looks."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TextIO
+
+import click
+
+from runyard.domain.effective_spec import SECONDS
+from runyard.spec.duration import format_duration
+from runyard.spec.problems import Path, shorten
+from runyard.spec.yaml.loader import dump_yaml
+
+Severity = Literal["error", "warning", "note"]
+
+_COLOURS: Mapping[Severity, str] = {"error": "red", "warning": "yellow", "note": "cyan"}
+_HARMFUL = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""What JSON leaves as it is and a terminal obeys or hides behind."""
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Whether a person looks at the stream, and wants colour."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def print_data(data: Any, *, output: str) -> None:
+    """One value for programs, as `json` or `yaml`, in UTF-8 whatever the terminal's encoding is."""
+    text = dump_json(data) if output == "json" else dump_yaml(data)
+    click.echo(text.encode(errors="backslashreplace"), nl=False)
+
+
+def print_documents(documents: Iterable[Any]) -> None:
+    """Several values as the documents of one YAML text."""
+    text = "---\n".join(map(dump_yaml, documents))
+    click.echo(text.encode(errors="backslashreplace"), nl=False)
+
+
+def dump_json(data: Any) -> str:
+    """JSON for people and programs: indented, letters as they are, nothing that a terminal would obey."""
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    return _HARMFUL.sub(lambda match: f"\\u{ord(match.group()):04x}", text) + "\n"
+
+
+def print_note(text: str) -> None:
+    """Something to know that nobody has to act on."""
+    colour = has_colour(sys.stderr)
+    click.echo(f"{paint('note:', 'note', colour=colour)} {clean(text)}", err=True, color=colour)
+
+
+def format_value(path: Path, value: Any) -> str:
+    """A leaf as its user would write it, in one bounded line: `2h`, `true`, `[a, b]`."""
+    is_time = path[-1:] == ("lifetime",) or (len(path) == 1 and path[0] in SECONDS)
+    if is_time and isinstance(value, int):
+        return format_duration(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return clean(shorten(text))
+
+
+def clean(text: str) -> str:
+    """The text without what a terminal would obey: control characters are shown, not sent."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
+
+
+def paint(text: str, severity: Severity, *, colour: bool) -> str:
+    """A word in the colour of what it says."""
+    return click.style(text, fg=_COLOURS[severity], bold=True) if colour else text

@@ -1,0 +1,125 @@
+"""Every rule of every scope, held against every value: each must hold, so the narrower can only tighten."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runyard.domain.admission.admins import Admins
+from runyard.domain.admission.values import Facts, Value
+from runyard.spec.images import denies_image, matches_image
+from runyard.spec.patterns import matches
+from runyard.spec.policy import Scope
+from runyard.spec.problems import Problem, list_words
+from runyard.spec.rule_grammar import Rule
+
+
+def check_rules(facts: Facts, admins: Admins) -> Iterator[Problem]:
+    """What breaks a rule: bounds and requirements bind everybody, lists bind what is not the admin's word."""
+    for scope in admins.scopes:
+        for name, rule in scope.rules.items():
+            if name not in facts.values:
+                continue
+            yield from _check_required(name, rule, scope, facts)
+            yield from _check_unbounded(name, rule, scope, facts)
+            for value in facts.values[name]:
+                if value.value is not None:
+                    yield from _check_bounds(rule, scope, value)
+                    if not value.is_admins:
+                        yield from _check_lists(name, rule, scope, value)
+
+
+def _check_required(name: str, rule: Rule, scope: Scope, facts: Facts) -> Iterator[Problem]:
+    if isinstance(rule.required, tuple):
+        for key in rule.required:
+            if key not in facts.names.get(name, ()):
+                yield Problem("policy.required", (name, key), f"the {scope.name} requires `{key}`")
+    elif rule.required and name in facts.names:
+        if not facts.names[name]:
+            yield Problem("policy.required", (name,), f"the {scope.name} requires `{name}`")
+    elif rule.required and name != "resources.gpu":  # no GPUs are asked for by sending nothing
+        for value in facts.values[name]:
+            if value.value is None:
+                yield Problem("policy.required", value.path, f"the {scope.name} requires `{name}`")
+
+
+_WITHOUT_BOUND = {
+    "resources.mem": "resources.mem.limit",
+    "resources.mem.limit": "resources.mem.limit",
+    "resources.cpu.limit": "resources.cpu.limit",
+    "resources.ephemeral-storage.limit": "resources.ephemeral-storage.limit",
+    "timeout": "timeout",
+    "ttl": "ttl",
+    "volumes.size_limit": "volumes.size_limit",
+}
+"""Rules, and the value that may not be missing where they set a `max`: to Kubernetes a blank has no bound there."""
+
+
+def _check_unbounded(name: str, rule: Rule, scope: Scope, facts: Facts) -> Iterator[Problem]:
+    if rule.max is None or name not in _WITHOUT_BOUND:
+        return
+    for value in facts.values.get(_WITHOUT_BOUND[name], ()):
+        if value.value is None:
+            message = f"nothing is said, which has no bound, and the {scope.name} sets one"
+            yield Problem("policy.unbounded", value.path, message, allowed=f"at most {rule.max}")
+
+
+def _check_bounds(rule: Rule, scope: Scope, value: Value) -> Iterator[Problem]:
+    if rule.max is not None and not value.value <= rule.max:
+        yield _breaks("max", scope, value, allowed=f"at most {rule.max}")
+    if rule.min is not None and not value.value >= rule.min:
+        yield _breaks("min", scope, value, allowed=f"at least {rule.min}")
+
+
+def _check_lists(name: str, rule: Rule, scope: Scope, value: Value) -> Iterator[Problem]:
+    if rule.options is not None and value.value not in rule.options:
+        yield _breaks("options", scope, value, allowed=list_words(map(str, rule.options)))
+    if rule.allowed is not None and not any(is_within(name, entry, value.value) for entry in rule.allowed):
+        yield _breaks("allowed", scope, value, allowed=list_words(map(_write, rule.allowed)))
+    if any(_reaches(name, entry, value.value) for entry in rule.denied):
+        yield _breaks("denied", scope, value)
+
+
+def is_within(name: str, entry: Any, value: Any) -> bool:
+    """Whether an entry of an `allowed` list covers all of a value."""
+    if name == "image":
+        return matches_image(entry, value)
+    if name != "tolerations":
+        return matches(entry, str(value))
+    if value.get("operator") == "Exists" and entry.get("value", "*") != "*":
+        return False
+    return all(matches(pattern, _get_part(value, part)) for part, pattern in entry.items())
+
+
+def _reaches(name: str, entry: Any, value: Any) -> bool:
+    """Whether a value has anything to do with an entry of a `denied` list."""
+    if name == "image":
+        return denies_image(entry, value)
+    if name != "tolerations":
+        return matches(entry, str(value))
+    return all(_reaches_part(value, part, pattern) for part, pattern in entry.items())
+
+
+def _reaches_part(toleration: Mapping[str, Any], part: str, pattern: str) -> bool:
+    """What a toleration leaves out, it tolerates whatever it is."""
+    said = _get_part(toleration, part)
+    is_open = (
+        (part == "key" and not said and pattern != "")
+        or (part == "effect" and not said)
+        or (part == "value" and toleration.get("operator") == "Exists")
+    )
+    return is_open or matches(pattern, said)
+
+
+def _get_part(toleration: Mapping[str, Any], part: str) -> str:
+    said = toleration.get(part)
+    return ("Equal" if part == "operator" else "") if said is None else str(said)
+
+
+def _breaks(clause: str, scope: Scope, value: Value, *, allowed: str | None = None) -> Problem:
+    message = f"{_write(value.value)} breaks the {scope.name}: `{clause}`"
+    return Problem(f"policy.{clause}", value.path, message, value=_write(value.value), allowed=allowed)
+
+
+def _write(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {part}" for key, part in value.items())
+    return str(value)

@@ -1,0 +1,178 @@
+"""How layers lie over one another, field by field: the merge rules of «Who wins»."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from runyard.domain.board import Board, Offer
+from runyard.domain.effective_spec import Owner
+from runyard.spec.kubernetes.quantity import Quantity
+from runyard.spec.problems import Problem
+from runyard.spec.resources import Sides, is_device
+from runyard.spec.run_fields import RunFields
+
+REQUEST, LIMIT = "request", "limit"
+WAYS = {"job": "job", "serve": "service", "deploy": "deployment", "build": "build"}
+
+POINTLESS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "job": frozenset(
+            {"replicas", "service_ports", "service_type", "service_name", "readiness_path", "init_parameters"}
+        ),
+        "serve": frozenset({"backoff_limit", "timeout", "ttl"}),
+        "deploy": frozenset(
+            {"backoff_limit", "timeout", "ttl", "service_ports", "service_type", "service_name", "readiness_path"}
+        ),
+        "build": frozenset(
+            {"replicas", "service_ports", "service_type", "service_name", "readiness_path", "init_parameters"}
+        ),
+    }
+)
+"""Fields that mean nothing to an action: a user who sets one is told, a profile may serve several actions."""
+POINTLESS_FOR_CONTAINERS = frozenset({"parameters", "inputs", "init_parameters", "requirements", "python_version"})
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One owner's fields."""
+
+    owner: Owner
+    source: str
+    fields: RunFields
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the layers lie on: the action and kind of the run, and the admin's names of GPUs."""
+
+    action: str
+    kind: str
+    gpu_resources: tuple[str, ...]
+
+
+def put_layer(board: Board, layer: Layer, setting: Setting) -> None:
+    """Lay one layer over the weaker ones."""
+    for name, value in layer.fields.__dict__.items():
+        is_blank = value is None or (not value and not isinstance(value, int))
+        if is_blank or name == "profile":
+            continue
+        if name in POINTLESS[setting.action] or (setting.kind == "container" and name in POINTLESS_FOR_CONTAINERS):
+            _warn_pointless(board, layer, name, value, setting)
+            continue
+        put = _PUTTERS.get(name)
+        if name == "resources":
+            _put_resources(board, layer, value, setting.gpu_resources)
+        elif put is None:
+            board.put((name,), Offer(value, layer.owner, layer.source))
+        else:
+            put(board, layer, value)
+
+
+def _warn_pointless(board: Board, layer: Layer, name: str, value: Any, setting: Setting) -> None:
+    offer = Offer(value, layer.owner, layer.source)
+    if offer.is_users:
+        what = f"a {WAYS[setting.action]}" if name in POINTLESS[setting.action] else f"a {setting.kind} function"
+        message = f"`{name}` says nothing to {what}; it is not used"
+        board.warnings.append(Problem("field.pointless", (name,), message))
+
+
+def _put_map(name: str) -> Callable[[Board, Layer, Mapping[str, str]], None]:
+    def put(board: Board, layer: Layer, value: Mapping[str, str]) -> None:
+        for key, entry in value.items():
+            board.put((name, key), Offer(entry, layer.owner, layer.source))
+
+    return put
+
+
+def _put_resources(board: Board, layer: Layer, value: Mapping[str, Sides], gpu_names: tuple[str, ...]) -> None:
+    gpus = [name for name in value if name == "gpu" or name in gpu_names]
+    if len(gpus) > 1:
+        message = f"{layer.source} asks for GPUs under {len(gpus)} names: {', '.join(gpus)}"
+        board.refusals.append(Problem("resources.gpus", ("resources",), message, allowed="one of them"))
+    for name, sides in value.items():
+        if name in gpus:
+            _put_gpus(board, layer, name, sides)
+        elif name == "disk":
+            board.put(("resources", "disk", "size"), Offer(sides.limit, layer.owner, layer.source))
+        elif is_device(name):
+            _put_device(board, layer, name, sides)
+        else:
+            _put_sides(board, layer, name, sides)
+
+
+def _put_gpus(board: Board, layer: Layer, name: str, sides: Sides) -> None:
+    """`gpu`, or the same by its Kubernetes name, which only an admin can write."""
+    rule = None
+    if name != "gpu":
+        rule = f"{name} is the platform's name of a GPU"
+        board.put(("resources", "gpu", "resource"), Offer(name, layer.owner, layer.source))
+    amount = Quantity.from_int(_get_amount(sides).value)
+    board.put(("resources", "gpu", LIMIT), Offer(amount, layer.owner, layer.source, rule))
+
+
+def _put_device(board: Board, layer: Layer, name: str, sides: Sides) -> None:
+    """What Kubernetes wants to be the same on both sides is one value, whichever side was said."""
+    amount = _get_amount(sides)
+    for side, said in ((REQUEST, sides.request), (LIMIT, sides.limit)):
+        rule = "request = limit, as Kubernetes wants of such resources" if said is None else None
+        board.put(("resources", name, side), Offer(amount, layer.owner, layer.source, rule))
+
+
+def _get_amount(sides: Sides) -> Quantity:
+    """The amount of what has only one; spec saw to it that it is whole and the same on both sides."""
+    amount = sides.limit if sides.limit is not None else sides.request
+    if amount is None:
+        raise ValueError("neither request nor limit")
+    return amount
+
+
+def _put_sides(board: Board, layer: Layer, name: str, sides: Sides) -> None:
+    for side, amount in ((REQUEST, sides.request), (LIMIT, sides.limit)):
+        if amount is not None:
+            board.put(("resources", name, side), Offer(amount, layer.owner, layer.source))
+    settle_contradiction(board, name, stronger_side=REQUEST if sides.limit is None else LIMIT)
+
+
+def settle_contradiction(board: Board, name: str, *, stronger_side: str) -> None:
+    """Where the limit is below the request, the weaker side goes, with a warning."""
+    request, limit = board.find("resources", name, REQUEST), board.find("resources", name, LIMIT)
+    if request is None or limit is None or limit.value >= request.value:
+        return
+    side, weaker, stronger = (LIMIT, limit, request) if stronger_side == REQUEST else (REQUEST, request, limit)
+    other = REQUEST if side == LIMIT else LIMIT
+    message = (
+        f"the {side} {weaker.value} from {weaker.source} contradicts the {other} {stronger.value} from "
+        f"{stronger.source}, which is stronger; it is not used"
+    )
+    board.take(("resources", name, side), message=message, code="resources.contradiction")
+
+
+def _put_tolerations(board: Board, layer: Layer, value: list[dict[str, Any]]) -> None:
+    held = {path[1]: offer for path, offer in board.under("tolerations")}
+    for toleration in value:
+        same = next((index for index, offer in held.items() if offer.value == toleration), None)
+        index = len(held) if same is None else same
+        offer = Offer(toleration, layer.owner, layer.source)
+        board.put(("tolerations", index), offer)
+        held[index] = offer
+
+
+def _put_named(field: str) -> Callable[[Board, Layer, Any], None]:
+    def put(board: Board, layer: Layer, value: Any) -> None:
+        for entry in value:
+            board.put((field, entry.name), Offer(entry, layer.owner, layer.source))
+
+    return put
+
+
+_PUTTERS: Mapping[str, Callable[[Board, Layer, Any], None]] = MappingProxyType(
+    {
+        "node_selector": _put_map("node_selector"),
+        "envs": _put_map("envs"),
+        "labels": _put_map("labels"),
+        "tolerations": _put_tolerations,
+        "volumes": _put_named("volumes"),
+        "secrets": _put_named("secrets"),
+    }
+)

@@ -1,0 +1,92 @@
+"""What a run refers to by name must exist and belong to its project; what it mounts must not collide."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from runyard.domain.board import Board, Offer
+from runyard.domain.effective_spec import OWNERS
+from runyard.domain.resolve_inputs import Belongings
+from runyard.spec.problems import Path, Problem, find_nearest, list_words
+from runyard.spec.volumes import SCRATCH_PATH, Volume
+
+
+def settle_references(board: Board, belongings: Belongings) -> None:
+    """Refuse what is not the project's, and put the claim's name where a kept volume was meant."""
+    for path, _ in board.under("secrets"):
+        if path[1] not in belongings.secrets:
+            board.refusals.append(_unknown("secret", path, str(path[1]), belongings.secrets))
+    for path, offer in board.under("volumes"):
+        _settle_volume(board, path, offer, belongings)
+
+
+def _settle_volume(board: Board, path: Path, offer: Offer, belongings: Belongings) -> None:
+    volume: Volume = offer.value
+    if volume.type == "shared_volume":
+        name = volume.claim_name or volume.name
+        claim = belongings.volumes.get(name)
+        if claim is None:
+            board.refusals.append(_unknown("volume", path, name, belongings.volumes))
+        else:
+            board.refine(path, replace(volume, claim_name=claim, size=None))
+    elif volume.type == "persistent_volume_claim" and volume.claim_name is not None:
+        if volume.claim_name not in belongings.claims:
+            board.refusals.append(_unknown("claim", (*path, "claim_name"), volume.claim_name, belongings.claims))
+    elif volume.config_map is not None and volume.config_map not in belongings.config_maps:
+        board.refusals.append(_unknown("config map", (*path, "name"), volume.config_map, belongings.config_maps))
+
+
+def _unknown(what: str, path: Path, name: str, known: Iterable[str]) -> Problem:
+    names = sorted(known)
+    return Problem(
+        f"{what.replace(' ', '_')}.unknown",
+        path,
+        f"the project has no {what} `{name}`",
+        value=name,
+        allowed=list_words(names) if names else f"the project has no {what}s",
+        suggestion=find_nearest(name, names),
+    )
+
+
+def settle_collisions(board: Board) -> None:
+    """Two things at one path, or two variables of one name: the stronger stays; equals are refused."""
+    paths: dict[str, tuple[Path, Offer]] = {}
+    disk = board.find("resources", "disk", "size")
+    if disk is not None:
+        paths[SCRATCH_PATH] = (("resources", "disk"), disk)
+    for path, offer in [*board.under("volumes"), *board.under("secrets")]:
+        if offer.value.mount_path is not None:
+            _settle(board, paths, offer.value.mount_path, path, offer)
+    _refuse_nested(board, paths)
+    names: dict[str, tuple[Path, Offer]] = {}
+    for path, offer in [*board.under("secrets"), *board.under("envs")]:
+        if path[0] == "envs" or offer.value.mount_path is None:
+            _settle(board, names, str(path[1]), path, offer)
+
+
+def _refuse_nested(board: Board, paths: dict[str, tuple[Path, Offer]]) -> None:
+    """A user's mount inside an admin's would hide what the admin put there."""
+    admins = {place: offer for place, (_, offer) in paths.items() if not offer.is_users}
+    for place, (path, offer) in paths.items():
+        outer = next((it for it in admins if offer.is_users and place.startswith(f"{it}/")), None)
+        if outer is not None:
+            message = f"is inside `{outer}`, which {admins[outer].source} mounts"
+            board.refusals.append(Problem("mount_path.inside", (*path, "mount_path"), message, value=place))
+
+
+def _settle(board: Board, held: dict[str, tuple[Path, Offer]], key: str, path: Path, offer: Offer) -> None:
+    other = held.get(key)
+    if other is None:
+        held[key] = (path, offer)
+        return
+    other_path, other_offer = other
+    mine, theirs = OWNERS.index(offer.owner), OWNERS.index(other_offer.owner)
+    here, there = (".".join(map(str, each)) for each in (path, other_path))
+    if mine == theirs:
+        board.refusals.append(Problem("collision", path, f"`{here}` and `{there}` both want `{key}`", value=key))
+        return
+    (weak, loser, strong, winner) = (
+        (path, offer, there, other_offer) if mine < theirs else (other_path, other_offer, here, offer)
+    )
+    message = f"`{strong}` from {winner.source} takes `{key}`; this one from {loser.source} is not used"
+    board.take(("resources", "disk", "size") if weak == ("resources", "disk") else weak, message=message)
+    held[key] = other if mine < theirs else (path, offer)

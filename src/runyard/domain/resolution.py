@@ -1,0 +1,226 @@
+"""Who wins: what the user asked + what the admin prepared → what will run, with an owner for every value. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from runyard.domain.board import Board, Offer
+from runyard.domain.default_denials import check_denials
+from runyard.domain.effective_spec import SECONDS, Disk, EffectiveSpec, Leaf, Replaced, to_plain
+from runyard.domain.layer_merge import LIMIT, Layer, Setting, put_layer
+from runyard.domain.locks_and_defaults import apply_locks, complete_volume, fill_blanks
+from runyard.domain.project_policy import Rulings
+from runyard.domain.project_references import settle_collisions, settle_references
+from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.rule_checks import check_rules
+from runyard.spec.lints import lint_fields
+from runyard.spec.problems import Problem, find_nearest, list_words
+from runyard.spec.profile import DEFAULT_PROFILE, Profile
+from runyard.spec.resources import Sides
+from runyard.spec.run_fields import AdminFields
+
+NOT_USED = frozenset({"override", "resources.contradiction", "field.pointless"})
+"""Warnings that say that a user's value is not used; whoever asks strictly wants them to be refusals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The answer. With refusals nothing may be started, and `spec` shows what would have been."""
+
+    spec: EffectiveSpec
+    leaves: tuple[Leaf, ...]
+    warnings: tuple[Problem, ...]
+    refusals: tuple[Problem, ...]
+    profile: Profile | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether anything stands against this run."""
+        return bool(self.refusals)
+
+
+def resolve(request: Request, prepared: Prepared, belongings: Belongings) -> Resolution:
+    """Decide. Deterministic; never raises on a parsed request; inputs are not changed."""
+    rulings = Rulings(prepared.policy, request.project)
+    board = Board()
+    setting = Setting(request.action, request.kind, rulings.gpu_resources)
+    profile = _choose_profile(board, request, prepared, rulings)
+    for layer in _iter_layers(request, profile):
+        put_layer(board, layer, setting)
+    apply_locks(board, rulings, setting)
+    settle_references(board, belongings)
+    settle_collisions(board)
+    fill_blanks(board, rulings, setting)
+    _complete_volumes(board, rulings)
+    board.refusals += check_rules(board, rulings, setting)
+    board.refusals += check_denials(board, rulings)
+    lints = [lint for fields in (request.function, request.task, request.run) if fields for lint in lint_fields(fields)]
+    return Resolution(
+        spec=_assemble(board, request),
+        leaves=tuple(_iter_leaves(board, request)),
+        warnings=tuple(dict.fromkeys([*board.warnings, *lints])),
+        refusals=tuple(dict.fromkeys(board.refusals)),
+        profile=profile,
+    )
+
+
+def _choose_profile(board: Board, request: Request, prepared: Prepared, rulings: Rulings) -> Profile | None:
+    for fields, owner, source in _iter_users(request):
+        if fields is not None and fields.profile is not None:
+            board.put(("profile",), Offer(fields.profile, owner, source))
+    default, lock, asked = rulings.find_default("profile"), rulings.find_lock("profile"), board.find("profile")
+    if default is not None and (default.is_locked or asked is None):
+        board.put(("profile",), default.offer("locked" if default.is_locked else "default"))
+    elif asked is not None and lock is not None:
+        message = f"the {lock.name} locks `profile`: nobody may choose one"
+        board.refusals.append(Problem("policy.locked", ("profile",), message, value=asked.value))
+    elif asked is None and DEFAULT_PROFILE in prepared.profiles:
+        rule = "applies where no profile is named"
+        board.put(("profile",), Offer(DEFAULT_PROFILE, "profile", f"profile {DEFAULT_PROFILE}", rule))
+    chosen = board.find("profile")
+    return None if chosen is None else _find_profile(board, chosen.value, prepared)
+
+
+def _find_profile(board: Board, name: str, prepared: Prepared) -> Profile | None:
+    profile = prepared.profiles.get(name)
+    if profile is None:
+        names = sorted(prepared.profiles)
+        board.refusals.append(
+            Problem(
+                "profile.unknown",
+                ("profile",),
+                f"there is no profile `{name}`",
+                value=name,
+                allowed=list_words(names) if names else "no profiles are loaded",
+                suggestion=find_nearest(name, names),
+            )
+        )
+    return profile
+
+
+def _iter_users(request: Request) -> Iterator[tuple[Any, Any, str]]:
+    yield request.function, "function", "function"
+    yield request.task, "task", "task"
+    yield request.run, "you", "you"
+
+
+def _iter_layers(request: Request, profile: Profile | None) -> Iterator[Layer]:
+    if profile is not None:
+        for kind in ("Job",) if request.action in ("job", "build") else ("Deployment", "Service"):
+            base: AdminFields | None = profile.base.get(kind)  # type: ignore[call-overload]  # a literal in a tuple
+            if base is not None:
+                yield Layer("base", f"base {kind} of {profile.id}", base)
+    for fields, owner, source in _iter_users(request):
+        if fields is not None:
+            yield Layer(owner, source, fields)
+    if profile is not None:
+        yield Layer("profile", f"profile {profile.id}", profile.fields)
+
+
+def _complete_volumes(board: Board, rulings: Rulings) -> None:
+    for path, offer in board.under("volumes"):
+        volume, filled = complete_volume(offer.value, rulings)
+        for name, fill in filled.items():
+            asked = getattr(offer.value, name)
+            if asked is not None:
+                board.unfilled[(*path, name)] = Replaced(offer.source, to_plain(asked))
+            if asked is not None and offer.is_users:
+                message = (
+                    f"{fill.source} locks {to_plain(fill.value)}; {to_plain(asked)} from {offer.source} is not used"
+                )
+                board.warnings.append(Problem("override", (*path, name), message))
+        board.refine(path, volume)
+        board.fills |= {(*path, name): fill for name, fill in filled.items()}
+
+
+_PLAIN = (
+    "profile",
+    "image",
+    "command",
+    "args",
+    "working_dir",
+    "image_pull_policy",
+    "image_pull_secrets",
+    "topology_spread",
+    "runtime_class",
+    "priority_class",
+    "scheduler_name",
+    "service_account",
+    "host_aliases",
+    "run_as_user",
+    "run_as_group",
+    "fs_group",
+    "pod_security",
+    "replicas",
+    "service_ports",
+    "service_type",
+    "service_name",
+    "readiness_path",
+    "backoff_limit",
+    "affinity",
+    "parameters",
+    "inputs",
+    "init_parameters",
+    "source",
+    "python_version",
+    "requirements",
+)
+
+
+def _assemble(board: Board, request: Request) -> EffectiveSpec:
+    values: dict[str, Any] = {name: value for name in _PLAIN if (value := board.value(name)) is not None}
+    values |= {f"{name}_seconds": value for name in SECONDS if (value := board.value(name)) is not None}
+    for name in ("command", "args", "topology_spread"):
+        if name in values:
+            values[name] = tuple(values[name])
+    for name in ("node_selector", "envs", "labels"):
+        values[name] = MappingProxyType({str(path[1]): offer.value for path, offer in board.under(name)})
+    sides: dict[str, dict[str, Any]] = {}
+    for path, offer in board.under("resources"):
+        if path[1] not in ("gpu", "disk"):
+            sides.setdefault(str(path[1]), {})[str(path[2])] = offer.value
+    gpus = board.value("resources", "gpu", LIMIT)
+    size = board.value("resources", "disk", "size")
+    if size is not None:
+        medium, storage_class = (board.value("resources", "disk", leaf) for leaf in ("medium", "storage_class"))
+        values["disk"] = Disk(size=size, medium=medium, storage_class=storage_class)
+    return EffectiveSpec(
+        kind=request.kind,
+        action=request.action,
+        resources=MappingProxyType({name: Sides(**both) for name, both in sides.items()}),
+        gpu=None if gpus is None else gpus.value,
+        gpu_resource=board.value("resources", "gpu", "resource"),
+        tolerations=tuple(offer.value for _, offer in board.under("tolerations")),
+        volumes=tuple(offer.value for _, offer in board.under("volumes")),
+        secrets=tuple(offer.value for _, offer in board.under("secrets")),
+        **values,
+    )
+
+
+def _iter_leaves(board: Board, request: Request) -> Iterator[Leaf]:
+    who, source = ("function", "function") if request.function is not None else ("you", "you")
+    yield Leaf(("kind",), request.kind, who, source)  # type: ignore[arg-type]  # both are owners
+    yield Leaf(("action",), request.action, "you", "you")
+    for leaf in board.iter_leaves():
+        if leaf.path[0] == "volumes":
+            yield from _iter_volume_leaves(leaf, board)
+        else:
+            yield leaf
+
+
+def _iter_volume_leaves(leaf: Leaf, board: Board) -> Iterator[Leaf]:
+    for key, value in leaf.value.items():
+        path = (*leaf.path, key)
+        replaced = tuple(
+            replace(other, value=other.value.get(key))
+            for other in leaf.replaced
+            if other.value.get(key) not in (None, value)
+        )
+        if path in board.unfilled:
+            replaced = (board.unfilled[path], *replaced)
+        fill = board.fills.get(path)
+        if fill is None:
+            yield Leaf(path, value, leaf.owner, leaf.source, leaf.rule, replaced)
+        else:
+            yield Leaf(path, value, fill.owner, fill.source, fill.rule, replaced)

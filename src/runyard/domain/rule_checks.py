@@ -1,0 +1,241 @@
+"""The policy's word on the outcome: every rule of every scope is held against every value, and refuses in words."""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from runyard.domain.board import Board, Offer, show
+from runyard.domain.layer_merge import LIMIT, POINTLESS, REQUEST, Setting
+from runyard.domain.project_policy import Rulings
+from runyard.spec.duration import format_duration
+from runyard.spec.images import denies_image, matches_image
+from runyard.spec.kubernetes.placement import iter_node_keys
+from runyard.spec.patterns import matches
+from runyard.spec.policy import BUILT_IN, Scope
+from runyard.spec.problems import Path, Problem, find_nearest, list_words
+from runyard.spec.rule_grammar import Rule
+from runyard.spec.volumes import Volume
+
+_LATE_LOCKS = ("volumes.", "resources.")
+DURATIONS = frozenset({"timeout", "pending_timeout", "ttl", "grace_period"})
+
+
+class Ruled(NamedTuple):
+    """One value that a rule is about."""
+
+    path: Path
+    value: Any
+    offer: Offer
+
+
+def check_rules(board: Board, rulings: Rulings, setting: Setting) -> list[Problem]:
+    """Every refusal by a rule. Lists and options bind what users asked; min and max bind profiles too."""
+    found: list[Problem] = []
+    for name, rule, scope in rulings.iter_rules():
+        if not rule.can_refuse:
+            continue
+        values = _collect(board, name)
+        if rule.required and name not in POINTLESS[setting.action]:
+            found += _check_required(name, rule, scope, [ruled for ruled in values if _is_said(ruled.offer)])
+        has_bounds = rule.min is not None or rule.max is not None
+        for ruled in values:
+            if has_bounds:
+                found += _check_bounds(name, rule, scope, ruled)
+            if ruled.offer.is_users:
+                found += _check_lists(name, rule, scope, ruled)
+                if rule.locked and rule.default is None and name.startswith(_LATE_LOCKS):
+                    found += _check_late_lock(name, rulings, scope, ruled)
+    return [*found, *_check_unbounded(board, rulings)]
+
+
+def _check_unbounded(board: Board, rulings: Rulings) -> Iterator[Problem]:
+    """Memory that nobody asks for has no limit: under a cap, somebody has to say how much."""
+    cap = rulings.find_cap("resources.mem", "resources.mem.limit")
+    if cap is not None and board.find("resources", "mem", LIMIT) is None:
+        message = f"the {cap[1].name} caps memory at {cap[0]}, and a run that asks for none would have no limit"
+        yield Problem("policy.unbounded", ("resources", "mem"), message, allowed=f"at most {cap[0]}")
+
+
+def _check_late_lock(name: str, rulings: Rulings, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
+    """Other locks were applied before the blanks were filled; these may be said by what follows from another value."""
+    choice = rulings.find_default(name)
+    if choice is None or choice.scope is BUILT_IN:
+        message = f"the {scope.name} locks `{name}`: only a profile may set it"
+        yield Problem("policy.locked", ruled.path, message, value=_write(name, ruled.value))
+
+
+def _collect(board: Board, name: str) -> list[Ruled]:
+    collect = _COLLECTORS.get(name)
+    if collect is not None:
+        return list(collect(board))
+    parts = tuple(name.split("."))
+    if parts[0] == "resources":
+        return list(_collect_resource(board, parts))
+    offer = board.find(*parts)
+    return [] if offer is None else [Ruled(parts, offer.value, offer)]
+
+
+def _collect_resource(board: Board, parts: tuple[str, ...]) -> Iterator[Ruled]:
+    leaves: tuple[str, ...] = (REQUEST, LIMIT)
+    if len(parts) == 3:
+        leaves = (parts[2],)
+    elif parts[1] == "gpu":
+        leaves = (LIMIT,)
+    elif parts[1] == "disk":
+        leaves = ("size",)
+    for leaf in leaves:
+        offer = board.find("resources", parts[1], leaf)
+        if offer is not None and offer.value is not None:
+            yield Ruled(("resources", parts[1], leaf), offer.value, offer)
+
+
+def _collect_pairs(name: str) -> Callable[[Board], Iterator[Ruled]]:
+    def collect(board: Board) -> Iterator[Ruled]:
+        for path, offer in board.under(name):
+            yield Ruled(path, path[-1], offer)
+
+    return collect
+
+
+def _collect_node_keys(board: Board) -> Iterator[Ruled]:
+    """Labels by which nodes are chosen, wherever that is said: an affinity would else be a way round."""
+    yield from _collect_pairs("node_selector")(board)
+    affinity = board.find("affinity")
+    if affinity is not None:
+        for path, key in iter_node_keys(affinity.value):
+            yield Ruled(("affinity", *path), key, affinity)
+
+
+def _collect_envs(board: Board) -> Iterator[Ruled]:
+    yield from _collect_pairs("envs")(board)
+    for path, offer in board.under("secrets"):
+        if offer.value.mount_path is None:
+            yield Ruled(path, path[-1], offer)
+
+
+def _collect_tolerations(board: Board) -> Iterator[Ruled]:
+    for path, offer in board.under("tolerations"):
+        yield Ruled(path, offer.value, offer)
+
+
+def _collect_volumes(attribute: str, *, types: tuple[str, ...]) -> Callable[[Board], Iterator[Ruled]]:
+    def collect(board: Board) -> Iterator[Ruled]:
+        for path, offer in board.under("volumes"):
+            volume = offer.value
+            if isinstance(volume, Volume) and volume.type in types:
+                value = getattr(volume, attribute)
+                if value is not None and not (attribute != "claim_name" and attribute != "type" and volume.claim_name):
+                    yield Ruled((*path, attribute), value, board.fills.get((*path, attribute), offer))
+
+    return collect
+
+
+def _collect_images(board: Board) -> Iterator[Ruled]:
+    image = board.find("image")
+    if image is not None:
+        yield Ruled(("image",), image.value, image)
+    yield from _collect_volumes("image", types=("image",))(board)
+
+
+def _collect_nothing(board: Board) -> Iterator[Ruled]:  # noqa: ARG001 - a collector takes the board
+    """Rules that are no rules of a value: namespaces are judged by `denied`, an affinity only by its lock."""
+    return iter(())
+
+
+_ALL_TYPES = ("persistent_volume_claim", "config_map", "empty_dir", "ephemeral", "shared_volume", "image")
+_CLAIMS = ("persistent_volume_claim", "ephemeral")
+_COLLECTORS: Mapping[str, Callable[[Board], Iterator[Ruled]]] = MappingProxyType(
+    {
+        "node_selector": _collect_node_keys,
+        "envs": _collect_envs,
+        "secrets": _collect_pairs("secrets"),
+        "tolerations": _collect_tolerations,
+        "image": _collect_images,
+        "volumes.size": _collect_volumes("size", types=_CLAIMS),
+        "volumes.size_limit": _collect_volumes("size", types=("empty_dir",)),
+        "volumes.storage_class": _collect_volumes("storage_class", types=_CLAIMS),
+        "volumes.type": _collect_volumes("type", types=_ALL_TYPES),
+        "volumes.claim_name": _collect_volumes("claim_name", types=("persistent_volume_claim",)),
+        "affinity": _collect_nothing,
+        "affinity.namespaces": _collect_nothing,
+    }
+)
+
+
+def _is_said(offer: Offer) -> bool:
+    """Whether somebody said it, or it follows from what somebody said; what fills a blank at last is no answer."""
+    return offer.owner != "platform" or offer.rule is not None
+
+
+def _check_required(name: str, rule: Rule, scope: Scope, values: list[Ruled]) -> Iterator[Problem]:
+    if isinstance(rule.required, tuple):
+        there = {ruled.path[-1] for ruled in values if ruled.path[0] == name}
+        for key in rule.required:
+            if key not in there:
+                yield Problem("policy.required", (name, key), f"the {scope.name} requires `{key}`")
+    elif not any(ruled.path[0] == name.split(".", maxsplit=1)[0] for ruled in values):
+        yield Problem("policy.required", tuple(name.split(".")), f"the {scope.name} requires `{name}`")
+
+
+def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
+    for code, bound, side, most in (("max", rule.max, "above", "at most"), ("min", rule.min, "below", "at least")):
+        if bound is not None and (ruled.value > bound if code == "max" else ruled.value < bound):
+            limit, value = _write(name, bound), _write(name, ruled.value)
+            message = f"{value} from {ruled.offer.source} is {side} the {scope.name}'s {code}"
+            yield Problem(
+                f"policy.{code}", ruled.path, message, value=value, allowed=f"{most} {limit}", suggestion=limit
+            )
+
+
+def _check_lists(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
+    if rule.options is not None and ruled.value not in rule.options:
+        shown, options = _write(name, ruled.value), [_write(name, option) for option in rule.options]
+        message = f"{shown} is not among what the {scope.name} offers"
+        nearest = find_nearest(shown, options)
+        yield Problem(
+            "policy.options", ruled.path, message, value=shown, allowed=list_words(options), suggestion=nearest
+        )
+    if rule.allowed is not None and not any(_allows(name, entry, ruled.value) for entry in rule.allowed):
+        shown, allowed = _write(name, ruled.value), list_words([show(entry) for entry in rule.allowed])
+        yield Problem(
+            "policy.allowed", ruled.path, f"the {scope.name} does not allow {shown}", value=shown, allowed=allowed
+        )
+    if any(_denies(name, entry, ruled.value) for entry in rule.denied):
+        shown = _write(name, ruled.value)
+        yield Problem("policy.denied", ruled.path, f"the {scope.name} denies {shown}", value=shown)
+
+
+def _allows(name: str, entry: Any, value: Any) -> bool:
+    if name == "tolerations":
+        return allows_toleration(entry, value)
+    return matches_image(entry, value) if name == "image" else matches(entry, str(value))
+
+
+def _denies(name: str, entry: Any, value: Any) -> bool:
+    if name == "tolerations":
+        return denies_toleration(entry, value)
+    return denies_image(entry, value) if name == "image" else matches(entry, str(value))
+
+
+def allows_toleration(matcher: Mapping[str, str], toleration: Mapping[str, Any]) -> bool:
+    """Whether all that the toleration reaches lies within the matcher."""
+    defaults = {"operator": "Equal"}
+    if toleration.get("operator") == "Exists" and matcher.get("value", "*") != "*":
+        return False
+    return all(matches(pattern, str(toleration.get(key) or defaults.get(key, ""))) for key, pattern in matcher.items())
+
+
+def denies_toleration(matcher: Mapping[str, str], toleration: Mapping[str, Any]) -> bool:
+    """Whether the toleration reaches anything of the matcher: no key, no effect, or `Exists` reach everything."""
+    key, effect = str(toleration.get("key") or ""), str(toleration.get("effect") or "")
+    reaches_key = matches(matcher["key"], key) or (not key and matcher["key"] != "")
+    reaches_effect = "effect" not in matcher or not effect or matches(matcher["effect"], effect)
+    is_any = toleration.get("operator") == "Exists"
+    reaches_value = "value" not in matcher or is_any or matches(matcher["value"], str(toleration.get("value") or ""))
+    operator = str(toleration.get("operator") or "Equal")
+    reaches_operator = "operator" not in matcher or matches(matcher["operator"], operator)
+    return reaches_key and reaches_effect and reaches_value and reaches_operator
+
+
+def _write(name: str, value: Any) -> str:
+    return format_duration(value) if name in DURATIONS else str(show(value))

@@ -1,0 +1,257 @@
+"""One value, from the text of a flag, a variable or a line: each reader returns it or raises `WrongValue`."""
+
+import os
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from runyard.spec.duration import DurationError, parse_duration
+from runyard.spec.kubernetes.quantity import Quantity, QuantityError
+from runyard.spec.problems import find_nearest, list_words
+
+Reader = Callable[[str, Path], object]
+"""From the text, and the folder that relative paths are in."""
+
+_SWITCH = {**dict.fromkeys(("true", "yes", "on", "1"), True), **dict.fromkeys(("false", "no", "off", "0"), False)}
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|\[?[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?\]?")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_DATABASES = ("sqlite", "sqlite+aiosqlite", "postgresql", "postgres", "postgresql+asyncpg")
+_DATABASE_FORMS = "sqlite:////absolute/path.db or postgresql://user@host/name"
+
+
+class WrongValue(ValueError):  # noqa: N818 - it is the value that is wrong
+    """A value that cannot be; `text` must not be repeated where `is_private`."""
+
+    def __init__(
+        self, message: str, *, allowed: str | None = None, suggestion: str | None = None, is_private: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.allowed, self.suggestion, self.is_private = allowed, suggestion, is_private
+
+
+def read_text(text: str, _base: Path) -> str:
+    """Any text but an empty one."""
+    if not text.strip():
+        raise WrongValue("is empty")
+    return text
+
+
+def read_host(text: str, _base: Path) -> str:
+    """A name or an address, without a port."""
+    if not _HOST.fullmatch(text):
+        raise WrongValue("is neither an address nor a host's name", allowed="such as 127.0.0.1, ::1 or 0.0.0.0")
+    return text.strip("[]")
+
+
+def read_port(text: str, _base: Path) -> int:
+    """0 to 65535."""
+    if text.startswith("tcp://"):
+        cause = (
+            "is what Kubernetes sets for a Service named runyard: write `enableServiceLinks: false` into the pod, "
+            "or set --port, which counts more"
+        )
+        raise WrongValue(cause, allowed="0 to 65535")
+    return make_number_reader(0, 65535)(text, _base)
+
+
+def make_number_reader(least: int, most: int) -> Callable[[str, Path], int]:
+    """Whole numbers within bounds."""
+
+    def read(text: str, _base: Path) -> int:
+        allowed = f"{least} to {most}"
+        if not re.fullmatch(r"-?[0-9]{1,18}", text, re.ASCII):
+            raise WrongValue("is no whole number", allowed=allowed)
+        number = int(text)
+        if not least <= number <= most:
+            nearest = str(least if number < least else most)
+            raise WrongValue("is out of bounds", allowed=allowed, suggestion=nearest)
+        return number
+
+    return read
+
+
+def read_rate(text: str, _base: Path) -> float:
+    """Requests per second."""
+    allowed = "more than 0, up to 100000"
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", text, re.ASCII):
+        raise WrongValue("is no number of requests per second", allowed=allowed)
+    if not 0 < float(text) <= 100_000:
+        raise WrongValue("is out of bounds", allowed=allowed)
+    return float(text)
+
+
+def read_size(text: str, _base: Path) -> int:
+    """An amount of bytes as Kubernetes writes it: `10Mi`."""
+    allowed = "1Ki to 1Gi"
+    try:
+        size = Quantity.parse(text).value
+    except QuantityError as error:
+        raise WrongValue("is no size", allowed=allowed, suggestion=error.suggestion) from None
+    if not 1024 <= size <= 1 << 30:
+        raise WrongValue("is out of bounds", allowed=allowed, suggestion="1Ki" if size < 1024 else "1Gi")
+    return size
+
+
+def make_duration_reader(least: str, most: str) -> Callable[[str, Path], timedelta]:
+    """Durations within bounds."""
+
+    def read(text: str, _base: Path) -> timedelta:
+        allowed = f"{least} to {most}, such as 90s, 15m, 8h, 30d"
+        try:
+            seconds = parse_duration(text)
+        except DurationError as error:
+            meant = None if error.suggestion is None else find_allowed(error.suggestion)
+            raise WrongValue("is no duration", allowed=allowed, suggestion=meant) from None
+        if (nearest := find_allowed(text)) != text:
+            raise WrongValue("is out of bounds", allowed=allowed, suggestion=nearest)
+        return timedelta(seconds=seconds)
+
+    def find_allowed(text: str) -> str:
+        seconds = parse_duration(text)
+        if seconds < parse_duration(least):
+            return least
+        return most if seconds > parse_duration(most) else text
+
+    return read
+
+
+def read_retention(text: str, base: Path) -> timedelta | None:
+    """Whole days, or `forever`."""
+    if text == "forever":
+        return None
+    if text.isdecimal() and len(text) < 10:
+        # Seconds, to every other reader: nobody means that here.
+        days = min(max(int(text), 1), 3650)
+        raise WrongValue("needs a unit", allowed="forever, or 1d to 3650d", suggestion=f"{days}d")
+    try:
+        kept = make_duration_reader("1d", "3650d")(text, base)
+    except WrongValue as error:
+        raise WrongValue(
+            str(error),
+            allowed="forever, or 1d to 3650d",
+            suggestion=error.suggestion or find_nearest(text, ["forever"]),
+        ) from None
+    if kept.seconds:
+        raise WrongValue("is not a number of whole days", allowed="such as 30d", suggestion=f"{kept.days + 1}d")
+    return kept
+
+
+def read_switch(text: str, _base: Path) -> bool:
+    """`true` or `false`, and the other words for it."""
+    if text.lower() not in _SWITCH:
+        raise WrongValue(
+            "is neither yes nor no", allowed="true or false", suggestion=find_nearest(text, ["true", "false"])
+        )
+    return _SWITCH[text.lower()]
+
+
+def make_choice_reader(*words: str) -> Callable[[str, Path], str]:
+    """One of the words."""
+
+    def read(text: str, _base: Path) -> str:
+        if text not in words:
+            raise WrongValue("is not known", allowed=list_words(words), suggestion=find_nearest(text, words))
+        return text
+
+    return read
+
+
+def read_path(text: str, base: Path) -> Path:
+    """A path that need not exist yet."""
+    if not text.strip() or "\0" in text:
+        raise WrongValue("names no path")
+    try:
+        return Path(os.path.normpath(base / Path(text).expanduser()))
+    except RuntimeError:
+        raise WrongValue("begins with ~, and no such home is known") from None
+
+
+def read_file(text: str, base: Path) -> Path:
+    """A file that can be read."""
+    path = read_path(text, base)
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise WrongValue("is a folder" if path.is_dir() else "is no file that can be read", allowed="a file")
+    return path
+
+
+def read_folder(text: str, base: Path) -> Path:
+    """A folder that is there."""
+    path = read_path(text, base)
+    if not path.is_dir():
+        raise WrongValue("is not a folder" if path.exists() else "is not there", allowed="a folder")
+    return path
+
+
+def read_url(text: str, _base: Path) -> str:
+    """An http or https URL without credentials, query or fragment; without the slash at its end."""
+    allowed = "such as https://runyard.example.org"
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise WrongValue("cannot be read as a URL", allowed=allowed, is_private=True) from None
+    if parts.username is not None or parts.password is not None:
+        raise WrongValue("holds a user or a password", allowed=allowed, is_private=True)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        suggestion = f"http://{text}" if "://" not in text and text else None
+        raise WrongValue("is no http or https URL", allowed=allowed, suggestion=suggestion)
+    if parts.query or parts.fragment:
+        raise WrongValue("has more behind its path", allowed=allowed)
+    return text.rstrip("/")
+
+
+def read_database(text: str, _base: Path) -> str:
+    """A database URL. Only its scheme is looked at here, and nothing of it is repeated: it may hold a password."""
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        raise WrongValue("is no database URL", allowed=_DATABASE_FORMS, is_private=True)
+    if scheme not in _DATABASES:
+        nearest = find_nearest(scheme, ["sqlite", "postgresql"])
+        raise WrongValue(
+            "is of a kind of database that is not supported",
+            allowed=_DATABASE_FORMS,
+            suggestion=nearest and f"{nearest}://…",
+            is_private=True,
+        )
+    return text
+
+
+def read_bucket(text: str, _base: Path) -> str:
+    """`s3://bucket` or `s3://bucket/prefix`."""
+    bucket, _, prefix = text.removeprefix("s3://").partition("/")
+    if not text.startswith("s3://") or not _BUCKET.fullmatch(bucket) or any(character in prefix for character in "?#"):
+        raise WrongValue("names no bucket", allowed="s3://bucket or s3://bucket/prefix")
+    return text.rstrip("/")
+
+
+def read_logs(text: str, base: Path) -> str:
+    """`database`, `folder:PATH` or `s3://bucket/prefix`."""
+    kind, separator, rest = text.partition(":")
+    if kind in ("folder", "database") and separator:
+        return f"{kind}:{read_path(rest, base)}"
+    if kind == "s3":
+        return read_bucket(text, base)
+    if text != "database":
+        allowed = "database, database:PATH, folder:PATH, s3://bucket/prefix"
+        raise WrongValue(
+            "is no place for logs", allowed=allowed, suggestion=find_nearest(kind, ["database", "folder", "s3"])
+        )
+    return text
+
+
+def read_networks(text: str, _base: Path) -> tuple[str, ...]:
+    """Addresses and networks, with commas between them."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        try:
+            ip_network(word)
+        except ValueError:
+            raise WrongValue(
+                f"holds `{word}`, which is neither an address nor a network", allowed="such as 10.0.0.0/8, ::1"
+            ) from None
+    if not words:
+        raise WrongValue("names no address", allowed="such as 10.0.0.0/8, ::1")
+    return tuple(words)

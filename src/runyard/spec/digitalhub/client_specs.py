@@ -1,0 +1,146 @@
+"""Specs in the shapes that clients can read: one value in another shape makes the whole list of an SDK fail.
+
+Runs of kind `X+action:run` are read by SDKs from 0.14 on, those of kind `X+run` by 0.13; tasks and functions are read
+by all of them. What cannot be said in a client's shape is left out here; the whole truth is the effective spec.
+Foreign kinds are their clients' own matter, and answered word for word.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runyard.spec.digitalhub.client_fields import fold, shape_field, shape_source, shape_volumes, to_text
+from runyard.spec.digitalhub.reference_strings import find_run_kind, find_task_kind
+from runyard.spec.entities import FUNCTION_KINDS
+
+_FLAT = ("cpu", "mem", "gpu", "disk")
+_SIDED = ("cpu", "mem", "gpu")
+_OLD_VOLUMES = ("persistent_volume_claim", "empty_dir", "ephemeral")
+_VOLUMES = (*_OLD_VOLUMES, "shared_volume")
+_SIDES = {"requests": "requests", "request": "requests", "limits": "limits", "limit": "limits"}
+_FROM_ZERO = "container+serve"
+"""The only kind of task of which every SDK takes 0 replicas."""
+
+
+def shape_run_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's spec as the SDKs that know its kind can read it."""
+    run_kind = find_run_kind(kind)
+    if run_kind is None or run_kind.function not in FUNCTION_KINDS:
+        return dict(spec)
+    is_old = run_kind.action is None
+    shaped = _shape_fields(spec)
+    amounts = _read_amounts(shaped.pop("resources", None))
+    known, shape = (_SIDED, _keep_sides) if is_old else (_FLAT, _flatten)
+    resources = {name: shape(sides) for name, sides in amounts.items() if name in known}
+    volumes = shape_volumes(shaped.pop("volumes", None), known=_OLD_VOLUMES if is_old else _VOLUMES)
+    return {**shaped, **({"resources": resources} if resources else {}), **({"volumes": volumes} if volumes else {})}
+
+
+def shape_task_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's spec as every SDK can read it: amounts have no common shape, so they are not in it."""
+    if not _is_ours(kind):
+        return dict(spec)
+    shaped = _shape_fields(spec)
+    shaped.pop("resources", None)
+    if kind != _FROM_ZERO and shaped.get("replicas") == 0:
+        del shaped["replicas"]
+    volumes = shape_volumes(shaped.pop("volumes", None), known=_OLD_VOLUMES)
+    return {**shaped, **({"volumes": volumes} if volumes else {})}
+
+
+def shape_function_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A function's spec as every SDK can read it."""
+    if kind not in FUNCTION_KINDS:
+        return dict(spec)
+    shaped = _shape_fields(spec)
+    if "source" in shaped:
+        shaped["source"] = shape_source(shaped["source"], is_python=kind == "python")
+    return shaped
+
+
+def restore_task_spec(kind: str, stored: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """What an update of a task means.
+
+    A client sends back what it was shown: what was left out of the answer is kept, and where the update only repeats a
+    value in the client's shape, the stored value stays with all that the shape could not say.
+    """
+    if not _is_ours(kind):
+        return dict(written)
+    shown, repeated = shape_task_spec(kind, stored), shape_task_spec(kind, written)
+    before, now = fold(stored), fold(written)
+    kept = {name: value for name, value in before.items() if name not in shown and name not in now}
+    return {**kept, **{name: before[name] if _repeats(name, now, repeated, shown) else now[name] for name in now}}
+
+
+def list_changed_fields(kind: str, *, stored: Mapping[str, Any], written: Mapping[str, Any]) -> list[str]:
+    """The fields of a run's spec that somebody wants otherwise than they are.
+
+    A client sends back what it was shown, in its own shape and with the empty values and switches that it knows: none
+    of that is a wish.
+    """
+    shown, repeated = shape_run_spec(kind, stored), shape_run_spec(kind, written)
+    before, now = fold(stored), fold(written)
+    return [
+        name
+        for name, value in now.items()
+        if value is not False
+        and _without_empty(value) not in (None, {}, [], _without_empty(before.get(name)))
+        and not (name in repeated and _without_empty(repeated[name]) == _without_empty(shown.get(name)))
+    ]
+
+
+def _is_ours(task_kind: str) -> bool:
+    pair = find_task_kind(task_kind)
+    return pair is not None and pair[0] in FUNCTION_KINDS
+
+
+def _repeats(name: str, now: Mapping[str, Any], repeated: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
+    """Whether the client says nothing but what it was shown."""
+    if name not in shown or name not in repeated or repeated[name] != shown[name]:
+        return False
+    return bool(_without_empty(now[name]) == _without_empty(shown[name]))
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_empty(item) for key, item in value.items() if item not in ({}, [], None)}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+def _shape_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
+    shaped = {name: shape_field(name, value) for name, value in fold(spec).items()}
+    return {name: value for name, value in shaped.items() if value is not None}
+
+
+def _read_amounts(given: Any) -> dict[str, dict[str, Any]]:
+    """`cpu: 8`, `cpu: {requests: 8}` and `requests: {cpu: 8}` as `{cpu: {requests: 8}}`."""
+    amounts: dict[str, dict[str, Any]] = {}
+    for key, value in given.items() if isinstance(given, Mapping) else ():
+        if key in _SIDES and isinstance(value, Mapping):
+            for resource, amount in value.items():
+                amounts.setdefault(_rename(resource), {})[_SIDES[key]] = amount
+        elif isinstance(value, Mapping):
+            sides = {_SIDES[side]: amount for side, amount in value.items() if side in _SIDES and amount is not None}
+            amounts.setdefault(_rename(key), {}).update(sides)
+        elif value is not None:
+            amounts.setdefault(_rename(key), {})["requests"] = value
+    readable = {
+        name: {side: amount for side, amount in sides.items() if _is_amount(amount)} for name, sides in amounts.items()
+    }
+    return {name: sides for name, sides in readable.items() if sides}
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float | str) and any("0" <= character <= "9" for character in to_text(value))
+
+
+def _rename(resource: Any) -> str:
+    return "mem" if resource == "memory" else str(resource)
+
+
+def _keep_sides(sides: Mapping[str, Any]) -> dict[str, str]:
+    return {side: to_text(amount) for side, amount in sides.items()}
+
+
+def _flatten(sides: Mapping[str, Any]) -> int | str:
+    value = sides.get("requests", sides.get("limits"))
+    return value if isinstance(value, int) and not isinstance(value, bool) else to_text(value)

@@ -1,0 +1,136 @@
+"""A run as a file: the fields at top level, or a DigitalHub run document, or nothing but a snippet of fields."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runyard.spec.digitalhub.reference_strings import find_run_kind, find_task_kind, parse_function_reference
+from runyard.spec.entities import FUNCTION_KINDS, RunSpec, read_entity
+from runyard.spec.names import check_project_name, check_slug, suggest_project_name
+from runyard.spec.problems import shorten
+from runyard.spec.readers import Findings, expect_mapping, expect_option, expect_text, fold_keys, refuse
+from runyard.spec.run_fields import ACTIONS, Action, RunFields, read_model
+
+IDENTITY = ("kind", "action", "project", "id", "name", "function")
+"""What a run file may say beside the fields of a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFile:
+    """What was read; None where the file says nothing."""
+
+    fields: RunFields = field(default_factory=RunFields)
+    kind: str | None = None
+    action: Action | None = None
+    project: str | None = None
+    id: str | None = None
+    name: str | None = None
+    function: str | None = None
+
+
+def read_run_file(given: Any) -> RunFile:
+    """Read any of the forms; raises `Refused` with everything that is wrong with it."""
+    document = expect_mapping({} if given is None else given, of="a run's fields")
+    if isinstance(document.get("spec"), Mapping) and find_run_kind(shorten(document.get("kind"))) is not None:
+        return _read_document(document)
+    return _read_flat(document)
+
+
+def _read_document(document: Mapping[str, Any]) -> RunFile:
+    entity = read_entity("run", document)
+    spec: RunSpec = entity.spec
+    run_kind = find_run_kind(entity.kind)
+    task_kind = find_task_kind(spec.task.kind) if spec.task is not None else None
+    if run_kind is None or (run_kind.action is None and task_kind is None):
+        raise refuse(
+            "run.action", "neither the kind nor the task says the action", path=("spec", "task"), value=entity.kind
+        )
+    said = run_kind.action or (task_kind[1] if task_kind else "")
+    if task_kind is not None and (run_kind.function, said) != task_kind:
+        raise refuse(
+            "run.kind", f"a {entity.kind} is not a run of a {spec.task.kind if spec.task else ''} task", path=("kind",)
+        )
+    project = entity.project or (spec.task.project if spec.task else None)
+    if spec.task is not None and project != spec.task.project:
+        raise refuse("run.project", "the task belongs to another project", path=("spec", "task"), value=str(spec.task))
+    _refuse_unused(spec, function_kind=run_kind.function, action=said)
+    values = {name: getattr(spec, name) for name in RunFields.model_fields}
+    return RunFile(
+        fields=RunFields.model_construct(**values),
+        kind=run_kind.function,
+        action=_read_action(said),
+        project=project,
+        id=entity.id,
+        name=entity.name,
+        function=spec.function.name if spec.function is not None else None,
+    )
+
+
+def _refuse_unused(spec: RunSpec, *, function_kind: str, action: str) -> None:
+    """What a run document may say and we would not do: told, never dropped."""
+    findings = Findings()
+    if spec.local_execution:
+        findings.add("run.local", ("spec", "local_execution"), "the client runs it itself: nothing is started here")
+    if spec.workflow is not None:
+        findings.add("run.workflow", ("spec", "workflow"), "workflows are not run", value=str(spec.workflow))
+    for name in ("instructions", "base_image"):
+        if getattr(spec, name) is not None and action != "build":
+            findings.add("field.pointless", ("spec", name), f"`{name}` says nothing to a {action}")
+    if spec.function is not None and spec.function.kind != function_kind:
+        message = f"a {function_kind} run needs a {function_kind} function"
+        findings.add("run.function", ("spec", "function"), message, value=str(spec.function))
+    findings.finish()
+
+
+def _read_flat(document: Mapping[str, Any]) -> RunFile:
+    findings = Findings()
+    folded, spelling = fold_keys(document, findings)
+    # `name` beside these is a volume's or a variable's that lost its indentation, not the run's.
+    is_snippet = "name" in folded and not folded.keys().isdisjoint({"mount_path", "volume_type", "value"})
+    values: dict[str, Any] = {}
+    for name in IDENTITY:
+        if folded.get(name) is not None and not (name == "name" and is_snippet):
+            values[name] = findings.read(_READERS[name], folded[name], spelling[name])
+    rest = {spelling[name]: value for name, value in folded.items() if name not in values and name not in IDENTITY}
+    if is_snippet:
+        rest["name"] = folded["name"]
+    fields = findings.read(lambda given: read_model(RunFields, given, beside=IDENTITY), rest)
+    findings.finish()
+    return RunFile(fields=fields or RunFields(), **values)
+
+
+def _read_kind(given: Any) -> str:
+    return expect_option(given, what="the kind", options=FUNCTION_KINDS)
+
+
+def _read_action(given: Any) -> Action:
+    action = expect_option(given, what="the action", options=ACTIONS)
+    return next(known for known in ACTIONS if known == action)
+
+
+def _read_project(given: Any) -> str:
+    name = expect_text(given, what="a project's name", most=253)
+    if error := check_project_name(name):
+        raise refuse("project.name", error, value=name, suggestion=suggest_project_name(name))
+    return name
+
+
+def _read_slug(given: Any) -> str:
+    name = expect_text(given, what="a name", most=253)
+    if error := check_slug(name):
+        raise refuse("name.invalid", error, value=name)
+    return name
+
+
+def _read_function(given: Any) -> str:
+    return parse_function_reference(given).name if isinstance(given, str) and "://" in given else _read_slug(given)
+
+
+_READERS = {
+    "kind": _read_kind,
+    "action": _read_action,
+    "project": _read_project,
+    "id": _read_slug,
+    "name": _read_slug,
+    "function": _read_function,
+}

@@ -1,0 +1,379 @@
+"""What a run may ask: `RunFields` for users, `AdminFields` for profiles and base templates. Every field may be blank.
+
+The same fields stand in functions, tasks and runs; `runyard.domain` decides between them.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from runyard.spec.duration import DurationError, parse_duration
+from runyard.spec.environment import (
+    ENVS_SCHEMA,
+    NODE_SELECTOR_SCHEMA,
+    SECRETS_SCHEMA,
+    SecretUse,
+    read_envs,
+    read_labels,
+    read_node_selector,
+    read_plain_text,
+    read_secrets,
+)
+from runyard.spec.kubernetes.placement import read_affinity, read_tolerations, read_topology_spread
+from runyard.spec.misplaced_fields import find_misplaced
+from runyard.spec.names import check_slug
+from runyard.spec.problems import Problem, find_nearest, list_words, shorten
+from runyard.spec.readers import (
+    Findings,
+    describe_type,
+    expect_integer,
+    expect_mapping,
+    expect_option,
+    expect_text,
+    fold_keys,
+    read_by,
+    read_each,
+    refuse,
+)
+from runyard.spec.resources import (
+    ADMIN_RESOURCES_SCHEMA,
+    RESOURCES_SCHEMA,
+    Resources,
+    read_admin_resources,
+    read_resources,
+)
+from runyard.spec.services import (
+    SERVICE_PORTS_SCHEMA,
+    SERVICE_TYPES,
+    ServicePort,
+    read_readiness_path,
+    read_service_name,
+    read_service_ports,
+    read_service_type,
+)
+from runyard.spec.volumes import VOLUMES_SCHEMA, Volume, read_image, read_object_name, read_volumes
+
+Model = TypeVar("Model", bound=BaseModel)
+
+Action = Literal["job", "serve", "deploy", "build"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+PYTHON_VERSIONS = tuple(f"PYTHON3_{minor}" for minor in range(10, 15))
+LARGEST_ID = 2**31 - 1
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_ID: dict[str, Any] = {"type": ["integer", "string"], "minimum": 1, "maximum": LARGEST_ID}
+_DURATION: dict[str, Any] = {"type": ["string", "integer"], "examples": ["90s", "2h", "7d"]}
+_OBJECT: dict[str, Any] = {"type": "object"}
+_WORDS: dict[str, Any] = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+_KUBERNETES_LIST: dict[str, Any] = {"type": "array", "items": {"type": "object"}}
+
+
+def _read_duration(given: Any) -> int:
+    try:
+        return parse_duration(given)
+    except (DurationError, TypeError) as error:
+        nearest = getattr(error, "suggestion", None)
+        raise refuse(
+            "duration.invalid", str(error), value=given, allowed="90s, 15m, 2h, 7d", suggestion=nearest
+        ) from None
+
+
+def _read_user_id(given: Any) -> int:
+    is_zero = re.fullmatch("[+-]?0+", given) if isinstance(given, str) else given == 0 and not isinstance(given, bool)
+    if is_zero:
+        raise refuse(
+            "identity.root", "0 is root, which the platform does not run", value=given, allowed=f"1 to {LARGEST_ID}"
+        )
+    return expect_integer(given, what="the id", at_least=1, at_most=LARGEST_ID)
+
+
+def read_profile_name(given: Any) -> str:
+    """The id of a profile."""
+    name = expect_text(given, what="a profile's name", most=253)
+    if error := check_slug(name):
+        raise refuse("profile.name", error, value=name)
+    return name
+
+
+def _read_profile(given: Any) -> str | None:
+    return None if given == "" else read_profile_name(given)  # DigitalHub's console sends "" where none is chosen
+
+
+def _read_words(given: Any) -> tuple[str, ...]:
+    return read_each(read_plain_text, given, of="words")
+
+
+def _read_command(given: Any) -> tuple[str, ...]:
+    return (expect_text(given, what="the command", most=32_768),) if isinstance(given, str) else _read_words(given)
+
+
+def _read_working_dir(given: Any) -> str:
+    path = expect_text(given, what="the folder", most=1024)
+    if not path.startswith("/"):
+        raise refuse("working_dir.relative", "must be absolute", value=path, suggestion=f"/{path}")
+    return path
+
+
+def _read_replicas(given: Any) -> int:
+    return expect_integer(given, what="the number of replicas", at_least=0, at_most=1000)
+
+
+def _read_backoff(given: Any) -> int:
+    return expect_integer(given, what="the number of retries", at_least=0, at_most=100)
+
+
+def read_pull_policy(given: Any) -> str:
+    """When the image is pulled."""
+    return expect_option(given, what="the pull policy", options=PULL_POLICIES)
+
+
+def _read_python_version(given: Any) -> str:
+    if (meant := re.fullmatch(r"3\.(1[0-4])(\.[0-9]+)?", shorten(given))) is not None:
+        nearest = f"PYTHON3_{meant[1]}"
+        raise refuse("value.option", "the Python version is not known", value=given, suggestion=nearest)
+    return expect_option(given, what="the Python version", options=PYTHON_VERSIONS)
+
+
+def _read_values(given: Any) -> Mapping[str, Any]:
+    return MappingProxyType(dict(expect_mapping(given, of="names to values")))
+
+
+def _read_requirements(given: Any) -> tuple[str, ...]:
+    return read_each(lambda entry: expect_text(entry, what="a requirement"), given, of="requirements")
+
+
+def _read_object_names(given: Any) -> tuple[str, ...]:
+    return read_each(
+        lambda entry: read_object_name(entry.get("name") if isinstance(entry, Mapping) else entry), given, of="names"
+    )
+
+
+def _read_address(given: Any) -> str:
+    try:
+        return str(ipaddress.ip_address(expect_text(given, what="an address", most=45)))
+    except ValueError:
+        raise refuse("address.invalid", "not an IP address", value=given) from None
+
+
+def _read_host_aliases(given: Any) -> tuple[Mapping[str, Any], ...]:
+    return read_each(_read_host_alias, given, of="host aliases")
+
+
+def _read_host_alias(given: Any) -> Mapping[str, Any]:
+    findings = Findings()
+    alias = expect_mapping(given, of="`ip` and `hostnames`")
+    if alias.keys() != {"ip", "hostnames"}:
+        raise refuse("host_aliases.invalid", "a host alias has `ip` and `hostnames`", value=given)
+    address = findings.read(_read_address, alias["ip"], "ip")
+    names = findings.read(lambda value: read_each(read_object_name, value, of="names"), alias["hostnames"], "hostnames")
+    findings.finish()
+    return {"ip": address, "hostnames": list(names or ())}
+
+
+def _asked(reader: Callable[[Any], Any], schema: Mapping[str, Any]) -> Any:
+    return read_by(reader, schema)
+
+
+class RunFields(BaseModel):
+    """What users may ask, each field in every form it may be written in; parsed, it holds values of one form."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    profile: Annotated[str | None, *_asked(_read_profile, _TEXT)] = Field(
+        default=None, description="The admin's named shape; what it sets wins over what you set.", examples=["1xa100"]
+    )
+    resources: Annotated[Resources | None, *_asked(read_resources, RESOURCES_SCHEMA)] = None
+    node_selector: Annotated[Mapping[str, str] | None, *_asked(read_node_selector, NODE_SELECTOR_SCHEMA)] = None
+    tolerations: Annotated[list[dict[str, Any]] | None, *_asked(read_tolerations, _KUBERNETES_LIST)] = Field(
+        default=None, description="Taints that the run tolerates, in Kubernetes' own form; camelCase or snake_case."
+    )
+    affinity: Annotated[dict[str, Any] | None, *_asked(read_affinity, _OBJECT)] = Field(
+        default=None, description="Where the run should stand, in Kubernetes' own form; camelCase or snake_case."
+    )
+    runtime_class: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
+        default=None, description="A RuntimeClass."
+    )
+    priority_class: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
+        default=None, description="A PriorityClass."
+    )
+    volumes: Annotated[tuple[Volume, ...] | None, *_asked(read_volumes, VOLUMES_SCHEMA)] = None
+    secrets: Annotated[tuple[SecretUse, ...] | None, *_asked(read_secrets, SECRETS_SCHEMA)] = None
+    envs: Annotated[Mapping[str, str] | None, *_asked(read_envs, ENVS_SCHEMA)] = None
+    fs_group: Annotated[int | None, *_asked(_read_user_id, _ID)] = Field(
+        default=None, description="The group that owns mounted volumes.", examples=[1000]
+    )
+    run_as_user: Annotated[int | None, *_asked(_read_user_id, _ID)] = Field(
+        default=None, description="The user that the process runs as; never root.", examples=[1000]
+    )
+    run_as_group: Annotated[int | None, *_asked(_read_user_id, _ID)] = Field(
+        default=None, description="The group that the process runs as.", examples=[1000]
+    )
+    image: Annotated[str | None, *_asked(read_image, _TEXT)] = Field(default=None, description="The container image.")
+    command: Annotated[tuple[str, ...] | None, *_asked(_read_command, {"anyOf": [_TEXT, _WORDS]})] = Field(
+        default=None,
+        description="The program to start, as words; a text is one word.",
+        examples=[["python", "train.py"]],
+    )
+    args: Annotated[tuple[str, ...] | None, *_asked(_read_words, _WORDS)] = Field(
+        default=None, description="Arguments of the program.", examples=[["--epochs", "3"]]
+    )
+    working_dir: Annotated[str | None, *_asked(_read_working_dir, _TEXT)] = Field(
+        default=None, description="The folder that the program starts in.", examples=["/app"]
+    )
+    image_pull_policy: Annotated[str | None, *_asked(read_pull_policy, {"enum": list(PULL_POLICIES)})] = Field(
+        default=None, description="When the image is pulled."
+    )
+    replicas: Annotated[int | None, *_asked(_read_replicas, {"type": "integer", "minimum": 0, "maximum": 1000})] = (
+        Field(default=None, description="Copies of a service.")
+    )
+    service_ports: Annotated[tuple[ServicePort, ...] | None, *_asked(read_service_ports, SERVICE_PORTS_SCHEMA)] = None
+    service_type: Annotated[str | None, *_asked(read_service_type, {"enum": list(SERVICE_TYPES)})] = Field(
+        default=None, description="The type of the Service."
+    )
+    service_name: Annotated[str | None, *_asked(read_service_name, _TEXT)] = Field(
+        default=None, description="A stable name for the service, beside its run's own."
+    )
+    readiness_path: Annotated[str | None, *_asked(read_readiness_path, _TEXT)] = Field(
+        default=None, description="The path that answers 200 once the service is ready.", examples=["/healthz"]
+    )
+    backoff_limit: Annotated[int | None, *_asked(_read_backoff, {"type": "integer", "minimum": 0, "maximum": 100})] = (
+        Field(default=None, description="How often a failed job is started again.")
+    )
+    timeout: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
+        default=None, description="How long a job may take, waiting included."
+    )
+    pending_timeout: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
+        default=None, description="How long the run may wait for its place."
+    )
+    ttl: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
+        default=None, description="How long an ended job's objects are kept."
+    )
+    grace_period: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
+        default=None, description="How long the process may take to end after it was asked to."
+    )
+    parameters: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
+        default=None, description="Arguments of a python function.", examples=[{"x": 41}]
+    )
+    inputs: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
+        default=None, description="Entities that a python function reads, by the names of its arguments."
+    )
+    init_parameters: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
+        default=None, description="Arguments of a python service's init function."
+    )
+    python_version: Annotated[str | None, *_asked(_read_python_version, {"enum": list(PYTHON_VERSIONS)})] = Field(
+        default=None, description="Of a python function."
+    )
+    source: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
+        default=None, description="Of a function: its code and handler."
+    )
+    requirements: Annotated[tuple[str, ...] | None, *_asked(_read_requirements, {"type": "array", "items": _TEXT})] = (
+        Field(default=None, description="Of a python function: packages to install.")
+    )
+
+
+class AdminFields(RunFields):
+    """What an admin may set in a profile or a base template: all of a user's fields, and these."""
+
+    resources: Annotated[Resources | None, *_asked(read_admin_resources, ADMIN_RESOURCES_SCHEMA)] = None
+    labels: Annotated[Mapping[str, str] | None, *_asked(read_labels, _OBJECT)] = Field(
+        default=None, description="Labels of the run's objects; the platform's own stay."
+    )
+    image_pull_secrets: Annotated[tuple[str, ...] | None, *_asked(_read_object_names, {"type": "array"})] = Field(
+        default=None, description="Secrets of the cluster by which images are pulled."
+    )
+    scheduler_name: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
+        default=None, description="The scheduler that places the pods."
+    )
+    service_account: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
+        default=None, description="The pods' service account; its token is not mounted."
+    )
+    host_aliases: Annotated[tuple[Mapping[str, Any], ...] | None, *_asked(_read_host_aliases, _KUBERNETES_LIST)] = (
+        Field(default=None, description="Additional lines of /etc/hosts, in Kubernetes' own form.")
+    )
+    topology_spread: Annotated[list[dict[str, Any]] | None, *_asked(read_topology_spread, _KUBERNETES_LIST)] = Field(
+        default=None, description="topologySpreadConstraints, in Kubernetes' own form."
+    )
+
+
+USER_FIELDS: tuple[str, ...] = tuple(RunFields.model_fields)
+ADMIN_FIELDS: tuple[str, ...] = tuple(AdminFields.model_fields)
+
+_OTHER_NAMES = MappingProxyType(
+    {
+        "runtime_class_name": "runtime_class",
+        "priority_class_name": "priority_class",
+        "env": "envs",
+        "affinities": "affinity",
+        "service_account_name": "service_account",
+        "topology_spread_constraints": "topology_spread",
+        "termination_grace_period_seconds": "grace_period",
+    }
+)
+
+
+def read_run_fields(given: Any) -> RunFields:
+    """What a user asks; raises `Refused` with everything that is wrong with it."""
+    return read_model(RunFields, given)
+
+
+def read_admin_fields(given: Any) -> AdminFields:
+    """What a profile or base template sets; raises `Refused` with everything that is wrong with it."""
+    return read_model(AdminFields, given)
+
+
+def read_model(model: type[Model], given: Any, *, beside: Iterable[str] = ()) -> Model:
+    """Any of our models, keys in both spellings; raises `Refused` with everything that is wrong with it.
+
+    `beside` are names that the document knows and the model does not: an unknown one may be meant to be one of them.
+    """
+    findings = Findings()
+    folded, spelling = fold_keys(expect_mapping(given, of="fields"), findings)
+    known = set(model.model_fields)
+    is_open = model.model_config.get("extra") == "allow"
+    misplaced = find_misplaced(folded, known, spelling=spelling)
+    for name in [name for name in folded if name not in known]:
+        value = folded.pop(name)
+        if is_open:
+            folded[spelling[name]] = value
+            continue
+        findings.problems.append(misplaced.get(name) or _unknown_field(spelling[name], name, {*known, *beside}))
+    try:
+        read = model.model_validate(folded)
+    except ValidationError as error:
+        findings.problems += [_respell(problem, spelling) for problem in iter_problems(error)]
+    findings.finish()
+    return read
+
+
+def _unknown_field(written: str, name: str, known: Iterable[str]) -> Problem:
+    meant = _OTHER_NAMES.get(name) or find_nearest(name, known)
+    return Problem(
+        "field.unknown",
+        (written,),
+        f"`{written}` is not known here",
+        allowed=list_words(sorted(known), most=60),
+        suggestion=meant,
+    )
+
+
+def _respell(problem: Problem, spelling: Mapping[str, str]) -> Problem:
+    first, *rest = problem.path
+    written = spelling.get(str(first), first)
+    return Problem(problem.code, (written, *rest), problem.message, problem.value, problem.allowed, problem.suggestion)
+
+
+def iter_problems(error: ValidationError) -> list[Problem]:
+    """What pydantic found, in our form."""
+    found: list[Problem] = []
+    for entry in error.errors(include_url=False):
+        if entry["type"] == "refused":
+            found += [problem.under(*entry["loc"]) for problem in entry["ctx"]["problems"].problems]
+        else:
+            shown = entry["input"] if isinstance(entry["input"], str | int | float) else describe_type(entry["input"])
+            found.append(Problem(entry["type"].replace("_", "."), tuple(entry["loc"]), entry["msg"], value=shown))
+    return found

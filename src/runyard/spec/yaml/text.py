@@ -1,0 +1,107 @@
+"""What may be a YAML text at all: bounded, UTF-8, nothing in it that cannot be shown. And whether it is simply JSON."""
+
+import json
+import re
+from typing import Any
+
+from runyard.spec.problems import Problem, Refused
+from runyard.spec.yaml.scalars import MOST_DIGITS
+from runyard.spec.yaml.tree_builder import MOST_DEPTH, MOST_NODES
+
+_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def check_text(given: str | bytes, *, most_bytes: int) -> str:
+    """The text itself; raises `Refused` where it is none."""
+    data = given if isinstance(given, bytes) else given.encode("utf-8", "surrogatepass")
+    if len(data) > most_bytes:
+        raise _refuse("yaml.too_large", f"the text has {len(data):,} bytes; at most {most_bytes:,} are read")
+    if data.startswith(_MARKS):
+        raise _refuse(
+            "yaml.encoding",
+            "line 1, column 1: the text begins with a byte order mark; save it as UTF-8 without one",
+        )
+    try:
+        text = data.decode("utf-8", "strict" if isinstance(given, bytes) else "surrogatepass")
+    except UnicodeDecodeError as error:
+        line, column = data.count(b"\n", 0, error.start) + 1, error.start - data.rfind(b"\n", 0, error.start)
+        raise _refuse("yaml.encoding", f"line {line}, byte {column}: the text is not UTF-8") from None
+    if match := _FORBIDDEN.search(text):
+        index = match.start()
+        line, column = text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
+        character = f"U+{ord(match.group()):04X}"
+        raise _refuse(
+            "yaml.character", f"line {line}, column {column}: the character {character} cannot stand in a text"
+        )
+    return text
+
+
+def find_json(text: str) -> dict[str, Any] | list[Any] | None:
+    """The value if the text is JSON without faults; all else is left to YAML, which knows where the faults are."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        data: dict[str, Any] | list[Any] = json.loads(
+            text,
+            object_pairs_hook=_take_pairs,
+            parse_constant=_refuse_number,
+            parse_int=_read_int,
+            parse_float=_read_float,
+        )
+    except (ValueError, RecursionError):
+        return None
+    if _SURROGATE_ESCAPE.search(text) and _has_halves(data):
+        return None
+    return data if _measure_depth(data) <= MOST_DEPTH else None
+
+
+def _measure_depth(data: Any) -> int:
+    """How many levels are nested; raises `Refused` for more values than are read, as they need not be read again."""
+    level, count, depth = [data], 0, 0
+    while level:
+        count += len(level)
+        if count > MOST_NODES:
+            raise _refuse("yaml.too_many_values", f"the text has more than {MOST_NODES:,} values")
+        collections = [value for value in level if isinstance(value, (dict, list))]
+        level = [child for value in collections for child in _list_children(value)]
+        depth += bool(collections)
+    return depth
+
+
+def _has_halves(data: Any) -> bool:
+    """Whether some text holds half of a character: JSON lets an escape stand alone."""
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _list_children(value: dict[str, Any] | list[Any]) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else value
+
+
+def _take_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    taken = dict(pairs)
+    if len(taken) < len(pairs):
+        raise ValueError("a key stands twice")
+    return taken
+
+
+def _refuse_number(text: str) -> float:
+    raise ValueError(f"{text} is no number here")
+
+
+def _read_int(text: str) -> int:
+    return int(text) if len(text) <= MOST_DIGITS else int(_refuse_number("a number so long"))
+
+
+def _read_float(text: str) -> float:
+    number = float(text)
+    return number if abs(number) != float("inf") else _refuse_number(text)
+
+
+def _refuse(code: str, message: str) -> Refused:
+    return Refused([Problem(code, (), message)])

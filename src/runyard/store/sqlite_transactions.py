@@ -1,0 +1,196 @@
+"""SQLite answers in microseconds, and a hop to a thread and back costs more than most statements do.
+
+So they run where the unit of work runs. What could hold up everybody else goes to a thread: the commit, which waits for
+the disk, deletions, reads that turn out to be long, and waiting for another program that writes to the file.
+"""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import cast
+
+from sqlalchemy import Connection, Engine, exc
+
+from runyard.store.errors import StoreUnavailable
+from runyard.store.transactions import Sort, T, Work
+
+# How long a unit of work may keep everybody waiting: then a read is begun again on a thread, and after a short
+# statement the others have their turn.
+PATIENCE_SECONDS = 0.005
+STEPS_BETWEEN_LOOKS = 2_000
+# How long another program may hold the file.
+LOCKED_SECONDS = 10.0
+_LOOK_SECONDS = 0.01
+# How long the units of work that are under way have when the store is closed.
+CLOSING_SECONDS = 5.0
+
+
+class SqliteLinks:
+    """Connections to SQLite, so many at a time; who comes later waits here, in order, and not on SQLite's lock."""
+
+    is_sqlite = True
+
+    def __init__(self, engine: Engine, *, size: int, wait_seconds: float) -> None:
+        self.engine = engine
+        self._size = size
+        self._turns = asyncio.Semaphore(size)
+        self._wait_seconds = wait_seconds
+        self._threads = ThreadPoolExecutor(max_workers=size, thread_name_prefix="store")
+        self._is_closed = False
+
+    def make(self) -> "SqliteLink":
+        """A new one, not connected yet."""
+        return SqliteLink(self)
+
+    async def take_turn(self) -> None:
+        """Wait for one of the connections."""
+        self._check_open()
+        if not self._turns.locked():
+            await self._turns.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await self._turns.acquire()
+        except TimeoutError as error:
+            raise exc.TimeoutError("all connections are taken") from error
+
+    def give_turn(self) -> None:
+        """Let the next one have it."""
+        self._turns.release()
+
+    async def run_on_thread(self, work: Callable[[], T], *, interrupt: Callable[[], None] | None = None) -> T:
+        """Even who is cancelled leaves only when the thread is done: two must never have one connection."""
+        self._check_open()
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if interrupt is not None:
+                interrupt()
+            while not future.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([future])
+            raise
+
+    async def dispose(self) -> None:
+        """End the connections, once the units of work that are under way are done, or have had their time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_SECONDS):
+                for _ in range(self._size):
+                    await self._turns.acquire()
+        self._is_closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        self.engine.dispose()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailable("the store is closed")
+
+
+class SqliteLink:
+    """`Link` to SQLite."""
+
+    def __init__(self, links: SqliteLinks) -> None:
+        self._links = links
+        self._connection: Connection | None = None
+        self._runs_since = 0.0
+
+    async def run(self, work: Work[T], sort: Sort) -> T:
+        """Do it inside the transaction; here and now, unless it takes long."""
+        connection = self._connection or await self._connect()
+        if sort == "long":
+            return await self._run_on_thread(connection, work)
+        if sort == "read":
+            result = await self._read(connection, work)
+        else:
+            # Not to be interrupted: that would undo the whole transaction.
+            result = work(connection)
+        if time.perf_counter() - self._runs_since > PATIENCE_SECONDS:
+            await asyncio.sleep(0)
+            self._runs_since = time.perf_counter()
+        return result
+
+    async def commit(self) -> None:
+        """Keep everything."""
+        if self._connection is not None:
+            await self._links.run_on_thread(self._connection.commit)
+
+    async def close(self) -> None:
+        """Undo what was not committed, and give the connection back."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            finally:
+                self._links.give_turn()
+
+    async def _connect(self) -> Connection:
+        await self._links.take_turn()
+        engine = self._links.engine
+        try:
+            try:
+                self._connection = _begin(engine)
+            except exc.OperationalError as error:
+                if not _is_locked(error):
+                    raise
+                self._connection = await self._links.run_on_thread(lambda: _insist(lambda: _begin(engine)))
+        except BaseException:
+            self._links.give_turn()
+            raise
+        self._runs_since = time.perf_counter()
+        return self._connection
+
+    async def _read(self, connection: Connection, work: Work[T]) -> T:
+        driver = _get_driver(connection)
+        until = time.perf_counter() + PATIENCE_SECONDS
+        driver.set_progress_handler(lambda: time.perf_counter() > until, STEPS_BETWEEN_LOOKS)
+        try:
+            return work(connection)
+        except exc.OperationalError as error:
+            if not _is_interrupted(error) and not _is_locked(error):
+                raise
+        finally:
+            driver.set_progress_handler(None, 0)
+        return await self._run_on_thread(connection, work)
+
+    async def _run_on_thread(self, connection: Connection, work: Work[T]) -> T:
+        driver = _get_driver(connection)
+        return await self._links.run_on_thread(lambda: _insist(lambda: work(connection)), interrupt=driver.interrupt)
+
+
+def _begin(engine: Engine) -> Connection:
+    connection = engine.connect()
+    try:
+        connection.begin()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _insist(work: Callable[[], T]) -> T:
+    """On a thread: again and again while another program holds the file, but not for ever."""
+    until = time.monotonic() + LOCKED_SECONDS
+    while True:
+        try:
+            return work()
+        except exc.OperationalError as error:
+            if not _is_locked(error) or time.monotonic() > until:
+                raise
+        time.sleep(_LOOK_SECONDS)
+
+
+def _get_driver(connection: Connection) -> sqlite3.Connection:
+    return cast("sqlite3.Connection", connection.connection.dbapi_connection)
+
+
+def _is_locked(error: exc.OperationalError) -> bool:
+    # Of an extended code the last byte is the plain one.
+    return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def _is_interrupted(error: exc.OperationalError) -> bool:
+    return getattr(error.orig, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT

@@ -1,0 +1,92 @@
+"""A Core in this process, over a real SQLite store: with accounts or open, driven through the whole application."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from argon2 import PasswordHasher
+
+from runyard.api.application import guard, make_app
+from runyard.api.context import Limits, Web
+from runyard.app.core import Core, Options
+from runyard.app.model import Account
+from runyard.app.ports import Clock
+from runyard.app.times import SystemClock
+from runyard.auth import Authenticator, Issuer, Passwords
+from runyard.logs.backends import open_logs
+from runyard.store import open_store
+from runyard.vault import open_vault
+
+ENDPOINT = "http://localhost:8080"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """The application, its Core, and ways to ask it."""
+
+    core: Core
+    web: Web
+    app: Any
+    passwords: Passwords
+
+    @asynccontextmanager
+    async def client(self, user: str | None = None, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
+        """A client that signs in by password; the password of a user is their name and `'s password`."""
+        auth = None if user is None else (user, password_of(user))
+        # Errors of the application are answers, as they are on the wire.
+        transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url=ENDPOINT, auth=auth, **options) as client:
+            yield client
+
+    async def add_user(self, name: str, *, is_admin: bool = False) -> None:
+        """An account, straight into the store."""
+        async with self.core.store.begin() as unit:
+            hashed = await self.passwords.hash(password_of(name))
+            now = self.core.clock.now()
+            await unit.accounts.put(Account(name=name, password_hash=hashed, is_admin=is_admin, created_at=now))
+            await unit.commit()
+
+
+def password_of(user: str) -> str:
+    """What a user of these tests signs in with."""
+    return f"{user}'s password"
+
+
+@asynccontextmanager
+async def serve(
+    folder: Path,
+    *,
+    is_open: bool = True,
+    clock: Clock | None = None,
+    limits: Limits | None = None,
+    url: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Server]:
+    """A server whose data is in the folder; nothing listens, requests go straight in."""
+    store = await open_store(url or f"sqlite:///{folder}/runyard.db")
+    core = Core(
+        store=store,
+        vault=open_vault(folder / "keys", text=None),
+        logs=open_logs(f"database:{folder}/logs.db"),
+        clock=clock or SystemClock(),
+        options=Options(endpoint=ENDPOINT, **(options or {})),
+    )
+    # Real hashing at its least cost: these tests sign in hundreds of times.
+    passwords = Passwords(hasher=PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    issuer = Issuer(core)
+    web = Web(
+        core=core,
+        authenticator=Authenticator(core, issuer=issuer, passwords=passwords, is_open=is_open),
+        issuer=issuer,
+        limits=limits or Limits(),
+        is_open=is_open,
+    )
+    try:
+        app = make_app(web)
+        yield Server(core=core, web=web, app=guard(app), passwords=passwords)
+    finally:
+        await core.logs.close()
+        await store.close()

@@ -1,0 +1,139 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runyard.app.core import Core
+from runyard.app.entities.crud import create_entity
+from runyard.app.entities.projects import (
+    create_project,
+    delete_project,
+    finish_deletion,
+    get_project,
+    list_projects,
+    update_project,
+)
+from runyard.app.entities.secret_values import put_values
+from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
+from runyard.app.ports import Query, Stream
+from runyard.app.runs.submission import submit_run
+from runyard.app.volumes.kept_volumes import create_volume
+from runyard.spec.problems import Refused
+from tests.unit.app.demo import ADA, RUN, list_audit, open_demo
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[Core]:
+    async with open_demo(tmp_path) as core:
+        yield core
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"kind": "project"}, {"name": "field.missing"}),
+        ({"kind": "project", "name": "A"}, {"name": "project.name"}),
+        ({"kind": "project", "name": "a"}, {"name": "project.name"}),
+        ({"kind": "project", "name": "x" * 39}, {"name": "project.name"}),
+        ({"kind": "project", "name": "a_b"}, {"name": "project.name"}),
+        ({"kind": "projet", "name": "demo2"}, {"kind": "value.option"}),
+        ({"kind": "project", "name": "demo2", "id": "demo3"}, {"id": "project.id"}),
+        ({"kind": "project", "name": "demo2", "spec": {"config": 5}}, {"spec.config": "dict.type"}),
+    ],
+)
+async def test_project_is_refused_when_it_is_wrong(
+    core: Core, document: dict[str, Any], expected: dict[str, str]
+) -> None:
+    with pytest.raises(Refused) as caught:
+        await create_project(core, ADA, document)
+    assert {problem.where: problem.code for problem in caught.value.problems} == expected
+
+
+async def test_project_is_a_duplicate_when_its_name_is_taken(core: Core) -> None:
+    with pytest.raises(Duplicate, match=r"Duplicated entity project:demo\."):
+        await create_project(core, ADA, {"kind": "project", "name": "demo"})
+
+
+async def test_listed_things_are_not_the_projects_when_a_client_sends_them(core: Core) -> None:
+    spec = {"source": "./", "functions": [{"name": "x"}], "models": [], "config": {"default_files_store": "s3://a"}}
+    made = await create_project(core, ADA, {"kind": "project", "name": "p1", "spec": spec})
+    assert made.spec == {"source": "./", "config": {"default_files_store": "s3://a"}}
+
+
+async def test_newest_of_everything_is_listed_when_a_project_is_read(core: Core) -> None:
+    for number in range(2):
+        body = {"kind": "artifact", "name": "a", "id": f"a{number}", "spec": {"path": "s3://a"}}
+        await create_entity(core, ADA, "artifact", "demo", body)
+    _, content = await get_project(core, "demo")
+    assert {plural: [one.id for one in entities] for plural, entities in content.items()} == {
+        "functions": ["f1"],
+        "artifacts": ["a1"],
+        "workflows": [],
+        "dataitems": [],
+        "models": [],
+    }
+
+
+async def test_project_stays_when_it_is_not_empty_and_nobody_said_cascade(core: Core) -> None:
+    await submit_run(core, ADA, "demo", RUN)
+    with pytest.raises(NotPossible, match="1 functions, 2 tasks, 1 runs") as caught:
+        await delete_project(core, ADA, "demo")
+    assert caught.value.code == "project.not_empty"
+
+
+async def test_project_stays_when_it_has_only_volumes_and_nobody_said_cascade(core: Core) -> None:
+    await create_volume(core, ADA, "other", {"kind": "volume", "name": "data", "spec": {"size": "1Gi"}})
+    with pytest.raises(NotPossible, match="1 volumes"):
+        await delete_project(core, ADA, "other")
+
+
+async def test_everything_goes_when_a_project_is_deleted_with_cascade(core: Core) -> None:
+    await submit_run(core, ADA, "demo", RUN)
+    await core.logs.append(Stream(run_id="r1", pod="p", container="main"), b"hi\n", offset=0, at=core.clock.now())
+    await create_entity(core, ADA, "secret", "demo", {"kind": "secret", "name": "token"})
+    await put_values(core, ADA, "demo", {"token": "x"})
+    await delete_project(core, ADA, "demo", is_cascading=True)
+    with pytest.raises(Missing):
+        await get_project(core, "demo")
+    async with core.store.begin(is_read_only=True) as unit:
+        assert await unit.secrets.find("demo", "token") is None
+        assert await unit.runs.find("r1") is None
+        assert await unit.entities.find("function", "f1") is None
+    assert await core.logs.list_streams("r1") == []
+    await create_project(core, ADA, {"kind": "project", "name": "demo"})
+    _, content = await get_project(core, "demo")
+    assert not any(content.values())
+
+
+async def test_project_stays_when_another_revision_was_seen(core: Core) -> None:
+    with pytest.raises(Conflict):
+        await delete_project(core, ADA, "demo", is_cascading=True, expected_revision=7)
+    assert await list_audit(core, "project.delete") == []
+
+
+async def test_project_is_deleting_until_its_runs_are_gone_when_an_engine_holds_them(tmp_path: Path) -> None:
+    async with open_demo(tmp_path, engine="memory") as core:
+        await submit_run(core, ADA, "demo", RUN)
+        await delete_project(core, ADA, "demo", is_cascading=True)
+        entity, _ = await get_project(core, "demo")
+        assert entity.state == "DELETING"
+        assert not await finish_deletion(core, "demo")
+        for act in (
+            submit_run(core, ADA, "demo", {**RUN, "id": "r2"}),
+            submit_run(core, ADA, "demo", RUN),
+            update_project(core, ADA, "demo", {"kind": "project", "name": "demo"}),
+            create_entity(core, ADA, "function", "demo", {"kind": "dbt", "name": "f"}),
+            put_values(core, ADA, "demo", {}),
+        ):
+            with pytest.raises(NotPossible, match="being deleted"):
+                await act
+        with pytest.raises(Duplicate):
+            await create_project(core, ADA, {"kind": "project", "name": "demo"})
+        async with core.store.begin() as unit:
+            await unit.runs.delete("r1")
+            await unit.commit()
+        assert await finish_deletion(core, "demo")
+        assert not await finish_deletion(core, "demo")
+        page = await list_projects(core, Query(type="project"))
+        assert [one.name for one in page.content] == ["other"]

@@ -1,0 +1,441 @@
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from runyard.app.engine import EngineRefusal, EngineUnavailable, Observation
+from runyard.app.loops.pace import Pace
+from runyard.app.loops.run_updates import record
+from runyard.app.runs.resume import resume_run
+from runyard.app.runs.run_deletion import delete_run
+from runyard.app.runs.stop import stop_run
+from runyard.app.runs.transitions import NOTES
+from runyard.domain.outcomes import Seen
+from tests.unit.app.run_world import ADA, JOB, SERVICE, World, make_run
+
+LIFE = ["CREATED", "READY", "PENDING", "RUNNING"]
+
+
+async def test_run_goes_through_its_states_when_the_engine_does_its_work(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    running = await world.get()
+    assert (running.state, running.observed_generation) == ("RUNNING", 1)
+    assert running.status["pods"] == [{"name": "r1-0"}]
+
+    world.engine.finish("r1", phase="succeeded")
+    await world.settle()
+    assert await world.states() == [*LIFE, "COMPLETED"]
+    assert (await world.get()).due_at is None
+    assert world.engine.released == [running.anchor_uid]
+
+
+async def test_every_transition_says_who_and_is_audited_when_the_loop_makes_it(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    world.engine.finish("r1", phase="failed", reason="image.root", message="it only runs as root")
+    await world.settle()
+
+    last = (await world.history())[-1]
+    assert (last.state, last.actor, last.reason, last.message) == (
+        "ERROR",
+        "system",
+        "image.root",
+        "it only runs as root",
+    )
+    actions = [entry.action for entry in await world.audit()]
+    assert actions == ["run.anchor", "run.release", "run.running", "run.error"]
+
+
+async def test_run_that_was_only_created_is_taken_up_when_it_is_due(world: World) -> None:
+    await world.submit(state="CREATED")
+    await world.settle()
+    assert await world.states() == LIFE
+
+
+async def test_message_follows_the_engine_when_the_state_stays(world: World) -> None:
+    await world.submit()
+    await world.make_loop().reconcile_due()
+    world.engine.explain("r1", reason="pending.unschedulable", message="no node has a GPU left")
+    before = await world.history()
+    await world.make_due()
+    await world.make_loop().reconcile_due()
+    run = await world.get()
+    assert (run.state, run.reason, run.message) == ("PENDING", "pending.unschedulable", "no node has a GPU left")
+    assert await world.history() == before
+
+
+async def test_nothing_is_written_when_nothing_has_changed(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    before = await world.get()
+    await world.settle()
+    assert replace(await world.get(), due_at=before.due_at) == before
+
+
+async def test_run_is_lost_when_its_anchor_is_gone(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    world.engine.lose("r1")
+    await world.settle()
+    run = await world.get()
+    assert (run.state, run.reason) == ("ERROR", "run.lost")
+    assert world.engine.anchors == {}
+
+
+async def test_run_fails_when_it_is_stopped_behind_our_back(world: World) -> None:
+    await world.submit(effective=SERVICE)
+    await world.settle()
+    world.engine.finish("r1", phase="stopped")
+    await world.settle()
+    assert (await world.get()).reason == "run.stopped_outside"
+
+
+@pytest.mark.parametrize("number", range(6))
+async def test_state_stays_and_message_says_so_when_a_call_fails(world: World, number: int) -> None:
+    await world.submit()
+    for _ in range(number):
+        await world.make_due()
+        await world.make_loop(pace=Pace(at_once=1)).reconcile_due()
+        if number > 1:
+            world.engine.tick()
+    before = await world.get()
+    history = await world.history()
+    world.engine.failures = [EngineUnavailable("engine.unreachable", "connection refused")] * 2
+    await world.make_due()
+    await world.make_loop().reconcile_due()
+    failing = await world.get()
+    assert (failing.state, failing.anchor_uid) == (before.state, before.anchor_uid)
+    assert failing.reason == "engine.unreachable"
+    assert failing.message is not None
+    assert failing.message.startswith("engine `memory`, since 2026-11-15 12:00:00 UTC: connection refused")
+    assert await world.history() == history
+
+    world.engine.failures = []
+    await world.settle()
+    recovered = await world.get()
+    assert (recovered.state, recovered.reason) == ("RUNNING", None)
+    assert "failing" not in recovered.status[NOTES]
+
+
+async def test_it_is_tried_later_and_later_when_calls_go_on_failing(world: World) -> None:
+    await world.submit()
+    pace = Pace()
+    waits = []
+    for _ in range(9):
+        world.engine.failures = [EngineUnavailable("engine.unreachable", "no")]
+        await world.make_due()
+        await world.make_loop(pace=pace).reconcile_due()
+        async with world.store.begin(is_read_only=True) as unit:
+            now = await unit.read_clock()
+        due_at = (await world.get()).due_at
+        assert due_at is not None
+        wait = due_at - now
+        waits.append(round(wait.total_seconds()))
+        world.clock.at += timedelta(seconds=waits[-1])
+    assert waits == [1, 1, 2, 4, 8, 16, 32, 60, 60]
+
+
+async def test_unknown_error_of_an_engine_tells_only_its_type_when_it_is_shown(world: World) -> None:
+    async def explode(point: str) -> None:
+        if point == "release":
+            raise ValueError("password=hunter2")
+
+    await world.submit()
+    world.engine.at = explode
+    await world.settle(passes=2)
+    run = await world.get()
+    assert (run.state, run.reason) == ("READY", "engine.failed")
+    assert run.message is not None
+    assert "hunter2" not in run.message
+
+
+async def test_engine_is_not_waited_for_when_a_call_takes_too_long(world: World) -> None:
+    never = asyncio.Event()
+
+    async def hang(point: str) -> None:
+        await never.wait()
+
+    await world.submit()
+    world.engine.at = hang
+    await world.make_loop(pace=Pace(call_seconds=0.01)).reconcile_due()
+    assert (await world.get()).reason == "engine.timeout"
+
+
+@pytest.mark.parametrize("point", ["ensure_anchor", "release"])
+async def test_run_ends_in_error_with_the_reason_when_the_engine_refuses_it(world: World, point: str) -> None:
+    async def refuse(at: str) -> None:
+        if at == point:
+            raise EngineRefusal("admission.denied", "hostPath is not allowed")
+
+    await world.submit()
+    world.engine.at = refuse
+    await world.settle()
+    run = await world.get()
+    assert (run.state, run.reason, run.message) == ("ERROR", "admission.denied", "hostPath is not allowed")
+    assert run.due_at is None
+
+
+async def test_stop_is_tried_again_when_the_engine_refuses_it(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    await stop_run(world.core, ADA, "p", "r1")
+    world.engine.failures = [EngineRefusal("rbac.forbidden", "may not delete jobs")]
+    await world.make_loop().reconcile_due()
+    failing = await world.get()
+    assert (failing.state, failing.reason) == ("STOP", "rbac.forbidden")
+    await world.settle()
+    stopped = await world.get()
+    assert (stopped.state, stopped.reason, stopped.message) == ("STOPPED", "user.stop", "stopped by ada")
+
+
+async def test_secrets_are_given_when_the_run_is_released(world: World) -> None:
+    async with world.store.begin() as unit:
+        await unit.secrets.put(world.core.vault.seal("p", "key", 1, "s3cr3t"))
+        await unit.commit()
+    await world.submit(effective={**JOB, "secrets": [{"name": "key"}]})
+    await world.settle()
+    assert list(world.engine.secrets.values()) == [{"key": "s3cr3t"}]
+
+
+async def test_run_is_refused_when_a_secret_has_no_value_any_more(world: World) -> None:
+    await world.submit(effective={**JOB, "secrets": [{"name": "gone"}]})
+    await world.settle()
+    run = await world.get()
+    assert (run.state, run.reason) == ("ERROR", "secret.missing")
+    assert world.engine.released == []
+
+
+async def test_old_news_change_nothing_when_the_engine_remembers_wrongly(world: World) -> None:
+    await world.submit(effective=SERVICE)
+    await world.settle()
+    await stop_run(world.core, ADA, "p", "r1")
+    await world.settle()
+    await resume_run(world.core, ADA, "p", "r1")
+    world.engine.choose_age = lambda known: 2  # what was seen before the release: that it is stopped
+    await world.make_loop().reconcile_due()
+    assert (await world.get()).state == "PENDING"
+    world.engine.choose_age = lambda known: 0
+    await world.settle()
+    assert await world.states() == [*LIFE, "STOP", "STOPPED", "RESUME", "PENDING", "RUNNING"]
+    assert len(world.engine.released) == 2
+
+
+async def test_details_do_not_go_back_when_the_engine_remembers_wrongly(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    pods = (await world.get()).status["pods"]
+    world.engine.choose_age = lambda known: 1
+    await world.make_due()
+    await world.make_loop().reconcile_due()
+    run = await world.get()
+    assert (run.state, run.status["pods"]) == ("RUNNING", pods)
+
+
+def test_observation_counts_for_its_own_anchor_when_there_was_another() -> None:
+    run = make_run("r1", state="RUNNING", anchor_uid="mine", status={"reconcile": {"version": 5}})
+    assert record(Observation(uid="other", seen=Seen.ABSENT))(run) is None
+    assert record(Observation(uid="mine", seen=Seen.SUCCEEDED, version=4, generation=1))(run) is None
+    assert record(Observation(uid="mine", seen=Seen.SUCCEEDED, version=5, generation=0))(run) is None
+    assert record(Observation(uid="mine", seen=Seen.SUCCEEDED, version=5, generation=1))(run) is not None
+
+
+async def test_anchor_is_found_and_not_made_again_when_the_loop_died_before_it_was_stored(world: World) -> None:
+    class Crash(BaseException):
+        pass
+
+    async def crash(point: str) -> None:
+        if point == "ensure_anchor done":
+            raise Crash
+
+    await world.submit()
+    world.engine.at = crash
+    with pytest.raises(BaseExceptionGroup):
+        await world.make_loop().reconcile_due()
+    [uid] = world.engine.anchors
+    world.engine.at = lambda point: asyncio.sleep(0)
+    await stop_run(world.core, ADA, "p", "r1")
+    await world.settle()
+    stopped = await world.get()
+    assert (stopped.state, stopped.anchor_uid) == ("STOPPED", uid)
+    await delete_run(world.core, ADA, "p", "r1")
+    await world.settle()
+    assert world.engine.anchors == {}
+    assert await world.find() is None
+
+
+async def test_anchor_is_removed_when_it_was_made_after_the_run_had_ended(world: World) -> None:
+    frozen, thawed = asyncio.Event(), asyncio.Event()
+
+    async def freeze(point: str) -> None:
+        if point == "ensure_anchor" and not frozen.is_set():
+            frozen.set()
+            await thawed.wait()
+
+    await world.submit()
+    world.engine.at = freeze
+    async with asyncio.TaskGroup() as group:
+        group.create_task(world.make_loop().reconcile_due())
+        await frozen.wait()
+        await stop_run(world.core, ADA, "p", "r1")
+        await world.settle()
+        assert (await world.get()).state == "STOPPED"
+        thawed.set()
+    assert world.engine.anchors == {}
+    assert world.engine.released == []
+
+
+async def test_user_wins_when_stop_comes_while_the_engine_releases(world: World) -> None:
+    async def press_stop(point: str) -> None:
+        if point == "release done":
+            world.engine.at = lambda _: asyncio.sleep(0)
+            await stop_run(world.core, ADA, "p", "r1")
+
+    await world.submit()
+    world.engine.at = press_stop
+    await world.settle()
+    assert await world.states() == ["CREATED", "READY", "STOP", "STOPPED"]
+
+
+async def test_one_anchor_is_made_when_two_loops_race(world: World) -> None:
+    names = [f"r{number}" for number in range(12)]
+    for name in names:
+        await world.submit(name)
+    world.engine.at = lambda _: asyncio.sleep(0)
+    loops = [world.make_loop() for _ in range(3)]
+    for _ in range(4):
+        await asyncio.gather(*(loop.reconcile_due() for loop in loops))
+        world.engine.tick()
+        await world.make_due()
+    assert [len(uids) for uids in world.engine.made.values()] == [1] * len(names)
+    for name in names:
+        assert (await world.get(name)).state == "RUNNING"
+        assert await world.states(name) == LIFE
+
+
+async def test_run_waits_and_says_why_when_there_is_no_engine(bare_world: World) -> None:
+    await bare_world.submit()
+    await bare_world.settle()
+    run = await bare_world.get()
+    assert (run.state, run.reason, run.due_at) == ("READY", "engine.none", None)
+    assert run.message is not None
+    assert "no engine is configured" in run.message
+    assert await bare_world.make_loop().reconcile_due() == 0
+
+
+async def test_waiting_run_is_taken_up_when_a_later_server_has_an_engine(bare_world: World) -> None:
+    await bare_world.submit()
+    await bare_world.submit("local", is_local=True)
+    await bare_world.settle()
+    bare_world.core = replace(bare_world.core, options=replace(bare_world.core.options, engine="memory"))
+    assert await bare_world.make_loop().take_up() == 1
+    await bare_world.settle()
+    assert ((await bare_world.get()).state, (await bare_world.get()).reason) == ("RUNNING", None)
+
+
+async def test_end_waits_for_an_engine_when_something_was_made_by_one(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    world.core = replace(world.core, options=replace(world.core.options, engine=None))
+    await stop_run(world.core, ADA, "p", "r1")
+    await world.settle()
+    assert ((await world.get()).state, (await world.get()).reason) == ("STOP", "engine.none")
+    await delete_run(world.core, ADA, "p", "r1")
+    await world.settle()
+    assert (await world.get()).state == "DELETING"
+
+    world.core = replace(world.core, options=replace(world.core.options, engine="memory"))
+    await world.make_loop().take_up()
+    await world.settle()
+    assert await world.find() is None
+    assert world.engine.anchors == {}
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_running", "reason"),
+    [
+        ({"pending_timeout": 60}, False, "timeout.pending"),
+        ({"timeout": 60}, False, "timeout.run"),
+        ({"timeout": 60}, True, "timeout.run"),
+        ({"timeout": 60, "pending_timeout": 30}, True, "timeout.run"),
+    ],
+)
+async def test_run_is_stopped_and_ends_in_error_when_it_is_overdue(
+    world: World, limits: dict[str, int], is_running: bool, reason: str
+) -> None:
+    await world.submit(effective={**JOB, **limits})
+    await world.make_loop().reconcile_due()
+    if is_running:
+        world.engine.tick()
+    await world.turn(timedelta(seconds=29))
+    await world.make_due()
+    await world.make_loop().reconcile_due()
+    assert (await world.get()).desired == "run"
+
+    await world.turn(timedelta(seconds=31))
+    assert await world.make_loop().reconcile_due() == 1
+    await world.settle()
+    run = await world.get()
+    assert (run.state, run.reason, run.desired) == ("ERROR", reason, "stop")
+    assert [anchor.phase for anchor in world.engine.anchors.values()] == ["stopped"]
+
+
+async def test_run_that_made_it_is_completed_when_the_timer_was_late(world: World) -> None:
+    await world.submit(effective={**JOB, "timeout": 60})
+    await world.settle()
+    await world.turn(timedelta(seconds=61))
+    world.engine.choose_age = lambda known: 1
+    world.engine.finish("r1", phase="succeeded")
+    await world.make_loop().reconcile_due()
+    assert (await world.get()).desired == "stop"
+    world.engine.choose_age = lambda known: 0
+    await world.settle()
+    assert (await world.get()).state == "COMPLETED"
+
+
+async def test_service_goes_on_when_only_jobs_have_a_timeout(world: World) -> None:
+    await world.submit(effective={**SERVICE, "timeout": 60, "pending_timeout": 60})
+    await world.settle()
+    await world.turn(timedelta(seconds=3600))
+    await world.settle()
+    assert (await world.get()).state == "RUNNING"
+
+
+async def test_loop_works_by_itself_when_it_runs(world: World) -> None:
+    await world.submit()
+    task = asyncio.create_task(world.make_loop(pace=Pace(poll_seconds=600)).run())
+    async with asyncio.timeout(30):
+        while (await world.get()).state != "PENDING":
+            await world.core.signals.wait("r1", seconds=1)
+        world.engine.tick()
+        while (await world.get()).state != "RUNNING":
+            await world.core.signals.wait("r1", seconds=1)
+        await delete_run(world.core, ADA, "p", "r1")
+        while (await world.get()).state == "DELETING" and world.engine._find("r1").phase != "removing":  # type: ignore[union-attr]
+            await world.core.signals.wait("r1", seconds=0.05)
+        world.engine.tick()
+        while await world.find() is not None:
+            await world.core.signals.wait("r1", seconds=1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert world.engine.anchors == {}
+
+
+async def test_lease_is_given_back_when_the_loop_is_cancelled_at_work(world: World) -> None:
+    reached = asyncio.Event()
+
+    async def hang(point: str) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    await world.submit()
+    world.engine.at = hang
+    task = asyncio.create_task(world.make_loop().run())
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    world.engine.at = lambda _: asyncio.sleep(0)
+    assert await world.make_loop().reconcile_due() == 1

@@ -1,0 +1,108 @@
+"""Several servers on one PostgreSQL: each with its own store, one engine behind them all."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from runyard.app.core import Core, Signals
+from runyard.app.errors import Conflict, Missing
+from runyard.app.loops.pace import Pace
+from runyard.app.loops.reconcile import Reconciler
+from runyard.app.loops.trigger_loop import TriggerLoop
+from runyard.app.ports import Query
+from runyard.app.runs.client_reports import report_run
+from runyard.app.runs.run_deletion import delete_run
+from runyard.app.runs.stop import stop_run
+from runyard.domain.lifecycle import State, can_follow
+from runyard.store import open_store
+from tests.postgres import Postgres, postgres
+from tests.unit.app.run_world import ADA, World, issue_token
+from tests.unit.app.shop import furnish, make_trigger
+
+__all__ = ["postgres"]
+
+NAMES = [f"r{number}" for number in range(8)]
+PACE = Pace(first_retry=timedelta(0), ending=timedelta(0), resync=timedelta(0), poll_seconds=0.01)
+
+
+@pytest.fixture
+async def replicas(postgres: Postgres, bare_world: World) -> AsyncIterator[list[World]]:
+    """Three servers; the first one's world is the one to look at."""
+    url = postgres.create_database()
+    async with AsyncExitStack() as stack:
+        worlds = []
+        for _ in range(3):
+            store = await open_store(url, is_upgrading=True)
+            stack.push_async_callback(store.close)
+            options = replace(bare_world.core.options, engine="memory")
+            core: Core = replace(bare_world.core, store=store, signals=Signals(), options=options)
+            worlds.append(replace(bare_world, store=store, core=core))
+        yield worlds
+
+
+async def test_each_run_has_one_anchor_and_one_history_when_three_servers_race(replicas: list[World]) -> None:
+    first = replicas[0]
+    engine = first.engine
+    engine.at = lambda _: asyncio.sleep(0)
+    for name in NAMES:
+        await first.submit(name)
+    loops = [Reconciler(world.core, engine, issue_token=issue_token, pace=PACE) for world in replicas]
+    tasks = [asyncio.create_task(loop.run()) for loop in loops]
+    async with asyncio.timeout(60):
+        await _reach(first, dict.fromkeys(NAMES, "RUNNING"))
+        await asyncio.gather(*(_disturb(world, name) for world in replicas for name in NAMES))
+        wanted = dict.fromkeys(NAMES[::2], "STOPPED")
+        await _reach(first, wanted)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert [len(uids) for uids in engine.made.values()] == [1] * len(NAMES)
+    assert len(engine.anchors) == len(wanted)
+    for name in wanted:
+        states = [State(state) for state in await first.states(name)]
+        assert states == ["CREATED", "READY", "PENDING", "RUNNING", "STOP", "STOPPED"]
+        assert all(can_follow(a, b) for a, b in itertools.pairwise(states))
+
+
+async def test_trigger_fires_once_when_three_servers_race(replicas: list[World]) -> None:
+    first = replicas[0]
+    await furnish(first)
+    async with first.store.begin() as unit:
+        for number in range(4):
+            await unit.entities.add(make_trigger(f"t{number}"))
+        await unit.commit()
+    loops = [TriggerLoop(world.core) for world in replicas]
+    await loops[0].fire_due()
+    first.clock.at += timedelta(hours=3)
+    await asyncio.gather(*(loop.fire_due() for loop in loops))
+
+    async with first.store.begin(is_read_only=True) as unit:
+        assert (await unit.runs.find_page(Query(type="run"))).total == 4
+    acts = [entry.action for entry in await first.audit()]
+    assert (acts.count("trigger.fire"), acts.count("trigger.missed"), acts.count("run.submit")) == (4, 4, 4)
+
+
+async def _disturb(world: World, name: str) -> None:
+    """Three users at once stop every other run and delete the rest, while a client reports."""
+    document = {"kind": "container+job:run", "status": {"results": {"n": id(world)}}}
+    with suppress(Missing, Conflict):
+        await report_run(world.core, ADA, "p", name, document)
+        await (stop_run if name in NAMES[::2] else delete_run)(world.core, ADA, "p", name)
+        await report_run(world.core, ADA, "p", name, document)
+
+
+async def _reach(world: World, wanted: dict[str, str]) -> None:
+    """Until these runs are in these states, and no others are left."""
+    while True:
+        world.engine.tick()
+        async with world.store.begin(is_read_only=True) as unit:
+            runs = (await unit.runs.find_page(Query(type="run", size=100))).content
+        if {run.id: run.state for run in runs} == wanted:
+            return
+        await asyncio.sleep(0.01)

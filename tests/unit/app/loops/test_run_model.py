@@ -1,0 +1,244 @@
+"""Whatever users, engines and crashes do, in whatever order: one anchor, no state that goes back, nobody forgotten."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, cast
+
+from hypothesis import HealthCheck, Phase, settings, strategies
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from runyard.app.core import Core
+from runyard.app.engine import EngineUnavailable
+from runyard.app.errors import Missing, NotPossible
+from runyard.app.loops.pace import Pace
+from runyard.app.loops.reconcile import Reconciler
+from runyard.app.model import Principal, Run, Transition
+from runyard.app.ports import LogStore, Query, Store
+from runyard.app.runs.client_reports import report_run
+from runyard.app.runs.resume import resume_run
+from runyard.app.runs.run_deletion import delete_run
+from runyard.app.runs.stop import stop_run
+from runyard.app.runs.transitions import can_be_resumed
+from runyard.domain.lifecycle import State, can_follow, is_final
+from tests.unit.app.crash_points import Crash, Fate, MortalLogs, MortalStore
+from tests.unit.app.run_world import ADA, JOB, SERVICE, issue_token, open_world
+
+RUN_IDS = ("r1", "r2", "r3")
+run_ids = strategies.sampled_from(RUN_IDS)
+deaths = strategies.none() | strategies.integers(0, 6) | strategies.integers(0, 15)
+early_deaths = strategies.none() | strategies.integers(0, 1)
+PACE = Pace(first_retry=timedelta(0), ending=timedelta(0))
+
+Act = Callable[[Core, Principal, str, str], Awaitable[Any]]
+
+
+class RunMachine(RuleBasedStateMachine):
+    """The real store, an engine in memory, and one process that dies at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.stack = AsyncExitStack()
+        self.known: dict[str, tuple[Run, list[Transition]]] = {}
+        self.number = 0
+
+    @initialize()
+    def open(self) -> None:
+        self.world = self.runner.run(self.stack.enter_async_context(open_world()))
+        self.submit("r1", SERVICE)
+
+    def live(self, dies_at: int | None) -> Core:
+        """The core of a new process with that fate; what an earlier one held has ended."""
+        fate = Fate(dies_at)
+        self.world.engine.at = fate.pass_point
+        self.runner.run(self.world.make_due())
+        return replace(
+            self.world.core,
+            store=cast("Store", MortalStore(self.world.store, fate)),
+            logs=cast("LogStore", MortalLogs(self.world.logs, fate)),
+        )
+
+    def attempt(self, act: Act, run_id: str, *, dies_at: int | None) -> None:
+        core = self.live(dies_at)
+        with suppress(Crash, Missing, NotPossible):
+            self.runner.run(_await(act(core, ADA, "p", run_id)))
+
+    @rule(run_id=run_ids, effective=strategies.sampled_from([JOB, SERVICE, {**JOB, "timeout": 60}]))
+    def submit(self, run_id: str, effective: dict[str, Any]) -> None:
+        if self.runner.run(self.world.find(run_id)) is None:
+            self.number += 1
+            kind = f"container+{effective['action']}:run"
+            given = {"effective": effective, "kind": kind, "request_hash": str(self.number)}
+            self.runner.run(self.world.submit(run_id, **given))
+            self.known.pop(run_id, None)
+
+    @rule(run_id=run_ids, dies_at=early_deaths)
+    def stop(self, run_id: str, dies_at: int | None) -> None:
+        self.attempt(stop_run, run_id, dies_at=dies_at)
+
+    @rule(run_id=run_ids, dies_at=early_deaths)
+    def resume(self, run_id: str, dies_at: int | None) -> None:
+        self.attempt(resume_run, run_id, dies_at=dies_at)
+
+    @rule(run_id=run_ids, dies_at=early_deaths)
+    def delete(self, run_id: str, dies_at: int | None) -> None:
+        self.attempt(delete_run, run_id, dies_at=dies_at)
+
+    @rule(run_id=run_ids, state=strategies.sampled_from([*State]))
+    def report(self, run_id: str, state: State) -> None:
+        kind = self.known[run_id][0].kind if run_id in self.known else "container+job:run"
+        document = {"kind": kind, "status": {"state": state.value, "results": {"n": self.number}}}
+
+        async def act(core: Core, who: Principal, project: str, name: str) -> Run:
+            return await report_run(core, who, project, name, document)
+
+        self.attempt(act, run_id, dies_at=None)
+
+    @rule(dies_at=deaths, replicas=strategies.integers(1, 2))
+    def work(self, dies_at: int | None, replicas: int) -> None:
+        core = self.live(dies_at)
+        loops = [Reconciler(core, self.world.engine, issue_token=issue_token, pace=PACE) for _ in range(replicas)]
+
+        async def reconcile() -> None:
+            async with asyncio.TaskGroup() as group:
+                for loop in loops:
+                    group.create_task(loop.reconcile_due())
+
+        try:
+            self.runner.run(reconcile())
+        except BaseExceptionGroup as group:
+            _, others = group.split(Crash)
+            if others is not None:
+                raise
+
+    @rule(run_id=run_ids, dies_at=strategies.integers(1, 8), act=strategies.sampled_from([stop_run, delete_run]))
+    def begin_badly(self, run_id: str, dies_at: int, act: Act) -> None:
+        self.submit(run_id, JOB)
+        self.work(dies_at, 1)
+        self.attempt(act, run_id, dies_at=None)
+
+    @rule()
+    def work_well(self) -> None:
+        self.work(None, 1)
+        self.world.engine.tick()
+
+    @rule()
+    def let_time_pass_in_the_engine(self) -> None:
+        self.world.engine.tick()
+
+    @rule(run_id=run_ids, phase=strategies.sampled_from(["succeeded", "failed", "stopped"]))
+    def finish(self, run_id: str, phase: str) -> None:
+        self.world.engine.finish(run_id, phase=phase)
+
+    @rule(run_id=run_ids)
+    def lose(self, run_id: str) -> None:
+        self.world.engine.lose(run_id)
+
+    @rule(number=strategies.integers(1, 3))
+    def fail(self, number: int) -> None:
+        self.world.engine.failures = [EngineUnavailable("engine.unreachable", "no")] * number
+
+    @rule(age=strategies.integers(0, 3))
+    def remember_wrongly(self, age: int) -> None:
+        self.world.engine.choose_age = lambda _known: age
+
+    @rule()
+    def let_time_pass(self) -> None:
+        self.runner.run(self.world.turn(timedelta(seconds=40)))
+
+    @invariant()
+    def nothing_goes_back(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        for run_id, (run, history) in self.runner.run(self.read_all()).items():
+            if run is None:
+                self.known.pop(run_id, None)
+                continue
+            self.check_history(run, history)
+            self.check_engine(run)
+            self.known[run_id] = (run, history)
+
+    async def read_all(self) -> dict[str, tuple[Run | None, list[Transition]]]:
+        async with self.world.store.begin(is_read_only=True) as unit:
+            return {
+                run_id: (await unit.runs.find(run_id), list(await unit.runs.list_transitions(run_id)))
+                for run_id in RUN_IDS
+            }
+
+    def check_history(self, run: Run, history: list[Transition]) -> None:
+        known, past = self.known.get(run.id, (run, history))
+        assert history[: len(past)] == past
+        assert history[-1].state == run.state
+        assert [step.sequence for step in history] == list(range(1, len(history) + 1))
+        for before, after in itertools.pairwise(history):
+            assert can_follow(before.state, after.state, can_resume=can_be_resumed(run))
+        assert known.anchor_uid in (None, run.anchor_uid)
+        assert run.desired_generation >= known.desired_generation
+        assert run.due_at is not None or is_final(State(run.state))
+
+    def check_engine(self, run: Run) -> None:
+        made = [uids for key, uids in self.world.engine.made.items() if key.startswith(f"{run.id} ")]
+        assert all(len(uids) == 1 for uids in made)
+        anchor = self.world.engine.anchors.get(run.anchor_uid or "")
+        if run.state == State.STOPPED and anchor is not None:
+            assert anchor.phase not in ("pending", "running")
+
+    def teardown(self) -> None:
+        try:
+            if hasattr(self, "world"):
+                self.world.engine.choose_age = lambda _known: 0
+                self.world.engine.failures = []
+                self.finish_all()
+        finally:
+            self.runner.run(self.stack.aclose())
+            self.runner.close()
+
+    def finish_all(self) -> None:
+        """With nothing in the way any more, every run comes to where it should be; then all can end and go."""
+        self.live(None)
+        self.runner.run(self.world.settle())
+        self.nothing_goes_back()
+        for run in self.list_runs():
+            assert run.state == State.RUNNING or (is_final(State(run.state)) and run.state != State.DELETING), run
+        for run in self.list_runs():
+            self.runner.run(stop_run(self.world.core, ADA, "p", run.id))
+        self.runner.run(self.world.settle())
+        self.nothing_goes_back()
+        for run in self.list_runs():
+            assert is_final(State(run.state))
+            past = self.runner.run(self.world.history(run.id))
+            assert run.state == State.STOPPED or past[-1].reason != "user.stop"
+            self.runner.run(delete_run(self.world.core, ADA, "p", run.id))
+        self.runner.run(self.world.settle())
+        assert self.list_runs() == []
+        assert self.world.engine.anchors == {}
+
+    def list_runs(self) -> list[Run]:
+        async def find() -> list[Run]:
+            async with self.world.store.begin(is_read_only=True) as unit:
+                return [cast("Run", run) for run in (await unit.runs.find_page(Query(type="run"))).content]
+
+        return self.runner.run(find())
+
+
+async def _await(act: Awaitable[Any]) -> Any:
+    return await act
+
+
+def test_run_keeps_its_promises_when_anything_happens_in_any_order() -> None:
+    run_state_machine_as_test(
+        RunMachine,
+        settings=settings(
+            max_examples=25,
+            stateful_step_count=30,
+            deadline=None,
+            database=None,
+            # A failure is told with its thirty steps at once; making them fewer takes longer than a test may.
+            phases=[Phase.generate],
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        ),
+    )

@@ -1,0 +1,52 @@
+import pytest
+
+from runyard.app.errors import Missing
+from runyard.app.runs.run_deletion import delete_run
+from tests.unit.app.run_world import ADA, World
+
+
+@pytest.mark.parametrize("passes", range(4))
+async def test_nothing_is_left_when_a_run_is_deleted_at_any_time(world: World, passes: int) -> None:
+    await world.submit()
+    await world.settle(passes=passes)
+    answered = await delete_run(world.core, ADA, "p", "r1")
+    assert answered.state == "DELETING"
+    assert (await delete_run(world.core, ADA, "p", "r1")).revision == answered.revision
+    await world.settle()
+    assert await world.find() is None
+    assert world.engine.anchors == {}
+    assert world.logs.deleted == ["r1"]
+    async with world.store.begin(is_read_only=True) as unit:
+        assert await unit.runs.has_tombstone("r1")
+    assert [entry.action for entry in await world.audit()][-2:] == ["run.delete", "run.removed"]
+
+
+async def test_run_is_gone_at_once_when_nothing_can_have_been_made(bare_world: World) -> None:
+    await bare_world.submit()
+    assert (await delete_run(bare_world.core, ADA, "p", "r1")).state == "DELETING"
+    assert await bare_world.find() is None
+    assert bare_world.logs.deleted == ["r1"]
+    with pytest.raises(Missing):
+        await delete_run(bare_world.core, ADA, "p", "r1")
+
+
+@pytest.mark.parametrize("phase", ["succeeded", "failed"])
+async def test_ended_run_goes_too_when_it_is_deleted(world: World, phase: str) -> None:
+    await world.submit()
+    await world.settle()
+    world.engine.finish("r1", phase=phase)
+    await world.settle()
+    await delete_run(world.core, ADA, "p", "r1")
+    await world.settle()
+    assert await world.find() is None
+    assert world.engine.anchors == {}
+
+
+async def test_new_run_of_that_id_has_an_anchor_of_its_own_when_the_old_one_was_deleted(world: World) -> None:
+    for number in range(2):
+        await world.submit(request_hash=str(number))
+        await world.settle()
+        assert (await world.get()).state == "RUNNING"
+        await delete_run(world.core, ADA, "p", "r1")
+        await world.settle()
+    assert [len(uids) for uids in world.engine.made.values()] == [1, 1]
