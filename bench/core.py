@@ -237,7 +237,7 @@ def _make_copy(table: str, key: str) -> str:
     )
 
 
-Asked = tuple[str, str, Any]
+RunRequest = tuple[str, str, Any]
 
 
 class _Connection:
@@ -270,7 +270,7 @@ class _Connection:
         self._writer.close()
 
 
-async def _time_all(url: str, asked: Sequence[Asked]) -> list[float]:
+async def _time_all(url: str, asked: Sequence[RunRequest]) -> list[float]:
     connection = await _Connection.open(url)
     times = []
     for method, path, body in asked:

@@ -9,7 +9,7 @@ from typing import Any
 from bench.report import Cell, Goal, Section, Table, progress
 from runyard.domain.admission import check_objects
 from runyard.domain.resolution import Resolution, resolve
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.manifests.environment import get_platform_envs
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.render import render_run
@@ -118,10 +118,10 @@ def _make_steps() -> dict[str, Callable[[], object]]:
     profiles, _ = load_profile_files({f"{number}.yaml": PROFILE.format(number=number) for number in range(PROFILES)})
     run = read_run_file(fields)
     request = Request(project=PROJECT, action="job", run=run.fields)
-    prepared = Prepared(profiles=profiles, policy=policy)
-    belongings = Belongings(secrets=frozenset({"WANDB", "kaggle"}))
+    admin_rules = AdminRules(profiles=profiles, policy=policy)
+    inventory = ProjectInventory(secrets=frozenset({"WANDB", "kaggle"}))
     identity = RunIdentity(run_id="0b5c1f0e-7d5e-4a3b-9a51-7a9ed1f0c001", project=PROJECT, namespace="runyard-vision")
-    resolution = resolve(request, prepared, belongings)
+    resolution = resolve(request, admin_rules, inventory)
     if resolution.refusals:
         raise RuntimeError(f"the run must be a legal one: {resolution.refusals}")
     objects = _render(resolution, identity)
@@ -130,7 +130,7 @@ def _make_steps() -> dict[str, Callable[[], object]]:
     return {
         "load YAML": lambda: load_document(RUN),
         "read fields": lambda: read_run_file(fields),
-        "resolve": lambda: resolve(request, prepared, belongings),
+        "resolve": lambda: resolve(request, admin_rules, inventory),
         "render": lambda: _render(resolution, identity),
         "last look": lambda: _check(objects, policy, resolution.profile, identity),
     }

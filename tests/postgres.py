@@ -34,7 +34,7 @@ _SET_PARENT_DEATH_SIGNAL = 1
 _numbers = count(1)
 
 
-class NoPostgres(Exception):  # noqa: N818 - it is PostgreSQL that there is none of
+class NoPostgres(Exception):
     """There is no PostgreSQL here, and none could be installed."""
 
 

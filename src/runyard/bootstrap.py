@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from runyard.api.application import Application, guard, make_app
 from runyard.api.context import LOOPBACK_HOSTS, Limits, Web
-from runyard.api.idle_connections import Watch
+from runyard.api.idle_connections import IdleConnections
 from runyard.app.core import Core, Options
 from runyard.app.loops.project_deletion import DeletionLoop
 from runyard.app.loops.reconcile import Reconciler
@@ -85,7 +85,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: Application) -> None:
         super().__init__(config)
         self._application = app
-        self._watch = Watch()
+        self._watch = IdleConnections()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal's handler
         """A first signal drains, a second one ends.
@@ -101,7 +101,7 @@ class _Server(uvicorn.Server):
         """Ten times a second."""
         if counter % WATCHED_TICKS == 0:
             connections = (one for one in self.server_state.connections if isinstance(one, _WATCHED))
-            self._watch.end_silent(connections)
+            self._watch.close_stale(connections)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -289,7 +289,7 @@ def _listen(settings: Settings) -> socket.socket:
     return listening
 
 
-class AddressUnusable(Exception):  # noqa: N818 - it is the address that is unusable
+class AddressUnusable(Exception):
     """The address is taken, or not this machine's."""
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from runyard.domain.admission import check_objects
 from runyard.domain.resolution import Resolution, resolve
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.render import render_run
 from runyard.spec.policy import read_policy
@@ -42,8 +42,8 @@ class Stage:
     """A world, read by the product and by the judge."""
 
     world: World
-    prepared: Prepared
-    belongings: Belongings
+    admin_rules: AdminRules
+    inventory: ProjectInventory
     library: Library
 
 
@@ -62,10 +62,10 @@ def make_stage(world: World) -> Stage:
     profiles = [profile for file in world.profiles for profile in read_profiles(file)[0]]
     return Stage(
         world,
-        Prepared(
+        AdminRules(
             profiles=MappingProxyType({profile.id: profile for profile in profiles}), policy=read_policy(world.policy)
         ),
-        Belongings(
+        ProjectInventory(
             secrets=frozenset(world.secrets),
             volumes=MappingProxyType(world.volumes),
             claims=frozenset(world.claims),
@@ -137,12 +137,12 @@ def admit(objects: Any, case: Case, stage: Stage, resolution: Resolution) -> lis
     """What admission holds against the objects."""
     return check_objects(
         objects,
-        policy=stage.prepared.policy,
+        policy=stage.admin_rules.policy,
         project=case.project,
         profile=resolution.profile,
-        project_claims=stage.belongings.claims,
-        shared_claims=frozenset(stage.belongings.volumes.values()),
-        project_config_maps=stage.belongings.config_maps,
+        project_claims=stage.inventory.claims,
+        shared_claims=frozenset(stage.inventory.volumes.values()),
+        project_config_maps=stage.inventory.config_maps,
         platform_envs={"PROJECT_NAME": case.project, "RUN_ID": case.run_id},
     )
 
@@ -160,7 +160,7 @@ def play(case: Case, stage: Stage, *, is_thorough: bool = True) -> Outcome:
 
 
 def _take_inputs(case: Case, stage: Stage) -> Any:
-    return take((case, stage.prepared, stage.belongings, stage.world))
+    return take((case, stage.admin_rules, stage.inventory, stage.world))
 
 
 def _play(case: Case, stage: Stage, *, is_thorough: bool) -> Outcome:
@@ -169,12 +169,12 @@ def _play(case: Case, stage: Stage, *, is_thorough: bool) -> Outcome:
     except Refused as refused:
         return _refuse("unreadable", refused.problems)
     before = take(request) if is_thorough else None
-    resolution = resolve(request, stage.prepared, stage.belongings)
+    resolution = resolve(request, stage.admin_rules, stage.inventory)
     plain = resolution.spec.to_dict()
     complaints = [*iter_owner_complaints(resolution, plain)]
     if is_thorough:
         complaints += ["inputs: the request changed"] if take(request) != before else []
-        again = resolve(read_case(case), stage.prepared, stage.belongings)
+        again = resolve(read_case(case), stage.admin_rules, stage.inventory)
         complaints += ["twice: resolve answers differently"] if take(again) != take(resolution) else []
     if resolution.refusals:
         told = _refuse("refused", resolution.refusals)

@@ -30,13 +30,13 @@ class Connection(Protocol):
         """Close it, if nothing is being answered."""
 
 
-class Watch:
+class IdleConnections:
     """Looks at all connections now and then, and ends the silent ones."""
 
     def __init__(self) -> None:
         self._waiting: dict[Connection, tuple[Cycle | None, float]] = {}
 
-    def end_silent(self, connections: Iterable[Connection], *, now: float | None = None) -> None:
+    def close_stale(self, connections: Iterable[Connection], *, now: float | None = None) -> None:
         """End those that have waited too long since they were first seen waiting for the same request."""
         now = time.monotonic() if now is None else now
         waiting: dict[Connection, tuple[Cycle | None, float]] = {}

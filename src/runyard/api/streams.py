@@ -67,7 +67,7 @@ class Streamed(Response):
             return
 
 
-class Sight:
+class StreamGuard:
     """Whether somebody may still see what they began to see. Asked often, looked up now and then."""
 
     def __init__(self, request: Request, *, project: str) -> None:
@@ -75,7 +75,7 @@ class Sight:
         self._project = project
         self._checked_at = time.monotonic()
 
-    async def find_end(self) -> str | None:
+    async def stop_reason(self) -> str | None:
         """Why it must end: `draining`, `access`, or None."""
         if getattr(self._request.app.state, "is_draining", False):
             return "draining"

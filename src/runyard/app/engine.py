@@ -25,11 +25,11 @@ class EngineError(Exception):
         self.code = code
 
 
-class EngineUnavailable(EngineError):  # noqa: N818 - it may be available again
+class EngineUnavailable(EngineError):
     """It may succeed later: nothing about the run changes, and the call is made again."""
 
 
-class EngineRefusal(EngineError):  # noqa: N818 - it is a refusal
+class EngineRefusal(EngineError):
     """It cannot succeed as it is: what was asked for is refused, and asking again helps nobody."""
 
 

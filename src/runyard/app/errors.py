@@ -8,7 +8,7 @@ from runyard.app.ports import Duplicate, Stale
 __all__ = ["Conflict", "Duplicate", "Forbidden", "Missing", "NotPossible", "Stale", "TooMany", "Unauthenticated"]
 
 
-class Missing(Exception):  # noqa: N818 - it is the entity that is missing
+class Missing(Exception):
     """There is no such entity, or not in that project."""
 
     def __init__(self, entity_type: str, entity_id: str) -> None:
@@ -16,19 +16,19 @@ class Missing(Exception):  # noqa: N818 - it is the entity that is missing
         self.type, self.id = entity_type, entity_id
 
 
-class Unauthenticated(Exception):  # noqa: N818 - it is the caller that is not known
+class Unauthenticated(Exception):
     """Nobody, or somebody whose credentials are wrong or have ended."""
 
 
-class Forbidden(Exception):  # noqa: N818 - it is the act that is forbidden
+class Forbidden(Exception):
     """Known, but may not do that; the message says what is needed."""
 
 
-class Conflict(Exception):  # noqa: N818 - a state, not an error of ours
+class Conflict(Exception):
     """The writer looked at another revision than the stored one (`If-Match`)."""
 
 
-class NotPossible(Exception):  # noqa: N818 - it is the act that is not possible
+class NotPossible(Exception):
     """Rightly written and allowed, but not in this state or not for this kind; the message says why.
 
     `code` is dotted and stable, as that of a `Problem`.
@@ -39,7 +39,7 @@ class NotPossible(Exception):  # noqa: N818 - it is the act that is not possible
         self.code = code
 
 
-class TooMany(Exception):  # noqa: N818 - it is the requests that are too many
+class TooMany(Exception):
     """Ask again later."""
 
     def __init__(self, message: str, *, retry_after: float) -> None:

@@ -25,19 +25,19 @@ from runyard.app.model import (
 )
 
 
-class Duplicate(Exception):  # noqa: N818 - it is the entity that is a duplicate
+class Duplicate(Exception):
     """An entity of that type and id, or of that unique name, exists already; nothing was written."""
 
 
-class Stale(Exception):  # noqa: N818 - it is the writer that is stale
+class Stale(Exception):
     """What was to be written has changed since it was read, or the lease has passed on; nothing was written."""
 
 
-class Unavailable(Exception):  # noqa: N818 - a state, not an error of ours
+class Unavailable(Exception):
     """Where things are kept cannot be reached now; nothing was written."""
 
 
-class Unkeepable(Exception):  # noqa: N818 - it is the text that cannot be kept
+class Unkeepable(Exception):
     """A text that not every database can keep in a column that is looked up by. The message never holds the text."""
 
 

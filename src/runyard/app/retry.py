@@ -10,7 +10,7 @@ ATTEMPTS = 20
 T = TypeVar("T")
 
 
-async def insist(act: Callable[[], Awaitable[T]], *, on: str) -> T:
+async def retry_on_conflict(act: Callable[[], Awaitable[T]], *, on: str) -> T:
     """What comes of the act; it is done again, from its first read on, as long as it raises `Stale`.
 
     Raises `Conflict` where many write so often that nobody gets through.

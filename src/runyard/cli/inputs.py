@@ -16,7 +16,7 @@ from runyard.cli.profile_files import load_profiles
 from runyard.cli.run_files import LoadedRun, load_run
 from runyard.domain.effective_spec import USERS, Leaf
 from runyard.domain.resolution import NOT_USED, Resolution, resolve
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.policy import BUILT_IN, Policy
 from runyard.spec.problems import Path, Problem, Refused
 from runyard.spec.run_fields import Action, RunFields, read_run_fields
@@ -36,8 +36,8 @@ class Inputs:
     options: RunOptions
     loaded: LoadedRun
     request: Request
-    prepared: Prepared
-    belongings: Belongings
+    admin_rules: AdminRules
+    inventory: ProjectInventory
     run_id: str
     is_id_made: bool
     warnings: tuple[Finding, ...]
@@ -68,8 +68,8 @@ def read_inputs(options: RunOptions) -> Inputs:
         options=options,
         loaded=loaded,
         request=_make_request(loaded, flags, options),
-        prepared=Prepared(profiles=profiles, policy=policy.policy),
-        belongings=_make_belongings(options),
+        admin_rules=AdminRules(profiles=profiles, policy=policy.policy),
+        inventory=_make_inventory(options),
         run_id=options.run_id or loaded.run.id or make_id(options, loaded.content),
         is_id_made=not (options.run_id or loaded.run.id),
         warnings=(*policy.warnings, *profile_doubts, *loaded.warnings, *_iter_replaced(loaded, options)),
@@ -78,7 +78,7 @@ def read_inputs(options: RunOptions) -> Inputs:
 
 def decide(inputs: Inputs) -> Decision:
     """Resolve; with `--strict`, values that would not be used are refusals."""
-    resolution = resolve(inputs.request, inputs.prepared, inputs.belongings)
+    resolution = resolve(inputs.request, inputs.admin_rules, inputs.inventory)
     resolution = replace(resolution, leaves=tuple(_iter_owned(inputs, resolution.leaves)))
     not_used = [problem for problem in resolution.warnings if problem.code in NOT_USED and inputs.options.strict]
     doubts = [problem for problem in resolution.warnings if problem not in not_used]
@@ -156,8 +156,8 @@ def _get_action(given: str | None) -> Action | None:
     return next((action for action in get_args(Action) if action == given), None)
 
 
-def _make_belongings(options: RunOptions) -> Belongings:
-    return Belongings(
+def _make_inventory(options: RunOptions) -> ProjectInventory:
+    return ProjectInventory(
         secrets=frozenset(options.secrets),
         volumes=MappingProxyType(dict(options.volumes)),
         claims=frozenset(options.claims),

@@ -76,15 +76,15 @@ def _check(objects: Objects, inputs: Inputs, decision: Decision) -> None:
 
 
 def _find_violations(objects: Objects, inputs: Inputs, decision: Decision) -> list[Problem]:
-    belongings = inputs.belongings
+    inventory = inputs.inventory
     return check_objects(
         objects,
-        policy=inputs.prepared.policy,
+        policy=inputs.admin_rules.policy,
         project=inputs.request.project,
         profile=decision.resolution.profile,
-        project_claims=belongings.claims,
-        shared_claims=frozenset(belongings.volumes.values()),
-        project_config_maps=belongings.config_maps,
+        project_claims=inventory.claims,
+        shared_claims=frozenset(inventory.volumes.values()),
+        project_config_maps=inventory.config_maps,
         platform_envs=get_platform_envs(_identify(inputs)),
     )
 

@@ -16,7 +16,7 @@ from runyard.cli.policies import LoadedPolicy, load_policy
 from runyard.cli.profile_files import load_profiles
 from runyard.cli.run_files import LoadedRun, load_runs
 from runyard.domain.rehearsal import Played, Recorded, Rehearsal, rehearse
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.policy import Policy
 from runyard.spec.profile import Profile
 from runyard.spec.run_fields import RunFields
@@ -63,10 +63,10 @@ def print_rehearsal(
     click.echo(_summarise(rehearsal))
 
 
-def _prepare(policy: str, profiles: tuple[str, ...]) -> tuple[Prepared, list[Finding]]:
+def _prepare(policy: str, profiles: tuple[str, ...]) -> tuple[AdminRules, list[Finding]]:
     loaded = LoadedPolicy(Policy()) if policy == BUILT_IN_ALONE else load_policy(_check_exists(policy))
     named, doubts = load_profiles(profiles)
-    return Prepared(policy=loaded.policy, profiles=named), [*loaded.warnings, *doubts]
+    return AdminRules(policy=loaded.policy, profiles=named), [*loaded.warnings, *doubts]
 
 
 def _check_exists(file: str) -> str:
@@ -85,19 +85,19 @@ def _iter_recorded(files: Iterable[str], *, project: str, profiles: list[Profile
                 kind=run.kind or DEFAULT_KIND,
                 run=run.fields,
             )
-            belongings = _suppose(run.fields, *(profile.fields for profile in profiles))
-            yield Recorded(id=_name_run(loaded, number), request=request, belongings=belongings)
+            inventory = _assume_inventory(run.fields, *(profile.fields for profile in profiles))
+            yield Recorded(id=_name_run(loaded, number), request=request, inventory=inventory)
 
 
 def _name_run(loaded: LoadedRun, number: int) -> str:
     return loaded.run.id or loaded.run.name or f"{loaded.source.file}#{number}"
 
 
-def _suppose(*layers: RunFields) -> Belongings:
+def _assume_inventory(*layers: RunFields) -> ProjectInventory:
     """A project that has whatever is named: only a server knows, and it would be the same on both sides."""
     volumes = [volume for fields in layers for volume in fields.volumes or ()]
     kept = {volume.claim_name or volume.name for volume in volumes if volume.type == "shared_volume"}
-    return Belongings(
+    return ProjectInventory(
         secrets=frozenset(use.name for fields in layers for use in fields.secrets or ()),
         volumes=MappingProxyType({name: name for name in sorted(kept)}),
         claims=frozenset(volume.claim_name for volume in volumes if volume.claim_name is not None),

@@ -63,7 +63,7 @@ class Board:
         self._fields.setdefault(path[0], {})[path] = offer
         return True
 
-    def take(self, path: Path, *, message: str | None, code: str = "override") -> Offer | None:
+    def discard(self, path: Path, *, message: str | None, code: str = "override") -> Offer | None:
         """Remove the winner for good, with a warning if there is something to say."""
         gone = self._fields.get(path[0], {}).pop(path, None)
         if gone is not None:

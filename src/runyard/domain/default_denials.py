@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runyard.domain.board import Board
-from runyard.domain.project_policy import Rulings
+from runyard.domain.project_policy import ProjectPolicy
 from runyard.domain.rule_checks import allows_toleration
 from runyard.spec import denials
 from runyard.spec.kubernetes.placement import iter_affinity_namespaces
@@ -13,26 +13,26 @@ from runyard.spec.patterns import matches
 from runyard.spec.problems import Problem
 
 
-def check_denials(board: Board, rulings: Rulings) -> Iterator[Problem]:
+def check_denials(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
     """Every refusal of what users asked and no policy names. What profiles set is the admin's word."""
-    yield from _check_tolerations(board, rulings)
-    yield from _check_service_type(board, rulings)
-    yield from _check_priority_class(board, rulings)
-    yield from _check_envs(board, rulings)
-    yield from _check_namespaces(board, rulings)
-    yield from _check_claims(board, rulings)
+    yield from _check_tolerations(board, policy)
+    yield from _check_service_type(board, policy)
+    yield from _check_priority_class(board, policy)
+    yield from _check_envs(board, policy)
+    yield from _check_namespaces(board, policy)
+    yield from _check_claims(board, policy)
 
 
-def _list_allowed(rulings: Rulings, name: str, *, with_options: bool = False) -> list[Any]:
+def _list_allowed(policy: ProjectPolicy, name: str, *, with_options: bool = False) -> list[Any]:
     """What the platform's policy names. A project's cannot lift a denial: the narrower only tightens."""
-    rule = rulings.platform_wide.rules.get(name)
+    rule = policy.platform_wide.rules.get(name)
     if rule is None:
         return []
     return [*(rule.allowed or ()), *((rule.options or ()) if with_options else ())]
 
 
-def _check_tolerations(board: Board, rulings: Rulings) -> Iterator[Problem]:
-    named = _list_allowed(rulings, "tolerations")
+def _check_tolerations(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
+    named = _list_allowed(policy, "tolerations")
     for path, offer in board.under("tolerations"):
         if not offer.is_users:
             continue
@@ -50,28 +50,28 @@ def _check_tolerations(board: Board, rulings: Rulings) -> Iterator[Problem]:
             yield Problem("denied.toleration", path, what, value=str(offer.value), allowed=allowed)
 
 
-def _check_service_type(board: Board, rulings: Rulings) -> Iterator[Problem]:
+def _check_service_type(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
     offer = board.find("service_type")
     if offer is None or not offer.is_users or offer.value not in denials.SERVICE_TYPES:
         return
-    if offer.value not in _list_allowed(rulings, "service_type", with_options=True):
+    if offer.value not in _list_allowed(policy, "service_type", with_options=True):
         message = f"a {offer.value} service reaches beyond the cluster, and the policy does not name it"
         yield Problem(
             "denied.service_type", ("service_type",), message, value=offer.value, allowed="ClusterIP, NodePort"
         )
 
 
-def _check_priority_class(board: Board, rulings: Rulings) -> Iterator[Problem]:
+def _check_priority_class(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
     offer = board.find("priority_class")
     if offer is None or not offer.is_users or not any(matches(it, offer.value) for it in denials.PRIORITY_CLASSES):
         return
-    if offer.value not in _list_allowed(rulings, "priority_class", with_options=True):
+    if offer.value not in _list_allowed(policy, "priority_class", with_options=True):
         message = "the cluster's own priorities are not for runs, and the policy does not name this one"
         yield Problem("denied.priority_class", ("priority_class",), message, value=offer.value)
 
 
-def _check_envs(board: Board, rulings: Rulings) -> Iterator[Problem]:
-    named = _list_allowed(rulings, "envs")
+def _check_envs(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
+    named = _list_allowed(policy, "envs")
     for path, offer in [*board.under("envs"), *board.under("secrets")]:
         name = str(path[1])
         is_variable = path[0] == "envs" or offer.value.mount_path is None
@@ -86,13 +86,13 @@ def _is_platforms(name: str) -> bool:
     return any(matches(pattern, name) for pattern in denials.ENVS)
 
 
-def _check_namespaces(board: Board, rulings: Rulings) -> Iterator[Problem]:
+def _check_namespaces(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
     offer = board.find("affinity")
     if offer is None or not offer.is_users:
         return
     # No other rule reads namespaces, so the project's own list is held against them here.
-    lists: list[Sequence[str]] = [_list_allowed(rulings, "affinity.namespaces")]
-    lists += [rule.allowed or () for rule, _ in rulings.find_rules("affinity.namespaces")]
+    lists: list[Sequence[str]] = [_list_allowed(policy, "affinity.namespaces")]
+    lists += [rule.allowed or () for rule, _ in policy.find_rules("affinity.namespaces")]
     for path, namespace in iter_affinity_namespaces(offer.value):
         if not all(_names_namespace(named, namespace) for named in lists):
             shown = "namespaces by selector" if namespace == "*" else f"namespace `{namespace}`"
@@ -105,8 +105,8 @@ def _names_namespace(named: Sequence[str], namespace: str) -> bool:
     return "*" in named if namespace == "*" else any(matches(pattern, namespace) for pattern in named)
 
 
-def _check_claims(board: Board, rulings: Rulings) -> Iterator[Problem]:
-    named = _list_allowed(rulings, "volumes.claim_name")
+def _check_claims(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
+    named = _list_allowed(policy, "volumes.claim_name")
     for path, offer in board.under("volumes"):
         volume = offer.value
         is_existing = volume.type == "persistent_volume_claim" and volume.claim_name is not None

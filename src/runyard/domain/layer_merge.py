@@ -15,7 +15,7 @@ from runyard.spec.run_fields import RunFields
 REQUEST, LIMIT = "request", "limit"
 WAYS = {"job": "job", "serve": "service", "deploy": "deployment", "build": "build"}
 
-POINTLESS: Mapping[str, frozenset[str]] = MappingProxyType(
+INAPPLICABLE_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "job": frozenset(
             {"replicas", "service_ports", "service_type", "service_name", "readiness_path", "init_parameters"}
@@ -30,7 +30,7 @@ POINTLESS: Mapping[str, frozenset[str]] = MappingProxyType(
     }
 )
 """Fields that mean nothing to an action: a user who sets one is told, a profile may serve several actions."""
-POINTLESS_FOR_CONTAINERS = frozenset({"parameters", "inputs", "init_parameters", "requirements", "python_version"})
+INAPPLICABLE_TO_CONTAINERS = frozenset({"parameters", "inputs", "init_parameters", "requirements", "python_version"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,10 @@ def put_layer(board: Board, layer: Layer, setting: Setting) -> None:
         is_blank = value is None or (not value and not isinstance(value, int))
         if is_blank or name == "profile":
             continue
-        if name in POINTLESS[setting.action] or (setting.kind == "container" and name in POINTLESS_FOR_CONTAINERS):
-            _warn_pointless(board, layer, name, value, setting)
+        if name in INAPPLICABLE_FIELDS[setting.action] or (
+            setting.kind == "container" and name in INAPPLICABLE_TO_CONTAINERS
+        ):
+            _warn_inapplicable(board, layer, name, value, setting)
             continue
         put = _PUTTERS.get(name)
         if name == "resources":
@@ -69,10 +71,12 @@ def put_layer(board: Board, layer: Layer, setting: Setting) -> None:
             put(board, layer, value)
 
 
-def _warn_pointless(board: Board, layer: Layer, name: str, value: Any, setting: Setting) -> None:
+def _warn_inapplicable(board: Board, layer: Layer, name: str, value: Any, setting: Setting) -> None:
     offer = Offer(value, layer.owner, layer.source)
     if offer.is_users:
-        what = f"a {WAYS[setting.action]}" if name in POINTLESS[setting.action] else f"a {setting.kind} function"
+        what = (
+            f"a {WAYS[setting.action]}" if name in INAPPLICABLE_FIELDS[setting.action] else f"a {setting.kind} function"
+        )
         message = f"`{name}` says nothing to {what}; it is not used"
         board.warnings.append(Problem("field.pointless", (name,), message))
 
@@ -145,7 +149,7 @@ def settle_contradiction(board: Board, name: str, *, stronger_side: str) -> None
         f"the {side} {weaker.value} from {weaker.source} contradicts the {other} {stronger.value} from "
         f"{stronger.source}, which is stronger; it is not used"
     )
-    board.take(("resources", name, side), message=message, code="resources.contradiction")
+    board.discard(("resources", name, side), message=message, code="resources.contradiction")
 
 
 def _put_tolerations(board: Board, layer: Layer, value: list[dict[str, Any]]) -> None:

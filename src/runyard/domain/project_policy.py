@@ -24,7 +24,7 @@ class Choice:
         return offer_of(self.scope, self.value, rule)
 
 
-class Rulings:
+class ProjectPolicy:
     """The scopes that apply to a project, the widest first."""
 
     def __init__(self, policy: Policy, project: str) -> None:
@@ -58,7 +58,7 @@ class Rulings:
         """The scope that locks the field, or None."""
         return next((scope for rule, scope in self.find_rules(name) if rule.locked), None)
 
-    def find_cap(self, *names: str) -> tuple[Any, Scope] | None:
+    def max_for(self, *names: str) -> tuple[Any, Scope] | None:
         """The smallest `max` of these fields."""
         caps = [(rule.max, scope) for name in names for rule, scope in self.find_rules(name) if rule.max is not None]
         return min(caps, key=lambda cap: cap[0]) if caps else None

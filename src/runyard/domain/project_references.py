@@ -5,34 +5,34 @@ from dataclasses import replace
 
 from runyard.domain.board import Board, Offer
 from runyard.domain.effective_spec import OWNERS
-from runyard.domain.resolve_inputs import Belongings
+from runyard.domain.resolve_inputs import ProjectInventory
 from runyard.spec.problems import Path, Problem, find_nearest, list_words
 from runyard.spec.volumes import SCRATCH_PATH, Volume
 
 
-def settle_references(board: Board, belongings: Belongings) -> None:
+def settle_references(board: Board, inventory: ProjectInventory) -> None:
     """Refuse what is not the project's, and put the claim's name where a kept volume was meant."""
     for path, _ in board.under("secrets"):
-        if path[1] not in belongings.secrets:
-            board.refusals.append(_unknown("secret", path, str(path[1]), belongings.secrets))
+        if path[1] not in inventory.secrets:
+            board.refusals.append(_unknown("secret", path, str(path[1]), inventory.secrets))
     for path, offer in board.under("volumes"):
-        _settle_volume(board, path, offer, belongings)
+        _settle_volume(board, path, offer, inventory)
 
 
-def _settle_volume(board: Board, path: Path, offer: Offer, belongings: Belongings) -> None:
+def _settle_volume(board: Board, path: Path, offer: Offer, inventory: ProjectInventory) -> None:
     volume: Volume = offer.value
     if volume.type == "shared_volume":
         name = volume.claim_name or volume.name
-        claim = belongings.volumes.get(name)
+        claim = inventory.volumes.get(name)
         if claim is None:
-            board.refusals.append(_unknown("volume", path, name, belongings.volumes))
+            board.refusals.append(_unknown("volume", path, name, inventory.volumes))
         else:
             board.refine(path, replace(volume, claim_name=claim, size=None))
     elif volume.type == "persistent_volume_claim" and volume.claim_name is not None:
-        if volume.claim_name not in belongings.claims:
-            board.refusals.append(_unknown("claim", (*path, "claim_name"), volume.claim_name, belongings.claims))
-    elif volume.config_map is not None and volume.config_map not in belongings.config_maps:
-        board.refusals.append(_unknown("config map", (*path, "name"), volume.config_map, belongings.config_maps))
+        if volume.claim_name not in inventory.claims:
+            board.refusals.append(_unknown("claim", (*path, "claim_name"), volume.claim_name, inventory.claims))
+    elif volume.config_map is not None and volume.config_map not in inventory.config_maps:
+        board.refusals.append(_unknown("config map", (*path, "name"), volume.config_map, inventory.config_maps))
 
 
 def _unknown(what: str, path: Path, name: str, known: Iterable[str]) -> Problem:
@@ -88,5 +88,5 @@ def _settle(board: Board, held: dict[str, tuple[Path, Offer]], key: str, path: P
         (path, offer, there, other_offer) if mine < theirs else (other_path, other_offer, here, offer)
     )
     message = f"`{strong}` from {winner.source} takes `{key}`; this one from {loser.source} is not used"
-    board.take(("resources", "disk", "size") if weak == ("resources", "disk") else weak, message=message)
+    board.discard(("resources", "disk", "size") if weak == ("resources", "disk") else weak, message=message)
     held[key] = other if mine < theirs else (path, offer)

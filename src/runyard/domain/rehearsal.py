@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from runyard.domain.resolution import Resolution, resolve
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problems import Path, Problem, format_path
 from runyard.spec.resources import LARGEST_AMOUNT
@@ -21,7 +21,7 @@ class Recorded:
 
     id: str
     request: Request
-    belongings: Belongings
+    inventory: ProjectInventory
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +80,14 @@ class Rehearsal:
         }
 
 
-def rehearse(recorded: Iterable[Recorded], *, old: Prepared, new: Prepared) -> Rehearsal:
+def rehearse(recorded: Iterable[Recorded], *, old: AdminRules, new: AdminRules) -> Rehearsal:
     """Play every request on both sides and compare."""
     return Rehearsal(tuple(_play(entry, old=old, new=new) for entry in recorded))
 
 
-def _play(entry: Recorded, *, old: Prepared, new: Prepared) -> Played:
-    before = resolve(entry.request, old, entry.belongings)
-    after = resolve(entry.request, new, entry.belongings)
+def _play(entry: Recorded, *, old: AdminRules, new: AdminRules) -> Played:
+    before = resolve(entry.request, old, entry.inventory)
+    after = resolve(entry.request, new, entry.inventory)
     project = entry.request.project
     if after.is_refused and not before.is_refused:
         return Played(id=entry.id, project=project, outcome="refused", refusals=after.refusals)

@@ -10,9 +10,9 @@ from runyard.domain.default_denials import check_denials
 from runyard.domain.effective_spec import SECONDS, Disk, EffectiveSpec, Leaf, Replaced, to_plain
 from runyard.domain.layer_merge import LIMIT, Layer, Setting, put_layer
 from runyard.domain.locks_and_defaults import apply_locks, complete_volume, fill_blanks
-from runyard.domain.project_policy import Rulings
+from runyard.domain.project_policy import ProjectPolicy
 from runyard.domain.project_references import settle_collisions, settle_references
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.domain.rule_checks import check_rules
 from runyard.spec.lints import lint_fields
 from runyard.spec.problems import Problem, find_nearest, list_words
@@ -40,21 +40,21 @@ class Resolution:
         return bool(self.refusals)
 
 
-def resolve(request: Request, prepared: Prepared, belongings: Belongings) -> Resolution:
+def resolve(request: Request, admin_rules: AdminRules, inventory: ProjectInventory) -> Resolution:
     """Decide. Deterministic; never raises on a parsed request; inputs are not changed."""
-    rulings = Rulings(prepared.policy, request.project)
+    policy = ProjectPolicy(admin_rules.policy, request.project)
     board = Board()
-    setting = Setting(request.action, request.kind, rulings.gpu_resources)
-    profile = _choose_profile(board, request, prepared, rulings)
+    setting = Setting(request.action, request.kind, policy.gpu_resources)
+    profile = _choose_profile(board, request, admin_rules, policy)
     for layer in _iter_layers(request, profile):
         put_layer(board, layer, setting)
-    apply_locks(board, rulings, setting)
-    settle_references(board, belongings)
+    apply_locks(board, policy, setting)
+    settle_references(board, inventory)
     settle_collisions(board)
-    fill_blanks(board, rulings, setting)
-    _complete_volumes(board, rulings)
-    board.refusals += check_rules(board, rulings, setting)
-    board.refusals += check_denials(board, rulings)
+    fill_blanks(board, policy, setting)
+    _complete_volumes(board, policy)
+    board.refusals += check_rules(board, policy, setting)
+    board.refusals += check_denials(board, policy)
     lints = [lint for fields in (request.function, request.task, request.run) if fields for lint in lint_fields(fields)]
     return Resolution(
         spec=_assemble(board, request),
@@ -65,27 +65,31 @@ def resolve(request: Request, prepared: Prepared, belongings: Belongings) -> Res
     )
 
 
-def _choose_profile(board: Board, request: Request, prepared: Prepared, rulings: Rulings) -> Profile | None:
+def _choose_profile(board: Board, request: Request, admin_rules: AdminRules, policy: ProjectPolicy) -> Profile | None:
     for fields, owner, source in _iter_users(request):
         if fields is not None and fields.profile is not None:
             board.put(("profile",), Offer(fields.profile, owner, source))
-    default, lock, asked = rulings.find_default("profile"), rulings.find_lock("profile"), board.find("profile")
+    default, lock, asked = (
+        policy.find_default("profile"),
+        policy.find_lock("profile"),
+        board.find("profile"),
+    )
     if default is not None and (default.is_locked or asked is None):
         board.put(("profile",), default.offer("locked" if default.is_locked else "default"))
     elif asked is not None and lock is not None:
         message = f"the {lock.name} locks `profile`: nobody may choose one"
         board.refusals.append(Problem("policy.locked", ("profile",), message, value=asked.value))
-    elif asked is None and DEFAULT_PROFILE in prepared.profiles:
+    elif asked is None and DEFAULT_PROFILE in admin_rules.profiles:
         rule = "applies where no profile is named"
         board.put(("profile",), Offer(DEFAULT_PROFILE, "profile", f"profile {DEFAULT_PROFILE}", rule))
     chosen = board.find("profile")
-    return None if chosen is None else _find_profile(board, chosen.value, prepared)
+    return None if chosen is None else _find_profile(board, chosen.value, admin_rules)
 
 
-def _find_profile(board: Board, name: str, prepared: Prepared) -> Profile | None:
-    profile = prepared.profiles.get(name)
+def _find_profile(board: Board, name: str, admin_rules: AdminRules) -> Profile | None:
+    profile = admin_rules.profiles.get(name)
     if profile is None:
-        names = sorted(prepared.profiles)
+        names = sorted(admin_rules.profiles)
         board.refusals.append(
             Problem(
                 "profile.unknown",
@@ -118,9 +122,9 @@ def _iter_layers(request: Request, profile: Profile | None) -> Iterator[Layer]:
         yield Layer("profile", f"profile {profile.id}", profile.fields)
 
 
-def _complete_volumes(board: Board, rulings: Rulings) -> None:
+def _complete_volumes(board: Board, policy: ProjectPolicy) -> None:
     for path, offer in board.under("volumes"):
-        volume, filled = complete_volume(offer.value, rulings)
+        volume, filled = complete_volume(offer.value, policy)
         for name, fill in filled.items():
             asked = getattr(offer.value, name)
             if asked is not None:

@@ -22,7 +22,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class AdminRules:
     """What the admin prepared."""
 
     profiles: Mapping[str, Profile] = field(default_factory=lambda: MappingProxyType({}))
@@ -30,7 +30,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Belongings:
+class ProjectInventory:
     """What the project owns and a run may refer to by name. What is not here does not exist for the run."""
 
     secrets: frozenset[str] = frozenset()

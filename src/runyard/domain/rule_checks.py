@@ -5,8 +5,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from runyard.domain.board import Board, Offer, show
-from runyard.domain.layer_merge import LIMIT, POINTLESS, REQUEST, Setting
-from runyard.domain.project_policy import Rulings
+from runyard.domain.layer_merge import INAPPLICABLE_FIELDS, LIMIT, REQUEST, Setting
+from runyard.domain.project_policy import ProjectPolicy
 from runyard.spec.duration import format_duration
 from runyard.spec.images import denies_image, matches_image
 from runyard.spec.kubernetes.placement import iter_node_keys
@@ -28,14 +28,14 @@ class Ruled(NamedTuple):
     offer: Offer
 
 
-def check_rules(board: Board, rulings: Rulings, setting: Setting) -> list[Problem]:
+def check_rules(board: Board, policy: ProjectPolicy, setting: Setting) -> list[Problem]:
     """Every refusal by a rule. Lists and options bind what users asked; min and max bind profiles too."""
     found: list[Problem] = []
-    for name, rule, scope in rulings.iter_rules():
+    for name, rule, scope in policy.iter_rules():
         if not rule.can_refuse:
             continue
         values = _collect(board, name)
-        if rule.required and name not in POINTLESS[setting.action]:
+        if rule.required and name not in INAPPLICABLE_FIELDS[setting.action]:
             found += _check_required(name, rule, scope, [ruled for ruled in values if _is_said(ruled.offer)])
         has_bounds = rule.min is not None or rule.max is not None
         for ruled in values:
@@ -44,21 +44,21 @@ def check_rules(board: Board, rulings: Rulings, setting: Setting) -> list[Proble
             if ruled.offer.is_users:
                 found += _check_lists(name, rule, scope, ruled)
                 if rule.locked and rule.default is None and name.startswith(_LATE_LOCKS):
-                    found += _check_late_lock(name, rulings, scope, ruled)
-    return [*found, *_check_unbounded(board, rulings)]
+                    found += _check_late_lock(name, policy, scope, ruled)
+    return [*found, *_check_unbounded(board, policy)]
 
 
-def _check_unbounded(board: Board, rulings: Rulings) -> Iterator[Problem]:
+def _check_unbounded(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
     """Memory that nobody asks for has no limit: under a cap, somebody has to say how much."""
-    cap = rulings.find_cap("resources.mem", "resources.mem.limit")
+    cap = policy.max_for("resources.mem", "resources.mem.limit")
     if cap is not None and board.find("resources", "mem", LIMIT) is None:
         message = f"the {cap[1].name} caps memory at {cap[0]}, and a run that asks for none would have no limit"
         yield Problem("policy.unbounded", ("resources", "mem"), message, allowed=f"at most {cap[0]}")
 
 
-def _check_late_lock(name: str, rulings: Rulings, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
+def _check_late_lock(name: str, policy: ProjectPolicy, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
     """Other locks were applied before the blanks were filled; these may be said by what follows from another value."""
-    choice = rulings.find_default(name)
+    choice = policy.find_default(name)
     if choice is None or choice.scope is BUILT_IN:
         message = f"the {scope.name} locks `{name}`: only a profile may set it"
         yield Problem("policy.locked", ruled.path, message, value=_write(name, ruled.value))

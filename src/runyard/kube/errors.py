@@ -26,7 +26,6 @@ KubeError
     ├── DeadlineExceeded       our own deadline passed
     └── Stalled                a stream gave no byte within its read deadline
 """
-# ruff: noqa: N818 - the names are what the server refuses with; a suffix on twenty of them says nothing.
 
 import email.utils
 import re

@@ -29,7 +29,7 @@ _COMPLAIN_AFTER_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
-class ReflectorStopped(KubeError):  # noqa: N818 - named like the rest of the tree
+class ReflectorStopped(KubeError):
     """The reflector ended before, or while, something waited for it; the cause is there when it failed."""
 
 

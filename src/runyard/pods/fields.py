@@ -7,7 +7,7 @@ from typing import Any
 from runyard.spec.problems import Path, Problem, find_nearest
 
 
-class UnreadablePod(ValueError):  # noqa: N818 - nothing erred: the pod is refused
+class UnreadablePod(ValueError):
     """A pod holds something that Kubernetes could not read, or that we do not know: where and what is in `problem`."""
 
     def __init__(self, problem: Problem) -> None:

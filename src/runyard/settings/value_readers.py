@@ -22,7 +22,7 @@ _DATABASES = ("sqlite", "sqlite+aiosqlite", "postgresql", "postgres", "postgresq
 _DATABASE_FORMS = "sqlite:////absolute/path.db or postgresql://user@host/name"
 
 
-class WrongValue(ValueError):  # noqa: N818 - it is the value that is wrong
+class WrongValue(ValueError):
     """A value that cannot be; `text` must not be repeated where `is_private`."""
 
     def __init__(

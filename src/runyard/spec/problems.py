@@ -67,7 +67,7 @@ class Problem:
         return "; ".join(parts)
 
 
-class Refused(Exception):  # noqa: N818 - it is the input that is refused; nothing erred
+class Refused(Exception):
     """An input was refused; `problems` names everything that is wrong with it, never only the first."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:

@@ -8,9 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import QueuePool
 
 from runyard.store.errors import WrongUrl
-from runyard.store.postgresql_transactions import PostgresqlLinks
-from runyard.store.sqlite_transactions import SqliteLinks
-from runyard.store.transactions import Links
+from runyard.store.postgresql_transactions import PostgresqlTransactionFactory
+from runyard.store.sqlite_transactions import SqliteTransactionFactory
+from runyard.store.transactions import TransactionFactory
 from runyard.store.urls import DatabaseUrl, PostgresUrl, SqliteUrl
 
 READERS = 4
@@ -38,19 +38,19 @@ _KEEP_COMMITS = (
 _READ_ONE_STATE = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
-def make_links(url: DatabaseUrl) -> tuple[Links, Links]:
+def make_transaction_factory(url: DatabaseUrl) -> tuple[TransactionFactory, TransactionFactory]:
     """For writing and for reading; nothing is connected yet."""
     if isinstance(url, SqliteUrl):
         # One writer is all that SQLite lets write.
         writer = make_sqlite_engine(url, begin="BEGIN IMMEDIATE")
         reader = make_sqlite_engine(url, begin="BEGIN", size=READERS, settings=("PRAGMA query_only = ON",))
         return (
-            SqliteLinks(writer, size=1, wait_seconds=WAIT_SECONDS),
-            SqliteLinks(reader, size=READERS, wait_seconds=WAIT_SECONDS),
+            SqliteTransactionFactory(writer, size=1, wait_seconds=WAIT_SECONDS),
+            SqliteTransactionFactory(reader, size=READERS, wait_seconds=WAIT_SECONDS),
         )
     # What connections are for is said when they are made: to say it for every transaction costs as much as a statement.
     reading = make_postgresql_engine(url, size=READERS, is_reading=True)
-    return PostgresqlLinks(make_postgresql_engine(url)), PostgresqlLinks(reading)
+    return PostgresqlTransactionFactory(make_postgresql_engine(url)), PostgresqlTransactionFactory(reading)
 
 
 def make_sqlite_engine(

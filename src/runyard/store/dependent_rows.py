@@ -41,7 +41,7 @@ async def replace_labels(session: Session, entity: Entity, *, known: int) -> Non
     await add_labels(session, entity)
 
 
-async def delete_belongings(session: Session, entity_type: str, *, ids: Sequence[str]) -> None:
+async def delete_dependent_rows(session: Session, entity_type: str, *, ids: Sequence[str]) -> None:
     """Labels, metrics and used occasions of entities that are gone."""
     if not ids:
         return
@@ -62,7 +62,7 @@ async def delete_runs(session: Session, ids: Sequence[str]) -> None:
     bury = session.insert_into(tables.tombstones).values(at=DatabaseNow()).on_conflict_do_nothing()
     await session.write_all(bury, [{"run_id": row["id"], "project": row["project"]} for row in gone])
     await count_runs(session, (row["project"] for row in gone), step=-1)
-    await delete_belongings(session, "run", ids=[row["id"] for row in gone])
+    await delete_dependent_rows(session, "run", ids=[row["id"] for row in gone])
 
 
 async def lock_project(session: Session, project: str) -> None:
@@ -75,7 +75,7 @@ async def hold_project(session: Session, project: str) -> None:
     await session.lock(f"project:{project}", is_shared=True)
 
 
-async def delete_belongings_of_project(session: Session, project: str) -> None:
+async def delete_project_rows(session: Session, project: str) -> None:
     """The project with entities, runs, secret values and shares."""
     entities, runs = tables.entities, tables.runs
     rows = await session.fetch_all(select(runs.c.id).where(runs.c.project == project))
@@ -83,6 +83,6 @@ async def delete_belongings_of_project(session: Session, project: str) -> None:
     in_project = or_(entities.c.project == project, (entities.c.type == "project") & (entities.c.id == project))
     gone = await session.write_returning(delete(entities).where(in_project).returning(entities.c.type, entities.c.id))
     for entity_type in sorted({row["type"] for row in gone}):
-        await delete_belongings(session, entity_type, ids=[row["id"] for row in gone if row["type"] == entity_type])
+        await delete_dependent_rows(session, entity_type, ids=[row["id"] for row in gone if row["type"] == entity_type])
     for table in (tables.secrets, tables.shares, tables.run_totals):
         await session.write(delete(table).where(table.c.project == project))

@@ -13,8 +13,8 @@ from runyard.store.columns import LARGEST
 from runyard.store.dependent_rows import (
     add_labels,
     count_labels,
-    delete_belongings,
-    delete_belongings_of_project,
+    delete_dependent_rows,
+    delete_project_rows,
     lock_project,
     replace_labels,
 )
@@ -139,7 +139,7 @@ class SqlEntities:
         deleted = await self._session.write_returning(
             delete(tables.entities).where(*conditions).returning(tables.entities.c.is_latest)
         )
-        await delete_belongings(self._session, entity_type, ids=[entity_id])
+        await delete_dependent_rows(self._session, entity_type, ids=[entity_id])
         if is_versioned and deleted and deleted[0]["is_latest"]:
             await self._set_latest(entity)
         return bool(deleted)
@@ -153,13 +153,13 @@ class SqlEntities:
             .where(*_name(entity_type, project=project, name=name))
             .returning(tables.entities.c.id)
         )
-        await delete_belongings(self._session, entity_type, ids=[row["id"] for row in rows])
+        await delete_dependent_rows(self._session, entity_type, ids=[row["id"] for row in rows])
         return len(rows)
 
     async def delete_project(self, project: str) -> None:
         """Everything in it, runs (tombstones stay) and secret values too, and the project."""
         await lock_project(self._session, project)
-        await delete_belongings_of_project(self._session, project)
+        await delete_project_rows(self._session, project)
 
     async def _make_way(self, entity: Entity) -> bool:
         """Whether the entity will be the latest of its name."""

@@ -22,7 +22,7 @@ class StoreError(Exception):
     """Something is wrong with the database."""
 
 
-class StoreUnavailable(StoreError, Unavailable):  # noqa: N818 - it is the store that is unavailable
+class StoreUnavailable(StoreError, Unavailable):
     """The database does not answer, is full or is busy."""
 
 
@@ -30,15 +30,15 @@ class StoreConflict(StoreUnavailable):
     """Two units of work stood in each other's way; nothing was written, and trying again may help."""
 
 
-class StoreLocked(StoreError):  # noqa: N818 - it is the store that is locked
+class StoreLocked(StoreError):
     """Another process has this SQLite database."""
 
 
-class WrongUrl(StoreError):  # noqa: N818
+class WrongUrl(StoreError):
     """A database URL that cannot be used."""
 
 
-class WrongSchema(StoreError):  # noqa: N818
+class WrongSchema(StoreError):
     """The tables are not what this release works with."""
 
 
@@ -54,17 +54,17 @@ class ForeignSchema(WrongSchema):
     """Something else made them; they were not touched."""
 
 
-class BackupFailed(StoreError):  # noqa: N818
+class BackupFailed(StoreError):
     """A backup or a restore that was not made."""
 
 
-class ReadOnly(StoreError):  # noqa: N818
+class ReadOnly(StoreError):
     """A write in a unit of work that was begun for reading."""
 
 
-class NaiveTime(ValueError, DontWrapMixin):  # noqa: N818
+class NaiveTime(ValueError, DontWrapMixin):
     """A time without a time zone: a mistake in the caller."""
 
 
-class Unstorable(ValueError, Unkeepable, DontWrapMixin):  # noqa: N818 - it is the text that cannot be stored
+class Unstorable(ValueError, Unkeepable, DontWrapMixin):
     """A text that not every database can keep in an indexed column: a NUL, half a surrogate pair, or too long."""

@@ -5,10 +5,10 @@ import asyncio
 from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from runyard.store.transactions import Sort, T, Work
+from runyard.store.transactions import T, Work, WorkKind
 
 
-class PostgresqlLinks:
+class PostgresqlTransactionFactory:
     """Connections to PostgreSQL; the pool of the engine makes who comes later wait."""
 
     is_sqlite = False
@@ -16,23 +16,23 @@ class PostgresqlLinks:
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
 
-    def make(self) -> "PostgresqlLink":
+    def make(self) -> "PostgresqlTransaction":
         """A new one, not connected yet."""
-        return PostgresqlLink(self.engine)
+        return PostgresqlTransaction(self.engine)
 
     async def dispose(self) -> None:
         """End the connections."""
         await self.engine.dispose()
 
 
-class PostgresqlLink:
-    """`Link` to PostgreSQL."""
+class PostgresqlTransaction:
+    """`Transaction` to PostgreSQL."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._connection: AsyncConnection | None = None
 
-    async def run(self, work: Work[T], sort: Sort) -> T:  # noqa: ARG002 - the server does all sorts in its own time
+    async def run(self, work: Work[T], work_kind: WorkKind) -> T:  # noqa: ARG002 - the server does all sorts in its own time
         """Do it inside the transaction. The first work is begun again where the connection was lost while it rested:
         nothing was done in it yet. To try every connection before would cost as much as three statements.
         """

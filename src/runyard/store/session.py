@@ -20,7 +20,7 @@ from sqlalchemy import (
 from runyard.store.driver_errors import translate_errors
 from runyard.store.errors import ReadOnly, Unstorable
 from runyard.store.expressions import Insert, is_one_of, make_insert
-from runyard.store.transactions import Link, Sort, T, Work
+from runyard.store.transactions import T, Transaction, Work, WorkKind
 
 MANY_ROWS = 100
 Parameters = Mapping[str, Any] | None
@@ -36,8 +36,10 @@ class Session:
     Statements that are executed often are made once, with parameters: to make one takes longer than to execute it.
     """
 
-    def __init__(self, link: Link, *, is_sqlite: bool, shown_url: str, is_read_only: bool = False) -> None:
-        self._link = link
+    def __init__(
+        self, transaction: Transaction, *, is_sqlite: bool, shown_url: str, is_read_only: bool = False
+    ) -> None:
+        self._transaction = transaction
         self._shown_url = shown_url
         self._is_read_only = is_read_only
         self._is_over = False
@@ -67,7 +69,7 @@ class Session:
         self._check_writable()
         try:
             return await self._run(
-                lambda connection: connection.execute(statement, parameters).rowcount, _sort_write(statement)
+                lambda connection: connection.execute(statement, parameters).rowcount, _work_kind_of(statement)
             )
         except Unstorable:
             if isinstance(statement, Delete):
@@ -78,14 +80,16 @@ class Session:
         """The same statement for many rows."""
         self._check_writable()
         if parameters := [dict(row) for row in rows]:
-            sort: Sort = "long" if len(parameters) > MANY_ROWS else "write"
-            await self._run(lambda connection: connection.execute(statement, parameters), sort)
+            work_kind: WorkKind = "long" if len(parameters) > MANY_ROWS else "write"
+            await self._run(lambda connection: connection.execute(statement, parameters), work_kind)
 
     async def write_returning(self, statement: Executable, parameters: Parameters = None) -> Sequence[RowMapping]:
         """The rows that it wrote, or deleted."""
         self._check_writable()
         try:
-            return await self._run(lambda connection: _fetch(connection, statement, parameters), _sort_write(statement))
+            return await self._run(
+                lambda connection: _fetch(connection, statement, parameters), _work_kind_of(statement)
+            )
         except Unstorable:
             if isinstance(statement, Delete):
                 return ()
@@ -116,16 +120,16 @@ class Session:
         """Keep everything; the session is over."""
         self._check_open()
         with translate_errors(self._shown_url):
-            await self._link.commit()
+            await self._transaction.commit()
         self.end()
 
     def end(self) -> None:
         """Nothing can be asked or written any more."""
         self._is_over = True
 
-    async def _run(self, work: Work[T], sort: Sort) -> T:
+    async def _run(self, work: Work[T], work_kind: WorkKind) -> T:
         with translate_errors(self._shown_url):
-            return await self._link.run(work, sort)
+            return await self._transaction.run(work, work_kind)
 
     def _check_open(self) -> None:
         if self._is_over:
@@ -141,6 +145,6 @@ def _fetch(connection: Connection, statement: Executable, parameters: Parameters
     return connection.execute(statement, parameters).mappings().all()
 
 
-def _sort_write(statement: Executable) -> Sort:
+def _work_kind_of(statement: Executable) -> WorkKind:
     """Only deletions take along an unknown number of rows, of their own and of those that refer to them."""
     return "long" if isinstance(statement, Delete) else "write"

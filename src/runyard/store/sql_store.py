@@ -8,14 +8,16 @@ from runyard.store.driver_errors import translate_errors
 from runyard.store.lockfile import ProcessLock
 from runyard.store.retention import Pruned, prune
 from runyard.store.session import Session
-from runyard.store.transactions import Links
+from runyard.store.transactions import TransactionFactory
 from runyard.store.unit_of_work import SqlUnitOfWork
 
 
 class SqlStore:
     """`app.ports.Store`. Made by `open_store`."""
 
-    def __init__(self, *, writer: Links, reader: Links, shown_url: str, lock: ProcessLock | None = None) -> None:
+    def __init__(
+        self, *, writer: TransactionFactory, reader: TransactionFactory, shown_url: str, lock: ProcessLock | None = None
+    ) -> None:
         self._writer = writer
         self._reader = reader
         self._lock = lock
@@ -28,15 +30,15 @@ class SqlStore:
 
         A task that holds one for writing must not begin a second: on SQLite it would wait for itself.
         """
-        links = self._reader if is_read_only else self._writer
-        link = links.make()
-        session = Session(link, is_sqlite=links.is_sqlite, shown_url=self.shown_url, is_read_only=is_read_only)
+        factory = self._reader if is_read_only else self._writer
+        transaction = factory.make()
+        session = Session(transaction, is_sqlite=factory.is_sqlite, shown_url=self.shown_url, is_read_only=is_read_only)
         try:
             yield SqlUnitOfWork(session)
         finally:
             session.end()
             with translate_errors(self.shown_url):
-                await link.close()
+                await transaction.close()
 
     async def prune(self, now: datetime, *, keep_runs_days: int | None, keep_audit_days: int | None) -> Pruned:
         """Delete runs that ended and audit rows that were written longer ago than that; None keeps all."""

@@ -15,7 +15,7 @@ from typing import cast
 from sqlalchemy import Connection, Engine, exc
 
 from runyard.store.errors import StoreUnavailable
-from runyard.store.transactions import Sort, T, Work
+from runyard.store.transactions import T, Work, WorkKind
 
 # How long a unit of work may keep everybody waiting: then a read is begun again on a thread, and after a short
 # statement the others have their turn.
@@ -28,7 +28,7 @@ _LOOK_SECONDS = 0.01
 CLOSING_SECONDS = 5.0
 
 
-class SqliteLinks:
+class SqliteTransactionFactory:
     """Connections to SQLite, so many at a time; who comes later waits here, in order, and not on SQLite's lock."""
 
     is_sqlite = True
@@ -41,9 +41,9 @@ class SqliteLinks:
         self._threads = ThreadPoolExecutor(max_workers=size, thread_name_prefix="store")
         self._is_closed = False
 
-    def make(self) -> "SqliteLink":
+    def make(self) -> "SqliteTransaction":
         """A new one, not connected yet."""
-        return SqliteLink(self)
+        return SqliteTransaction(self)
 
     async def take_turn(self) -> None:
         """Wait for one of the connections."""
@@ -90,20 +90,20 @@ class SqliteLinks:
             raise StoreUnavailable("the store is closed")
 
 
-class SqliteLink:
-    """`Link` to SQLite."""
+class SqliteTransaction:
+    """`Transaction` to SQLite."""
 
-    def __init__(self, links: SqliteLinks) -> None:
-        self._links = links
+    def __init__(self, factory: SqliteTransactionFactory) -> None:
+        self._factory = factory
         self._connection: Connection | None = None
         self._runs_since = 0.0
 
-    async def run(self, work: Work[T], sort: Sort) -> T:
+    async def run(self, work: Work[T], work_kind: WorkKind) -> T:
         """Do it inside the transaction; here and now, unless it takes long."""
         connection = self._connection or await self._connect()
-        if sort == "long":
+        if work_kind == "long":
             return await self._run_on_thread(connection, work)
-        if sort == "read":
+        if work_kind == "read":
             result = await self._read(connection, work)
         else:
             # Not to be interrupted: that would undo the whole transaction.
@@ -116,7 +116,7 @@ class SqliteLink:
     async def commit(self) -> None:
         """Keep everything."""
         if self._connection is not None:
-            await self._links.run_on_thread(self._connection.commit)
+            await self._factory.run_on_thread(self._connection.commit)
 
     async def close(self) -> None:
         """Undo what was not committed, and give the connection back."""
@@ -125,20 +125,20 @@ class SqliteLink:
             try:
                 connection.close()
             finally:
-                self._links.give_turn()
+                self._factory.give_turn()
 
     async def _connect(self) -> Connection:
-        await self._links.take_turn()
-        engine = self._links.engine
+        await self._factory.take_turn()
+        engine = self._factory.engine
         try:
             try:
                 self._connection = _begin(engine)
             except exc.OperationalError as error:
                 if not _is_locked(error):
                     raise
-                self._connection = await self._links.run_on_thread(lambda: _insist(lambda: _begin(engine)))
+                self._connection = await self._factory.run_on_thread(lambda: _while_locked(lambda: _begin(engine)))
         except BaseException:
-            self._links.give_turn()
+            self._factory.give_turn()
             raise
         self._runs_since = time.perf_counter()
         return self._connection
@@ -158,7 +158,9 @@ class SqliteLink:
 
     async def _run_on_thread(self, connection: Connection, work: Work[T]) -> T:
         driver = _get_driver(connection)
-        return await self._links.run_on_thread(lambda: _insist(lambda: work(connection)), interrupt=driver.interrupt)
+        return await self._factory.run_on_thread(
+            lambda: _while_locked(lambda: work(connection)), interrupt=driver.interrupt
+        )
 
 
 def _begin(engine: Engine) -> Connection:
@@ -171,7 +173,7 @@ def _begin(engine: Engine) -> Connection:
     return connection
 
 
-def _insist(work: Callable[[], T]) -> T:
+def _while_locked(work: Callable[[], T]) -> T:
     """On a thread: again and again while another program holds the file, but not for ever."""
     until = time.monotonic() + LOCKED_SECONDS
     while True:

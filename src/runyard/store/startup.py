@@ -1,7 +1,7 @@
 """From a URL to a store that is ready."""
 
 from runyard import store
-from runyard.store.connections import make_links
+from runyard.store.connections import make_transaction_factory
 from runyard.store.lockfile import take_file
 from runyard.store.schema import read_schema
 from runyard.store.sql_store import SqlStore
@@ -18,7 +18,7 @@ async def open_store(url: str, *, is_upgrading: bool = False) -> SqlStore:
     lock = take_file(place.path) if isinstance(place, SqliteUrl) else None
     try:
         await _ensure_schema(place, is_upgrading=is_upgrading)
-        writer, reader = make_links(place)
+        writer, reader = make_transaction_factory(place)
     except BaseException:
         if lock is not None:
             lock.release()

@@ -7,13 +7,13 @@ from sqlalchemy import Connection
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
-Sort = Literal["read", "write", "long"]
+WorkKind = Literal["read", "write", "long"]
 
 
-class Link(Protocol):
+class Transaction(Protocol):
     """Begins its transaction with the first work; without any, nothing was ever connected."""
 
-    async def run(self, work: Work[T], sort: Sort) -> T:
+    async def run(self, work: Work[T], work_kind: WorkKind) -> T:
         """Do it inside the transaction. `long`: a write that may take its time."""
 
     async def commit(self) -> None:
@@ -23,14 +23,14 @@ class Link(Protocol):
         """Undo what was not committed, and give the connection back."""
 
 
-class Links(Protocol):
+class TransactionFactory(Protocol):
     """Where links come from."""
 
     @property
     def is_sqlite(self) -> bool:
         """Whether one writer at a time is the rule anyway."""
 
-    def make(self) -> Link:
+    def make(self) -> Transaction:
         """A new one, not connected yet."""
 
     async def dispose(self) -> None:

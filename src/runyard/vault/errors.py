@@ -14,7 +14,7 @@ class VaultError(Exception):
     """Something is wrong with a sealed value or with the keys."""
 
 
-class KeysUnusable(VaultError):  # noqa: N818 - it is the keys that are unusable
+class KeysUnusable(VaultError):
     """The text of the keys is not what it must be."""
 
 
@@ -22,9 +22,9 @@ class KeyFileUnusable(KeysUnusable):
     """The file of the keys cannot be read, written or trusted."""
 
 
-class UnknownKey(VaultError, Unopenable):  # noqa: N818 - it is the key that is unknown
+class UnknownKey(VaultError, Unopenable):
     """A value was sealed by a key that is not at hand."""
 
 
-class Tampered(VaultError, Unopenable):  # noqa: N818 - it is the value that was tampered with
+class Tampered(VaultError, Unopenable):
     """A sealed value is not what was stored under that project, name and version."""

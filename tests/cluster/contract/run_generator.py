@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.manifests.identity import RunIdentity
 from runyard.spec.policy import read_policy
 from runyard.spec.profile_documents import read_profiles
@@ -47,8 +47,8 @@ class LegalRun:
     """A run that must be accepted, and where it goes."""
 
     request: Request
-    prepared: Prepared
-    belongings: Belongings
+    admin_rules: AdminRules
+    inventory: ProjectInventory
     identity: RunIdentity
     raw: dict[str, Any]
 
@@ -87,14 +87,14 @@ class RunGenerator:
             function=draws.pick(None, "train", "F" * 253),
             run_name=draws.pick(None, "nightly ü"),
         )
-        belongings = Belongings(
+        inventory = ProjectInventory(
             secrets=frozenset(SECRETS),
             volumes={"models": "run-old.models"},
             claims=frozenset({"legacy", "c" * 253}),
             config_maps=frozenset({"settings"}),
         )
-        prepared = Prepared(profiles={profile.id: profile for profile in profiles}, policy=read_policy(policy))
-        return LegalRun(request, prepared, belongings, identity, {"run": run, "file": file, "policy": policy})
+        admin_rules = AdminRules(profiles={profile.id: profile for profile in profiles}, policy=read_policy(policy))
+        return LegalRun(request, admin_rules, inventory, identity, {"run": run, "file": file, "policy": policy})
 
     def _draw_run(self, action: str) -> dict[str, Any]:
         draws = self._draws

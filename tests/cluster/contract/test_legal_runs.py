@@ -44,7 +44,7 @@ async def admission(control_plane: Cluster) -> AsyncIterator[Admission]:
     """An apiserver with what the runs name. Idempotent."""
     async with Admission.connect(control_plane) as admission:
         labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-        prepared: list[tuple[str, Object]] = [
+        admin_rules: list[tuple[str, Object]] = [
             ("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}}),
             *(
                 (f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": name}})
@@ -59,14 +59,14 @@ async def admission(control_plane: Cluster) -> AsyncIterator[Admission]:
                 for name in RUNTIME_CLASSES
             ),
         ]
-        for path, body in prepared:
+        for path, body in admin_rules:
             answer = await admission.ask(path, body, is_dry_run=False)
             assert answer.is_accepted or answer.status == 409, answer
         yield admission
 
 
 def resolve_run(run: LegalRun) -> Resolution:
-    resolution = resolve(run.request, run.prepared, run.belongings)
+    resolution = resolve(run.request, run.admin_rules, run.inventory)
     assert not resolution.refusals, f"{[str(problem) for problem in resolution.refusals]}\n{run.raw}"
     return resolution
 
@@ -82,12 +82,12 @@ def render_all(run: LegalRun, resolution: Resolution, *, has_owner: bool) -> lis
         objects = render_run(spec, identity, secret_values=SECRETS)
     problems = check_objects(
         objects,
-        policy=run.prepared.policy,
+        policy=run.admin_rules.policy,
         project=run.request.project,
         profile=resolution.profile,
-        project_claims=run.belongings.claims,
-        shared_claims=frozenset(run.belongings.volumes.values()),
-        project_config_maps=run.belongings.config_maps,
+        project_claims=run.inventory.claims,
+        shared_claims=frozenset(run.inventory.volumes.values()),
+        project_config_maps=run.inventory.config_maps,
         platform_envs={"PROJECT_NAME": run.identity.project, "RUN_ID": run.identity.run_id},
         is_anchor=has_owner,
     )

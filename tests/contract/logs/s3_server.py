@@ -21,7 +21,7 @@ _HERE = Path(__file__).parent
 _UV = Path(sys.executable).parent / "uv"
 
 
-class NoS3Server(Exception):  # noqa: N818 - it is the server that is not there
+class NoS3Server(Exception):
     """It cannot be installed here; one line says why."""
 
 

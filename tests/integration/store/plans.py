@@ -7,34 +7,34 @@ from typing import Any
 
 from sqlalchemy import Connection, event, text
 
-from runyard.store.postgresql_transactions import PostgresqlLinks
+from runyard.store.postgresql_transactions import PostgresqlTransactionFactory
 from runyard.store.sql_store import SqlStore
-from runyard.store.sqlite_transactions import SqliteLinks
+from runyard.store.sqlite_transactions import SqliteTransactionFactory
 from runyard.store.transactions import T, Work
 
-Asked = tuple[str, Any]
+RunRequest = tuple[str, Any]
 
 
 async def ask_writer(store: SqlStore, work: Work[T]) -> T:
     """Ask the database itself, through one of the connections that write."""
-    link = store._writer.make()
+    transaction = store._writer.make()
     try:
-        return await link.run(work, "write")
+        return await transaction.run(work, "write")
     finally:
-        await link.close()
+        await transaction.close()
 
 
 @contextmanager
-def record(store: SqlStore) -> Iterator[list[Asked]]:
+def record(store: SqlStore) -> Iterator[list[RunRequest]]:
     """The statements that go to the driver, with their parameters."""
-    asked: list[Asked] = []
+    asked: list[RunRequest] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: Any) -> None:
         asked.append((statement, parameters))
 
-    links = store._writer
-    assert isinstance(links, SqliteLinks | PostgresqlLinks)
-    engine = links.engine if isinstance(links, SqliteLinks) else links.engine.sync_engine
+    factory = store._writer
+    assert isinstance(factory, SqliteTransactionFactory | PostgresqlTransactionFactory)
+    engine = factory.engine if isinstance(factory, SqliteTransactionFactory) else factory.engine.sync_engine
     event.listen(engine, "before_cursor_execute", note)
     try:
         yield asked
@@ -42,14 +42,14 @@ def record(store: SqlStore) -> Iterator[list[Asked]]:
         event.remove(engine, "before_cursor_execute", note)
 
 
-def explain_sqlite(connection: Connection, asked: Asked) -> list[str]:
+def explain_sqlite(connection: Connection, asked: RunRequest) -> list[str]:
     """The lines of its plan."""
     statement, parameters = asked
     rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
     return [row.detail for row in rows]
 
 
-def explain_postgresql(connection: Connection, asked: Asked, *, is_generic: bool) -> list[str]:
+def explain_postgresql(connection: Connection, asked: RunRequest, *, is_generic: bool) -> list[str]:
     """The nodes of its plan, `Index Scan using ix on runs` or `Sort of 17 rows`.
 
     Generic: the plan that the server keeps for any parameters, once a statement was used a few times.

@@ -151,7 +151,9 @@ async def test_commits_are_kept_when_the_server_is_set_to_forget_them(postgres: 
     store = await open_store(url)
     # The same connection again and again: what holds it must not end with a transaction.
     for _ in range(3):
-        shown = await ask_writer(store, lambda link: link.exec_driver_sql("SHOW synchronous_commit").scalar_one())
+        shown = await ask_writer(
+            store, lambda connection: connection.exec_driver_sql("SHOW synchronous_commit").scalar_one()
+        )
         assert shown == "on"
     await store.close()
 
@@ -161,14 +163,15 @@ async def test_one_state_is_read_and_nothing_written_when_a_connection_for_readi
 ) -> None:
     store = await open_store(postgres.create_database())
     for _ in range(3):
-        link = store._reader.make()
-        shown = await link.run(
-            lambda link: [
-                link.exec_driver_sql(f"SHOW transaction_{name}").scalar_one() for name in ("isolation", "read_only")
+        transaction = store._reader.make()
+        shown = await transaction.run(
+            lambda connection: [
+                connection.exec_driver_sql(f"SHOW transaction_{name}").scalar_one()
+                for name in ("isolation", "read_only")
             ],
             "read",
         )
-        await link.close()
+        await transaction.close()
         assert shown == ["repeatable read", "on"]
     await store.close()
 

@@ -91,7 +91,9 @@ async def test_sqlite_loses_no_acknowledged_write_when_the_writer_is_killed(
 
     store = await open_store(url)
     unheard = await check_all(store, acknowledged, kills=killed)
-    verdict = await ask_writer(store, lambda link: link.exec_driver_sql("PRAGMA integrity_check").scalar_one())
+    verdict = await ask_writer(
+        store, lambda connection: connection.exec_driver_sql("PRAGMA integrity_check").scalar_one()
+    )
     assert verdict == "ok"
     await store.close()
     tell(f"SQLite: {killed} writers killed, {len(acknowledged)} writes acknowledged, 0 lost, {unheard} unheard")

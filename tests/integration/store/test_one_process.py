@@ -11,7 +11,7 @@ import pytest
 
 from runyard.store import backup, open_store, read_status, upgrade
 from runyard.store.errors import StoreLocked, StoreUnavailable
-from runyard.store.sqlite_transactions import SqliteLinks
+from runyard.store.sqlite_transactions import SqliteTransactionFactory
 
 HOLD = """
 import asyncio, sys
@@ -95,9 +95,9 @@ async def test_folder_is_made_and_the_file_is_its_owners_alone_when_it_is_new(tm
 async def test_settings_are_those_of_the_promise_when_sqlite_is_used(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path}/runyard.db")
     found = {}
-    for role, links in (("writer", store._writer), ("reader", store._reader)):
-        assert isinstance(links, SqliteLinks)
-        with links.engine.connect() as connection:
+    for role, factory in (("writer", store._writer), ("reader", store._reader)):
+        assert isinstance(factory, SqliteTransactionFactory)
+        with factory.engine.connect() as connection:
             for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "query_only"):
                 found[role, name] = connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
     await store.close()

@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects.sqlite import pysqlite
 
 from runyard.store import open_store
-from runyard.store.connections import make_links
+from runyard.store.connections import make_transaction_factory
 from runyard.store.errors import StoreConflict, StoreUnavailable
-from runyard.store.sqlite_transactions import SqliteLinks
-from runyard.store.transactions import Link
+from runyard.store.sqlite_transactions import SqliteTransactionFactory
+from runyard.store.transactions import Transaction
 from runyard.store.urls import parse_url
 
 # Some tenths of a second: a hundred times the patience of the event loop.
@@ -27,19 +27,19 @@ class Place:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.writer, self.reader = make_links(parse_url(f"sqlite:///{path}"))
-        self._held: list[Link] = []
+        self.writer, self.reader = make_transaction_factory(parse_url(f"sqlite:///{path}"))
+        self._held: list[Transaction] = []
 
-    def link(self, *, is_writing: bool = False) -> Link:
+    def transaction(self, *, is_writing: bool = False) -> Transaction:
         """One that is given back with the place."""
-        link = (self.writer if is_writing else self.reader).make()
-        self._held.append(link)
-        return link
+        transaction = (self.writer if is_writing else self.reader).make()
+        self._held.append(transaction)
+        return transaction
 
     async def close(self) -> None:
         """Give everything back."""
-        for link in self._held:
-            await link.close()
+        for transaction in self._held:
+            await transaction.close()
         await self.writer.dispose()
         await self.reader.dispose()
 
@@ -72,8 +72,8 @@ async def count_turns(until: "asyncio.Task[Any]") -> int:
 
 
 async def test_short_work_stays_on_the_thread_of_the_loop_when_it_is_done(place: Place) -> None:
-    link = place.link()
-    assert await link.run(lambda _: threading.current_thread(), "read") is threading.main_thread()
+    transaction = place.transaction()
+    assert await transaction.run(lambda _: threading.current_thread(), "read") is threading.main_thread()
 
 
 async def test_others_have_their_turn_when_a_read_is_long(place: Place) -> None:
@@ -83,7 +83,7 @@ async def test_others_have_their_turn_when_a_read_is_long(place: Place) -> None:
         threads.append(threading.current_thread())
         return connection.exec_driver_sql(LONG).scalar()
 
-    task = asyncio.create_task(place.link().run(read, "read"))
+    task = asyncio.create_task(place.transaction().run(read, "read"))
     turns = await count_turns(task)
 
     assert task.result() == 2_000_000
@@ -93,7 +93,7 @@ async def test_others_have_their_turn_when_a_read_is_long(place: Place) -> None:
 
 
 async def test_one_state_is_read_when_a_read_was_begun_again(place: Place) -> None:
-    writing, reading = place.link(is_writing=True), place.link()
+    writing, reading = place.transaction(is_writing=True), place.transaction()
     await writing.run(write_note("before"), "write")
     await writing.commit()
     assert await reading.run(read_note, "read") == "before"
@@ -106,25 +106,25 @@ async def test_one_state_is_read_when_a_read_was_begun_again(place: Place) -> No
 
     assert await reading.run(read_note, "read") == "before"
     await reading.close()
-    assert await place.link().run(read_note, "read") == "after"
+    assert await place.transaction().run(read_note, "read") == "after"
 
 
 async def test_what_was_written_stays_when_a_read_of_the_same_unit_is_long(place: Place) -> None:
-    link = place.link(is_writing=True)
-    await link.run(write_note("mine"), "write")
-    await link.run(lambda connection: connection.exec_driver_sql(LONG).scalar(), "read")
-    await link.commit()
-    await link.close()
-    assert await place.link().run(read_note, "read") == "mine"
+    transaction = place.transaction(is_writing=True)
+    await transaction.run(write_note("mine"), "write")
+    await transaction.run(lambda connection: connection.exec_driver_sql(LONG).scalar(), "read")
+    await transaction.commit()
+    await transaction.close()
+    assert await place.transaction().run(read_note, "read") == "mine"
 
 
 async def test_long_write_is_not_interrupted_when_it_takes_its_time(place: Place) -> None:
-    link = place.link(is_writing=True)
+    transaction = place.transaction(is_writing=True)
     statement = f"INSERT INTO meta (name, value) SELECT 'many', * FROM ({LONG})"
-    await link.run(lambda connection: connection.exec_driver_sql(statement).rowcount, "write")
-    await link.commit()
-    await link.close()
-    found = await place.link().run(
+    await transaction.run(lambda connection: connection.exec_driver_sql(statement).rowcount, "write")
+    await transaction.commit()
+    await transaction.close()
+    found = await place.transaction().run(
         lambda connection: connection.exec_driver_sql("SELECT value FROM meta WHERE name = 'many'").scalar(), "read"
     )
     assert str(found) == "2000000"
@@ -133,7 +133,7 @@ async def test_long_write_is_not_interrupted_when_it_takes_its_time(place: Place
 async def test_connection_is_given_to_nobody_before_its_thread_is_done_when_the_reader_is_cancelled(
     place: Place,
 ) -> None:
-    assert isinstance(place.writer, SqliteLinks)
+    assert isinstance(place.writer, SqliteTransactionFactory)
     done = threading.Event()
 
     def work(connection: Connection) -> None:
@@ -143,25 +143,25 @@ async def test_connection_is_given_to_nobody_before_its_thread_is_done_when_the_
             done.set()
 
     async def use() -> None:
-        link = place.writer.make()
+        transaction = place.writer.make()
         try:
-            await link.run(work, "long")
+            await transaction.run(work, "long")
         finally:
-            await link.close()
+            await transaction.close()
 
     task = asyncio.create_task(use())
     await asyncio.sleep(0.02)
     task.cancel()
     await asyncio.sleep(0)
     task.cancel()
-    assert await place.link(is_writing=True).run(lambda _: done.is_set(), "write")
+    assert await place.transaction(is_writing=True).run(lambda _: done.is_set(), "write")
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
 async def test_nothing_is_connected_when_a_unit_of_work_asks_nothing(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path}/runyard.db")
-    assert isinstance(store._writer, SqliteLinks)
+    assert isinstance(store._writer, SqliteTransactionFactory)
     async with store.begin(), store.begin() as second:
         await second.commit()
     assert store._writer.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
@@ -171,9 +171,9 @@ async def test_nothing_is_connected_when_a_unit_of_work_asks_nothing(tmp_path: P
 async def test_writer_waits_and_the_others_do_not_when_another_program_writes_to_the_file(place: Place) -> None:
     other = sqlite3.connect(place.path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
-    task = asyncio.create_task(place.link(is_writing=True).run(write_note("late"), "write"))
+    task = asyncio.create_task(place.transaction(is_writing=True).run(write_note("late"), "write"))
     await asyncio.sleep(0.2)
-    assert await place.link().run(read_note, "read") is None
+    assert await place.transaction().run(read_note, "read") is None
     assert not task.done()
     other.execute("ROLLBACK")
     other.close()
@@ -277,7 +277,7 @@ async def test_thread_is_free_soon_when_a_long_read_is_cancelled(place: Place) -
         begun.set()
         connection.exec_driver_sql(LONG.replace("2000000", "2000000000")).scalar()
 
-    task = asyncio.create_task(place.link().run(read, "read"))
+    task = asyncio.create_task(place.transaction().run(read, "read"))
     await asyncio.to_thread(begun.wait)
     await asyncio.sleep(0.05)
     task.cancel()

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from runyard.api.idle_connections import HEAD_SECONDS, Watch
+from runyard.api.idle_connections import HEAD_SECONDS, IdleConnections
 
 
 @dataclass(eq=False)
@@ -18,34 +18,34 @@ class Fake:
 
 
 def test_connection_is_ended_when_it_brings_no_request() -> None:
-    watch, connection = Watch(), Fake()
-    watch.end_silent([connection], now=0)
-    watch.end_silent([connection], now=HEAD_SECONDS - 1)
+    watch, connection = IdleConnections(), Fake()
+    watch.close_stale([connection], now=0)
+    watch.close_stale([connection], now=HEAD_SECONDS - 1)
     assert not connection.is_closed
-    watch.end_silent([connection], now=HEAD_SECONDS)
+    watch.close_stale([connection], now=HEAD_SECONDS)
     assert connection.is_closed
 
 
 def test_connection_stays_when_it_is_being_answered_for_long() -> None:
-    watch, connection = Watch(), Fake(Answering())
+    watch, connection = IdleConnections(), Fake(Answering())
     for now in (0, HEAD_SECONDS, 10 * HEAD_SECONDS):
-        watch.end_silent([connection], now=now)
+        watch.close_stale([connection], now=now)
     assert not connection.is_closed
 
 
 def test_time_begins_anew_when_another_request_was_answered_meanwhile() -> None:
-    watch, connection = Watch(), Fake(Answering(response_complete=True))
-    watch.end_silent([connection], now=0)
+    watch, connection = IdleConnections(), Fake(Answering(response_complete=True))
+    watch.close_stale([connection], now=0)
     connection.cycle = Answering(response_complete=True)
-    watch.end_silent([connection], now=HEAD_SECONDS)
+    watch.close_stale([connection], now=HEAD_SECONDS)
     assert not connection.is_closed
-    watch.end_silent([connection], now=2 * HEAD_SECONDS)
+    watch.close_stale([connection], now=2 * HEAD_SECONDS)
     assert connection.is_closed
 
 
 def test_connection_is_forgotten_when_it_is_gone() -> None:
-    watch, connection = Watch(), Fake()
-    watch.end_silent([connection], now=0)
-    watch.end_silent([], now=1)
-    watch.end_silent([connection], now=HEAD_SECONDS)
+    watch, connection = IdleConnections(), Fake()
+    watch.close_stale([connection], now=0)
+    watch.close_stale([], now=1)
+    watch.close_stale([connection], now=HEAD_SECONDS)
     assert not connection.is_closed

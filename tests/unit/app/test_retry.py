@@ -4,7 +4,7 @@ import pytest
 
 from runyard.app.errors import Conflict
 from runyard.app.ports import Stale
-from runyard.app.retry import ATTEMPTS, insist
+from runyard.app.retry import ATTEMPTS, retry_on_conflict
 
 
 async def test_act_is_done_again_when_somebody_was_quicker() -> None:
@@ -16,7 +16,7 @@ async def test_act_is_done_again_when_somebody_was_quicker() -> None:
             raise Stale("changed meanwhile")
         return "done"
 
-    assert await insist(act, on="run r1") == "done"
+    assert await retry_on_conflict(act, on="run r1") == "done"
     assert len(tries) == 3
 
 
@@ -28,5 +28,5 @@ async def test_it_is_told_what_is_busy_when_nobody_gets_through() -> None:
         raise Stale("changed meanwhile")
 
     with pytest.raises(Conflict, match="run r1 is being changed by many at once"):
-        await insist(act, on="run r1")
+        await retry_on_conflict(act, on="run r1")
     assert len(tries) == ATTEMPTS

@@ -139,8 +139,8 @@ volumes:
   - {volume_type: config_map, name: conf, mount_path: /conf, spec: {name: conf}}
 """
     (folder / "policy.yaml").write_text("volumes.claim_name: {allowed: [old-*]}\n")
-    belongings = ("--volume", "data=kept-1", "--claim", "old-claim", "--config-map", "conf")
-    (job,) = render(call, "-f", "-", "--policy", "policy.yaml", *belongings, stdin=run)
+    inventory = ("--volume", "data=kept-1", "--claim", "old-claim", "--config-map", "conf")
+    (job,) = render(call, "-f", "-", "--policy", "policy.yaml", *inventory, stdin=run)
     sources = job["spec"]["template"]["spec"]["volumes"]
     assert [source.get("persistentVolumeClaim", {}).get("claimName") for source in sources] == [
         "kept-1",

@@ -145,7 +145,7 @@ def get_stage() -> Stage:
 
 def render_victim(case: Case) -> Victim:
     stage = get_stage()
-    resolution = resolve(read_case(case), stage.prepared, stage.belongings)
+    resolution = resolve(read_case(case), stage.admin_rules, stage.inventory)
     assert not resolution.refusals
     return Victim(render_case(case, stage, resolution))
 
@@ -153,7 +153,7 @@ def render_victim(case: Case) -> Victim:
 def list_complaints(changed: Victim, case: Case) -> tuple[list[str], list[str]]:
     """What the judge says, and what admission says."""
     stage = get_stage()
-    resolution = resolve(read_case(case), stage.prepared, stage.belongings)
+    resolution = resolve(read_case(case), stage.admin_rules, stage.inventory)
     judged = judge_objects(changed.objects, case, stage.library, namespace=NAMESPACE)
     return judged, [str(problem) for problem in admit(changed.objects, case, stage, resolution)]
 
@@ -193,7 +193,7 @@ def test_judge_and_admission_complain_when_a_leaf_of_the_profile_is_changed(name
 def render_wrongly(wrong: Mapping[str, Any]) -> Victim:
     """What the run becomes where the resolver erred in these fields."""
     stage = get_stage()
-    resolution = resolve(read_case(victim.JOB), stage.prepared, stage.belongings)
+    resolution = resolve(read_case(victim.JOB), stage.admin_rules, stage.inventory)
     fields: dict[str, Any] = {
         name: MappingProxyType(value) if isinstance(value, dict) else value for name, value in wrong.items()
     }
@@ -220,7 +220,7 @@ TIGHTENINGS = {name: (case, world) for name, case, world in iter_tightenings()}
 
 def list_answers(case: Case, stage: Stage) -> tuple[list[str], list[dict[str, Any]]]:
     """The codes of refusals, and the objects where there are none."""
-    resolution = resolve(read_case(case), stage.prepared, stage.belongings)
+    resolution = resolve(read_case(case), stage.admin_rules, stage.inventory)
     codes = [problem.code for problem in resolution.refusals]
     return codes, [] if codes else render_case(case, stage, resolution)
 
@@ -234,7 +234,7 @@ def test_resolver_judge_and_admission_agree_when_one_clause_is_added(name: str) 
     assert not judge_objects(objects, case, before.library, namespace=NAMESPACE)
     codes, changed = list_answers(case, after)
     assert codes or changed != objects, "the resolver goes on as before"
-    resolution = resolve(read_case(case), before.prepared, before.belongings)
+    resolution = resolve(read_case(case), before.admin_rules, before.inventory)
     assert judge_objects(objects, case, after.library, namespace=NAMESPACE), "the judge saw nothing"
     assert admit(objects, case, after, resolution), "admission saw nothing"
 

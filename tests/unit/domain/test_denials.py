@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.resolve_inputs import Belongings
+from runyard.domain.resolve_inputs import ProjectInventory
 from tests.unit.domain.worlds import decide, list_refusals
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
@@ -28,7 +28,7 @@ def _mount(claim: str) -> dict[str, Any]:
     return {"volumes": [{"volume_type": "persistent_volume_claim", "name": "v", "mount_path": "/v", "spec": spec}]}
 
 
-OURS = Belongings(secrets=frozenset({"RUN_ID", "RUNYARD_TOKEN", "MINE"}), claims=frozenset({"data", "data-2"}))
+OURS = ProjectInventory(secrets=frozenset({"RUN_ID", "RUNYARD_TOKEN", "MINE"}), claims=frozenset({"data", "data-2"}))
 
 DENIED: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
     (
@@ -136,7 +136,7 @@ ROWS = [pytest.param(*row[1:], id=row[0]) for row in DENIED]
 
 
 def _decide(run: Any, **world: Any) -> Any:
-    return decide(run, action="serve" if "service_type" in run else "job", belongings=OURS, **world)
+    return decide(run, action="serve" if "service_type" in run else "job", inventory=OURS, **world)
 
 
 @pytest.mark.parametrize(("run", "code", "where", "cure"), ROWS)
@@ -155,7 +155,7 @@ def test_it_is_denied_when_a_function_or_task_asks_for_it(
     action = "serve" if "service_type" in run else "job"
     world: dict[str, Any] = {layer: run}
 
-    assert list_refusals(decide(action=action, belongings=OURS, **world)) == [(code, where)]
+    assert list_refusals(decide(action=action, inventory=OURS, **world)) == [(code, where)]
 
 
 @pytest.mark.parametrize(("run", "code", "where", "cure"), ROWS)
@@ -185,7 +185,7 @@ def test_it_is_denied_again_when_the_projects_policy_does_not_name_it(
 def test_it_is_the_admins_word_when_a_profile_sets_it(run: Any, code: str, where: str, cure: Any) -> None:
     action = "serve" if "service_type" in run else "job"
 
-    assert list_refusals(decide(profile=run, action=action, belongings=OURS)) == []
+    assert list_refusals(decide(profile=run, action=action, inventory=OURS)) == []
 
 
 @pytest.mark.parametrize(

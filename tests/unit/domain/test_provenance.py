@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from runyard.domain.effective_spec import OWNERS, Replaced, iter_leaves
 from runyard.domain.resolution import Resolution, resolve
-from runyard.domain.resolve_inputs import Belongings
+from runyard.domain.resolve_inputs import ProjectInventory
 from tests.unit.domain.worlds import decide, get_leaf, make_profile, make_request, prepare
 
-OURS = Belongings(secrets=frozenset({"A", "B", "TOKEN"}), volumes={"kept": "run-0-kept"})
+OURS = ProjectInventory(secrets=frozenset({"A", "B", "TOKEN"}), volumes={"kept": "run-0-kept"})
 
 _volumes = st.lists(
     st.builds(
@@ -119,12 +119,12 @@ def test_every_leaf_has_an_owner_and_every_owner_a_leaf_when_anything_is_resolve
     request = make_request({**run, "profile": "p"}, task=task, function=function, action=action)
     objects: Any = {"Job": base, "Deployment": base}
     policy = {**platform, "platform": choices, "projects": {"vision": project}}
-    prepared = prepare(policy, make_profile("p", profile, base=objects))
+    admin_rules = prepare(policy, make_profile("p", profile, base=objects))
 
-    resolution = resolve(request, prepared, OURS)
+    resolution = resolve(request, admin_rules, OURS)
 
     _check(resolution)
-    assert resolve(request, prepared, OURS) == resolution
+    assert resolve(request, admin_rules, OURS) == resolution
 
 
 def test_the_least_run_has_owners_when_nothing_is_asked_for() -> None:
@@ -293,9 +293,9 @@ def test_a_volume_says_what_it_replaced_part_by_part_when_a_profile_overrides_it
 
 
 def test_the_profile_says_what_it_replaced_when_several_layers_name_one() -> None:
-    prepared = prepare({"profile": {"default": "c", "locked": True}}, *map(make_profile, "abc"))
+    admin_rules = prepare({"profile": {"default": "c", "locked": True}}, *map(make_profile, "abc"))
 
-    resolution = resolve(make_request({"profile": "b"}, function={"profile": "a"}), prepared, Belongings())
+    resolution = resolve(make_request({"profile": "b"}, function={"profile": "a"}), admin_rules, ProjectInventory())
 
     leaf = get_leaf(resolution, "profile")
     assert (leaf.owner, leaf.rule, leaf.replaced) == (

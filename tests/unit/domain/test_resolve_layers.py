@@ -5,7 +5,7 @@ import pytest
 
 from runyard.domain.effective_spec import OWNERS, to_plain
 from runyard.domain.resolution import resolve
-from runyard.domain.resolve_inputs import Belongings
+from runyard.domain.resolve_inputs import ProjectInventory
 from tests.unit.domain.worlds import (
     decide,
     get_leaf,
@@ -134,7 +134,7 @@ def test_secrets_are_a_union_when_layers_name_different_ones() -> None:
         {"secrets": ["B", "C"]},
         function={"secrets": ["A", "B"]},
         profile={"secrets": ["D"]},
-        belongings=Belongings(secrets=frozenset("ABCD")),
+        inventory=ProjectInventory(secrets=frozenset("ABCD")),
     )
 
     assert {use.name for use in resolution.spec.secrets} == set("ABCD")
@@ -145,7 +145,7 @@ def test_the_stronger_use_wins_when_two_layers_use_one_secret_differently() -> N
     resolution = decide(
         {"secrets": ["A"]},
         profile={"secrets": [{"name": "A", "mount_path": "/s/a"}]},
-        belongings=Belongings(secrets=frozenset("A")),
+        inventory=ProjectInventory(secrets=frozenset("A")),
     )
 
     assert show(resolution, "secrets") == [{"name": "A", "mount_path": "/s/a"}]
@@ -225,14 +225,14 @@ def test_a_run_is_refused_when_its_own_volume_and_disk_want_one_path() -> None:
 def test_a_run_is_refused_when_its_own_volume_and_secret_want_one_path() -> None:
     resolution = decide(
         {"volumes": [_volume("v", "/data")], "secrets": [{"name": "A", "mount_path": "/data"}]},
-        belongings=Belongings(secrets=frozenset("A")),
+        inventory=ProjectInventory(secrets=frozenset("A")),
     )
 
     assert list_refusals(resolution) == [("collision", "secrets.A")]
 
 
 def test_a_run_is_refused_when_its_own_variable_and_secret_have_one_name() -> None:
-    resolution = decide({"envs": {"A": "1"}, "secrets": ["A"]}, belongings=Belongings(secrets=frozenset("A")))
+    resolution = decide({"envs": {"A": "1"}, "secrets": ["A"]}, inventory=ProjectInventory(secrets=frozenset("A")))
 
     assert list_refusals(resolution) == [("collision", "envs.A")]
 
@@ -242,7 +242,7 @@ def test_a_run_is_refused_when_its_own_variable_and_secret_have_one_name() -> No
     [({"envs": {"A": "1"}}, {"secrets": ["A"]}, "secrets"), ({"secrets": ["A"]}, {"envs": {"A": "1"}}, "envs")],
 )
 def test_the_profile_stays_when_its_variable_or_secret_has_the_users_name(run: Any, profile: Any, kept: str) -> None:
-    resolution = decide(run, profile=profile, belongings=Belongings(secrets=frozenset("A")))
+    resolution = decide(run, profile=profile, inventory=ProjectInventory(secrets=frozenset("A")))
 
     assert {name for name in ("envs", "secrets") if show(resolution, name)} == {kept}
     assert [code for code, _ in list_warnings(resolution)] == ["override"]
@@ -251,7 +251,7 @@ def test_the_profile_stays_when_its_variable_or_secret_has_the_users_name(run: A
 def test_a_secret_may_have_a_variables_name_when_it_is_a_file() -> None:
     resolution = decide(
         {"envs": {"A": "1"}, "secrets": [{"name": "A", "mount_path": "/a"}]},
-        belongings=Belongings(secrets=frozenset("A")),
+        inventory=ProjectInventory(secrets=frozenset("A")),
     )
 
     assert resolution.refusals == ()
@@ -286,9 +286,9 @@ def test_the_strongest_layers_profile_applies_when_several_name_one(
     named_by: dict[str, str], expected: str | None
 ) -> None:
     world: dict[str, Any] = {layer: {"profile": name} for layer, name in named_by.items()}
-    prepared = prepare({}, *(make_profile(name, {"fs_group": number}) for number, name in enumerate("abc", start=1)))
+    admin_rules = prepare({}, *(make_profile(name, {"fs_group": number}) for number, name in enumerate("abc", start=1)))
 
-    resolution = resolve(make_request(world.pop("run", None), **world), prepared, Belongings())
+    resolution = resolve(make_request(world.pop("run", None), **world), admin_rules, ProjectInventory())
 
     assert resolution.spec.profile == expected
     assert (resolution.profile.id if resolution.profile else None) == expected
@@ -296,19 +296,19 @@ def test_the_strongest_layers_profile_applies_when_several_name_one(
 
 
 def test_the_profile_default_applies_when_none_is_named() -> None:
-    prepared = prepare({}, make_profile("default", {"fs_group": 7}), make_profile("p", {"fs_group": 8}))
+    admin_rules = prepare({}, make_profile("default", {"fs_group": 7}), make_profile("p", {"fs_group": 8}))
 
-    resolution = resolve(make_request(), prepared, Belongings())
+    resolution = resolve(make_request(), admin_rules, ProjectInventory())
 
     assert (resolution.spec.profile, resolution.spec.fs_group) == ("default", 7)
     assert get_leaf(resolution, "profile").rule == "applies where no profile is named"
-    assert resolve(make_request({"profile": "p"}), prepared, Belongings()).spec.fs_group == 8
+    assert resolve(make_request({"profile": "p"}), admin_rules, ProjectInventory()).spec.fs_group == 8
 
 
 def test_the_profile_default_does_not_apply_when_an_unknown_one_is_named() -> None:
-    prepared = prepare({}, make_profile("default", {"fs_group": 7}))
+    admin_rules = prepare({}, make_profile("default", {"fs_group": 7}))
 
-    resolution = resolve(make_request({"profile": "defalt"}), prepared, Belongings())
+    resolution = resolve(make_request({"profile": "defalt"}), admin_rules, ProjectInventory())
 
     assert resolution.spec.fs_group is None
     (refusal,) = resolution.refusals
@@ -322,9 +322,9 @@ def test_the_profile_default_does_not_apply_when_an_unknown_one_is_named() -> No
 def test_a_run_is_refused_with_the_nearest_profile_when_it_names_an_unknown_one(
     name: str, suggestion: str | None
 ) -> None:
-    prepared = prepare({}, make_profile("1xa100"), make_profile("cpu-small"))
+    admin_rules = prepare({}, make_profile("1xa100"), make_profile("cpu-small"))
 
-    (refusal,) = resolve(make_request({"profile": name}), prepared, Belongings()).refusals
+    (refusal,) = resolve(make_request({"profile": name}), admin_rules, ProjectInventory()).refusals
 
     assert (refusal.suggestion, refusal.value) == (suggestion, name)
     assert refusal.allowed == "1xa100, cpu-small"
@@ -431,9 +431,9 @@ def test_a_python_function_keeps_its_image_when_it_says_one() -> None:
 
 def test_the_answer_is_the_same_when_the_same_is_asked_again() -> None:
     request = make_request({"envs": {"B": "1", "A": "2"}, "resources": {"mem": "1Gi"}}, function={"envs": {"C": "3"}})
-    prepared = prepare({"resources.mem": {"max": "512Mi"}, "envs": {"default": {"D": "4"}}})
+    admin_rules = prepare({"resources.mem": {"max": "512Mi"}, "envs": {"default": {"D": "4"}}})
 
-    first, second = (resolve(request, prepared, Belongings()) for _ in range(2))
+    first, second = (resolve(request, admin_rules, ProjectInventory()) for _ in range(2))
 
     assert first == second
     assert first.spec.to_dict() == second.spec.to_dict()
@@ -451,18 +451,18 @@ def test_inputs_stay_as_they_were_when_a_run_is_resolved() -> None:
         },
         kind="python",
     )
-    prepared = prepare(
+    admin_rules = prepare(
         {
             "tolerations": {"default": [{"key": "z", "operator": "Exists"}], "locked": True},
             "volumes.size": {"default": "9Gi"},
         },
         make_profile("p", {"tolerations": [{"key": "b", "operator": "Exists"}], "resources": {"mem": "2Gi"}}),
     )
-    inputs = (request.run.__dict__, prepared.profiles["p"].fields.__dict__)
+    inputs = (request.run.__dict__, admin_rules.profiles["p"].fields.__dict__)
     before = to_plain(inputs)
 
-    resolution = resolve(request, prepared, Belongings())
+    resolution = resolve(request, admin_rules, ProjectInventory())
     resolution.spec.to_dict()["tolerations"].clear()
 
     assert to_plain(inputs) == before
-    assert prepared.policy.scope.rules["tolerations"].default == [{"key": "z", "operator": "Exists"}]
+    assert admin_rules.policy.scope.rules["tolerations"].default == [{"key": "z", "operator": "Exists"}]

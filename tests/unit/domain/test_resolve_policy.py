@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from runyard.domain.resolution import resolve
-from runyard.domain.resolve_inputs import Belongings
+from runyard.domain.resolve_inputs import ProjectInventory
 from tests.unit.domain.worlds import (
     decide,
     get_leaf,
@@ -385,7 +385,7 @@ def test_a_default_disk_stays_away_when_something_is_mounted_there() -> None:
 
 
 def test_a_default_variable_stays_away_when_a_secret_has_its_name() -> None:
-    world: Any = {"policy": {"envs": {"default": {"A": "x"}}}, "belongings": Belongings(secrets=frozenset("A"))}
+    world: Any = {"policy": {"envs": {"default": {"A": "x"}}}, "belongings": ProjectInventory(secrets=frozenset("A"))}
 
     assert dict(decide({"secrets": ["A"]}, **world).spec.envs) == {}
     assert dict(decide({"secrets": [{"name": "A", "mount_path": "/a"}]}, **world).spec.envs) == {"A": "x"}
@@ -642,10 +642,10 @@ def test_the_nearest_option_is_proposed_when_another_is_asked_for() -> None:
 def test_a_secret_is_judged_by_its_name_and_as_a_variable_when_both_are_ruled(
     rules: Any, use: Any, refused: bool, scope: str
 ) -> None:
-    ours = Belongings(secrets=frozenset({"ADMIN_KEY", "HF_TOKEN"}))
+    ours = ProjectInventory(secrets=frozenset({"ADMIN_KEY", "HF_TOKEN"}))
 
-    assert bool(decide({"secrets": [use]}, policy=_in_scope(scope, rules), belongings=ours).refusals) == refused
-    assert not decide(profile={"secrets": [use]}, policy=_in_scope(scope, rules), belongings=ours).refusals
+    assert bool(decide({"secrets": [use]}, policy=_in_scope(scope, rules), inventory=ours).refusals) == refused
+    assert not decide(profile={"secrets": [use]}, policy=_in_scope(scope, rules), inventory=ours).refusals
 
 
 @pytest.mark.parametrize("rule", [{"locked": True}, {"default": "a:1", "locked": True}])
@@ -752,10 +752,10 @@ def test_a_toleration_is_refused_when_anything_that_it_reaches_is_denied(
     ],
 )
 def test_a_run_is_refused_when_it_leaves_blank_what_is_required(name: str, good: Any, action: str, scope: str) -> None:
-    prepared = prepare(_in_scope(scope, {name: {"required": True}}), make_profile("p"))
+    admin_rules = prepare(_in_scope(scope, {name: {"required": True}}), make_profile("p"))
 
-    assert resolve(make_request(good, action=action), prepared, Belongings()).refusals == ()
-    blank = resolve(make_request(action=action), prepared, Belongings())
+    assert resolve(make_request(good, action=action), admin_rules, ProjectInventory()).refusals == ()
+    blank = resolve(make_request(action=action), admin_rules, ProjectInventory())
     assert list_refusals(blank) == [("policy.required", name)]
 
 
@@ -911,13 +911,13 @@ def test_a_lock_says_nothing_when_the_field_says_nothing_to_the_action(name: str
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_the_locked_profile_applies_when_the_user_names_another(scope: str) -> None:
-    prepared = prepare(
+    admin_rules = prepare(
         _in_scope(scope, {"profile": {"default": "small", "locked": True}}),
         make_profile("small", {"fs_group": 1}),
         make_profile("big", {"fs_group": 2}),
     )
 
-    resolution = resolve(make_request({"profile": "big"}), prepared, Belongings())
+    resolution = resolve(make_request({"profile": "big"}), admin_rules, ProjectInventory())
 
     assert (resolution.spec.profile, resolution.spec.fs_group) == ("small", 1)
     assert list_warnings(resolution) == [("override", "profile")]
@@ -925,32 +925,35 @@ def test_the_locked_profile_applies_when_the_user_names_another(scope: str) -> N
 
 def test_the_platforms_profile_is_locked_when_the_project_locks_without_one() -> None:
     policy = {"profile": {"default": "small"}, "projects": {"vision": {"profile": {"locked": True}}}}
-    prepared = prepare(policy, make_profile("small"), make_profile("big"))
+    admin_rules = prepare(policy, make_profile("small"), make_profile("big"))
 
-    assert resolve(make_request({"profile": "big"}), prepared, Belongings()).spec.profile == "small"
-    assert resolve(make_request({"profile": "big"}, project="audio"), prepared, Belongings()).spec.profile == "big"
+    assert resolve(make_request({"profile": "big"}), admin_rules, ProjectInventory()).spec.profile == "small"
+    assert (
+        resolve(make_request({"profile": "big"}, project="audio"), admin_rules, ProjectInventory()).spec.profile
+        == "big"
+    )
 
 
 def test_nobody_may_choose_a_profile_when_it_is_locked_without_one() -> None:
-    prepared = prepare({"profile": {"locked": True}}, make_profile("default"), make_profile("big"))
+    admin_rules = prepare({"profile": {"locked": True}}, make_profile("default"), make_profile("big"))
 
-    assert list_refusals(resolve(make_request({"profile": "big"}), prepared, Belongings())) == [
+    assert list_refusals(resolve(make_request({"profile": "big"}), admin_rules, ProjectInventory())) == [
         ("policy.locked", "profile")
     ]
-    assert resolve(make_request(), prepared, Belongings()).spec.profile == "default"
+    assert resolve(make_request(), admin_rules, ProjectInventory()).spec.profile == "default"
 
 
 def test_the_policys_profile_applies_when_the_user_names_none() -> None:
-    prepared = prepare({"profile": {"default": "small"}}, make_profile("small"), make_profile("default"))
+    admin_rules = prepare({"profile": {"default": "small"}}, make_profile("small"), make_profile("default"))
 
-    resolution = resolve(make_request(), prepared, Belongings())
+    resolution = resolve(make_request(), admin_rules, ProjectInventory())
 
     assert (resolution.spec.profile, get_leaf(resolution, "profile").owner) == ("small", "policy")
 
 
 def test_a_run_is_refused_when_the_policys_profile_is_not_loaded() -> None:
     (refusal,) = resolve(
-        make_request(), prepare({"profile": {"default": "smal"}}, make_profile("small")), Belongings()
+        make_request(), prepare({"profile": {"default": "smal"}}, make_profile("small")), ProjectInventory()
     ).refusals
 
     assert (refusal.code, refusal.suggestion) == ("profile.unknown", "small")

@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.resolve_inputs import Belongings
+from runyard.domain.resolve_inputs import ProjectInventory
 from tests.unit.domain.worlds import decide, get_leaf, list_refusals, show
 
-OURS = Belongings(
+OURS = ProjectInventory(
     secrets=frozenset({"my-secret-key", "HF_TOKEN"}),
     volumes={"datasets": "run-1-datasets", "models": "run-2-models"},
     claims=frozenset({"shared-data"}),
@@ -35,7 +35,7 @@ def _mount(kind: str, spec: Any = None, *, name: str = "v") -> dict[str, Any]:
 def test_a_run_is_refused_with_the_nearest_when_it_names_what_the_project_has_not(
     run: Any, code: str, where: str, suggestion: str | None
 ) -> None:
-    (refusal,) = decide(run, belongings=OURS).refusals
+    (refusal,) = decide(run, inventory=OURS).refusals
 
     assert (refusal.code, refusal.where, refusal.suggestion) == (code, where, suggestion)
     assert refusal.allowed
@@ -58,7 +58,7 @@ def test_a_run_is_refused_with_the_nearest_when_it_names_what_the_project_has_no
     ],
 )
 def test_a_run_is_taken_when_it_names_what_the_project_has(run: Any) -> None:
-    assert decide(run, belongings=OURS).refusals == ()
+    assert decide(run, inventory=OURS).refusals == ()
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_layer_is_refused_when_the_project_has_not_what_it_names(run: Any, lay
 
 
 def test_the_claim_behind_it_is_mounted_when_a_kept_volume_is_named() -> None:
-    resolution = decide(_mount("shared_volume", {"size": "1Gi"}, name="datasets"), belongings=OURS)
+    resolution = decide(_mount("shared_volume", {"size": "1Gi"}, name="datasets"), inventory=OURS)
 
     assert show(resolution, "volumes", "datasets") == {
         "name": "datasets",
@@ -92,7 +92,7 @@ def test_an_existing_claim_is_mounted_when_it_is_the_projects_and_allowed() -> N
     resolution = decide(
         _mount("persistent_volume_claim", {"claim_name": "shared-data"}),
         policy={"volumes.claim_name": {"allowed": ["shared-*"]}},
-        belongings=OURS,
+        inventory=OURS,
     )
 
     assert resolution.refusals == ()
@@ -112,7 +112,7 @@ def test_rules_for_new_claims_do_not_judge_when_a_claim_exists_already() -> None
             "volumes.size": {"default": "1Gi", "max": "1Gi", "locked": True},
             "volumes.storage_class": {"default": "fast", "options": ["fast"]},
         },
-        belongings=OURS,
+        inventory=OURS,
     )
 
     assert resolution.refusals == ()
@@ -123,7 +123,7 @@ def test_rules_for_new_claims_do_not_judge_when_a_claim_exists_already() -> None
 def test_every_stranger_is_told_when_a_run_names_several() -> None:
     run = {"secrets": ["a", "b"], "volumes": _mount("shared_volume", name="c")["volumes"]}
 
-    assert len(decide(run, belongings=OURS).refusals) == 3
+    assert len(decide(run, inventory=OURS).refusals) == 3
 
 
 def test_the_project_is_said_to_have_nothing_when_it_has_nothing() -> None:
@@ -134,4 +134,4 @@ def test_the_project_is_said_to_have_nothing_when_it_has_nothing() -> None:
 
 def test_a_secret_is_refused_when_only_its_spelling_is_the_projects() -> None:
     for name in ("hf_token", "HF_TOKEN.", "MY-SECRET-KEY"):
-        assert [code for code, _ in list_refusals(decide({"secrets": [name]}, belongings=OURS))] == ["secret.unknown"]
+        assert [code for code, _ in list_refusals(decide({"secrets": [name]}, inventory=OURS))] == ["secret.unknown"]

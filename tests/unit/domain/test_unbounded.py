@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from runyard.domain.resolution import Resolution, resolve
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.policy import read_policy
 from runyard.spec.profile import Profile
 from runyard.spec.run_fields import read_admin_fields, read_run_fields
@@ -14,7 +14,7 @@ from runyard.spec.run_fields import read_admin_fields, read_run_fields
 def decide(run: dict[str, Any], *, policy: dict[str, Any], profile: dict[str, Any] | None = None) -> Resolution:
     profiles = {} if profile is None else {"default": Profile(id="default", fields=read_admin_fields(profile))}
     request = Request(project="vision", action="job", run=read_run_fields({"image": "busybox:1.36", **run}))
-    return resolve(request, Prepared(policy=read_policy(policy), profiles=profiles), Belongings())
+    return resolve(request, AdminRules(policy=read_policy(policy), profiles=profiles), ProjectInventory())
 
 
 def list_codes(resolution: Resolution) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from runyard.domain.effective_spec import Leaf
 from runyard.domain.resolution import Resolution, resolve
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.policy import read_policy
 from runyard.spec.profile import BaseKind, Profile
 from runyard.spec.run_fields import read_admin_fields, read_run_fields
@@ -13,7 +13,7 @@ from runyard.spec.run_fields import read_admin_fields, read_run_fields
 Raw = Mapping[str, Any]
 
 PROJECT = "vision"
-NOTHING = Belongings()
+NOTHING = ProjectInventory()
 
 
 def make_request(
@@ -40,8 +40,8 @@ def make_profile(name: str, fields: Raw | None = None, *, base: Mapping[BaseKind
     return Profile(id=name, fields=read_admin_fields(fields or {}), base=bases)
 
 
-def prepare(policy: Raw | None = None, *profiles: Profile) -> Prepared:
-    return Prepared(profiles={profile.id: profile for profile in profiles}, policy=read_policy(policy or {}))
+def prepare(policy: Raw | None = None, *profiles: Profile) -> AdminRules:
+    return AdminRules(profiles={profile.id: profile for profile in profiles}, policy=read_policy(policy or {}))
 
 
 def decide(
@@ -50,14 +50,14 @@ def decide(
     policy: Raw | None = None,
     profile: Raw | None = None,
     base: Mapping[BaseKind, Raw] | None = None,
-    belongings: Belongings = NOTHING,
+    inventory: ProjectInventory = NOTHING,
     **request: Any,
 ) -> Resolution:
     """Resolve a run; `profile` and `base` are those of a profile `p`, which the run then names."""
     if profile is None and base is None:
-        return resolve(make_request(run, **request), prepare(policy), belongings)
-    prepared = prepare(policy, make_profile("p", profile, base=base))
-    return resolve(make_request({"profile": "p", **(run or {})}, **request), prepared, belongings)
+        return resolve(make_request(run, **request), prepare(policy), inventory)
+    admin_rules = prepare(policy, make_profile("p", profile, base=base))
+    return resolve(make_request({"profile": "p", **(run or {})}, **request), admin_rules, inventory)
 
 
 def show(resolution: Resolution, *path: str | int) -> Any:

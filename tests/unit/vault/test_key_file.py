@@ -10,7 +10,7 @@ import pytest
 from runyard.vault import FileVault, KeyFileUnusable, KeysUnusable, TextVault, UnknownKey, open_vault
 from runyard.vault.keyring import Keyring, make_key
 
-KEY = Keyring([make_key()]).to_text().strip()
+KEY = Keyring([bytes(range(32))]).to_text().strip()
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ async def get_configuration(request: Request) -> Response:
         "dhcore_endpoint": endpoint,
         "dhcore_name": "runyard",
         "dhcore_version": __version__,
-        "k8s_resource_profiles": sorted(current.prepared.profiles),
+        "k8s_resource_profiles": sorted(current.admin_rules.profiles),
         **_describe_tokens(endpoint, prefix="oauth2_"),
     }
     if web.core.options.files_store is not None:

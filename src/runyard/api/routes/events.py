@@ -12,7 +12,7 @@ from runyard.api.openapi_models import EventList
 from runyard.api.query_parameters import Parameters
 from runyard.api.responses import answer, transition_to_json
 from runyard.api.routing import Routes, describe_content, get_who
-from runyard.api.streams import Sight, Streamed
+from runyard.api.streams import Streamed, StreamGuard
 from runyard.app.model import Transition
 from runyard.app.ports import Unavailable
 from runyard.app.runs.run_follower import RunFollower, follow_run
@@ -58,18 +58,18 @@ async def get_events(request: Request, project: str, id: str) -> Response:  # no
         return answer([transition_to_json(one) for one in known], headers={"Vary": "Accept"})
     if not known and follower.has_ended:
         return Response(status_code=204, headers={"Vary": "Accept"})
-    chunks = _iter_events(follower, known, Sight(request, project=project))
+    chunks = _iter_events(follower, known, StreamGuard(request, project=project))
     return Streamed(chunks, request=request, who=get_who(request), media_type=EVENTS, headers={"Vary": "Accept"})
 
 
-async def _iter_events(follower: RunFollower, known: Sequence[Transition], sight: Sight) -> AsyncIterator[bytes]:
+async def _iter_events(follower: RunFollower, known: Sequence[Transition], guard: StreamGuard) -> AsyncIterator[bytes]:
     yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
     told_at = time.monotonic()
     while True:
         if known:
             yield b"".join(map(_write_transition, known))
             told_at = time.monotonic()
-        reason = await _find_end(follower, sight)
+        reason = await _stop_reason(follower, guard)
         if reason is not None:
             yield _write_event("end", {"reason": reason})
             return
@@ -84,10 +84,10 @@ async def _iter_events(follower: RunFollower, known: Sequence[Transition], sight
             return
 
 
-async def _find_end(follower: RunFollower, sight: Sight) -> str | None:
+async def _stop_reason(follower: RunFollower, guard: StreamGuard) -> str | None:
     if follower.has_ended:
         return "gone" if follower.is_gone else "final"
-    return await sight.find_end()
+    return await guard.stop_reason()
 
 
 def _write_transition(transition: Transition) -> bytes:

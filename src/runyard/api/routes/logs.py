@@ -12,7 +12,7 @@ from runyard.api.openapi_models import LogList
 from runyard.api.query_parameters import Parameters
 from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes, get_who
-from runyard.api.streams import Sight, Streamed
+from runyard.api.streams import Streamed, StreamGuard
 from runyard.app.logs.log_follower import LogFollower
 from runyard.app.logs.log_reader import (
     MOST_TAIL,
@@ -104,7 +104,7 @@ async def get_text(request: Request, project: str, id: str) -> Response:  # noqa
     if is_following:
         # The offset is of what there is now, not of a stream that comes later.
         follow = LogFollower(core, follower, replace(wanted, offset=None), marker=marker)
-        chunks = follow.iterate(parts, find_end=Sight(request, project=project).find_end)
+        chunks = follow.iterate(parts, stop_reason=StreamGuard(request, project=project).stop_reason)
     return Streamed(chunks, request=request, who=get_who(request), media_type=TEXT, headers=headers)
 
 

@@ -20,7 +20,7 @@ from runyard.api.routing import Routes, get_who
 from runyard.app.model import Json
 from runyard.app.rules.policy_rehearsal import rehearse_candidate
 from runyard.app.rules.profiles_and_policy import (
-    KeptPolicy,
+    StoredPolicy,
     delete_policy,
     get_policy,
     put_policy,
@@ -102,7 +102,7 @@ async def rehearse(request: Request) -> Response:
     return answer(outcome.to_dict())
 
 
-def _answer(kept: KeptPolicy) -> Response:
+def _answer(kept: StoredPolicy) -> Response:
     number = 0 if kept.revision is None else kept.revision.revision
     held = {"revision": number, "is_deleted": True} if kept.revision is None else revision_to_json(kept.revision)
     content = {

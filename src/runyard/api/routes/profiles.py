@@ -11,7 +11,7 @@ from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes, get_who
 from runyard.app.model import Json, Revision
 from runyard.app.rules.profiles_and_policy import (
-    KeptProfile,
+    StoredProfile,
     delete_profile,
     get_profile,
     list_profiles,
@@ -95,7 +95,7 @@ async def get_one(request: Request, name: str, revision: str) -> Response:
     return answer(revision_to_json(await get_revision(get_web(request).core, "profile", number, name=name)))
 
 
-def profile_to_json(kept: KeptProfile) -> Json:
+def profile_to_json(kept: StoredProfile) -> Json:
     """As it was written and as it was read."""
     profile = kept.profile
     return {
@@ -130,5 +130,5 @@ def _fields_to_json(fields: AdminFields) -> Json:
     return {name: to_plain(value) for name, value in set_.items() if value is not None}
 
 
-def _answer(kept: KeptProfile) -> Response:
+def _answer(kept: StoredProfile) -> Response:
     return answer(profile_to_json(kept), headers={"ETag": f'"{kept.revision.revision}"'})

@@ -5,9 +5,9 @@ from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities.drafts import Written, check_id, check_project, read_written
+from runyard.app.entities.drafts import EntityDraft, check_id, check_project, read_draft
 from runyard.app.entities.entity_types import TYPES, EntityType
-from runyard.app.entities.ignored_fields import find_kept, find_unused, take_status, tell
+from runyard.app.entities.ignored_fields import find_kept, find_unused, take_status, with_warnings
 from runyard.app.entities.ownership import KEPT, check_own_entity, name_producer, note_change
 from runyard.app.entities.spec_checks import check_new, check_spec
 from runyard.app.errors import Conflict, Missing, NotPossible
@@ -25,11 +25,11 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
     What was said and is not used stands in the answer's `status.warnings`.
     """
     entity_type = TYPES[type_name]
-    written = read_written(document)
-    problems = check_id(written) + check_project(written, project)
-    problems += check_spec(entity_type, written, project=project)
-    entity_id = written.asked_id
-    if entity_type.is_named and written.name is None:
+    draft = read_draft(document)
+    problems = check_id(draft) + check_project(draft, project)
+    problems += check_spec(entity_type, draft, project=project)
+    entity_id = draft.requested_id
+    if entity_type.is_named and draft.name is None:
         problems.append(Problem("field.missing", ("name",), f"a {type_name} needs its `name`"))
     if problems:
         raise Refused(problems)
@@ -37,24 +37,24 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
     entity = Entity(
         type=type_name,
         project=project,
-        kind=written.kind,
-        name=written.name or entity_id,
+        kind=draft.kind,
+        name=draft.name or entity_id,
         id=entity_id,
         user=who.name,
         created_at=now,
         updated_at=now,
         updated_by=who.name,
-        state=_choose_state(entity_type, written, "CREATED"),
+        state=_choose_state(entity_type, draft, "CREATED"),
         metadata={
             "version": entity_id,
-            **written.metadata,
+            **draft.metadata,
             **name_producer(who),
             "project": project,
-            "name": written.name or entity_id,
+            "name": draft.name or entity_id,
         },
-        spec=written.spec,
-        status=take_status(written.status, is_clients=entity_type.has_clients_state),
-        extensions=written.extensions,
+        spec=draft.spec,
+        status=take_status(draft.status, is_clients=entity_type.has_clients_state),
+        extensions=draft.extensions,
     )
     async with core.store.begin() as unit:
         await enter_project(unit, project)
@@ -66,7 +66,7 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
             raise Duplicate(f"Duplicated entity {type_name}:{entity_id}.") from None
         await audit(core, unit, who, f"{type_name}.create", entity)
         await unit.commit()
-    return tell(entity, find_unused(entity, written, is_clients=entity_type.has_clients_state))
+    return with_warnings(entity, find_unused(entity, draft, is_clients=entity_type.has_clients_state))
 
 
 async def get_entity(core: Core, type_name: str, project: str, entity_id: str) -> Entity:
@@ -98,26 +98,26 @@ async def update_entity(
     What was said and is not used stands in the answer's `status.warnings`.
     """
     entity_type = TYPES[type_name]
-    written = read_written(document)
-    problems = check_project(written, project)
+    draft = read_draft(document)
+    problems = check_project(draft, project)
     if entity_type.on_update == "replace":
-        problems += check_spec(entity_type, written, project=project)
+        problems += check_spec(entity_type, draft, project=project)
     if problems:
         raise Refused(problems)
     async with core.store.begin() as unit:
         await enter_project(unit, project)
         stored = await lock_entity(unit, type_name, project, entity_id)
         check_own_entity(who, stored)
-        if problems := _check_identity(stored, written):
+        if problems := _check_identity(stored, draft):
             raise Refused(problems)
-        changed = _apply(core, who, entity_type, stored, written)
+        changed = _apply(core, who, entity_type, stored, draft)
         if entity_type.on_update == "replace" and (unknown := await check_new(unit, changed)):
             raise Refused(unknown)
         saved = await replace_entity(unit, changed, expected_revision=expected_revision)
         await audit(core, unit, who, f"{type_name}.update", saved)
         await unit.commit()
-    unused = find_unused(saved, written, is_clients=entity_type.has_clients_state)
-    return tell(saved, [*_find_kept_spec(entity_type, stored, written), *unused])
+    unused = find_unused(saved, draft, is_clients=entity_type.has_clients_state)
+    return with_warnings(saved, [*_find_kept_spec(entity_type, stored, draft), *unused])
 
 
 async def require_project(unit: UnitOfWork, project: str) -> Entity:
@@ -162,42 +162,42 @@ def check_revision(entity: Entity, expected: int | None) -> None:
         raise Conflict(f"{entity.type} {entity.id} was changed since you read it: read it again")
 
 
-def _apply(core: Core, who: Principal, entity_type: EntityType, stored: Entity, written: Written) -> Entity:
+def _apply(core: Core, who: Principal, entity_type: EntityType, stored: Entity, draft: EntityDraft) -> Entity:
     fixed_keys = ("project", "name", *KEPT)
     kept: Json = {key: stored.metadata[key] for key in (*fixed_keys, "version") if key in stored.metadata}
-    spec = stored.spec if entity_type.on_update == "keep" else written.spec
+    spec = stored.spec if entity_type.on_update == "keep" else draft.spec
     if entity_type.name == "task":
         fixed: Json = {key: stored.spec[key] for key in _FIXED_IN_TASKS if key in stored.spec}
-        spec = {**restore_task_spec(stored.kind, stored.spec, written.spec), **fixed}
-    status = {**stored.status, **take_status(written.status, is_clients=entity_type.has_clients_state)}
+        spec = {**restore_task_spec(stored.kind, stored.spec, draft.spec), **fixed}
+    status = {**stored.status, **take_status(draft.status, is_clients=entity_type.has_clients_state)}
     now = core.clock.now()
     changed = replace(
         stored,
-        metadata={**kept, **written.metadata, **{key: kept[key] for key in fixed_keys if key in kept}},
+        metadata={**kept, **draft.metadata, **{key: kept[key] for key in fixed_keys if key in kept}},
         spec=spec,
-        state=_choose_state(entity_type, written, stored.state),
+        state=_choose_state(entity_type, draft, stored.state),
         status=status,
-        extensions=written.extensions or stored.extensions,
+        extensions=draft.extensions or stored.extensions,
         updated_at=now,
         updated_by=who.name,
     )
     return note_change(stored, changed, who, at=now)
 
 
-def _choose_state(entity_type: EntityType, written: Written, otherwise: str) -> str:
-    return written.state if entity_type.has_clients_state and written.state is not None else otherwise
+def _choose_state(entity_type: EntityType, draft: EntityDraft, otherwise: str) -> str:
+    return draft.state if entity_type.has_clients_state and draft.state is not None else otherwise
 
 
-def _find_kept_spec(entity_type: EntityType, stored: Entity, written: Written) -> list[Problem]:
+def _find_kept_spec(entity_type: EntityType, stored: Entity, draft: EntityDraft) -> list[Problem]:
     if entity_type.on_update == "replace":
         names = _FIXED_IN_TASKS if entity_type.name == "task" else ()
-        return find_kept(written.spec, stored=stored.spec, shown={}, names=names)
+        return find_kept(draft.spec, stored=stored.spec, shown={}, names=names)
     shown = shape_function_spec(stored.kind, stored.spec) if stored.type == "function" else {}
-    return find_kept(written.spec, stored=stored.spec, shown=shown, names=written.spec)
+    return find_kept(draft.spec, stored=stored.spec, shown=shown, names=draft.spec)
 
 
-def _check_identity(stored: Entity, written: Written) -> list[Problem]:
-    given = {"id": written.id, "name": written.name, "kind": written.kind}
+def _check_identity(stored: Entity, draft: EntityDraft) -> list[Problem]:
+    given = {"id": draft.id, "name": draft.name, "kind": draft.kind}
     return [
         Problem("field.fixed", (name,), f"cannot be changed; it is `{getattr(stored, name)}`", value=value)
         for name, value in given.items()

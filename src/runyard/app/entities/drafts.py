@@ -34,7 +34,7 @@ _SERVERS_METADATA = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class EntityDraft:
     """An entity as it was written. Server's own values (key, user, times) are not taken from clients."""
 
     kind: str
@@ -49,12 +49,12 @@ class Written:
     extensions: tuple[Json, ...] = ()
 
     @property
-    def asked_id(self) -> str:
+    def requested_id(self) -> str:
         """The client's id, or a new one."""
         return self.id or uuid4().hex
 
 
-def read_written(given: Any) -> Written:
+def read_draft(given: Any) -> EntityDraft:
     """Read the envelope; raises `Refused` with everything that is wrong with it."""
     findings = Findings()
     document = expect_mapping(given, of="an entity's fields")
@@ -71,22 +71,22 @@ def read_written(given: Any) -> Written:
     findings.finish()
     status = values.pop("status", {})
     state = status.pop("state", None)
-    return Written(**values, status=status, state=state)
+    return EntityDraft(**values, status=status, state=state)
 
 
-def check_id(written: Written) -> list[Problem]:
+def check_id(draft: EntityDraft) -> list[Problem]:
     """That a new id is one that every client can read: another makes the lists of SDKs fail."""
-    if written.id is None or _CLIENTS_ID.fullmatch(written.id):
+    if draft.id is None or _CLIENTS_ID.fullmatch(draft.id):
         return []
-    folded = re.sub("[^a-z0-9]+", "-", written.id.lower()).strip("-")
+    folded = re.sub("[^a-z0-9]+", "-", draft.id.lower()).strip("-")
     allowed = "lower-case letters and digits, single dashes between them"
     message = "clients cannot read such an id"
-    return [Problem("id.invalid", ("id",), message, value=written.id, allowed=allowed, suggestion=folded or None)]
+    return [Problem("id.invalid", ("id",), message, value=draft.id, allowed=allowed, suggestion=folded or None)]
 
 
-def check_project(written: Written, project: str) -> list[Problem]:
+def check_project(draft: EntityDraft, project: str) -> list[Problem]:
     """That the document does not name another project than the address."""
-    named = [(("project",), written.project), (("metadata", "project"), written.metadata.get("project"))]
+    named = [(("project",), draft.project), (("metadata", "project"), draft.metadata.get("project"))]
     return [
         Problem("project.other", path, f"invalid project: the address names `{project}`", value=given)
         for path, given in named

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runyard.app.entities.drafts import Written
+from runyard.app.entities.drafts import EntityDraft
 from runyard.app.model import Entity, Json
 from runyard.spec.problems import Problem
 
@@ -22,46 +22,46 @@ def take_status(status: Json, *, is_clients: bool) -> Json:
     return {key: value for key, value in status.items() if key != WARNINGS and (is_clients or key in TAKEN)}
 
 
-def find_unused(entity: Entity, written: Written, *, is_clients: bool) -> list[Problem]:
+def find_unused(entity: Entity, draft: EntityDraft, *, is_clients: bool) -> list[Problem]:
     """What was written of metadata and status, and is not what the entity has now."""
-    problems = find_unused_name(written, name=entity.name)
-    return problems if is_clients else problems + find_unused_status(written, state=entity.state)
+    problems = find_unused_name(draft, name=entity.name)
+    return problems if is_clients else problems + find_unused_status(draft, state=entity.state)
 
 
-def find_unused_name(written: Written, *, name: str) -> list[Problem]:
+def find_unused_name(draft: EntityDraft, *, name: str) -> list[Problem]:
     """A name in the metadata that is not the entity's."""
-    named = written.metadata.get("name")
+    named = draft.metadata.get("name")
     if named in (None, name):
         return []
     message = f"is always the entity's name, `{name}`"
     return [Problem("value.unused", ("metadata", "name"), message, value=named)]
 
 
-def find_unused_status(written: Written, *, state: str, taken: Iterable[str] = TAKEN) -> list[Problem]:
+def find_unused_status(draft: EntityDraft, *, state: str, taken: Iterable[str] = TAKEN) -> list[Problem]:
     """What was written of a status that is the server's to say, and is not what it says."""
     known = {*taken, WARNINGS, "transitions"}
     problems = [
-        Problem("value.unused", ("status", key), "is the server's to say") for key in written.status if key not in known
+        Problem("value.unused", ("status", key), "is the server's to say") for key in draft.status if key not in known
     ]
-    if written.state not in (None, state):
+    if draft.state not in (None, state):
         message = f"is the server's to say; it is `{state}`"
-        problems.append(Problem("value.unused", ("status", "state"), message, value=written.state))
+        problems.append(Problem("value.unused", ("status", "state"), message, value=draft.state))
     return problems
 
 
 def find_kept(
-    written: Mapping[str, Any], *, stored: Mapping[str, Any], shown: Mapping[str, Any], names: Iterable[str]
+    draft: Mapping[str, Any], *, stored: Mapping[str, Any], shown: Mapping[str, Any], names: Iterable[str]
 ) -> list[Problem]:
     """Fields of a spec that an update wants otherwise and does not change. A field that it lacks, it does not want."""
     message = "is not changed by an update: what is stored stays; create a new one to change it"
     return [
         Problem("value.unused", ("spec", name), message)
         for name in names
-        if written.get(name) not in (None, {}, [], stored.get(name), shown.get(name))
+        if draft.get(name) not in (None, {}, [], stored.get(name), shown.get(name))
     ]
 
 
-def tell(entity: Entity, problems: Sequence[Problem]) -> Entity:
+def with_warnings(entity: Entity, problems: Sequence[Problem]) -> Entity:
     """The entity for the answer, with the warnings of this request."""
     if not problems:
         return entity

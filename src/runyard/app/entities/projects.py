@@ -6,9 +6,9 @@ from typing import Any
 from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.entities.crud import check_revision, enter_project, replace_entity, require_entity
-from runyard.app.entities.drafts import Written, read_written
+from runyard.app.entities.drafts import EntityDraft, read_draft
 from runyard.app.entities.entity_types import LISTED_IN_PROJECTS, TYPES
-from runyard.app.entities.ignored_fields import find_unused, tell
+from runyard.app.entities.ignored_fields import find_unused, with_warnings
 from runyard.app.errors import NotPossible
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
@@ -22,8 +22,8 @@ MOST_LISTED = 1000
 
 async def create_project(core: Core, who: Principal, document: Any) -> Entity:
     """Its creator owns it. The id is the name."""
-    written = _read(document)
-    name = written.name or ""
+    draft = _read(document)
+    name = draft.name or ""
     now = core.clock.now()
     entity = Entity(
         type="project",
@@ -35,9 +35,9 @@ async def create_project(core: Core, who: Principal, document: Any) -> Entity:
         created_at=now,
         updated_at=now,
         updated_by=who.name,
-        metadata={**written.metadata, "project": name, "name": name},
-        spec=_without_lists(written.spec),
-        extensions=written.extensions,
+        metadata={**draft.metadata, "project": name, "name": name},
+        spec=_without_lists(draft.spec),
+        extensions=draft.extensions,
     )
     async with core.store.begin() as unit:
         try:
@@ -46,7 +46,7 @@ async def create_project(core: Core, who: Principal, document: Any) -> Entity:
             raise Duplicate(f"Duplicated entity project:{name}.") from None
         await audit(core, unit, who, "project.create", entity)
         await unit.commit()
-    return tell(entity, find_unused(entity, written, is_clients=False))
+    return with_warnings(entity, find_unused(entity, draft, is_clients=False))
 
 
 async def get_project(core: Core, project: str) -> tuple[Entity, dict[str, tuple[Entity, ...]]]:
@@ -66,23 +66,23 @@ async def update_project(
     core: Core, who: Principal, project: str, document: Any, *, expected_revision: int | None = None
 ) -> Entity:
     """Replace metadata and spec; what is listed in it is not the project's."""
-    written = _read(document)
-    if written.name != project:
-        raise Refused([Problem("field.fixed", ("name",), f"cannot be changed; it is `{project}`", value=written.name)])
+    draft = _read(document)
+    if draft.name != project:
+        raise Refused([Problem("field.fixed", ("name",), f"cannot be changed; it is `{project}`", value=draft.name)])
     async with core.store.begin() as unit:
         stored = await enter_project(unit, project)
         changed = replace(
             stored,
-            metadata={**written.metadata, "project": project, "name": project},
-            spec=_without_lists(written.spec),
-            extensions=written.extensions,
+            metadata={**draft.metadata, "project": project, "name": project},
+            spec=_without_lists(draft.spec),
+            extensions=draft.extensions,
             updated_at=core.clock.now(),
             updated_by=who.name,
         )
         saved = await replace_entity(unit, changed, expected_revision=expected_revision)
         await audit(core, unit, who, "project.update", saved)
         await unit.commit()
-    return tell(saved, find_unused(saved, written, is_clients=False))
+    return with_warnings(saved, find_unused(saved, draft, is_clients=False))
 
 
 async def delete_project(
@@ -130,14 +130,14 @@ async def list_labels(core: Core, project: str, text: str | None) -> list[str]:
         return list(await unit.entities.list_labels(project, containing=text or ""))
 
 
-def _read(document: Any) -> Written:
-    written = read_written(document)
-    spec = {key: value for key, value in written.spec.items() if key not in LISTED_IN_PROJECTS}
-    read_entity("project", {"kind": written.kind, "name": written.name, "spec": spec})
-    if written.id is not None and written.id != written.name:
-        message = f"the id of a project is its name, `{written.name}`"
-        raise Refused([Problem("project.id", ("id",), message, value=written.id)])
-    return written
+def _read(document: Any) -> EntityDraft:
+    draft = read_draft(document)
+    spec = {key: value for key, value in draft.spec.items() if key not in LISTED_IN_PROJECTS}
+    read_entity("project", {"kind": draft.kind, "name": draft.name, "spec": spec})
+    if draft.id is not None and draft.id != draft.name:
+        message = f"the id of a project is its name, `{draft.name}`"
+        raise Refused([Problem("project.id", ("id",), message, value=draft.id)])
+    return draft
 
 
 def _without_lists(spec: Json) -> Json:

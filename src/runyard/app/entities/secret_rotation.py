@@ -16,7 +16,7 @@ from runyard.domain.access import Permission
 BATCH = 100
 
 
-class Unopenable(Exception):  # noqa: N818 - it is the value that is unopenable
+class Unopenable(Exception):
     """A sealed value was changed, or its key is not at hand; the base of what a vault raises for it."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from runyard.app.entities.drafts import Written, expect_name
+from runyard.app.entities.drafts import EntityDraft, expect_name
 from runyard.app.entities.entity_types import STATES, EntityType
 from runyard.app.model import Entity
 from runyard.app.ports import UnitOfWork
@@ -54,31 +54,31 @@ _TYPED: Mapping[tuple[str, str], Mapping[str, str]] = {
 _TYPES: Mapping[str, type] = {"text": str, "mapping": dict, "list": list}
 
 
-def check_spec(entity_type: EntityType, written: Written, *, project: str) -> list[Problem]:
+def check_spec(entity_type: EntityType, draft: EntityDraft, *, project: str) -> list[Problem]:
     """Every problem of a spec that can be seen in itself. A trigger without `template` gets an empty one."""
     if entity_type.name == "trigger":
-        if written.kind in TRIGGER_KINDS:
+        if draft.kind in TRIGGER_KINDS:
             # No SDK can read a list with a trigger that has none.
-            written.spec.setdefault("template", {})
-        return find_trigger_problems(written.kind, written.spec, project=project, states=STATES)
-    return [*_check_fields(entity_type, written), *_check_names(entity_type, written)]
+            draft.spec.setdefault("template", {})
+        return find_trigger_problems(draft.kind, draft.spec, project=project, states=STATES)
+    return [*_check_fields(entity_type, draft), *_check_names(entity_type, draft)]
 
 
-def _check_fields(entity_type: EntityType, written: Written) -> list[Problem]:
-    if is_ran_kind(entity_type.name, written.kind):
-        document = {"kind": written.kind, "name": written.name or "unnamed", "spec": written.spec}
+def _check_fields(entity_type: EntityType, draft: EntityDraft) -> list[Problem]:
+    if is_ran_kind(entity_type.name, draft.kind):
+        document = {"kind": draft.kind, "name": draft.name or "unnamed", "spec": draft.spec}
         try:
             read_entity(entity_type.name, document)
         except Refused as refused:
             return list(refused.problems)
-        if (entity_type.name, written.kind) == ("function", "python"):
-            return _check_source(written.spec["source"])
-    problems = _check_types(written.spec, _TYPED.get((entity_type.name, written.kind), {}))
-    if entity_type.name in _PATHED and not isinstance(written.spec.get("path"), str):
+        if (entity_type.name, draft.kind) == ("function", "python"):
+            return _check_source(draft.spec["source"])
+    problems = _check_types(draft.spec, _TYPED.get((entity_type.name, draft.kind), {}))
+    if entity_type.name in _PATHED and not isinstance(draft.spec.get("path"), str):
         missing = f"missing spec: a {entity_type.name} needs its `path`"
         problems.append(Problem("field.missing", ("spec", "path"), missing))
-    if (entity_type.name, written.kind) == ("dataitem", "table") and not problems:
-        problems += _check_columns(written.spec.get("schema"))
+    if (entity_type.name, draft.kind) == ("dataitem", "table") and not problems:
+        problems += _check_columns(draft.spec.get("schema"))
     return problems
 
 
@@ -107,11 +107,11 @@ def _check_types(spec: Mapping[str, Any], types: Mapping[str, str]) -> list[Prob
     ]
 
 
-def _check_names(entity_type: EntityType, written: Written) -> list[Problem]:
+def _check_names(entity_type: EntityType, draft: EntityDraft) -> list[Problem]:
     """Texts that things are found by, where they are not read as references."""
     findings = Findings()
     for name in _FOUND_BY if entity_type.name != "task" else ("task",):
-        if isinstance(given := written.spec.get(name), str) and given:
+        if isinstance(given := draft.spec.get(name), str) and given:
             findings.read(lambda text: expect_name(text, what="the text", most=MOST_REFERENCE), given, "spec", name)
     return findings.problems
 

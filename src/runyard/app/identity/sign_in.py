@@ -31,7 +31,7 @@ MOST_CHARACTERS = 8192
 MOST_CLIENT_CHARACTERS = 200
 
 
-class GrantRefused(Exception):  # noqa: N818 - it is the grant that is refused
+class GrantRefused(Exception):
     """An error of the token endpoint; `error` is OAuth's word for it, the message says it to people."""
 
     def __init__(self, error: str, message: str) -> None:

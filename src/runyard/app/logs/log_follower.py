@@ -13,7 +13,7 @@ FLUSH_SECONDS = 0.05
 GRACE_SECONDS = 2.0
 """The last bytes may be stored a little after the run has ended."""
 
-FindEnd = Callable[[], Awaitable[str | None]]
+StopReason = Callable[[], Awaitable[str | None]]
 """Why the answer must end now, whatever the run does; None if it need not."""
 
 
@@ -28,17 +28,17 @@ class LogFollower:
         self._readers: dict[Stream, PartReader] = {}
         self._current: Stream | None = None
 
-    async def iterate(self, parts: Sequence[Part], *, find_end: FindEnd) -> AsyncIterator[bytes]:
+    async def iterate(self, parts: Sequence[Part], *, stop_reason: StopReason) -> AsyncIterator[bytes]:
         """Chunks of text. An end that is not the run's is told in a last line, with where to go on."""
         for part in parts:
             self._add(part.info.stream, offset=part.offset)
         try:
-            async for chunk in self._iterate(find_end):
+            async for chunk in self._iterate(stop_reason):
                 yield chunk
         except Unavailable:
             yield self._write_end("unavailable")
 
-    async def _iterate(self, find_end: FindEnd) -> AsyncIterator[bytes]:
+    async def _iterate(self, stop_reason: StopReason) -> AsyncIterator[bytes]:
         pause, ended_at = FLUSH_SECONDS, None
         while True:
             if self._follower.has_ended and ended_at is None:
@@ -47,7 +47,7 @@ class LogFollower:
             async for chunk in self._read_round():
                 has_news = True
                 yield chunk
-            if (reason := await find_end()) is not None:
+            if (reason := await stop_reason()) is not None:
                 yield self._write_end(reason)
                 return
             if not has_news and ended_at is not None and time.monotonic() - ended_at >= GRACE_SECONDS:

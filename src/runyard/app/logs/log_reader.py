@@ -179,11 +179,11 @@ def write_pieces(pieces: Iterable[LogPiece], *, marker: Marker) -> bytes:
 async def _read_tail(core: Core, part: Part, *, marker: Marker) -> bytes:
     marker.is_at_start = True
     reader = PartReader(core.logs, part.info.stream, offset=part.offset, end=part.info.size)
-    written = [marker.write(left_out=part.offset)] if part.offset else []
+    draft = [marker.write(left_out=part.offset)] if part.offset else []
     while pieces := await reader.read(limit=1 << 20):
-        written.append(write_pieces(pieces, marker=marker))
+        draft.append(write_pieces(pieces, marker=marker))
     # Clients decode strictly, and a cut may have gone through a character.
-    return b"".join(written).decode(errors="replace").encode()
+    return b"".join(draft).decode(errors="replace").encode()
 
 
 def _name_unknown(findings: Findings, wanted: Wanted, streams: Sequence[Stream]) -> None:

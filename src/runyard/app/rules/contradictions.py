@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from runyard.domain.rehearsal import Recorded
 from runyard.domain.resolution import Resolution, resolve
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.policy import Policy
 from runyard.spec.problems import Problem, find_nearest, list_words, shorten
 from runyard.spec.profile import Profile
@@ -53,12 +53,12 @@ def iter_default_profiles(policy: Policy) -> Iterator[tuple[tuple[str, ...], str
             yield (*path, "profile", "default"), str(rule.default)
 
 
-def suppose_belongings(*layers: RunFields | None) -> Belongings:
+def assume_inventory(*layers: RunFields | None) -> ProjectInventory:
     """A project that has whatever is named: it had when the run was accepted, or is not what is asked about."""
     fields = [layer for layer in layers if layer is not None]
     volumes = [volume for layer in fields for volume in layer.volumes or ()]
     kept = {volume.claim_name or volume.name for volume in volumes if volume.type == "shared_volume"}
-    return Belongings(
+    return ProjectInventory(
         secrets=frozenset(use.name for layer in fields for use in layer.secrets or ()),
         volumes=MappingProxyType({name: name for name in sorted(kept)}),
         claims=frozenset(volume.claim_name for volume in volumes if volume.claim_name is not None),
@@ -66,19 +66,19 @@ def suppose_belongings(*layers: RunFields | None) -> Belongings:
     )
 
 
-def suppose_recorded(run_id: str, request: Request, profiles: Iterable[Profile]) -> Recorded:
+def assume_recorded(run_id: str, request: Request, profiles: Iterable[Profile]) -> Recorded:
     """A stored request, in a project that has what it and the profiles name."""
     named = [profile.fields for profile in profiles]
-    belongings = suppose_belongings(request.function, request.task, request.run, *named)
-    return Recorded(id=run_id, request=request, belongings=belongings)
+    inventory = assume_inventory(request.function, request.task, request.run, *named)
+    return Recorded(id=run_id, request=request, inventory=inventory)
 
 
 def _play(profile: Profile, policy: Policy, project: str, action: Action) -> Iterator[Problem]:
-    belongings = suppose_belongings(profile.fields, *profile.base.values())
+    inventory = assume_inventory(profile.fields, *profile.base.values())
     bare = Request(project=project, action=action)
     named = Request(project=project, action=action, run=RunFields(profile=profile.id))
-    before = resolve(bare, Prepared(policy=policy), belongings)
-    after = resolve(named, Prepared(policy=policy, profiles={profile.id: profile}), belongings)
+    before = resolve(bare, AdminRules(policy=policy), inventory)
+    after = resolve(named, AdminRules(policy=policy, profiles={profile.id: profile}), inventory)
     place = f" in project {project}" if project != NOWHERE else ""
     yield from _iter_overridden(profile, after, place)
     known = {(problem.code, problem.path) for problem in before.refusals}

@@ -8,7 +8,7 @@ from typing import Any
 
 from runyard.app.model import Json, Revision
 from runyard.app.ports import UnitOfWork
-from runyard.domain.resolve_inputs import Prepared
+from runyard.domain.resolve_inputs import AdminRules
 from runyard.spec.policy import Policy, read_policy
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile import Profile
@@ -20,21 +20,21 @@ POLICY_NAME = "platform"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Current:
+class CurrentRules:
     """What holds now, and at which revisions."""
 
-    prepared: Prepared = field(default_factory=Prepared)
+    admin_rules: AdminRules = field(default_factory=AdminRules)
     profile_revisions: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     policy_revision: int | None = None
 
 
-async def load_current(unit: UnitOfWork) -> Current:
+async def load_current(unit: UnitOfWork) -> CurrentRules:
     """Profiles and policy as they hold in this unit of work."""
     revisions = await unit.revisions.list_current()
     profiles = [one for one in revisions if one.kind == "profile"]
     policy = next((one for one in revisions if (one.kind, one.name) == ("policy", POLICY_NAME)), None)
-    return Current(
-        prepared=Prepared(
+    return CurrentRules(
+        admin_rules=AdminRules(
             profiles=MappingProxyType({one.name: parse_profile(_freeze(one)) for one in profiles}),
             policy=Policy() if policy is None else parse_policy(_freeze(policy)),
         ),

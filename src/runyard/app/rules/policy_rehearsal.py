@@ -16,14 +16,14 @@ from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.model import Json, Principal, Run
 from runyard.app.ports import Query, UnitOfWork
-from runyard.app.rules.contradictions import suppose_recorded
+from runyard.app.rules.contradictions import assume_recorded
 from runyard.app.rules.current_rules import load_current
 from runyard.app.rules.profiles_and_policy import read_profile
 from runyard.app.runs.lookup_cache import Remembering
-from runyard.app.runs.run_requests import read_asked
+from runyard.app.runs.run_requests import read_run_request
 from runyard.app.times import read_time
 from runyard.domain.rehearsal import OUTCOMES, Played, Recorded, rehearse
-from runyard.domain.resolve_inputs import Prepared
+from runyard.domain.resolve_inputs import AdminRules
 from runyard.spec.policy import Policy, read_policy
 from runyard.spec.problems import Refused
 from runyard.spec.profile import Profile
@@ -54,12 +54,12 @@ class Candidate:
     project: str | None = None
     limit: int = DEFAULT_RUNS
 
-    def prepare(self, current: Prepared) -> Prepared:
+    def prepare(self, current: AdminRules) -> AdminRules:
         """What would hold."""
         changed = {**current.profiles, **self.profiles}
         profiles = {name: profile for name, profile in changed.items() if profile is not None}
         policy = (self.policy or Policy()) if self.has_policy else current.policy
-        return Prepared(policy=policy, profiles=MappingProxyType(profiles))
+        return AdminRules(policy=policy, profiles=MappingProxyType(profiles))
 
 
 @dataclass(slots=True)
@@ -81,9 +81,9 @@ class Outcome:
         if played.outcome != "unchanged" or played.refusals:
             shown = played.to_dict()
             shown["changes"] = shown.get("changes", [])[:MOST_CHANGES]
-            self.tell(shown)
+            self.with_warnings(shown)
 
-    def tell(self, shown: Json) -> None:
+    def with_warnings(self, shown: Json) -> None:
         """Keep the details of one run, as long as there is room."""
         if len(self.details) < MOST_DETAILS:
             self.details.append({key: value for key, value in shown.items() if value not in (None, [])})
@@ -104,7 +104,7 @@ async def rehearse_candidate(core: Core, who: Principal, given: Any) -> Outcome:
     # Runs that come meanwhile would shift the pages.
     until = candidate.until or core.clock.now()
     async with core.store.begin(is_read_only=True) as unit:
-        old = (await load_current(unit)).prepared
+        old = (await load_current(unit)).admin_rules
     new = candidate.prepare(old)
     number, left = 0, candidate.limit
     while left > 0:
@@ -144,7 +144,7 @@ def read_candidate(given: Any) -> Candidate:
 
 
 async def _record(
-    unit: UnitOfWork, runs: list[Run], *, old: Prepared, new: Prepared, outcome: Outcome
+    unit: UnitOfWork, runs: list[Run], *, old: AdminRules, new: AdminRules, outcome: Outcome
 ) -> list[Recorded]:
     """The runs that can be played; the others are counted."""
     reading = Remembering(unit)
@@ -157,14 +157,14 @@ async def _record(
             outcome.counts["local"] += 1
             continue
         try:
-            request = (await read_asked(reading.as_unit(), run.project, run.request)).request
+            request = (await read_run_request(reading.as_unit(), run.project, run.request)).request
         except Refused as refused:
             outcome.counts["unreadable"] += 1
             problems = [problem.to_dict() for problem in refused.problems]
-            outcome.tell({"id": run.id, "project": run.project, "outcome": "unreadable", "refusals": problems})
+            outcome.with_warnings({"id": run.id, "project": run.project, "outcome": "unreadable", "refusals": problems})
             continue
         if request is not None:
-            recorded.append(suppose_recorded(run.id, request, profiles))
+            recorded.append(assume_recorded(run.id, request, profiles))
     return recorded
 
 

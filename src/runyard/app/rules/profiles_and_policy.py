@@ -26,7 +26,7 @@ _ALONE = ("documents", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptProfile:
+class StoredProfile:
     """A stored profile: as it was written, as it was read, and what is doubtful about it."""
 
     revision: Revision
@@ -35,7 +35,7 @@ class KeptProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptPolicy:
+class StoredPolicy:
     """The policy that holds; without a revision it is the built-in one alone."""
 
     revision: Revision | None
@@ -43,24 +43,26 @@ class KeptPolicy:
     warnings: tuple[Problem, ...] = ()
 
 
-async def list_profiles(core: Core) -> Sequence[KeptProfile]:
+async def list_profiles(core: Core) -> Sequence[StoredProfile]:
     """All that hold, by name."""
     async with core.store.begin(is_read_only=True) as unit:
         revisions = await unit.revisions.list_current(kind="profile")
-        profiles = (await load_current(unit)).prepared.profiles
-    return [KeptProfile(revision=one, profile=profiles[one.name]) for one in revisions]
+        profiles = (await load_current(unit)).admin_rules.profiles
+    return [StoredProfile(revision=one, profile=profiles[one.name]) for one in revisions]
 
 
-async def get_profile(core: Core, name: str) -> KeptProfile:
+async def get_profile(core: Core, name: str) -> StoredProfile:
     """One with what is doubtful about it under the platform's rules of now; raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         revision = await unit.revisions.find("profile", name)
-        policy = (await load_current(unit)).prepared.policy
+        policy = (await load_current(unit)).admin_rules.policy
     if revision is None or revision.document is None:
         raise Missing("profile", name)
     profile, warnings = read_profile(revision.document, name)
     # Anybody may ask, so the projects' own rules are played only when it is written.
-    return KeptProfile(revision=revision, profile=profile, warnings=(*warnings, *find_contradictions(profile, policy)))
+    return StoredProfile(
+        revision=revision, profile=profile, warnings=(*warnings, *find_contradictions(profile, policy))
+    )
 
 
 async def put_profile(
@@ -71,7 +73,7 @@ async def put_profile(
     *,
     expected_revision: int | None = None,
     is_strict: bool = False,
-) -> KeptProfile:
+) -> StoredProfile:
     """Create or replace. The same document again makes no new revision. Raises `Refused`, `Conflict`.
 
     With `is_strict`, what contradicts the policy is refused; else it is among the warnings.
@@ -80,47 +82,47 @@ async def put_profile(
     stored = _name_documents(document, name)
     async with core.store.begin(is_read_only=True) as unit:
         current = await load_current(unit)
-    contradictions = await _compare(profile, current.prepared.policy)
+    contradictions = await _compare(profile, current.admin_rules.policy)
     if is_strict and contradictions:
         raise Refused(contradictions)
-    if name not in current.prepared.profiles and len(current.prepared.profiles) >= MOST_PROFILES:
+    if name not in current.admin_rules.profiles and len(current.admin_rules.profiles) >= MOST_PROFILES:
         raise NotPossible("profile.too_many", f"there are {MOST_PROFILES} profiles, the most there can be")
     revision = await put_revision(core, who, "profile", name, stored, expected_revision=expected_revision)
-    return KeptProfile(revision=revision, profile=profile, warnings=(*warnings, *contradictions))
+    return StoredProfile(revision=revision, profile=profile, warnings=(*warnings, *contradictions))
 
 
 async def delete_profile(core: Core, who: Principal, name: str, *, expected_revision: int | None = None) -> None:
     """It is gone for new runs; its revisions stay. Not while the policy gives it to runs. Raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
-        policy = (await load_current(unit)).prepared.policy
+        policy = (await load_current(unit)).admin_rules.policy
     if name in {default for _, default in iter_default_profiles(policy)}:
         message = f"the policy gives profile {name} to runs that name none: change the policy first"
         raise NotPossible("profile.in_use", message)
     await put_revision(core, who, "profile", name, None, expected_revision=expected_revision)
 
 
-async def get_policy(core: Core) -> KeptPolicy:
+async def get_policy(core: Core) -> StoredPolicy:
     """What holds now, and what in it is doubtful by itself."""
     async with core.store.begin(is_read_only=True) as unit:
         revision = await unit.revisions.find("policy", POLICY_NAME)
         current = await load_current(unit)
-    policy = current.prepared.policy
-    warnings = [*lint_policy(policy), *find_unknown_profiles(policy, current.prepared.profiles)]
-    return KeptPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
+    policy = current.admin_rules.policy
+    warnings = [*lint_policy(policy), *find_unknown_profiles(policy, current.admin_rules.profiles)]
+    return StoredPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
 
 
 async def put_policy(
     core: Core, who: Principal, document: Any, *, expected_revision: int | None = None, is_strict: bool = False
-) -> KeptPolicy:
+) -> StoredPolicy:
     """Replace the policy for runs to come. With `is_strict` a doubtful one is refused. Raises `Refused`, `Conflict`."""
     policy = read_policy(check_storable(document))
     async with core.store.begin(is_read_only=True) as unit:
-        profiles = (await load_current(unit)).prepared.profiles
+        profiles = (await load_current(unit)).admin_rules.profiles
     warnings = await asyncio.to_thread(_doubt, policy, profiles)
     if is_strict and warnings:
         raise Refused(warnings)
     revision = await put_revision(core, who, "policy", POLICY_NAME, document, expected_revision=expected_revision)
-    return KeptPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
+    return StoredPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
 
 
 async def delete_policy(core: Core, who: Principal, *, expected_revision: int | None = None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from runyard.app.core import Core
 from runyard.app.model import Principal, Run
 from runyard.app.ports import UnitOfWork
-from runyard.app.retry import insist
+from runyard.app.retry import retry_on_conflict
 from runyard.app.runs.run_deletion import begin_removal
 from runyard.app.runs.transitions import is_without_engine
 
@@ -42,7 +42,7 @@ async def _remove(core: Core, unit: UnitOfWork, who: Principal, project: str, ru
             await begin_removal(core, unit, who, run)
         return run
 
-    return await insist(remove_once, on=f"run {run_id}")
+    return await retry_on_conflict(remove_once, on=f"run {run_id}")
 
 
 async def delete_logs(core: Core, run_ids: Iterable[str]) -> None:

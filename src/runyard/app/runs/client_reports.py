@@ -5,7 +5,7 @@ from typing import Any
 
 from runyard.app.core import Core
 from runyard.app.engine import STATUS_KEYS
-from runyard.app.entities.drafts import Written, check_project, read_written
+from runyard.app.entities.drafts import EntityDraft, check_project, read_draft
 from runyard.app.entities.ignored_fields import find_unused_name
 from runyard.app.entities.spec_checks import is_ran_kind
 from runyard.app.errors import NotPossible
@@ -33,7 +33,7 @@ _FIXED_METADATA = ("project", "name")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Report:
     who: Principal
-    written: Written
+    draft: EntityDraft
 
 
 async def report_run(
@@ -45,34 +45,34 @@ async def report_run(
     spec and status too. What else it wants stands in the answer's warnings, which are not stored. Raises `Missing`,
     `Forbidden`, `Conflict`, `Refused`, and `NotPossible` for a state that is not the client's to set.
     """
-    written = read_written(document)
-    if problems := check_project(written, project):
+    draft = read_draft(document)
+    if problems := check_project(draft, project):
         raise Refused(problems)
-    report = _Report(who=who, written=written)
+    report = _Report(who=who, draft=draft)
 
     unused: list[Problem] = []
 
     def decide(run: Run) -> Change | None:
-        _check_identity(run, written)
-        unused[:] = _find_unused(run, written)
+        _check_identity(run, draft)
+        unused[:] = _find_unused(run, draft)
         return _decide_local(report, run) if run.is_local else _decide_remote(report, run)
 
     run = await change_run(core, who, project, run_id, decide, expected_revision=expected_revision)
     return replace(run, warnings=(*run.warnings, *(problem.to_dict() for problem in unused)))
 
 
-def _find_unused(run: Run, written: Written) -> list[Problem]:
+def _find_unused(run: Run, draft: EntityDraft) -> list[Problem]:
     """What the client wants otherwise and does not get; what it was shown, and how far it saw the run, is no wish."""
-    problems = find_unused_name(written, name=run.name)
+    problems = find_unused_name(draft, name=run.name)
     if not run.is_local:
-        wanted = list_changed_fields(run.kind, stored=run.spec, written=written.spec)
+        wanted = list_changed_fields(run.kind, stored=run.spec, written=draft.spec)
         problems += [Problem("value.unused", ("spec", name), _KEPT_SPEC) for name in wanted]
     problems += [
         Problem("value.unused", ("status", key), "is the server's to say")
-        for key, value in written.status.items()
+        for key, value in draft.status.items()
         if key not in _ECHOED and not _is_taken(run, key) and value not in ({}, [], run.status.get(key))
     ]
-    if written.extensions and written.extensions != run.extensions:
+    if draft.extensions and draft.extensions != run.extensions:
         problems.append(Problem("value.unused", ("extensions",), "are not changed by an update: what is stored stays"))
     return problems
 
@@ -82,8 +82,8 @@ def _is_taken(run: Run, key: str) -> bool:
 
 
 def _decide_remote(report: _Report, run: Run) -> Change | None:
-    said = {key: value for key, value in report.written.status.items() if key in _TAKEN}
-    message = report.written.status.get("message")
+    said = {key: value for key, value in report.draft.status.items() if key in _TAKEN}
+    message = report.draft.status.get("message")
     # Others send back the message that they last saw; only the run itself has something to tell.
     if report.who.run_id == run.id and isinstance(message, str):
         said["message"] = message
@@ -92,10 +92,10 @@ def _decide_remote(report: _Report, run: Run) -> Change | None:
 
 
 def _decide_local(report: _Report, run: Run) -> Change | None:
-    written = report.written
-    said = {key: value for key, value in written.status.items() if key not in _OURS}
-    spec = _read_local_spec(run, written)
-    moves = _find_moves(run, written)
+    draft = report.draft
+    said = {key: value for key, value in draft.status.items() if key not in _OURS}
+    spec = _read_local_spec(run, draft)
+    moves = _find_moves(run, draft)
     values = _find_changed(
         run,
         {
@@ -110,24 +110,24 @@ def _decide_local(report: _Report, run: Run) -> Change | None:
     return Change(action="run.report", moves=moves, values=values, details=details)
 
 
-def _read_local_spec(run: Run, written: Written) -> Json:
+def _read_local_spec(run: Run, draft: EntityDraft) -> Json:
     """What the client says that it runs, read as strictly as when it was submitted."""
-    if not written.spec:
+    if not draft.spec:
         return run.spec
-    spec = {**written.spec, **{key: run.spec[key] for key in _FIXED_SPEC if key in run.spec}}
+    spec = {**draft.spec, **{key: run.spec[key] for key in _FIXED_SPEC if key in run.spec}}
     kind = find_run_kind(run.kind)
     if kind is not None and is_ran_kind("function", kind.function):
         read_entity("run", {"kind": run.kind, "spec": spec})
     return spec
 
 
-def _find_moves(run: Run, written: Written) -> tuple[Move, ...]:
-    if written.state is None or written.state == run.state:
+def _find_moves(run: Run, draft: EntityDraft) -> tuple[Move, ...]:
+    if draft.state is None or draft.state == run.state:
         return ()
-    if written.state not in _DRIVEN:
+    if draft.state not in _DRIVEN:
         allowed = ", ".join(state.value for state in _DRIVEN)
-        raise NotPossible("state.reported", f"a client cannot set the state {written.state}; allowed: {allowed}")
-    state, message = State(written.state), written.status.get("message")
+        raise NotPossible("state.reported", f"a client cannot set the state {draft.state}; allowed: {allowed}")
+    state, message = State(draft.state), draft.status.get("message")
     if not can_follow(State(run.state), state):
         return ()
     reason = "client.error" if state is State.ERROR else "client.report"
@@ -136,7 +136,7 @@ def _find_moves(run: Run, written: Written) -> tuple[Move, ...]:
 
 def _merge_metadata(report: _Report, run: Run) -> Json:
     fixed = {key: run.metadata[key] for key in _FIXED_METADATA if key in run.metadata}
-    return {**run.metadata, **report.written.metadata, **fixed}
+    return {**run.metadata, **report.draft.metadata, **fixed}
 
 
 def _find_changed(run: Run, values: Json) -> Json:
@@ -144,12 +144,12 @@ def _find_changed(run: Run, values: Json) -> Json:
 
 
 def _note_stale(report: _Report, run: Run) -> Json:
-    state = report.written.state
+    state = report.draft.state
     return {} if state is None or state == run.state else {"ignored_state": state}
 
 
-def _check_identity(run: Run, written: Written) -> None:
-    given = {"id": written.id, "name": written.name, "kind": written.kind}
+def _check_identity(run: Run, draft: EntityDraft) -> None:
+    given = {"id": draft.id, "name": draft.name, "kind": draft.kind}
     problems = [
         Problem("field.fixed", (name,), f"cannot be changed; it is `{getattr(run, name)}`", value=value)
         for name, value in given.items()

@@ -8,7 +8,7 @@ from runyard.app.ports import UnitOfWork
 
 
 class Remembering:
-    """The entities of a unit of work as far as `read_asked` needs them, each read once."""
+    """The entities of a unit of work as far as `read_run_request` needs them, each read once."""
 
     def __init__(self, unit: UnitOfWork) -> None:
         self._entities = unit.entities

@@ -4,7 +4,7 @@ from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.model import Lease, Principal, Run
 from runyard.app.ports import UnitOfWork
-from runyard.app.retry import insist
+from runyard.app.retry import retry_on_conflict
 from runyard.app.runs.transitions import (
     SYSTEM,
     Change,
@@ -39,7 +39,7 @@ async def delete_run(
             await core.logs.delete(run_id)
         return deleting
 
-    return await insist(delete_once, on=f"run {run_id}")
+    return await retry_on_conflict(delete_once, on=f"run {run_id}")
 
 
 async def begin_removal(core: Core, unit: UnitOfWork, who: Principal, run: Run) -> Run:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runyard.app.entities.drafts import Written, check_id, check_project, read_written
+from runyard.app.entities.drafts import EntityDraft, check_id, check_project, read_draft
 from runyard.app.entities.secret_values import list_secret_names
 from runyard.app.entities.spec_checks import check_same_project, find_function, is_ran_kind, unknown_reference
 from runyard.app.model import Entity
 from runyard.app.ports import UnitOfWork
 from runyard.app.volumes.kept_volumes import list_volume_claims
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.digitalhub.reference_strings import FunctionReference, TaskReference, find_run_kind, find_task_kind
 from runyard.spec.entities import RUN_KINDS, RunSpec, TaskSpec, find_spec_model, read_entity
 from runyard.spec.problems import Problem, Refused, find_nearest
@@ -21,10 +21,10 @@ BUILD = "build"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RunRequest:
     """A run that was written, and what it refers to."""
 
-    written: Written
+    draft: EntityDraft
     id: str
     is_local: bool
     task: Entity
@@ -36,24 +36,24 @@ class Asked:
     workflow_reference: str | None
 
 
-async def read_asked(unit: UnitOfWork, project: str, document: Any) -> Asked:
+async def read_run_request(unit: UnitOfWork, project: str, document: Any) -> RunRequest:
     """Read a run and find what it refers to; raises `Refused` with everything that is wrong with it."""
-    written = read_written(document)
-    spec = written.spec
+    draft = read_draft(document)
+    spec = draft.spec
     is_local = spec.get("local_execution") is True
-    fields = _read_spec(written, project, is_local=is_local)
+    fields = _read_spec(draft, project, is_local=is_local)
     reference = fields.task
     assert reference is not None  # noqa: S101 - refused above
     task = await _find_task(unit, reference, project)
-    _check_kind(written.kind, task)
+    _check_kind(draft.kind, task)
     function = await _find_function(unit, task)
     _check_function(fields, function)
-    request = None if is_local else _make_request(written, task, function, fields, project)
+    request = None if is_local else _make_request(draft, task, function, fields, project)
     is_workflow = function is not None and function.type == "workflow"
     named = _name_function(function) if function is not None else None
-    return Asked(
-        written=written,
-        id=written.asked_id,
+    return RunRequest(
+        draft=draft,
+        id=draft.requested_id,
         is_local=is_local,
         task=task,
         function=function,
@@ -64,37 +64,37 @@ async def read_asked(unit: UnitOfWork, project: str, document: Any) -> Asked:
     )
 
 
-async def find_belongings(unit: UnitOfWork, request: Request, prepared: Prepared) -> Belongings:
+async def load_inventory(unit: UnitOfWork, request: Request, admin_rules: AdminRules) -> ProjectInventory:
     """What the project has of the things that may be named; asked for only where something is named."""
     layers: list[RunFields] = [fields for fields in (request.function, request.task, request.run) if fields is not None]
-    layers += [profile.fields for profile in prepared.profiles.values()]
+    layers += [profile.fields for profile in admin_rules.profiles.values()]
     has_secrets = any(fields.secrets for fields in layers)
     has_volumes = any(volume.type == "shared_volume" for fields in layers for volume in fields.volumes or ())
-    return Belongings(
+    return ProjectInventory(
         secrets=await list_secret_names(unit, request.project) if has_secrets else frozenset(),
         volumes=await list_volume_claims(unit, request.project) if has_volumes else {},
     )
 
 
-def _read_spec(written: Written, project: str, *, is_local: bool) -> RunSpec:
+def _read_spec(draft: EntityDraft, project: str, *, is_local: bool) -> RunSpec:
     findings = Findings()
-    findings.problems += [*check_id(written), *check_project(written, project)]
-    kind = find_run_kind(written.kind)
+    findings.problems += [*check_id(draft), *check_project(draft, project)]
+    kind = find_run_kind(draft.kind)
     is_ours = kind is not None and is_ran_kind("function", kind.function)
     fields: RunSpec | None = None
     if is_ours:
-        document = {"kind": written.kind, "id": written.id, "name": written.name, "spec": written.spec}
+        document = {"kind": draft.kind, "id": draft.id, "name": draft.name, "spec": draft.spec}
         entity = findings.read(lambda given: read_entity("run", given), document)
         fields = entity.spec if entity is not None else None
     elif not is_local:
         message = "runs of this kind are not run here: Runyard runs python and container functions, and keeps others"
-        allowed, meant = "python+…:run, container+…:run", find_nearest(written.kind, RUN_KINDS)
-        findings.add("run.not_run", ("kind",), message, value=written.kind, allowed=allowed, suggestion=meant)
+        allowed, meant = "python+…:run, container+…:run", find_nearest(draft.kind, RUN_KINDS)
+        findings.add("run.not_run", ("kind",), message, value=draft.kind, allowed=allowed, suggestion=meant)
     else:
-        known = {key: written.spec[key] for key in ("task", "function", "workflow") if key in written.spec}
+        known = {key: draft.spec[key] for key in ("task", "function", "workflow") if key in draft.spec}
         fields = findings.read(lambda given: read_model(RunSpec, given), known, "spec")
     is_told = any(problem.path == ("spec", "task") for problem in findings.problems)
-    if (is_ours or is_local) and written.spec.get("task") is None and not is_told:
+    if (is_ours or is_local) and draft.spec.get("task") is None and not is_told:
         findings.add("field.missing", ("spec", "task"), "a run needs its `task`")
     for name in ("function", "workflow", "task"):
         reference = getattr(fields, name, None)
@@ -156,15 +156,15 @@ def _name_function(function: Entity) -> str:
     return str(reference)
 
 
-def _make_request(written: Written, task: Entity, function: Entity | None, fields: RunSpec, project: str) -> Request:
+def _make_request(draft: EntityDraft, task: Entity, function: Entity | None, fields: RunSpec, project: str) -> Request:
     kind, action = find_task_kind(task.kind) or ("", "")
     if action == BUILD:
         message = "images are not built here: build it elsewhere and name it in the function's `image`"
-        raise Refused([Problem("run.not_run", ("kind",), message, value=written.kind)])
+        raise Refused([Problem("run.not_run", ("kind",), message, value=draft.kind)])
     known = next((each for each in ACTIONS if each == action), None)
     if known is None or function is None:
         message = f"the action {action} is stored but not run here"
-        raise Refused([Problem("run.not_run", ("kind",), message, value=written.kind, allowed=", ".join(ACTIONS))])
+        raise Refused([Problem("run.not_run", ("kind",), message, value=draft.kind, allowed=", ".join(ACTIONS))])
     findings = Findings()
     layers: Mapping[str, RunFields | None] = {
         "task": findings.read(lambda given: _read_layer("task", task.kind, given), task.spec, "task", "spec"),

@@ -10,13 +10,13 @@ from typing import Any
 from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.entities.crud import enter_project, require_project
-from runyard.app.entities.drafts import drop_nulls, read_written
+from runyard.app.entities.drafts import drop_nulls, read_draft
 from runyard.app.entities.ignored_fields import find_unused_name, find_unused_status
 from runyard.app.errors import Duplicate
 from runyard.app.model import Json, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
-from runyard.app.rules.current_rules import Current, load_current
-from runyard.app.runs.run_requests import Asked, find_belongings, read_asked
+from runyard.app.rules.current_rules import CurrentRules, load_current
+from runyard.app.runs.run_requests import RunRequest, load_inventory, read_run_request
 from runyard.app.runs.transitions import make_first_transitions
 from runyard.domain.lifecycle import State
 from runyard.domain.resolution import NOT_USED, Resolution, resolve
@@ -54,19 +54,19 @@ async def submit_run(
     Raises `Refused` with every problem; with `is_strict` values that would not be used are among them.
     `noted` is what the server itself says in the run's metadata.
     """
-    written = read_written(document)
+    draft = read_draft(document)
     request = _keep(document)
     request_hash = _hash(request)
     async with core.store.begin() as unit:
         # From here on nobody deletes the project, or a volume that is kept in it.
         await enter_project(unit, project)
         # Before anything is looked up: what it refers to may be gone since, and it is the same run all the same.
-        if written.id is not None and (stored := await unit.runs.find(written.id)) is not None:
+        if draft.id is not None and (stored := await unit.runs.find(draft.id)) is not None:
             return await _take_same(unit, stored, project, request_hash)
-        asked = await _read(unit, project, document)
-        current = await load_current(unit)
-        resolution = await _decide(unit, asked, current, is_strict=is_strict)
-        run = _make_run(core, who, project, asked, resolution, current, request=request, request_hash=request_hash)
+        run_request = await _read(unit, project, document)
+        rules = await load_current(unit)
+        resolution = await _decide(unit, run_request, rules, is_strict=is_strict)
+        run = _make_run(core, who, project, run_request, resolution, rules, request=request, request_hash=request_hash)
         run = replace(run, metadata={**run.metadata, **noted})
         transitions = _make_transitions(who, run)
         try:
@@ -86,22 +86,22 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
     """Decide and tell, and store nothing. Raises `Refused` only where the request cannot be read."""
     async with core.store.begin(is_read_only=True) as unit:
         await require_project(unit, project)
-        asked = await _read(unit, project, document)
-        if asked.request is None:
+        run_request = await _read(unit, project, document)
+        if run_request.request is None:
             message = "the client executes it: nothing is decided here"
             raise Refused([Problem("run.local", ("spec", "local_execution"), message, value=True)])
-        current = await load_current(unit)
-        belongings = await find_belongings(unit, asked.request, current.prepared)
-    resolution = resolve(asked.request, current.prepared, belongings)
+        rules = await load_current(unit)
+        inventory = await load_inventory(unit, run_request.request, rules.admin_rules)
+    resolution = resolve(run_request.request, rules.admin_rules, inventory)
     warnings, refusals = _split(resolution, is_strict=is_strict)
-    unused = tuple(problem.to_dict() for problem in _find_unused(asked))
+    unused = tuple(problem.to_dict() for problem in _find_unused(run_request))
     return Explanation(
         effective=resolution.spec.to_dict(),
         provenance=tuple(leaf.to_dict() for leaf in resolution.leaves),
         warnings=(*(problem.under("spec").to_dict() for problem in warnings), *(() if is_strict else unused)),
         refusals=(*(problem.under("spec").to_dict() for problem in refusals), *(unused if is_strict else ())),
-        profile_revision=_find_profile_revision(resolution, current),
-        policy_revision=current.policy_revision,
+        profile_revision=_find_profile_revision(resolution, rules),
+        policy_revision=rules.policy_revision,
     )
 
 
@@ -132,10 +132,10 @@ async def _take_same(
     raise Duplicate(f"Duplicated entity run:{stored.id}.")
 
 
-async def _read(unit: UnitOfWork, project: str, document: Any) -> Asked:
+async def _read(unit: UnitOfWork, project: str, document: Any) -> RunRequest:
     """Read it; what is refused in its form is told together with what would be refused of the rest."""
     try:
-        return await read_asked(unit, project, document)
+        return await read_run_request(unit, project, document)
     except Refused as refused:
         more = await _find_more(unit, project, document, refused.problems)
         raise Refused([*refused.problems, *more]) from None
@@ -148,25 +148,29 @@ async def _find_more(unit: UnitOfWork, project: str, document: Any, found: Seque
         return []
     spec = {key: value for key, value in (document.get("spec") or {}).items() if key not in unread}
     try:
-        asked = await read_asked(unit, project, {**document, "spec": spec})
+        run_request = await read_run_request(unit, project, {**document, "spec": spec})
     except Refused:
         return []
-    if asked.request is None:
+    if run_request.request is None:
         return []
-    current = await load_current(unit)
-    resolution = resolve(asked.request, current.prepared, await find_belongings(unit, asked.request, current.prepared))
+    rules = await load_current(unit)
+    resolution = resolve(
+        run_request.request, rules.admin_rules, await load_inventory(unit, run_request.request, rules.admin_rules)
+    )
     names = {to_snake_case(key) for key in unread}
     return [
         problem.under("spec") for problem in resolution.refusals if problem.path[:1] and problem.path[0] not in names
     ]
 
 
-async def _decide(unit: UnitOfWork, asked: Asked, current: Current, *, is_strict: bool) -> Resolution | None:
-    refusals = _find_unused(asked) if is_strict else []
+async def _decide(
+    unit: UnitOfWork, run_request: RunRequest, rules: CurrentRules, *, is_strict: bool
+) -> Resolution | None:
+    refusals = _find_unused(run_request) if is_strict else []
     resolution = None
-    if asked.request is not None:
-        belongings = await find_belongings(unit, asked.request, current.prepared)
-        resolution = resolve(asked.request, current.prepared, belongings)
+    if run_request.request is not None:
+        inventory = await load_inventory(unit, run_request.request, rules.admin_rules)
+        resolution = resolve(run_request.request, rules.admin_rules, inventory)
         _, decided = _split(resolution, is_strict=is_strict)
         refusals = [*(problem.under("spec") for problem in decided), *refusals]
     if refusals:
@@ -184,67 +188,67 @@ def _make_run(
     core: Core,
     who: Principal,
     project: str,
-    asked: Asked,
+    run_request: RunRequest,
     resolution: Resolution | None,
-    current: Current,
+    rules: CurrentRules,
     *,
     request: Json,
     request_hash: str,
 ) -> Run:
     now = core.clock.now()
-    written = asked.written
-    name = written.name or asked.id
-    is_idle = asked.is_local or core.options.engine is None
+    draft = run_request.draft
+    name = draft.name or run_request.id
+    is_idle = run_request.is_local or core.options.engine is None
     return Run(
         type="run",
         project=project,
-        kind=written.kind,
+        kind=draft.kind,
         name=name,
-        id=asked.id,
+        id=run_request.id,
         user=who.name,
         created_at=now,
         updated_at=now,
         updated_by=who.name,
-        state=_choose_state(asked),
-        metadata={"version": asked.id, **written.metadata, "project": project, "name": name},
-        spec=written.spec,
-        extensions=written.extensions,
+        state=_choose_state(run_request),
+        metadata={"version": run_request.id, **draft.metadata, "project": project, "name": name},
+        spec=draft.spec,
+        extensions=draft.extensions,
         request=request,
         request_hash=request_hash,
         effective=None if resolution is None else resolution.spec.to_dict(),
         provenance=() if resolution is None else tuple(leaf.to_dict() for leaf in resolution.leaves),
-        warnings=tuple(problem.to_dict() for problem in _list_warnings(asked, resolution)),
-        profile_revision=None if resolution is None else _find_profile_revision(resolution, current),
-        policy_revision=current.policy_revision,
-        task=asked.task_reference,
-        function=asked.function_reference,
-        workflow=asked.workflow_reference,
-        is_local=asked.is_local,
+        warnings=tuple(problem.to_dict() for problem in _list_warnings(run_request, resolution)),
+        profile_revision=None if resolution is None else _find_profile_revision(resolution, rules),
+        policy_revision=rules.policy_revision,
+        task=run_request.task_reference,
+        function=run_request.function_reference,
+        workflow=run_request.workflow_reference,
+        is_local=run_request.is_local,
         due_at=None if is_idle else now,
-        reason=NO_ENGINE if is_idle and not asked.is_local else None,
-        message=NO_ENGINE_MESSAGE if is_idle and not asked.is_local else None,
+        reason=NO_ENGINE if is_idle and not run_request.is_local else None,
+        message=NO_ENGINE_MESSAGE if is_idle and not run_request.is_local else None,
     )
 
 
-def _choose_state(asked: Asked) -> State:
-    return State.CREATED if asked.is_local else State.READY
+def _choose_state(run_request: RunRequest) -> State:
+    return State.CREATED if run_request.is_local else State.READY
 
 
-def _list_warnings(asked: Asked, resolution: Resolution | None) -> list[Problem]:
+def _list_warnings(run_request: RunRequest, resolution: Resolution | None) -> list[Problem]:
     decided = () if resolution is None else resolution.warnings
-    return [*(problem.under("spec") for problem in decided), *_find_unused(asked)]
+    return [*(problem.under("spec") for problem in decided), *_find_unused(run_request)]
 
 
-def _find_unused(asked: Asked) -> list[Problem]:
-    written = asked.written
+def _find_unused(run_request: RunRequest) -> list[Problem]:
+    draft = run_request.draft
     # Every client says that what it makes is created: that is no wish.
-    said = replace(written, state=None) if written.state == State.CREATED else written
-    unused = find_unused_status(said, state=_choose_state(asked), taken=())
-    return [*find_unused_name(written, name=written.name or asked.id), *unused]
+    said = replace(draft, state=None) if draft.state == State.CREATED else draft
+    unused = find_unused_status(said, state=_choose_state(run_request), taken=())
+    return [*find_unused_name(draft, name=draft.name or run_request.id), *unused]
 
 
-def _find_profile_revision(resolution: Resolution, current: Current) -> int | None:
-    return None if resolution.profile is None else current.profile_revisions.get(resolution.profile.id)
+def _find_profile_revision(resolution: Resolution, rules: CurrentRules) -> int | None:
+    return None if resolution.profile is None else rules.profile_revisions.get(resolution.profile.id)
 
 
 def _make_transitions(who: Principal, run: Run) -> tuple[Transition, ...]:

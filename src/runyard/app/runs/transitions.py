@@ -11,7 +11,7 @@ from runyard.app.entities.crud import check_revision
 from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.model import Lease, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
-from runyard.app.retry import insist
+from runyard.app.retry import retry_on_conflict
 from runyard.domain.lifecycle import State, can_follow
 from runyard.spec.digitalhub.reference_strings import find_run_kind
 
@@ -111,7 +111,7 @@ async def change_run(
         core.signals.notify(run_id)
         return stored
 
-    return await insist(change_once, on=f"run {run_id}")
+    return await retry_on_conflict(change_once, on=f"run {run_id}")
 
 
 async def require_run(unit: UnitOfWork, project: str, run_id: str, *, expected_revision: int | None = None) -> Run:

@@ -14,7 +14,7 @@ from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.identity.access import authorize
 from runyard.app.model import Entity, Json, Principal, Run
 from runyard.app.ports import Duplicate, UnitOfWork
-from runyard.app.retry import insist
+from runyard.app.retry import retry_on_conflict
 from runyard.app.runs.submission import submit_run
 from runyard.domain.access import Permission
 from runyard.domain.placeholders import PlaceholderError, fill
@@ -167,7 +167,7 @@ async def use_occasion(
             await unit.commit()
         return True
 
-    return await insist(use_once, on=f"trigger {trigger.id}")
+    return await retry_on_conflict(use_once, on=f"trigger {trigger.id}")
 
 
 async def _note(core: Core, trigger: Entity, occasion: Occasion, fired: Fired, *, by: Principal) -> None:
@@ -203,7 +203,7 @@ async def change_trigger(
             await unit.commit()
         return saved
 
-    return await insist(change_once, on=f"trigger {trigger_id}")
+    return await retry_on_conflict(change_once, on=f"trigger {trigger_id}")
 
 
 async def _find_locked(unit: UnitOfWork, trigger: Entity) -> Entity | None:

@@ -45,7 +45,7 @@ async def create_volume(core: Core, who: Principal, project: str, document: Any)
         known = await unit.entities.find_page(Query(type="volume", project=project, size=1))
         if known.total >= MOST_VOLUMES:
             raise NotPossible("volume.too_many", f"project {project} has {MOST_VOLUMES} volumes, the most there can be")
-        policy = (await load_current(unit)).prepared.policy
+        policy = (await load_current(unit)).admin_rules.policy
         ruled = replace(volume, spec=apply_policy(volume, policy))
         await unit.entities.add(ruled)
         await audit(core, unit, who, "volume.create", ruled, details=ruled.spec)

@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from runyard.app.entities.drafts import check_project, read_written
+from runyard.app.entities.drafts import check_project, read_draft
 from runyard.app.model import Entity, Json, Principal
 from runyard.domain.resolution import resolve
-from runyard.domain.resolve_inputs import Belongings, Prepared, Request
+from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.names import check_dns_label, suggest_dns_label
 from runyard.spec.policy import Policy
 from runyard.spec.problems import Refused
@@ -28,25 +28,25 @@ def read_volume(document: Any, at: datetime, who: Principal, project: str) -> En
     expect_keys(given, FIELDS, findings)
     findings.read(lambda kind: expect_option(kind, what="the kind", options=(KIND,)), given["kind"], "kind")
     findings.finish()
-    written = read_written(given)
-    findings.problems += check_project(written, project)
-    if written.name is None:
+    draft = read_draft(given)
+    findings.problems += check_project(draft, project)
+    if draft.name is None:
         findings.add("field.missing", ("name",), "a volume needs its `name`")
     else:
-        findings.read(_check_name, written.name, "name")
-    spec = findings.read(_read_spec, written.spec, "spec")
+        findings.read(_check_name, draft.name, "name")
+    spec = findings.read(_read_spec, draft.spec, "spec")
     findings.finish()
     return Entity(
         type="volume",
         project=project,
         kind=KIND,
-        name=written.name or "",
+        name=draft.name or "",
         id=uuid4().hex,
         user=who.name,
         created_at=at,
         updated_at=at,
         updated_by=who.name,
-        metadata={**written.metadata, "project": project, "name": written.name},
+        metadata={**draft.metadata, "project": project, "name": draft.name},
         spec=spec or {},
     )
 
@@ -87,7 +87,7 @@ def apply_policy(volume: Entity, policy: Policy) -> Json:
     )
     fields = RunFields.model_construct(volumes=(claim,))
     request = Request(project=volume.project, action="job", run=fields)
-    resolution = resolve(request, Prepared(policy=policy), Belongings())
+    resolution = resolve(request, AdminRules(policy=policy), ProjectInventory())
     problems = [
         replace(one, path=("spec", *one.path[2:])) for one in resolution.refusals if one.path[:1] == ("volumes",)
     ]

@@ -20,7 +20,6 @@ The servers say these things in English sentences behind codes that mean somethi
 where a sentence appears depends on the version: as a refused upgrade, or as a Status on an open socket. They are
 recognised here and nowhere else; a sentence that is not recognised stays the error it came as.
 """
-# ruff: noqa: N818 - named like the rest of the tree
 
 import re
 from collections.abc import Iterator

@@ -46,7 +46,7 @@ class _Open:
         return self.node.entries is not None and self.key is None
 
 
-class Stopped(Exception):  # noqa: N818 - a signal within this package
+class Stopped(Exception):
     """The text cannot be read on; the problem is the reason."""
 
     def __init__(self, problem: Problem) -> None:

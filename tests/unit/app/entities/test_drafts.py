@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runyard.app.entities.drafts import MOST_DEPTH, check_id, check_project, drop_nulls, is_deeper, read_written
+from runyard.app.entities.drafts import MOST_DEPTH, check_id, check_project, drop_nulls, is_deeper, read_draft
 from runyard.spec.problems import Refused
 
 ENTITY: dict[str, Any] = {"kind": "dbt", "name": "f"}
@@ -13,7 +13,7 @@ ENTITY: dict[str, Any] = {"kind": "dbt", "name": "f"}
 
 def find_problems(document: Any) -> dict[str, str]:
     with pytest.raises(Refused) as caught:
-        read_written(document)
+        read_draft(document)
     return {problem.where: problem.code for problem in caught.value.problems}
 
 
@@ -57,16 +57,16 @@ def test_document_is_refused_when_it_is_no_mapping_of_texts(document: Any) -> No
 
 def test_servers_values_are_left_aside_when_a_client_sends_them() -> None:
     metadata = {"created": "x", "updated": 5, "created_by": "eve", "updated_by": None, "version": "v"}
-    written = read_written({**ENTITY, "key": "store://x", "user": "eve", "metadata": metadata})
-    assert written.metadata == {"version": "v"}
-    assert not hasattr(written, "user")
+    draft = read_draft({**ENTITY, "key": "store://x", "user": "eve", "metadata": metadata})
+    assert draft.metadata == {"version": "v"}
+    assert not hasattr(draft, "user")
 
 
 def test_nulls_mean_nothing_when_they_are_written() -> None:
     nulls = dict.fromkeys(("id", "project", "key", "user", "metadata", "spec", "status", "extensions"))
-    assert read_written({**ENTITY, **nulls}) == read_written(ENTITY)
+    assert read_draft({**ENTITY, **nulls}) == read_draft(ENTITY)
     spec = {"a": None, "b": [None, {"c": None}], "parameters": {"x": None}, "d": {"init_parameters": {"y": None}}}
-    assert read_written({**ENTITY, "spec": spec}).spec == {
+    assert read_draft({**ENTITY, "spec": spec}).spec == {
         "b": [None, {}],
         "parameters": {"x": None},
         "d": {"init_parameters": {"y": None}},
@@ -74,26 +74,26 @@ def test_nulls_mean_nothing_when_they_are_written() -> None:
 
 
 def test_state_is_apart_from_the_status_when_it_is_read() -> None:
-    written = read_written({**ENTITY, "status": {"state": "READY", "message": "m"}})
-    assert (written.state, written.status) == ("READY", {"message": "m"})
+    draft = read_draft({**ENTITY, "status": {"state": "READY", "message": "m"}})
+    assert (draft.state, draft.status) == ("READY", {"message": "m"})
 
 
 @pytest.mark.parametrize("text", ["a", "0a1b2c", "a-b-c", "550e8400-e29b-41d4-a716-446655440000"])
 def test_id_is_taken_when_every_client_can_read_it(text: str) -> None:
-    assert check_id(read_written({**ENTITY, "id": text})) == []
+    assert check_id(read_draft({**ENTITY, "id": text})) == []
 
 
 @pytest.mark.parametrize(
     ("text", "suggestion"), [("A", "a"), ("a_b", "a-b"), ("a.b", "a-b"), ("-a", "a"), ("a--b", "a-b"), ("+", None)]
 )
 def test_id_is_refused_when_an_sdk_could_not_read_the_list_with_it(text: str, suggestion: str | None) -> None:
-    (problem,) = check_id(read_written({**ENTITY, "id": text}))
+    (problem,) = check_id(read_draft({**ENTITY, "id": text}))
     assert (problem.code, problem.suggestion) == ("id.invalid", suggestion)
 
 
 def test_other_project_is_refused_when_the_document_names_it() -> None:
-    written = read_written({**ENTITY, "project": "other", "metadata": {"project": "third"}})
-    assert [problem.where for problem in check_project(written, "demo")] == ["project", "metadata.project"]
+    draft = read_draft({**ENTITY, "project": "other", "metadata": {"project": "third"}})
+    assert [problem.where for problem in check_project(draft, "demo")] == ["project", "metadata.project"]
 
 
 def nest(levels: int) -> Any:
@@ -138,4 +138,4 @@ def test_nulls_are_in_no_mapping_when_they_were_dropped(value: Any) -> None:
 def test_envelope_is_read_or_refused_when_a_part_is_anything(value: Any) -> None:
     for name in ("kind", "id", "name", "project", "metadata", "spec", "status", "extensions", "other"):
         with suppress(Refused):
-            read_written({**ENTITY, name: value})
+            read_draft({**ENTITY, name: value})

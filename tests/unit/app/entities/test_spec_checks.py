@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runyard.app.entities.drafts import read_written
+from runyard.app.entities.drafts import read_draft
 from runyard.app.entities.entity_types import TYPES
 from runyard.app.entities.spec_checks import check_spec
 from runyard.spec.problems import Refused
@@ -13,19 +13,19 @@ TRIGGER: dict[str, Any] = {"task": "container+job://demo/t1", "schedule": "@dail
 
 
 def find_problems(type_name: str, kind: str, spec: dict[str, Any]) -> dict[str, str]:
-    written = read_written({"kind": kind, "name": "x", "spec": spec})
+    written = read_draft({"kind": kind, "name": "x", "spec": spec})
     return {problem.where: problem.code for problem in check_spec(TYPES[type_name], written, project="demo")}
 
 
 @pytest.mark.parametrize("template", [{}, {"template": None}])
 def test_trigger_gets_an_empty_template_when_it_says_none(template: dict[str, Any]) -> None:
-    written = read_written({"kind": "scheduler", "name": "x", "spec": {**TRIGGER, **template}})
+    written = read_draft({"kind": "scheduler", "name": "x", "spec": {**TRIGGER, **template}})
     assert check_spec(TYPES["trigger"], written, project="demo") == []
     assert written.spec["template"] == {}
 
 
 def test_trigger_is_kept_as_sent_when_its_kind_is_foreign() -> None:
-    written = read_written({"kind": "automl", "name": "x", "spec": {"a": 1}})
+    written = read_draft({"kind": "automl", "name": "x", "spec": {"a": 1}})
     assert check_spec(TYPES["trigger"], written, project="demo") == []
     assert written.spec == {"a": 1}
 
@@ -42,14 +42,14 @@ def test_trigger_is_kept_as_sent_when_its_kind_is_foreign() -> None:
 )
 def test_relationship_is_refused_when_no_client_can_read_it(relationship: Any, expected: dict[str, str]) -> None:
     with pytest.raises(Refused) as caught:
-        read_written({"kind": "artifact", "metadata": {"relationships": [relationship]}})
+        read_draft({"kind": "artifact", "metadata": {"relationships": [relationship]}})
     found = {problem.where: problem.code for problem in caught.value.problems}
     assert found == {f"metadata.relationships[0]{where}": code for where, code in expected.items()}
 
 
 def test_relationship_is_kept_when_it_says_type_and_dest() -> None:
     relationships = [{"type": "produced_by", "dest": "store://demo/run/r1"}]
-    written = read_written({"kind": "artifact", "metadata": {"relationships": relationships}})
+    written = read_draft({"kind": "artifact", "metadata": {"relationships": relationships}})
     assert written.metadata["relationships"] == relationships
 
 

@@ -5,7 +5,13 @@ import pytest
 
 from runyard.app.core import Core
 from runyard.app.model import Json
-from runyard.app.rules.current_rules import POLICY_NAME, Current, load_current, parse_profile, read_profile_document
+from runyard.app.rules.current_rules import (
+    POLICY_NAME,
+    CurrentRules,
+    load_current,
+    parse_profile,
+    read_profile_document,
+)
 from runyard.spec.problems import Refused
 from tests.unit.app.demo import open_demo
 
@@ -22,14 +28,14 @@ async def put(core: Core, name: str, document: Json | None, *, is_policy: bool =
         await unit.commit()
 
 
-async def load(core: Core) -> Current:
+async def load(core: Core) -> CurrentRules:
     async with core.store.begin(is_read_only=True) as unit:
         return await load_current(unit)
 
 
 async def test_nothing_is_prepared_when_the_admin_wrote_nothing(core: Core) -> None:
     current = await load(core)
-    assert (dict(current.prepared.profiles), current.policy_revision) == ({}, None)
+    assert (dict(current.admin_rules.profiles), current.policy_revision) == ({}, None)
 
 
 async def test_newest_revision_holds_when_a_profile_was_written_again(core: Core) -> None:
@@ -37,20 +43,20 @@ async def test_newest_revision_holds_when_a_profile_was_written_again(core: Core
     before = await load(core)
     await put(core, "small", {"id": "small", "resources": {"cpu": "2"}})
     after = await load(core)
-    assert [str(each.prepared.profiles["small"].fields.resources["cpu"].request) for each in (before, after)] == [  # type: ignore[index]
+    assert [str(each.admin_rules.profiles["small"].fields.resources["cpu"].request) for each in (before, after)] == [  # type: ignore[index]
         "1",
         "2",
     ]
     assert [each.profile_revisions["small"] for each in (before, after)] == [1, 2]
     await put(core, "small", None)
-    assert dict((await load(core)).prepared.profiles) == {}
+    assert dict((await load(core)).admin_rules.profiles) == {}
 
 
 async def test_profile_is_parsed_once_when_its_revision_is_the_same(core: Core) -> None:
     await put(core, "small", {"id": "small", "resources": {"cpu": "1"}})
     first = await load(core)
     misses = parse_profile.cache_info().misses
-    assert (await load(core)).prepared.profiles["small"] is first.prepared.profiles["small"]
+    assert (await load(core)).admin_rules.profiles["small"] is first.admin_rules.profiles["small"]
     assert parse_profile.cache_info().misses == misses
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity
-from runyard.app.runs.run_requests import Asked, read_asked
+from runyard.app.runs.run_requests import RunRequest, read_run_request
 from runyard.spec.problems import Problem, Refused
 from tests.unit.app.demo import ADA, FUNCTION, RUN, TASK, open_demo
 
@@ -22,9 +22,9 @@ async def core(tmp_path: Path) -> AsyncIterator[Core]:
         yield core
 
 
-async def read(core: Core, document: dict[str, Any]) -> Asked:
+async def read(core: Core, document: dict[str, Any]) -> RunRequest:
     async with core.store.begin(is_read_only=True) as unit:
-        return await read_asked(unit, "demo", document)
+        return await read_run_request(unit, "demo", document)
 
 
 async def find_problems(core: Core, document: dict[str, Any]) -> tuple[Problem, ...]:
@@ -88,9 +88,13 @@ async def test_missing_task_is_told_with_the_rest_when_other_fields_are_wrong(co
 
 async def test_run_is_stored_when_its_client_executes_it_whatever_its_kind(core: Core) -> None:
     spec = {"task": "hera+pipeline://demo/wt", "local_execution": True, "Anything": {"b": 1}}
-    asked = await read(core, {"kind": "hera+pipeline:run", "spec": spec})
-    assert (asked.is_local, asked.request, asked.workflow_reference) == (True, None, "hera://demo/flow:w1")
-    assert asked.written.spec == spec
+    run_request = await read(core, {"kind": "hera+pipeline:run", "spec": spec})
+    assert (run_request.is_local, run_request.request, run_request.workflow_reference) == (
+        True,
+        None,
+        "hera://demo/flow:w1",
+    )
+    assert run_request.draft.spec == spec
     build = {"task": "container+build://demo/bt", "local_execution": True}
     assert (await read(core, {"kind": "container+build:run", "spec": build})).request is None
     problems = await find_problems(core, {"kind": "hera+pipeline:run", "spec": {"local_execution": True}})
@@ -103,10 +107,10 @@ async def test_run_is_stored_when_its_client_executes_it_whatever_its_kind(core:
 async def test_both_kinds_of_run_are_read_when_sdks_send_them(core: Core) -> None:
     new = await read(core, {**RUN, "spec": {"task": TASK, "function": FUNCTION}})
     old = await read(core, {"kind": "container+run", "spec": {"task": TASK, "function": "container://demo/box"}})
-    for asked in (new, old):
-        assert asked.request is not None
-        assert (asked.request.action, asked.request.kind) == ("job", "container")
-        assert (asked.task_reference, asked.function_reference) == (TASK, FUNCTION)
+    for run_request in (new, old):
+        assert run_request.request is not None
+        assert (run_request.request.action, run_request.request.kind) == ("job", "container")
+        assert (run_request.task_reference, run_request.function_reference) == (TASK, FUNCTION)
     assert (await read(core, {"kind": "container+run", "spec": {"task": TASK}})).id != new.id
 
 

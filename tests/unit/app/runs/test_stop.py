@@ -13,8 +13,8 @@ STOPPABLE = ["CREATED", "BUILT", "READY", "PENDING", "RUNNING"]
 async def test_run_ends_stopped_when_it_is_stopped_at_any_time(world: World, passes: int) -> None:
     await world.submit()
     await world.settle(passes=passes)
-    asked = await stop_run(world.core, ADA, "p", "r1")
-    assert (asked.state, asked.desired, asked.desired_generation) == ("STOP", "stop", 2)
+    run_request = await stop_run(world.core, ADA, "p", "r1")
+    assert (run_request.state, run_request.desired, run_request.desired_generation) == ("STOP", "stop", 2)
     await world.settle()
     run = await world.get()
     assert (run.state, run.reason, run.message, run.due_at) == ("STOPPED", "user.stop", "stopped by ada", None)
