@@ -385,7 +385,7 @@ def test_a_default_disk_stays_away_when_something_is_mounted_there() -> None:
 
 
 def test_a_default_variable_stays_away_when_a_secret_has_its_name() -> None:
-    world: Any = {"policy": {"envs": {"default": {"A": "x"}}}, "belongings": ProjectInventory(secrets=frozenset("A"))}
+    world: Any = {"policy": {"envs": {"default": {"A": "x"}}}, "inventory": ProjectInventory(secrets=frozenset("A"))}
 
     assert dict(decide({"secrets": ["A"]}, **world).spec.envs) == {}
     assert dict(decide({"secrets": [{"name": "A", "mount_path": "/a"}]}, **world).spec.envs) == {"A": "x"}
