@@ -101,7 +101,7 @@ def _check(resolution: Resolution) -> None:
         assert all(entry.value != leaf.value and entry.by for entry in leaf.replaced)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     layers=st.tuples(_fields, _fields, _fields, _fields),
     base=_fields,

@@ -193,7 +193,7 @@ def matches(text: str, local: datetime) -> bool:
 
 @given(seed=st.integers(0, 2**32), offset=st.integers(0, 3 * 365 * 1440))
 @example(seed=0, offset=0)
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=60, database=None)
 def test_next_time_is_the_one_a_minute_by_minute_walk_finds_when_anything_is_given(seed: int, offset: int) -> None:
     numbers = random.Random(seed)
     bounds = [(0, 59), (0, 23), (1, 28), (1, 12), (0, 6)]
@@ -210,7 +210,7 @@ def test_next_time_is_the_one_a_minute_by_minute_walk_finds_when_anything_is_giv
 
 
 @given(day=st.integers(1, 31), month=st.integers(1, 12), year=st.integers(2000, 2060))
-@settings(deadline=None, database=None)
+@settings(database=None)
 def test_nearest_weekday_is_within_the_month_and_is_one_when_it_is_asked_for(day: int, month: int, year: int) -> None:
     chosen = read_days(f"{day}W", "?", is_quartz=True).list_days(year, month)
     exists = day in Days(numbers=None, weekdays=None).list_days(year, month)

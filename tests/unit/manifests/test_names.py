@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from runyard.manifests import names
@@ -29,7 +29,6 @@ def imitations(run_id: str) -> list[str]:
     return [*stems, run_id.lower(), run_id.upper(), f"{run_id}-secrets", run_id.replace("_", "-"), f"x-{run_id}"]
 
 
-@settings(deadline=None)
 @given(legal_ids | anything)
 @example("a" * 40)
 @example("a" * 49)
@@ -65,7 +64,6 @@ def test_name_is_readable_and_hashed_when_the_id_is_not_a_label() -> None:
     assert len({names.run_name(text) for text in ("My_Run.1", "my-run-1", "my_run.1", "MY-RUN-1")}) == 4
 
 
-@settings(deadline=None)
 @given(legal_ids | near_ids, legal_ids | near_ids)
 def test_names_differ_when_ids_differ(one: str, other: str) -> None:
     assume(one != other)
@@ -73,7 +71,6 @@ def test_names_differ_when_ids_differ(one: str, other: str) -> None:
         assert make(one) != make(other)
 
 
-@settings(deadline=None)
 @given(legal_ids | near_ids)
 @example("A")
 @example("a" * 64)
@@ -84,7 +81,6 @@ def test_names_differ_when_an_id_imitates_anothers_name(run_id: str) -> None:
             assert to_label_value(other) != to_label_value(run_id)
 
 
-@settings(deadline=None)
 @given(near_ids | legal_ids, volumes | near_parts, near_ids | legal_ids, volumes | near_parts)
 @example("a", "b-c", "a-b", "c")
 @example("a", "b", "A", "b")
@@ -110,7 +106,6 @@ def test_alias_is_readable_when_its_parts_are_labels() -> None:
     assert names.alias_name("vision", function=None, service="main") == "svc-vision--main"
 
 
-@settings(deadline=None)
 @given(*[near_parts, st.none() | near_parts, near_parts] * 2)
 @example("a", "b-c", "d", "a-b", "c", "d")
 @example("a", "b--c", "d", "a--b", "c", "d")
@@ -130,14 +125,12 @@ def test_aliases_differ_when_every_short_triple_is_tried() -> None:
     assert len(made) == len(triples)
 
 
-@settings(deadline=None)
 @given(anything, st.none() | anything, anything)
 @example("p" * 38, "f" * 256, "s" * 63)
 def test_alias_is_legal_when_its_parts_are_anything(project: str, function: str | None, service: str) -> None:
     assert check_dns_1035_label(names.alias_name(project, function=function, service=service)) is None
 
 
-@settings(deadline=None)
 @given(legal_ids, st.text("ab-", min_size=1, max_size=20), st.text("ab-", min_size=1, max_size=20))
 def test_alias_is_never_a_runs_service_when_both_are_in_one_namespace(run_id: str, project: str, service: str) -> None:
     assert names.alias_name(project, function=None, service=service) != names.service_name(run_id)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runyard.domain.effective_spec import Disk, EffectiveSpec
@@ -151,7 +151,6 @@ changes = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(st.sampled_from([*SPECS.values(), TRAINING]), identities, changes)
 def test_rules_hold_when_any_run_is_rendered(
     spec: EffectiveSpec, identity: RunIdentity, fields: dict[str, Any]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runyard.app.model import SealedValue
@@ -21,7 +21,6 @@ def vault() -> TextVault:
     return TextVault(OLD)
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(), max_size=50), st.text(max_size=20), st.text(max_size=20), st.integers(1, 2**40))
 def test_text_comes_back_when_it_is_opened_where_it_was_sealed(
     text: str, project: str, name: str, version: int

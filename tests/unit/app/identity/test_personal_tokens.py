@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runyard.app.errors import Forbidden, Missing, NotPossible
@@ -132,7 +132,6 @@ async def test_making_and_revoking_are_written_down_when_they_happen(world: Worl
     assert (revoked.action, revoked.actor, revoked.details) == ("token.revoke", "ada", {"name": "laptop"})
 
 
-@settings(deadline=None)
 @given(st.frozensets(st.sampled_from([*SCOPES, "openid"])), st.frozensets(st.sampled_from([*SCOPES, "openid"])))
 def test_nothing_is_gained_when_scopes_are_narrowed(held: frozenset[str], asked: frozenset[str]) -> None:
     try:
