@@ -1,3 +1,4 @@
+import contextlib
 import os
 import re
 import shutil
@@ -5,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +15,8 @@ import pytest
 from testbed import build
 from testbed.cache import cache_dir
 from testbed.errors import TestbedError
+
+StartBuild = Callable[[], subprocess.Popen[str]]
 
 # Answers as go does, fails as it is told to, and notes how it was called.
 FAKE_GO = """#!/bin/sh
@@ -65,14 +69,35 @@ def entries() -> list[str]:
     return sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
 
 
-def start_build() -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", "from testbed import build; print(build.ensure_addon('pause'))"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=Path(build.__file__).parent.parent,
+@pytest.fixture
+def start_build(fake_go: Path) -> Iterator[StartBuild]:
+    """Starts builds in processes of their own; neither they nor their go are left behind.
+
+    They react to SIGINT also where the tests were started with SIGINT ignored, as a shell does with `pytest &`.
+    """
+    started: list[subprocess.Popen[str]] = []
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from testbed import build; print(build.ensure_addon('pause'))"
     )
+
+    def start() -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(build.__file__).parent.parent,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        os.killpg(int((fake_go / "pid").read_text()), signal.SIGKILL)  # go leads a session of its own
 
 
 def wait_for(path: Path) -> str:
@@ -155,7 +180,9 @@ def test_two_newest_programs_are_kept_when_the_source_changes_often(fake_go: Pat
     assert len(entries()) == 3, "another version's program must not be pruned"
 
 
-def test_program_is_built_once_when_two_processes_ask(fake_go: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_is_built_once_when_two_processes_ask(
+    fake_go: Path, start_build: StartBuild, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_GO_MODE", "slow")
     first = start_build()
     wait_for(fake_go / "pid")
@@ -167,9 +194,9 @@ def test_program_is_built_once_when_two_processes_ask(fake_go: Path, monkeypatch
     assert len(builds(fake_go)) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_nothing_stays_behind_when_a_build_is_interrupted(
-    fake_go: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    fake_go: Path, start_build: StartBuild, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     monkeypatch.setenv("FAKE_GO_MODE", "slow")
     monkeypatch.setenv("FAKE_GO_SECONDS", "60")
@@ -183,7 +210,9 @@ def test_nothing_stays_behind_when_a_build_is_interrupted(
     assert not is_running(go)
 
 
-def test_build_starts_afresh_when_the_last_one_was_killed(fake_go: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_starts_afresh_when_the_last_one_was_killed(
+    fake_go: Path, start_build: StartBuild, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_GO_MODE", "slow")
     process = start_build()
     wait_for(fake_go / "pid")
