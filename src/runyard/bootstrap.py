@@ -22,13 +22,9 @@ from runyard.api.application import Application, guard, make_app
 from runyard.api.context import LOOPBACK_HOSTS, Limits, Web
 from runyard.api.idle_connections import IdleConnections
 from runyard.app.core import Core, Options
-from runyard.app.loops.project_deletion import DeletionLoop
-from runyard.app.loops.reconcile import Reconciler
-from runyard.app.loops.retention import Keep, RetentionLoop
-from runyard.app.loops.supervisor import Loop, supervise
-from runyard.app.loops.trigger_loop import TriggerLoop
+from runyard.app.loops import DeletionLoop, Keep, Loop, Reconciler, RetentionLoop, TriggerLoop, supervise
 from runyard.app.model import Run
-from runyard.app.rules.rule_files import take_policy, take_profiles
+from runyard.app.rules import take_policy, take_profiles
 from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
 from runyard.logs.backends import open_logs

@@ -32,7 +32,7 @@ from runyard.api.routes import (
 )
 from runyard.api.routing import Routes
 from runyard.api.throttle import Throttle
-from runyard.app.identity.refused_access import Refusals
+from runyard.app.identity import Refusals
 from runyard.telemetry import Observer
 
 ALL: tuple[Routes, ...] = (

@@ -7,7 +7,7 @@ from typing import Protocol
 from starlette.requests import HTTPConnection
 
 from runyard.app.core import Core
-from runyard.app.identity.sign_in import Identifier, Signed, TokenIssuer
+from runyard.app.identity import Identifier, Signed, TokenIssuer
 from runyard.app.model import Json, Principal
 from runyard.telemetry import Metrics
 

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runyard.api.routing import Route, check_access, get_who
 from runyard.app.errors import Forbidden
-from runyard.app.identity.refused_access import Refusals
+from runyard.app.identity import Refusals
 from runyard.app.ports import Unavailable, Unkeepable
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from runyard.api.responses import answer
 from runyard.app.errors import Conflict, Duplicate, Forbidden, Missing, NotPossible, Stale, TooMany, Unauthenticated
-from runyard.app.identity.sign_in import GrantRefused
+from runyard.app.identity import GrantRefused
 from runyard.app.ports import Unavailable, Unkeepable
 from runyard.spec.problems import Problem, Refused
 from runyard.telemetry import find_request_id

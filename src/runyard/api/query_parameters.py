@@ -7,8 +7,7 @@ from typing import Any, Literal
 from starlette.requests import Request
 
 from runyard.api.context import get_web
-from runyard.app.entities.drafts import expect_name
-from runyard.app.entities.entity_types import STATES
+from runyard.app.entities import STATES, expect_name
 from runyard.app.ports import Query, Span
 from runyard.app.times import read_time
 from runyard.spec.problems import find_nearest, list_words

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
 from runyard.api.context import get_web
-from runyard.app.entities.drafts import MOST_DEPTH, is_deeper
+from runyard.app.entities import MOST_DEPTH, is_deeper
 from runyard.spec.problems import Refused
 from runyard.spec.readers import refuse
 from runyard.spec.yaml.loader import load_documents

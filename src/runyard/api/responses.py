@@ -7,10 +7,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from runyard.app.entities.entity_keys import make_key
+from runyard.app.entities import make_key
 from runyard.app.model import Entity, Json, Run, Transition
 from runyard.app.ports import Page
-from runyard.app.runs.transitions import NOTES
+from runyard.app.runs import NOTES
 from runyard.spec.digitalhub.client_specs import shape_function_spec, shape_run_spec, shape_task_spec
 
 _SHAPES = {"function": shape_function_spec, "task": shape_task_spec, "run": shape_run_spec}

@@ -13,7 +13,7 @@ from runyard.api.context import get_address, get_web
 from runyard.api.openapi_models import ErrorAnswer
 from runyard.api.throttle import take_turn
 from runyard.app.errors import Forbidden
-from runyard.app.identity.access import authorize
+from runyard.app.identity import authorize
 from runyard.app.model import Principal
 from runyard.domain.access import Permission
 from runyard.spec.readers import refuse

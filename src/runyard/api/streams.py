@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from runyard.api.context import get_address, get_web
 from runyard.api.throttle import get_throttle
 from runyard.app.errors import Forbidden, Missing, TooMany, Unauthenticated
-from runyard.app.identity.access import authorize
+from runyard.app.identity import authorize
 from runyard.app.model import Principal
 from runyard.app.ports import Unavailable
 from runyard.domain.access import Permission

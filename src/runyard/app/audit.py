@@ -1,11 +1,13 @@
 """Audit entries are written in the unit of work they tell of, so that what happened and who did it commit together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runyard.app.core import Core
 from runyard.app.model import AuditEntry, Entity, Principal
 from runyard.app.ports import UnitOfWork
+
+MOST_ENTRIES = 1000
 
 
 async def audit(
@@ -49,3 +51,18 @@ async def note_act(
             details=details or {},
         )
     )
+
+
+async def list_audit(
+    core: Core,
+    *,
+    project: str | None = None,
+    actor: str | None = None,
+    before: int | None = None,
+    limit: int = 100,
+) -> Sequence[tuple[int, AuditEntry]]:
+    """Newest first, with their sequence; `before` goes on where the last answer ended."""
+    async with core.store.begin(is_read_only=True) as unit:
+        return await unit.audit.list_entries(
+            project=project, actor=actor, before=before, limit=min(limit, MOST_ENTRIES)
+        )

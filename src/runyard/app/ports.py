@@ -37,6 +37,10 @@ class Unavailable(Exception):
     """Where things are kept cannot be reached now; nothing was written."""
 
 
+class Unopenable(Exception):
+    """A sealed value cannot be opened: it was changed, or its key is not known. Vaults raise subclasses."""
+
+
 class Unkeepable(Exception):
     """A text that not every database can keep in a column that is looked up by. The message never holds the text."""
 
@@ -338,7 +342,25 @@ class Vault(Protocol):
         """Bound to project, name and version."""
 
     def open(self, value: SealedValue) -> str:
-        """Raises if anything was changed, or the key is not known."""
+        """Raises `Unopenable` if anything was changed, or the key is not known."""
+
+
+class RotatingVault(Vault, Protocol):
+    """A vault with several keys. One is current and seals; the older ones only open."""
+
+    @property
+    def current_key_id(self) -> str:
+        """The key that seals."""
+
+    @property
+    def old_key_ids(self) -> Sequence[str]:
+        """The keys that only open."""
+
+    def make_key(self) -> str:
+        """Create a key and make it current; returns its id. Blocks."""
+
+    def rewrap(self, value: SealedValue) -> SealedValue:
+        """The same value, wrapped by the current key. Raises `Unopenable`."""
 
 
 class Clock(Protocol):

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 from runyard.app.core import Core
 from runyard.app.errors import Unauthenticated
-from runyard.app.identity.personal_tokens import PERSONAL_PREFIX, REFRESH_PREFIX, hash_token, is_usable, note_token_use
-from runyard.app.identity.sign_in import Identity
+from runyard.app.identity import PERSONAL_PREFIX, REFRESH_PREFIX, Identity, hash_token, is_usable, note_token_use
 from runyard.app.model import Account, Principal, Token
 from runyard.app.ports import UnitOfWork
 from runyard.auth.failure_limiter import FailureLimiter

@@ -11,7 +11,7 @@ from joserfc.errors import JoseError
 
 from runyard.app.core import Core
 from runyard.app.errors import Unauthenticated
-from runyard.app.identity.sign_in import Grant, Signed
+from runyard.app.identity import Grant, Signed
 from runyard.app.model import Json
 from runyard.auth.credential_cache import LONGEST_SECONDS, BriefCache
 from runyard.auth.signing_keys import ALGORITHM, KEY_LIFE, SigningKey, SigningKeys

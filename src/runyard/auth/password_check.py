@@ -4,7 +4,7 @@ import asyncio
 
 from runyard.app.core import Core
 from runyard.app.errors import TooMany, Unauthenticated
-from runyard.app.identity.sign_in import note_failure
+from runyard.app.identity import note_failure
 from runyard.app.model import Account
 from runyard.auth.credential_cache import BriefCache
 from runyard.auth.failure_limiter import FailureLimiter

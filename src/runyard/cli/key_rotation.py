@@ -5,8 +5,7 @@ from typing import Any
 
 import click
 
-from runyard.app.entities import secret_rotation
-from runyard.app.entities.secret_rotation import Rotation
+from runyard.app.entities import Rotation, rewrap_values, rotate_keys
 from runyard.app.model import Principal
 from runyard.cli.lazy_commands import load
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
@@ -17,12 +16,12 @@ WHO = Principal(name="system", is_admin=True, via="system", address="command lin
 
 def rotate(flags: Mapping[str, Any]) -> None:
     """Make a key, and wrap everything with it."""
-    _work(flags, secret_rotation.rotate_keys)
+    _work(flags, rotate_keys)
 
 
 def rewrap(flags: Mapping[str, Any]) -> None:
     """Wrap everything with the current key."""
-    _work(flags, secret_rotation.rewrap_values)
+    _work(flags, rewrap_values)
 
 
 def _work(flags: Mapping[str, Any], act: Any) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
+from runyard.app import identity
 from runyard.app.errors import Missing
-from runyard.app.identity import account_tokens, personal_tokens
 from runyard.app.model import Principal, Token
 from runyard.cli.output import clean, print_data, print_note
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
@@ -26,7 +26,7 @@ def print_token(flags: Flags, *, name: str, label: str, scopes: tuple[str, ...],
         async with open_core(settings) as core:
             # As the user themself: what it may do is what they may, and no more.
             who = Principal(name=name, via="system", address="command line")
-            return await personal_tokens.create_personal_token(core, who, name=label, scopes=scopes, life=lasting)
+            return await identity.create_personal_token(core, who, name=label, scopes=scopes, life=lasting)
 
     created = run_async(work())
     click.echo(created.text)
@@ -39,7 +39,7 @@ def print_tokens(flags: Flags, *, name: str, output: str) -> None:
 
     async def work() -> Any:
         async with open_core(settings) as core, naming_near(core):
-            return await account_tokens.list_account_tokens(core, WHO, name)
+            return await identity.list_account_tokens(core, WHO, name)
 
     held = run_async(work())
     if output != "table":
@@ -55,7 +55,7 @@ def revoke(flags: Flags, *, name: str, token_id: str | None) -> None:
     async def work() -> Any:
         async with open_core(settings) as core, naming_near(core):
             try:
-                return await account_tokens.revoke_account_tokens(core, WHO, name, token_id=token_id)
+                return await identity.revoke_account_tokens(core, WHO, name, token_id=token_id)
             except Missing as missing:
                 if missing.type != "token":
                     raise

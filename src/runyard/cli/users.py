@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from runyard.app import identity
 from runyard.app.core import Core, Options
 from runyard.app.errors import Duplicate, Missing
-from runyard.app.identity import accounts
 from runyard.app.model import Principal
 from runyard.app.times import SystemClock
 from runyard.cli.lazy_commands import load
@@ -32,10 +32,10 @@ def create(flags: Flags, *, name: str, is_admin: bool, has_password: bool, is_pa
     async def work() -> bool:
         async with open_core(settings) as core, _open_passwords() as hasher:
             try:
-                await accounts.create_account(core, WHO, hasher, name=name, password=password, is_admin=is_admin)
+                await identity.create_account(core, WHO, hasher, name=name, password=password, is_admin=is_admin)
             except Duplicate:
                 raise click.ClickException(f"there is an account {clean(name)} already") from None
-            return any(account.is_admin for account in await accounts.list_accounts(core, WHO))
+            return any(account.is_admin for account in await identity.list_accounts(core, WHO))
 
     has_admin = run_async(work())
     click.echo(f"created: {clean(name)}{' (admin)' if is_admin else ''}")
@@ -49,7 +49,7 @@ def print_list(flags: Flags, *, output: str) -> None:
 
     async def work() -> Any:
         async with open_core(settings) as core:
-            return await accounts.list_accounts(core, WHO)
+            return await identity.list_accounts(core, WHO)
 
     rows = [
         {
@@ -68,13 +68,13 @@ def print_list(flags: Flags, *, output: str) -> None:
 
 def set_disabled(flags: Flags, *, name: str, is_disabled: bool) -> None:
     """Let somebody in, or no more."""
-    _change(flags, lambda core: accounts.set_disabled(core, WHO, name, is_disabled=is_disabled))
+    _change(flags, lambda core: identity.set_disabled(core, WHO, name, is_disabled=is_disabled))
     click.echo(f"{'disabled' if is_disabled else 'enabled'}: {clean(name)}")
 
 
 def delete(flags: Flags, *, name: str) -> None:
     """An account with its tokens and memberships."""
-    _change(flags, lambda core: accounts.delete_account(core, WHO, name))
+    _change(flags, lambda core: identity.delete_account(core, WHO, name))
     click.echo(f"deleted: {clean(name)}")
 
 
@@ -85,7 +85,7 @@ def set_password(flags: Flags, *, name: str, is_password_piped: bool, keeps_toke
 
     async def work() -> None:
         async with open_core(settings) as core, _open_passwords() as hasher, naming_near(core):
-            await accounts.set_password(core, WHO, hasher, name=name, password=password, keeps_tokens=keeps_tokens)
+            await identity.set_password(core, WHO, hasher, name=name, password=password, keeps_tokens=keeps_tokens)
 
     run_async(work())
     click.echo(f"password set: {clean(name)}")
@@ -93,7 +93,7 @@ def set_password(flags: Flags, *, name: str, is_password_piped: bool, keeps_toke
 
 def set_admin(flags: Flags, *, name: str, is_admin: bool) -> None:
     """Make somebody an admin, or an ordinary user."""
-    _change(flags, lambda core: accounts.set_admin(core, WHO, name, is_admin=is_admin))
+    _change(flags, lambda core: identity.set_admin(core, WHO, name, is_admin=is_admin))
     click.echo(f"{'admin' if is_admin else 'no admin'}: {clean(name)}")
 
 
@@ -142,7 +142,7 @@ async def naming_near(core: Core) -> AsyncIterator[None]:
     except Missing as missing:
         if missing.type != "account":
             raise
-        near = find_nearest(missing.id, [account.name for account in await accounts.list_accounts(core, WHO)])
+        near = find_nearest(missing.id, [account.name for account in await identity.list_accounts(core, WHO)])
         meant = f"; did you mean {near}?" if near else ""
         raise click.ClickException(f"there is no account {clean(missing.id)}{meant}") from None
 

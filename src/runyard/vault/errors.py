@@ -7,7 +7,7 @@ VaultError
 └── Tampered             a sealed value is not what was stored under that project, name and version
 """
 
-from runyard.app.entities.secret_rotation import Unopenable
+from runyard.app.ports import Unopenable
 
 
 class VaultError(Exception):

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from runyard.app.rules import policy_rehearsal
+from runyard.app.runs import policy_rehearsal
 from tests.http_servers import serve
 
 POLICY = "/api/v1/policy"

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from runyard.app.entities import search
+from runyard.app.projects import search
 from tests.http_servers import serve
 
 SEARCH = "/api/v1/-/demo/solr/search/item"

@@ -7,8 +7,8 @@ from typing import Any
 
 from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity
-from runyard.app.entities.projects import create_project
 from runyard.app.model import AuditEntry, Principal
+from runyard.app.projects.projects import create_project
 from tests.http_servers import serve
 
 ADA = Principal(name="ada", is_admin=True)

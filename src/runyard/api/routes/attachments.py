@@ -10,10 +10,9 @@ from runyard.api.query_parameters import Parameters, read_expected_revision, rea
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer, answer_slice
 from runyard.api.routing import Routes, get_who
-from runyard.app.entities.crud import get_entity
-from runyard.app.entities.entity_types import TYPES
-from runyard.app.entities.metrics import list_files, list_metrics, put_files, put_metric
-from runyard.app.runs.run_queries import get_run
+from runyard.app.entities import TYPES, get_entity, list_files, put_files
+from runyard.app.projects import list_metrics, put_metric
+from runyard.app.runs import get_run
 from runyard.domain.access import Permission
 
 _METRICS = {

@@ -8,8 +8,8 @@ from runyard.api.openapi_models import AuditAnswer
 from runyard.api.query_parameters import Parameters
 from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes
-from runyard.app.audit_queries import MOST_ENTRIES, list_audit
-from runyard.app.entities.drafts import drop_nulls
+from runyard.app.audit import MOST_ENTRIES, list_audit
+from runyard.app.entities import drop_nulls
 from runyard.app.model import AuditEntry, Json
 from runyard.domain.access import Permission
 

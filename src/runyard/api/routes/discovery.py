@@ -15,10 +15,9 @@ from runyard.api.request_bodies import read_bytes
 from runyard.api.responses import answer, answer_slice
 from runyard.api.routing import Routes, get_who
 from runyard.api.throttle import take_failure, take_turn
-from runyard.app.entities.kind_schemas import find_schema, list_schemas
-from runyard.app.identity.access import list_visible_projects
-from runyard.app.identity.sign_in import GRANTS, GrantRefused, grant_token
-from runyard.app.rules.current_rules import load_current
+from runyard.app.entities import find_schema, list_schemas
+from runyard.app.identity import GRANTS, GrantRefused, grant_token, list_visible_projects
+from runyard.app.rules import load_current
 from runyard.domain.access import Permission
 from runyard.spec.readers import refuse
 

@@ -11,15 +11,9 @@ from runyard.api.query_parameters import LIST, Parameters, read_expected_revisio
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer, answer_entity, answer_page, entity_to_json
 from runyard.api.routing import Routes, get_who
-from runyard.app.entities.crud import (
-    create_entity,
-    get_entity,
-    list_entities,
-    update_entity,
-)
-from runyard.app.entities.entity_deletion import delete_entity, delete_named
-from runyard.app.entities.entity_types import TYPES, EntityType
+from runyard.app.entities import TYPES, EntityType, create_entity, get_entity, list_entities, update_entity
 from runyard.app.errors import Missing
+from runyard.app.projects import delete_entity, delete_named
 from runyard.domain.access import Permission
 from runyard.spec.readers import refuse
 

@@ -15,7 +15,7 @@ from runyard.api.routing import Routes, describe_content, get_who
 from runyard.api.streams import Streamed, StreamGuard
 from runyard.app.model import Transition
 from runyard.app.ports import Unavailable
-from runyard.app.runs.run_follower import RunFollower, follow_run
+from runyard.app.runs import RunFollower, follow_run
 from runyard.domain.access import Permission
 from runyard.spec.readers import expect_integer, refuse
 

@@ -13,18 +13,9 @@ from runyard.api.query_parameters import Parameters
 from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes, get_who
 from runyard.api.streams import Streamed, StreamGuard
-from runyard.app.logs.log_follower import LogFollower
-from runyard.app.logs.log_reader import (
-    MOST_TAIL,
-    LogTail,
-    Marker,
-    Wanted,
-    choose_parts,
-    iter_parts,
-    list_logs,
-)
+from runyard.app.logs import MOST_TAIL, LogFollower, LogTail, Marker, Wanted, choose_parts, iter_parts, list_logs
 from runyard.app.model import Json, Run
-from runyard.app.runs.run_follower import follow_run
+from runyard.app.runs import follow_run
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")

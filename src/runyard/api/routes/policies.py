@@ -18,14 +18,8 @@ from runyard.api.responses import answer
 from runyard.api.routes.profiles import read_revision_number, revision_to_json
 from runyard.api.routing import Routes, get_who
 from runyard.app.model import Json
-from runyard.app.rules.policy_rehearsal import rehearse_candidate
-from runyard.app.rules.profiles_and_policy import (
-    StoredPolicy,
-    delete_policy,
-    get_policy,
-    put_policy,
-)
-from runyard.app.rules.revisions import get_revision, list_revisions
+from runyard.app.rules import StoredPolicy, delete_policy, get_policy, get_revision, list_revisions, put_policy
+from runyard.app.runs import rehearse_candidate
 from runyard.domain.access import Permission
 from runyard.spec import denials
 from runyard.spec.policy import BUILT_IN

@@ -10,14 +10,15 @@ from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes, get_who
 from runyard.app.model import Json, Revision
-from runyard.app.rules.profiles_and_policy import (
+from runyard.app.rules import (
     StoredProfile,
     delete_profile,
     get_profile,
+    get_revision,
     list_profiles,
+    list_revisions,
     put_profile,
 )
-from runyard.app.rules.revisions import get_revision, list_revisions
 from runyard.domain.access import Permission
 from runyard.domain.effective_spec import to_plain
 from runyard.spec.readers import expect_integer

@@ -11,16 +11,9 @@ from runyard.api.query_parameters import LIST, Parameters, read_expected_revisio
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer, answer_entity, answer_page, entity_in_short, entity_to_json
 from runyard.api.routing import Routes, get_who
-from runyard.app.entities.projects import (
-    create_project,
-    delete_project,
-    get_project,
-    list_labels,
-    list_projects,
-    update_project,
-)
 from runyard.app.errors import Missing
-from runyard.app.identity.access import delete_share, list_shares, list_visible_projects, put_share
+from runyard.app.identity import delete_share, list_shares, list_visible_projects, put_share
+from runyard.app.projects import create_project, delete_project, get_project, list_labels, list_projects, update_project
 from runyard.domain.access import Permission
 from runyard.spec.readers import refuse
 

@@ -14,12 +14,7 @@ from runyard.api.routing import Routes, get_who
 from runyard.app.errors import Missing
 from runyard.app.model import Run
 from runyard.app.ports import Page
-from runyard.app.runs.client_reports import report_run
-from runyard.app.runs.resume import resume_run
-from runyard.app.runs.run_deletion import delete_run
-from runyard.app.runs.run_queries import get_run, list_runs
-from runyard.app.runs.stop import stop_run
-from runyard.app.runs.submission import explain_run, submit_run
+from runyard.app.runs import delete_run, explain_run, get_run, list_runs, report_run, resume_run, stop_run, submit_run
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")

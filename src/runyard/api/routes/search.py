@@ -14,9 +14,9 @@ from runyard.api.openapi_models import SearchAnswer
 from runyard.api.query_parameters import Parameters
 from runyard.api.responses import answer_page, entity_to_json
 from runyard.api.routing import Routes
-from runyard.app.entities.search import SEARCHED, Search, SortedBy, search_project
 from runyard.app.model import Entity, Json
 from runyard.app.ports import Span
+from runyard.app.projects import SEARCHED, Search, SortedBy, search_project
 from runyard.app.times import read_time
 from runyard.domain.access import Permission
 from runyard.spec.problems import find_nearest

@@ -9,7 +9,7 @@ from runyard.api.query_parameters import Parameters
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer
 from runyard.api.routing import Routes, get_who
-from runyard.app.entities.secret_values import get_values, put_values
+from runyard.app.entities import get_secret_values, put_secret_values
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/secrets", tag="secrets")
@@ -21,7 +21,7 @@ async def get_data(request: Request, project: str) -> Response:
     parameters = Parameters(request, ("keys",))
     names = [name for text in parameters.list("keys") for name in text.split(",") if name]
     parameters.finish()
-    values = await get_values(get_web(request).core, get_who(request), project, names)
+    values = await get_secret_values(get_web(request).core, get_who(request), project, names)
     return answer(values, headers={"Cache-Control": "no-store"})
 
 
@@ -30,5 +30,5 @@ async def put_data(request: Request, project: str) -> Response:
     """Store values for secrets that exist; all or none."""
     Parameters(request, ()).finish()
     values = await read_body(request, is_secret=True)
-    await put_values(get_web(request).core, get_who(request), project, values)
+    await put_secret_values(get_web(request).core, get_who(request), project, values)
     return answer({})

@@ -12,7 +12,7 @@ from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes, get_who
 from runyard.app.errors import Missing
-from runyard.app.identity.personal_tokens import create_personal_token, list_personal_tokens, revoke_personal_token
+from runyard.app.identity import create_personal_token, list_personal_tokens, revoke_personal_token
 from runyard.app.model import Json, Token
 from runyard.domain.access import Permission
 from runyard.spec.readers import Findings, expect_integer, expect_keys, expect_mapping, expect_text, read_each

@@ -8,7 +8,7 @@ from runyard.api.openapi_models import EntityAnswer
 from runyard.api.query_parameters import Parameters
 from runyard.api.responses import answer_entity
 from runyard.api.routing import Routes, get_who
-from runyard.app.triggers.firings import run_trigger, stop_trigger
+from runyard.app.triggers import run_trigger, stop_trigger
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/triggers/{id}", tag="triggers")

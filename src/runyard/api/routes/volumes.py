@@ -9,8 +9,8 @@ from runyard.api.query_parameters import LIST, Parameters, read_expected_revisio
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer, answer_entity, answer_page, entity_to_json
 from runyard.api.routing import Routes, get_who
-from runyard.app.entities.crud import list_entities
-from runyard.app.volumes.kept_volumes import create_volume, delete_volume, get_volume
+from runyard.app.entities import list_entities
+from runyard.app.volumes import create_volume, delete_volume, get_volume
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/volumes", tag="volumes")

@@ -1,11 +1,13 @@
-"""The types of entities, and what is special about each."""
+"""The types of entities, what is special about each, and the key of an entity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from runyard.app.model import Entity
 from runyard.domain.access import Permission
+from runyard.spec.digitalhub.reference_strings import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +52,15 @@ STATES = frozenset(
     }
 )
 """All that clients of any release can read; another one makes their lists fail."""
+
+BY_ID = frozenset({"task", "run"})
+"""Types whose keys have no name."""
+
+
+def make_key(entity: Entity) -> str:
+    """`store://project/type/kind/name:id`, in the form that the SDK makes too."""
+    if entity.type == "project":
+        return str(Key(project=entity.id))
+    if entity.type in BY_ID:
+        return str(Key(project=entity.project, type=entity.type, kind=entity.kind, name=entity.id))
+    return str(Key(project=entity.project, type=entity.type, kind=entity.kind, name=entity.name, id=entity.id))

@@ -4,38 +4,15 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from runyard.app.audit import note_act
 from runyard.app.core import Core
-from runyard.app.identity.access import authorize
+from runyard.app.identity import authorize
 from runyard.app.model import Principal, SealedValue
-from runyard.app.ports import Stale, UnitOfWork, Vault
+from runyard.app.ports import RotatingVault, Stale, UnitOfWork, Unopenable
 from runyard.domain.access import Permission
 
 BATCH = 100
-
-
-class Unopenable(Exception):
-    """A sealed value was changed, or its key is not at hand; the base of what a vault raises for it."""
-
-
-class RotatingVault(Vault, Protocol):
-    """A vault with several keys, one of them current."""
-
-    @property
-    def current_key_id(self) -> str:
-        """The one that seals."""
-
-    @property
-    def old_key_ids(self) -> Sequence[str]:
-        """Those that only open."""
-
-    def make_key(self) -> str:
-        """Make a new key, which is current once this returns; its id. Blocks."""
-
-    def rewrap(self, value: SealedValue) -> SealedValue:
-        """The same value, wrapped by the current key. Raises `Unopenable`."""
 
 
 @dataclass(frozen=True, slots=True)

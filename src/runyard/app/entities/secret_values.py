@@ -6,6 +6,7 @@ from typing import Any
 from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.entities.crud import enter_project, require_project
+from runyard.app.entities.inventory import list_secret_names
 from runyard.app.errors import Forbidden
 from runyard.app.model import Principal
 from runyard.app.ports import UnitOfWork
@@ -17,7 +18,7 @@ MOST_BYTES = 1 << 20
 MOST_LISTED = 1000
 
 
-async def put_values(core: Core, who: Principal, project: str, given: Any) -> None:
+async def put_secret_values(core: Core, who: Principal, project: str, given: Any) -> None:
     """Seal new values for secrets that exist. All or none; a problem never shows a value."""
     values = _read_values(given)
     async with core.store.begin() as unit:
@@ -35,7 +36,7 @@ async def put_values(core: Core, who: Principal, project: str, given: Any) -> No
         await unit.commit()
 
 
-async def get_values(core: Core, who: Principal, project: str, names: Sequence[str]) -> dict[str, str]:
+async def get_secret_values(core: Core, who: Principal, project: str, names: Sequence[str]) -> dict[str, str]:
     """The values of those that have one. The token of a run gets only what the run's spec names."""
     async with core.store.begin() as unit:
         await require_project(unit, project)
@@ -45,11 +46,6 @@ async def get_values(core: Core, who: Principal, project: str, names: Sequence[s
         await _note(core, unit, who, "secret.get_values", project=project, names=names)
         await unit.commit()
     return {value.name: core.vault.open(value) for value in sealed if value is not None}
-
-
-async def list_secret_names(unit: UnitOfWork, project: str) -> frozenset[str]:
-    """The names of a project's secrets."""
-    return frozenset(await unit.entities.list_names("secret", project=project))
 
 
 async def _note(

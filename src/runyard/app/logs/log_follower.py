@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from runyard.app.core import Core
 from runyard.app.logs.log_reader import Marker, Part, PartReader, Wanted, find_start, write_pieces
 from runyard.app.ports import Stream, Unavailable
-from runyard.app.runs.run_follower import POLL_SECONDS, RunFollower
+from runyard.app.runs import POLL_SECONDS, RunFollower
 
 FLUSH_SECONDS = 0.05
 """After something came: what comes within that time goes out together, or as soon as it fills a chunk."""

@@ -15,7 +15,7 @@ from typing import Any
 from runyard.app.core import Core
 from runyard.app.model import Run
 from runyard.app.ports import LogPiece, LogStore, Stream, StreamInfo, Unavailable
-from runyard.app.runs.transitions import require_run
+from runyard.app.runs import require_run
 from runyard.spec.problems import find_nearest, list_words
 from runyard.spec.readers import Findings
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from runyard.app.model import Run, Transition
-from runyard.app.runs.transitions import find_action
+from runyard.app.runs import find_action
 from runyard.domain.lifecycle import State
 from runyard.spec.duration import format_duration
 

@@ -11,12 +11,10 @@ from itertools import count
 from typing import Any
 
 from runyard.app.core import Core
-from runyard.app.entities.entity_keys import make_key
-from runyard.app.entities.entity_types import TYPES
-from runyard.app.entities.ownership import PRODUCER, find_state_since
+from runyard.app.entities import PRODUCER, TYPES, find_state_since, make_key
 from runyard.app.model import Entity, Json, Run
 from runyard.app.ports import Query, UnitOfWork
-from runyard.app.triggers.firings import CHAIN, Fired, Occasion, find_start, fire
+from runyard.app.triggers import CHAIN, Fired, Occasion, find_start, fire
 from runyard.domain.triggers import find_types, matches_key
 from runyard.spec.digitalhub.reference_strings import parse_key
 from runyard.spec.problems import Refused

@@ -3,8 +3,8 @@
 import asyncio
 
 from runyard.app.core import Core
-from runyard.app.entities.projects import finish_deletion
 from runyard.app.ports import Query
+from runyard.app.projects import finish_project_deletion
 
 POLL_SECONDS = 2.0
 
@@ -26,4 +26,4 @@ class DeletionLoop:
         """One look; how many projects went."""
         async with self._core.store.begin(is_read_only=True) as unit:
             page = await unit.entities.find_page(Query(type="project", state="DELETING"))
-        return sum([await finish_deletion(self._core, project.id) for project in page.content])
+        return sum([await finish_project_deletion(self._core, project.id) for project in page.content])

@@ -7,7 +7,7 @@ from typing import Any
 from runyard.app.engine import STATUS_KEYS, EngineError, Observation
 from runyard.app.loops.deadlines import Deadline
 from runyard.app.model import Json, Run
-from runyard.app.runs.transitions import NOTES, Change, Decide, Move
+from runyard.app.runs import NOTES, Change, Decide, Move
 from runyard.domain.lifecycle import State, can_follow, is_final
 from runyard.domain.outcomes import Outcome, Seen, judge
 

@@ -8,8 +8,8 @@ from itertools import islice
 
 from runyard.app.core import Core
 from runyard.app.model import Entity, Json
-from runyard.app.runs.transitions import SYSTEM
-from runyard.app.triggers.firings import SINCE, Occasion, change_trigger, find_start, fire, use_occasion
+from runyard.app.runs import SYSTEM
+from runyard.app.triggers import SINCE, Occasion, change_trigger, find_start, fire, use_occasion
 from runyard.domain.schedule import Schedule, ScheduleError, parse_schedule
 
 GRACE = timedelta(minutes=1)

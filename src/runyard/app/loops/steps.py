@@ -17,8 +17,7 @@ from runyard.app.loops.deadlines import find_deadline, has_timers
 from runyard.app.loops.pace import Pace
 from runyard.app.model import Lease, Run
 from runyard.app.ports import Stale
-from runyard.app.runs.run_deletion import finish_removal
-from runyard.app.runs.transitions import SYSTEM, Decide, write_change
+from runyard.app.runs import SYSTEM, Decide, finish_run_deletion, write_change
 from runyard.domain.lifecycle import State, is_final
 from runyard.domain.outcomes import Seen, Step, choose_step
 
@@ -77,7 +76,7 @@ class Stepper:
         if run.anchor_uid is None and step is Step.STOP:
             return await self._write(lease, run_updates.end_unmade)
         if run.anchor_uid is None and step is Step.REMOVE:
-            await finish_removal(self._core, run, lease=lease)
+            await finish_run_deletion(self._core, run, lease=lease)
             return None
         now = self._core.clock.now()
         await self._write(lease, run_updates.note_failure(NO_ENGINE, now=now, engine=None))
@@ -124,14 +123,14 @@ class Stepper:
                 return await self._write(lease, run_updates.keep_anchor(found))
             if step is Step.STOP:
                 return await self._write(lease, run_updates.end_unmade)
-            await finish_removal(self._core, run, lease=lease)
+            await finish_run_deletion(self._core, run, lease=lease)
             return None
         await self._call((engine.stop if step is Step.STOP else engine.remove)(assignment, uid))
         seen = await self._call(engine.observe(assignment, uid))
         if step is Step.REMOVE:
             if seen.seen is not Seen.ABSENT:
                 return self._pace.ending
-            await finish_removal(self._core, await self._write(lease, lambda _: None), lease=lease)
+            await finish_run_deletion(self._core, await self._write(lease, lambda _: None), lease=lease)
             return None
         stored = await self._write(lease, run_updates.record(seen))
         is_over = is_final(State(stored.state)) or stored.desired_generation != run.desired_generation

@@ -8,7 +8,7 @@ from runyard.app.loops.lifecycle_triggers import Lifecycles
 from runyard.app.loops.scheduled_triggers import Schedules
 from runyard.app.model import Entity
 from runyard.app.ports import Query
-from runyard.app.triggers.firings import is_active
+from runyard.app.triggers import is_active
 from runyard.domain.triggers import LIFECYCLE, SCHEDULER
 
 POLL_SECONDS = 2.0

@@ -1,1 +1,54 @@
-"""Runs: submit, read, stop, resume, report, delete. `transitions.py` is the only place that changes a run's state."""
+"""Runs: submit, explain, read, follow, stop, resume, report, delete; and policies rehearsed against stored runs.
+
+Start in `submission.py`. `transitions.py` is the only module that changes a run's state. May import `entities` and
+`rules`.
+"""
+
+from runyard.app.runs.client_reports import report_run
+from runyard.app.runs.policy_rehearsal import rehearse_candidate
+from runyard.app.runs.resume import resume_run
+from runyard.app.runs.run_deletion import delete_logs, delete_run, delete_runs, finish_run_deletion
+from runyard.app.runs.run_follower import POLL_SECONDS, RunFollower, follow_run
+from runyard.app.runs.run_queries import get_run, list_runs
+from runyard.app.runs.stop import stop_run
+from runyard.app.runs.submission import explain_run, submit_run
+from runyard.app.runs.transitions import (
+    NOTES,
+    SYSTEM,
+    Change,
+    Decide,
+    Move,
+    can_be_resumed,
+    check_own_run,
+    find_action,
+    require_run,
+    write_change,
+)
+
+__all__ = [
+    "NOTES",
+    "POLL_SECONDS",
+    "SYSTEM",
+    "Change",
+    "Decide",
+    "Move",
+    "RunFollower",
+    "can_be_resumed",
+    "check_own_run",
+    "delete_logs",
+    "delete_run",
+    "delete_runs",
+    "explain_run",
+    "find_action",
+    "finish_run_deletion",
+    "follow_run",
+    "get_run",
+    "list_runs",
+    "rehearse_candidate",
+    "report_run",
+    "require_run",
+    "resume_run",
+    "stop_run",
+    "submit_run",
+    "write_change",
+]

@@ -5,9 +5,7 @@ from typing import Any
 
 from runyard.app.core import Core
 from runyard.app.engine import STATUS_KEYS
-from runyard.app.entities.drafts import EntityDraft, check_project, read_draft
-from runyard.app.entities.ignored_fields import find_unused_name
-from runyard.app.entities.spec_checks import is_ran_kind
+from runyard.app.entities import EntityDraft, check_project, find_unused_name, is_ran_kind, read_draft
 from runyard.app.errors import NotPossible
 from runyard.app.model import Json, Principal, Run
 from runyard.app.runs.transitions import NOTES, Change, Move, change_run

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from runyard.app.core import Core
-from runyard.app.entities.crud import require_project
+from runyard.app.entities import require_project
 from runyard.app.model import Run, Transition
 from runyard.app.ports import Query
 from runyard.app.runs.transitions import require_run

@@ -4,12 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runyard.app.entities.drafts import EntityDraft, check_id, check_project, read_draft
-from runyard.app.entities.secret_values import list_secret_names
-from runyard.app.entities.spec_checks import check_same_project, find_function, is_ran_kind, unknown_reference
+from runyard.app.entities import (
+    EntityDraft,
+    check_id,
+    check_project,
+    check_same_project,
+    find_function,
+    is_ran_kind,
+    list_secret_names,
+    list_volume_claims,
+    read_draft,
+    unknown_reference,
+)
 from runyard.app.model import Entity
 from runyard.app.ports import UnitOfWork
-from runyard.app.volumes.kept_volumes import list_volume_claims
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.digitalhub.reference_strings import FunctionReference, TaskReference, find_run_kind, find_task_kind
 from runyard.spec.entities import RUN_KINDS, RunSpec, TaskSpec, find_spec_model, read_entity

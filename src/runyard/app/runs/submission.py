@@ -9,13 +9,18 @@ from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities.crud import enter_project, require_project
-from runyard.app.entities.drafts import drop_nulls, read_draft
-from runyard.app.entities.ignored_fields import find_unused_name, find_unused_status
+from runyard.app.entities import (
+    drop_nulls,
+    enter_project,
+    find_unused_name,
+    find_unused_status,
+    read_draft,
+    require_project,
+)
 from runyard.app.errors import Duplicate
 from runyard.app.model import Json, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
-from runyard.app.rules.current_rules import CurrentRules, load_current
+from runyard.app.rules import CurrentRules, load_current
 from runyard.app.runs.run_requests import RunRequest, load_inventory, read_run_request
 from runyard.app.runs.transitions import make_first_transitions
 from runyard.domain.lifecycle import State

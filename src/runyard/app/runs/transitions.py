@@ -7,7 +7,7 @@ from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities.crud import check_revision
+from runyard.app.entities import check_revision
 from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.model import Lease, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork

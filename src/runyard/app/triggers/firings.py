@@ -8,14 +8,13 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities.crud import lock_entity, require_entity
-from runyard.app.entities.ownership import find_actor, note_change
+from runyard.app.entities import find_actor, lock_entity, note_change, require_entity
 from runyard.app.errors import Forbidden, Missing, NotPossible
-from runyard.app.identity.access import authorize
+from runyard.app.identity import authorize
 from runyard.app.model import Entity, Json, Principal, Run
 from runyard.app.ports import Duplicate, UnitOfWork
 from runyard.app.retry import retry_on_conflict
-from runyard.app.runs.submission import submit_run
+from runyard.app.runs import submit_run
 from runyard.domain.access import Permission
 from runyard.domain.placeholders import PlaceholderError, fill
 from runyard.domain.triggers import KINDS

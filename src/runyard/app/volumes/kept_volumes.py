@@ -1,37 +1,25 @@
 """Volumes that a project keeps: named, sized, mounted by runs as `shared_volume`. The claim is an engine's to make."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities.crud import require_project
+from runyard.app.entities import MOST_VOLUMES, make_claim_name, require_project
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
 from runyard.app.model import Entity, Principal, Run
 from runyard.app.ports import Query, UnitOfWork
-from runyard.app.rules.current_rules import load_current
-from runyard.app.runs.transitions import can_be_resumed
+from runyard.app.rules import load_current
+from runyard.app.runs import can_be_resumed
 from runyard.app.volumes.volume_specs import apply_policy, read_volume
 from runyard.domain.lifecycle import State, is_final
 from runyard.spec.problems import list_words
 
-MOST_VOLUMES = 1000
 PAGE_SIZE = 200
 SLACK = timedelta(minutes=5)
 """How far the clocks of two replicas may be apart."""
-
-
-def make_claim_name(volume_id: str) -> str:
-    """The claim behind a kept volume."""
-    return f"vol-{volume_id}"
-
-
-async def list_volume_claims(unit: UnitOfWork, project: str) -> Mapping[str, str]:
-    """The claims behind a project's kept volumes, by the names that users gave them."""
-    page = await unit.entities.find_page(Query(type="volume", project=project, size=MOST_VOLUMES))
-    return {volume.name: make_claim_name(volume.id) for volume in page.content}
 
 
 async def create_volume(core: Core, who: Principal, project: str, document: Any) -> Entity:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from runyard.app.entities.drafts import check_project, read_draft
+from runyard.app.entities import check_project, read_draft
 from runyard.app.model import Entity, Json, Principal
 from runyard.domain.resolution import resolve
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request

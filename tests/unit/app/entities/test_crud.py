@@ -7,12 +7,12 @@ import pytest
 
 from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity, get_entity, update_entity
-from runyard.app.entities.entity_deletion import delete_entity, delete_named
-from runyard.app.entities.metrics import list_metrics, put_metric
-from runyard.app.entities.secret_values import put_values
+from runyard.app.entities.secret_values import put_secret_values
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
 from runyard.app.model import Entity
 from runyard.app.ports import Query, Stream
+from runyard.app.projects.entity_deletion import delete_entity, delete_named
+from runyard.app.projects.metrics import list_metrics, put_metric
 from runyard.app.runs.submission import submit_run
 from runyard.spec.problems import Refused
 from tests.unit.app.demo import ADA, FUNCTION, RUN, list_audit, open_demo
@@ -203,7 +203,7 @@ async def test_trigger_runs_another_task_when_an_update_says_so(core: Core) -> N
 
 async def test_values_go_too_when_a_secret_is_deleted(core: Core) -> None:
     await create_entity(core, ADA, "secret", "demo", {"kind": "secret", "name": "token", "id": "s1"})
-    await put_values(core, ADA, "demo", {"token": "x"})
+    await put_secret_values(core, ADA, "demo", {"token": "x"})
     await delete_entity(core, ADA, "secret", "demo", "s1")
     await create_entity(core, ADA, "secret", "demo", {"kind": "secret", "name": "token", "id": "s2"})
     async with core.store.begin(is_read_only=True) as unit:

@@ -23,7 +23,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield opened
 
 
-async def put_values(world: World, count: int) -> None:
+async def put_secret_values(world: World, count: int) -> None:
     async with world.store.begin() as unit:
         for number in range(count):
             await unit.secrets.put(world.vault.seal("p", f"s{number:04}", 1, f"value {number}"))
@@ -42,7 +42,7 @@ def keep_newest_key(path: Path) -> TextVault:
 
 async def test_new_key_alone_opens_everything_when_keys_were_rotated(world: World, tmp_path: Path) -> None:
     token = await world.issuer.issue(Grant(user="ada"))
-    await put_values(world, 250)
+    await put_secret_values(world, 250)
     old = world.vault.current_key_id
     done = await rotate_keys(world.core, SYSTEM, world.vault)
     assert done.key_id == world.vault.current_key_id != old
@@ -55,7 +55,7 @@ async def test_new_key_alone_opens_everything_when_keys_were_rotated(world: Worl
 
 async def test_old_key_alone_opens_nothing_when_keys_were_rotated(world: World, tmp_path: Path) -> None:
     old = TextVault((tmp_path / "keys").read_text().splitlines()[-1])
-    await put_values(world, 1)
+    await put_secret_values(world, 1)
     await rotate_keys(world.core, SYSTEM, world.vault)
     with pytest.raises(UnknownKey):
         await read_values(world, 1, old)
@@ -65,7 +65,7 @@ async def test_rotation_is_finished_when_it_was_broken_off(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(secret_rotation, "BATCH", 10)
-    await put_values(world, 35)
+    await put_secret_values(world, 35)
     rewrap, calls = world.vault.rewrap, 0
 
     def fail_later(value: SealedValue) -> SealedValue:
@@ -87,7 +87,7 @@ async def test_rotation_is_finished_when_it_was_broken_off(
 
 
 async def test_values_of_every_older_key_are_wrapped_when_there_are_several(world: World, tmp_path: Path) -> None:
-    await put_values(world, 3)
+    await put_secret_values(world, 3)
     world.vault.make_key()
     async with world.store.begin() as unit:
         await unit.secrets.put(world.vault.seal("p", "s0003", 1, "value 3"))
@@ -99,7 +99,7 @@ async def test_values_of_every_older_key_are_wrapped_when_there_are_several(worl
 
 async def test_others_are_wrapped_when_some_were_tampered_with(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secret_rotation, "BATCH", 2)
-    await put_values(world, 12)
+    await put_secret_values(world, 12)
     async with world.store.begin() as unit:
         for number in range(5):
             await tamper(unit, f"s{number:04}")
@@ -117,7 +117,7 @@ async def tamper(unit: UnitOfWork, name: str) -> None:
 
 
 async def test_rotation_is_written_down_without_keys_when_it_is_done(world: World, tmp_path: Path) -> None:
-    await put_values(world, 2)
+    await put_secret_values(world, 2)
     old = world.vault.current_key_id
     await rotate_keys(world.core, SYSTEM, world.vault)
     begun, wrapped = await world.list_audit()

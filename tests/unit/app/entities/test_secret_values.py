@@ -6,7 +6,7 @@ import pytest
 
 from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity
-from runyard.app.entities.secret_values import MOST_BYTES, get_values, put_values
+from runyard.app.entities.secret_values import MOST_BYTES, get_secret_values, put_secret_values
 from runyard.app.errors import Forbidden, Missing
 from runyard.app.model import Principal
 from runyard.app.runs.submission import submit_run
@@ -25,14 +25,14 @@ async def core(tmp_path: Path) -> AsyncIterator[Core]:
 
 
 async def test_newest_value_is_answered_when_it_was_put_twice(core: Core) -> None:
-    await put_values(core, ADA, "demo", {"token": "1", "key": ""})
-    await put_values(core, ADA, "demo", {"token": "2 ä😀\n"})
-    assert await get_values(core, ADA, "demo", ["token", "key", "token"]) == {"token": "2 ä😀\n", "key": ""}
-    assert await get_values(core, ADA, "demo", []) == {}
+    await put_secret_values(core, ADA, "demo", {"token": "1", "key": ""})
+    await put_secret_values(core, ADA, "demo", {"token": "2 ä😀\n"})
+    assert await get_secret_values(core, ADA, "demo", ["token", "key", "token"]) == {"token": "2 ä😀\n", "key": ""}
+    assert await get_secret_values(core, ADA, "demo", []) == {}
 
 
 async def test_secret_is_left_out_when_it_has_no_value(core: Core) -> None:
-    assert await get_values(core, ADA, "demo", ["token", "nothing"]) == {}
+    assert await get_secret_values(core, ADA, "demo", ["token", "nothing"]) == {}
 
 
 WRONG: list[Any] = [
@@ -52,38 +52,38 @@ WRONG: list[Any] = [
 async def test_no_value_is_stored_or_shown_when_one_is_wrong(core: Core) -> None:
     for given, code in WRONG:
         with pytest.raises(Refused) as caught:
-            await put_values(core, ADA, "demo", given)
+            await put_secret_values(core, ADA, "demo", given)
         assert [problem.code for problem in caught.value.problems] == [code], code
         shown = str(caught.value) + repr([problem.to_dict() for problem in caught.value.problems])
         assert CANARY not in shown, code
-    assert await get_values(core, ADA, "demo", ["token"]) == {}
+    assert await get_secret_values(core, ADA, "demo", ["token"]) == {}
 
 
 async def test_values_are_apart_when_two_projects_have_secrets_of_the_same_name(core: Core) -> None:
     await create_entity(core, ADA, "secret", "other", {"kind": "secret", "name": "token"})
-    await put_values(core, ADA, "demo", {"token": "mine"})
-    await put_values(core, ADA, "other", {"token": "yours"})
-    assert await get_values(core, ADA, "demo", ["token"]) == {"token": "mine"}
+    await put_secret_values(core, ADA, "demo", {"token": "mine"})
+    await put_secret_values(core, ADA, "other", {"token": "yours"})
+    assert await get_secret_values(core, ADA, "demo", ["token"]) == {"token": "mine"}
     with pytest.raises(Missing):
-        await get_values(core, ADA, "nowhere", ["token"])
+        await get_secret_values(core, ADA, "nowhere", ["token"])
 
 
 async def test_run_gets_only_the_secrets_it_names_when_it_asks_with_its_token(core: Core) -> None:
-    await put_values(core, ADA, "demo", {"token": CANARY, "key": CANARY})
+    await put_secret_values(core, ADA, "demo", {"token": CANARY, "key": CANARY})
     await submit_run(core, ADA, "demo", {**RUN, "spec": {"task": TASK, "secrets": ["token"]}})
     run = Principal(name="ada", run_id="r1", project="demo", via="run")
-    assert await get_values(core, run, "demo", ["token"]) == {"token": CANARY}
+    assert await get_secret_values(core, run, "demo", ["token"]) == {"token": CANARY}
     for names in (["key"], ["token", "key"], ["nothing"]):
         with pytest.raises(Forbidden):
-            await get_values(core, run, "demo", names)
+            await get_secret_values(core, run, "demo", names)
     stranger = Principal(name="ada", run_id="r9", project="demo", via="run")
     with pytest.raises(Forbidden):
-        await get_values(core, stranger, "demo", ["token"])
+        await get_secret_values(core, stranger, "demo", ["token"])
 
 
 async def test_names_and_never_values_are_audited_when_values_come_and_go(core: Core) -> None:
-    await put_values(core, ADA, "demo", {"token": CANARY})
-    await get_values(core, ADA, "demo", ["token"])
+    await put_secret_values(core, ADA, "demo", {"token": CANARY})
+    await get_secret_values(core, ADA, "demo", ["token"])
     for action in ("secret.put_values", "secret.get_values"):
         (entry,) = await list_audit(core, action)
         assert (entry.actor, entry.details["names"]) == ("ada", ["token"])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity
-from runyard.app.entities.entity_deletion import delete_entity
 from runyard.app.errors import Duplicate, Missing, NotPossible
+from runyard.app.projects.entity_deletion import delete_entity
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.submission import explain_run, hash_request, submit_run
 from runyard.spec.problems import Refused

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runyard.app.entities.crud import create_entity, update_entity
-from runyard.app.entities.entity_keys import make_key
+from runyard.app.entities.entity_types import make_key
 from runyard.app.errors import Missing, NotPossible
 from runyard.app.loops import lifecycle_triggers
 from runyard.app.loops.trigger_loop import TriggerLoop

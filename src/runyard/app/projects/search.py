@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from runyard.app.core import Core
-from runyard.app.entities.crud import require_project
-from runyard.app.entities.entity_types import TYPES
+from runyard.app.entities import TYPES, require_project
 from runyard.app.model import Entity
 from runyard.app.ports import Page, Query, Span, UnitOfWork
 

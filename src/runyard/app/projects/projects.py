@@ -5,14 +5,22 @@ from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities.crud import check_revision, enter_project, replace_entity, require_entity
-from runyard.app.entities.drafts import EntityDraft, read_draft
-from runyard.app.entities.entity_types import LISTED_IN_PROJECTS, TYPES
-from runyard.app.entities.ignored_fields import find_unused, with_warnings
+from runyard.app.entities import (
+    LISTED_IN_PROJECTS,
+    TYPES,
+    EntityDraft,
+    check_revision,
+    enter_project,
+    find_unused,
+    read_draft,
+    replace_entity,
+    require_entity,
+    with_warnings,
+)
 from runyard.app.errors import NotPossible
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
-from runyard.app.runs.bulk_deletion import delete_logs, remove_runs
+from runyard.app.runs import delete_logs, delete_runs
 from runyard.spec.entities import read_entity
 from runyard.spec.problems import Problem, Refused
 
@@ -90,7 +98,7 @@ async def delete_project(
 ) -> None:
     """Remove a project. One that is not empty goes only with `is_cascading`; its runs are ended first.
 
-    While an engine still holds things of its runs the project is DELETING, and `finish_deletion` ends it.
+    While an engine still holds things of its runs the project is DELETING, and `finish_project_deletion` ends it.
     """
     async with core.store.begin() as unit:
         await unit.lock_project(project)
@@ -100,7 +108,7 @@ async def delete_project(
             message = f"project {project} is not empty: it has {kept}; delete it with cascade=true"
             raise NotPossible("project.not_empty", message)
         await audit(core, unit, who, "project.delete", entity)
-        removed = await remove_runs(core, unit, who, project=project)
+        removed = await delete_runs(core, unit, who, project=project)
         if removed.waiting:
             await unit.entities.replace(replace(entity, state="DELETING", updated_at=core.clock.now()))
         else:
@@ -110,7 +118,7 @@ async def delete_project(
     await delete_logs(core, removed.gone)
 
 
-async def finish_deletion(core: Core, project: str) -> bool:
+async def finish_project_deletion(core: Core, project: str) -> bool:
     """Remove a project that is DELETING once the last of its runs is gone; whether it was removed."""
     async with core.store.begin() as unit:
         entity = await unit.entities.find("project", project, project=project)

@@ -1,7 +1,7 @@
 """Projects with runs that an engine holds: they go when the last of what their runs made is gone."""
 
-from runyard.app.entities.projects import delete_project
 from runyard.app.loops.project_deletion import DeletionLoop
+from runyard.app.projects.projects import delete_project
 from tests.contract.store.builders import make_entity
 from tests.unit.app.run_world import ADA, World
 

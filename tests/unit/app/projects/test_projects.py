@@ -6,17 +6,17 @@ import pytest
 
 from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity
-from runyard.app.entities.projects import (
+from runyard.app.entities.secret_values import put_secret_values
+from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
+from runyard.app.ports import Query, Stream
+from runyard.app.projects.projects import (
     create_project,
     delete_project,
-    finish_deletion,
+    finish_project_deletion,
     get_project,
     list_projects,
     update_project,
 )
-from runyard.app.entities.secret_values import put_values
-from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
-from runyard.app.ports import Query, Stream
 from runyard.app.runs.submission import submit_run
 from runyard.app.volumes.kept_volumes import create_volume
 from runyard.spec.problems import Refused
@@ -92,7 +92,7 @@ async def test_everything_goes_when_a_project_is_deleted_with_cascade(core: Core
     await submit_run(core, ADA, "demo", RUN)
     await core.logs.append(Stream(run_id="r1", pod="p", container="main"), b"hi\n", offset=0, at=core.clock.now())
     await create_entity(core, ADA, "secret", "demo", {"kind": "secret", "name": "token"})
-    await put_values(core, ADA, "demo", {"token": "x"})
+    await put_secret_values(core, ADA, "demo", {"token": "x"})
     await delete_project(core, ADA, "demo", is_cascading=True)
     with pytest.raises(Missing):
         await get_project(core, "demo")
@@ -118,13 +118,13 @@ async def test_project_is_deleting_until_its_runs_are_gone_when_an_engine_holds_
         await delete_project(core, ADA, "demo", is_cascading=True)
         entity, _ = await get_project(core, "demo")
         assert entity.state == "DELETING"
-        assert not await finish_deletion(core, "demo")
+        assert not await finish_project_deletion(core, "demo")
         for act in (
             submit_run(core, ADA, "demo", {**RUN, "id": "r2"}),
             submit_run(core, ADA, "demo", RUN),
             update_project(core, ADA, "demo", {"kind": "project", "name": "demo"}),
             create_entity(core, ADA, "function", "demo", {"kind": "dbt", "name": "f"}),
-            put_values(core, ADA, "demo", {}),
+            put_secret_values(core, ADA, "demo", {}),
         ):
             with pytest.raises(NotPossible, match="being deleted"):
                 await act
@@ -133,7 +133,7 @@ async def test_project_is_deleting_until_its_runs_are_gone_when_an_engine_holds_
         async with core.store.begin() as unit:
             await unit.runs.delete("r1")
             await unit.commit()
-        assert await finish_deletion(core, "demo")
-        assert not await finish_deletion(core, "demo")
+        assert await finish_project_deletion(core, "demo")
+        assert not await finish_project_deletion(core, "demo")
         page = await list_projects(core, Query(type="project"))
         assert [one.name for one in page.content] == ["other"]

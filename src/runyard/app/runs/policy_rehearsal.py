@@ -16,9 +16,7 @@ from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.model import Json, Principal, Run
 from runyard.app.ports import Query, UnitOfWork
-from runyard.app.rules.contradictions import assume_recorded
-from runyard.app.rules.current_rules import load_current
-from runyard.app.rules.profiles_and_policy import read_profile
+from runyard.app.rules import assume_recorded, load_current, read_profile
 from runyard.app.runs.lookup_cache import Remembering
 from runyard.app.runs.run_requests import read_run_request
 from runyard.app.times import read_time

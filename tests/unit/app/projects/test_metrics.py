@@ -6,9 +6,10 @@ import pytest
 
 from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity, get_entity
-from runyard.app.entities.metrics import MOST_FILES, MOST_POINTS, list_files, list_metrics, put_files, put_metric
+from runyard.app.entities.entity_files import MOST_FILES, list_files, put_files
 from runyard.app.errors import Forbidden, Missing
 from runyard.app.model import Principal
+from runyard.app.projects.metrics import MOST_POINTS, list_metrics, put_metric
 from runyard.app.runs.submission import submit_run
 from runyard.spec.problems import Refused
 from tests.unit.app.demo import ADA, RUN, list_audit, open_demo

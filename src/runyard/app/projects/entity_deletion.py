@@ -5,12 +5,11 @@ from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities.crud import check_revision, lock_entity, require_project
-from runyard.app.entities.ownership import check_own_entity
+from runyard.app.entities import check_own_entity, check_revision, lock_entity, require_project
 from runyard.app.errors import Missing
 from runyard.app.model import Entity, Principal
 from runyard.app.ports import Query, UnitOfWork
-from runyard.app.runs.bulk_deletion import delete_logs, remove_runs
+from runyard.app.runs import delete_logs, delete_runs
 from runyard.spec.digitalhub.reference_strings import TaskReference
 
 CASCADE_SIZE = 500
@@ -74,7 +73,7 @@ async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, 
     if has_tasks:
         gone += await _delete_below(core, unit, who, entity, f"{name}:{entity.id}")
     if is_cascading and entity.type == "task":
-        removed = await remove_runs(core, unit, who, project=entity.project, task=make_task_reference(entity))
+        removed = await delete_runs(core, unit, who, project=entity.project, task=make_task_reference(entity))
         gone += removed.gone
     if entity.type == "secret":
         # Who stores values has the same lock: none is stored for a secret that has just gone.

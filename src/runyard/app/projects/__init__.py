@@ -1,0 +1,35 @@
+"""Projects, and the use cases that span entities and runs: cascading deletion, metrics, search.
+
+May import `entities` and `runs`.
+"""
+
+from runyard.app.projects.entity_deletion import delete_entity, delete_named
+from runyard.app.projects.metrics import list_metrics, put_metric
+from runyard.app.projects.projects import (
+    create_project,
+    delete_project,
+    finish_project_deletion,
+    get_project,
+    list_labels,
+    list_projects,
+    update_project,
+)
+from runyard.app.projects.search import SEARCHED, Search, SortedBy, search_project
+
+__all__ = [
+    "SEARCHED",
+    "Search",
+    "SortedBy",
+    "create_project",
+    "delete_entity",
+    "delete_named",
+    "delete_project",
+    "finish_project_deletion",
+    "get_project",
+    "list_labels",
+    "list_metrics",
+    "list_projects",
+    "put_metric",
+    "search_project",
+    "update_project",
+]

@@ -1,0 +1,61 @@
+"""Metrics of entities and runs: named numbers and series."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runyard.app.core import Core
+from runyard.app.entities import check_own_entity, expect_name, require_entity
+from runyard.app.model import Entity, Principal
+from runyard.app.ports import UnitOfWork
+from runyard.app.runs import check_own_run, require_run
+from runyard.spec.readers import describe_type, refuse
+
+MOST_POINTS = 100_000
+MOST_VALUE = 1e308
+
+
+async def list_metrics(core: Core, type_name: str, project: str, entity_id: str) -> Mapping[str, float | list[float]]:
+    """All metrics of an entity or run; raises `Missing` for the entity."""
+    async with core.store.begin(is_read_only=True) as unit:
+        await _require(unit, type_name, project, entity_id)
+        return await unit.metrics.list_values(type_name, entity_id)
+
+
+async def put_metric(
+    core: Core, who: Principal, type_name: str, project: str, entity_id: str, *, name: str, given: Any
+) -> None:
+    """A number or a series, in place of what was there."""
+    value = _read_value(given)
+    expect_name(name, what="the name of a metric")
+    if type_name == "run":
+        check_own_run(who, entity_id)
+    async with core.store.begin() as unit:
+        await unit.hold_project(project)
+        await unit.lock_project(f"{project}/{type_name}/{entity_id}")
+        entity = await _require(unit, type_name, project, entity_id)
+        if type_name != "run":
+            check_own_entity(who, entity)
+        await unit.metrics.put(type_name, entity_id, name, value)
+        await unit.commit()
+
+
+async def _require(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:
+    if type_name == "run":
+        return await require_run(unit, project, entity_id)
+    return await require_entity(unit, type_name, project, entity_id)
+
+
+def _read_value(given: Any) -> float | list[float]:
+    if isinstance(given, list):
+        if len(given) > MOST_POINTS:
+            raise refuse("size.entries", f"has {len(given)} numbers", allowed=f"at most {MOST_POINTS}")
+        return [_read_number(item) for item in given]
+    return _read_number(given)
+
+
+def _read_number(given: Any) -> float:
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    # Compared first: Python makes no float of a larger integer.
+    if not is_number or not abs(given) <= MOST_VALUE:
+        raise refuse("type.number", f"must be a number or a list of numbers, not {describe_type(given)}", value=given)
+    return float(given)
