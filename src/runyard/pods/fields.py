@@ -1,23 +1,60 @@
-"""Reading a pod's dictionaries as Kubernetes' decoder does: the same zero values, and no other leniency."""
+"""Reads the dictionaries of a pod as the apiserver's decoder does: the same zero values, and no other leniency.
+
+The readers are those of `spec.kubernetes.object_reader`. The policy here: field names are exact, null is unset (and
+empty inside a list or a mapping), and the first problem is raised.
+"""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from runyard.spec.problems import Path, Problem, find_nearest
+from runyard.spec.kubernetes.object_reader import (
+    Reader,
+    integer_reader,
+    list_reader,
+    map_reader,
+    read_flag,
+    read_object,
+    text_reader,
+)
+from runyard.spec.problems import Path, Problem
+from runyard.spec.readers import Findings, describe_type, has_unpaired_surrogates, note_unknown_field
 
 
 class UnreadablePod(ValueError):
-    """A pod holds something that Kubernetes could not read, or that we do not know: where and what is in `problem`."""
+    """A pod has a field that is unknown or of the wrong type; `problem` says where."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         super().__init__(str(problem))
 
 
+class _FirstProblem(Findings):
+    """Raises the first problem as `UnreadablePod`; holds no state."""
+
+    def add(
+        self,
+        code: str,
+        path: Path,
+        message: str,
+        *,
+        value: Any = None,
+        allowed: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        # An unreadable value may be nested too deeply to be printed: only scalars are shown.
+        is_scalar = value is None or isinstance(value, str | bool | int | float)
+        shown = value if is_scalar else describe_type(value)
+        code = code if code == "field.unknown" else "field.unreadable"
+        raise UnreadablePod(Problem(code, path, message, value=shown, allowed=allowed, suggestion=suggestion))
+
+
+_FINDINGS = _FirstProblem()
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One object inside a pod, and where it stands. Its readers raise `UnreadablePod`; null reads as unset."""
+    """One object inside a pod, and its path. Its readers raise `UnreadablePod`; null reads as unset."""
 
     values: Mapping[str, Any]
     path: Path = ()
@@ -29,15 +66,12 @@ class Part:
 
     def read_parts(self, name: str) -> tuple["Part", ...]:
         """The objects of a list; a null among them is an empty one."""
-        return tuple(
-            read_part({} if given is None else given, (*self.path, name, index))
-            for index, given in enumerate(self._read_list(name))
-        )
+        return tuple(self._find(name, _read_parts) or ())
 
     def find_text(self, name: str) -> str | None:
         """The text under `name`, or None where it is unset."""
-        given = self.values.get(name)
-        return None if given is None else read_text(given, (*self.path, name))
+        text: str | None = self._find(name, _read_text)
+        return text
 
     def read_text(self, name: str) -> str:
         """The text under `name`; unset reads as empty."""
@@ -45,84 +79,62 @@ class Part:
 
     def read_texts(self, name: str) -> tuple[str, ...]:
         """The texts of a list; a null among them is an empty one."""
-        return tuple(
-            "" if given is None else read_text(given, (*self.path, name, index))
-            for index, given in enumerate(self._read_list(name))
-        )
+        return tuple(self._find(name, _read_texts) or ())
 
     def read_text_map(self, name: str) -> dict[str, str]:
         """A mapping of text to text, as annotations are."""
-        part = self.find_part(name)
-        if part is None:
-            return {}
-        return {read_text(key, part.path): part.read_text(key) for key in part.values}
+        return self._find(name, _read_text_map) or {}
 
     def find_flag(self, name: str) -> bool | None:
         """True, false, or None where it is unset."""
-        given = self.values.get(name)
-        if given is None or isinstance(given, bool):
-            return given
-        raise unreadable(given, (*self.path, name), allowed="true or false")
+        flag: bool | None = self._find(name, read_flag)
+        return flag
 
     def find_integer(self, name: str, *, bits: int) -> int | None:
         """The signed integer under `name`, or None where it is unset."""
-        given = self.values.get(name)
-        if given is None:
-            return None
-        if type(given) is not int or not -(2 ** (bits - 1)) <= given < 2 ** (bits - 1):
-            raise unreadable(given, (*self.path, name), allowed=f"a whole number of {bits} bits")
-        return given
+        number: int | None = self._find(name, _INTEGERS[bits])
+        return number
 
     def refuse_unknown(self, known: Set[str]) -> None:
-        """Raise where there is a key that is not among `known`: what it would do cannot be judged."""
+        """Raise for a key that is not in `known`: its effect cannot be judged."""
         for key in self.values:
             if key not in known:
-                raise UnreadablePod(
-                    Problem(
-                        "field.unknown",
-                        (*self.path, key),
-                        "this field is not known",
-                        suggestion=find_nearest(key, known),
-                    )
-                )
+                note_unknown_field(key, sorted(known), _FINDINGS, self.path)
 
-    def _read_list(self, name: str) -> list[Any] | tuple[Any, ...]:
+    def _find(self, name: str, read: Reader) -> Any:
         given = self.values.get(name)
-        if given is None:
-            return ()
-        if not isinstance(given, (list, tuple)):
-            raise unreadable(given, (*self.path, name), allowed="a list")
-        return given
+        return None if given is None else read(given, _FINDINGS, (*self.path, name))
 
 
 def read_part(given: Any, path: Path = ()) -> Part:
     """`given` if it is a mapping with text keys."""
-    if not isinstance(given, Mapping):
-        raise unreadable(given, path, allowed="a mapping")
-    for key in given:
-        if not isinstance(key, str):
-            raise unreadable(key, path, allowed="keys that are text")
-    return Part(given, path)
-
-
-def read_text(given: Any, path: Path) -> str:
-    """`given` if it is text that arrives as it was sent: half a surrogate pair does not."""
-    if not isinstance(given, str):
-        raise unreadable(given, path, allowed="text")
-    if any("\ud800" <= character <= "\udfff" for character in given):
-        raise unreadable(ascii(given), path, allowed="text in Unicode")
-    return given
+    return Part(read_object(given, _FINDINGS, path) or {}, path)
 
 
 def unreadable(given: Any, path: Path, *, allowed: str) -> UnreadablePod:
-    """The error for a value of the wrong type."""
-    problem = Problem("field.unreadable", path, "this cannot be read", value=_describe(given), allowed=allowed)
-    return UnreadablePod(problem)
+    """The error for a value that has the wrong type or is not allowed."""
+    shown = given if isinstance(given, str) else describe_type(given)
+    return UnreadablePod(Problem("field.unreadable", path, "cannot be read", value=shown, allowed=allowed))
 
 
-def _describe(given: Any) -> Any:
-    """A scalar as it is, anything else by its kind: a hostile value may be too deep or too long to be printed."""
-    if isinstance(given, (str, bool, float)) or (isinstance(given, int) and given.bit_length() <= 64):
-        return given
-    kinds = {dict: "a mapping", list: "a list", tuple: "a list", int: "a number of more than 64 bits"}
-    return kinds.get(type(given), type(given).__name__)
+def _check_unicode(text: str) -> str | None:
+    return "must be Unicode text without unpaired surrogates" if has_unpaired_surrogates(text) else None
+
+
+_read_text = text_reader(_check_unicode, "field.unreadable")
+
+
+def _read_text_or_null(given: Any, findings: Findings, path: Path) -> Any:
+    return "" if given is None else _read_text(given, findings, path)
+
+
+def _read_part_or_null(given: Any, findings: Findings, path: Path) -> Any:  # noqa: ARG001 - a reader's signature
+    return read_part({} if given is None else given, path)
+
+
+_read_parts = list_reader(_read_part_or_null, of="objects", most=None)
+_read_texts = list_reader(_read_text_or_null, of="text", most=None)
+_read_text_map = map_reader(_read_text, _read_text_or_null, of="text to text", most=None)
+_INTEGERS: Mapping[int, Reader] = {
+    bits: integer_reader(least=-(2 ** (bits - 1)), most=2 ** (bits - 1) - 1) for bits in (32, 64)
+}

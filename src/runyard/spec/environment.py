@@ -15,6 +15,7 @@ from runyard.spec.readers import (
     expect_mapping,
     expect_text,
     fold_keys,
+    has_unpaired_surrogates,
     refuse,
 )
 from runyard.spec.volumes import read_mount_path
@@ -182,8 +183,8 @@ def read_plain_text(given: Any) -> str:
         return str(given)
     if not isinstance(given, str):
         raise refuse("type.text", f"must be text, a number or true/false, not {describe_type(given)}", value=given)
-    if "\0" in given or any("\ud800" <= character <= "\udfff" for character in given):
-        raise refuse("text.control", "must not contain NUL or halves of characters")
+    if "\0" in given or has_unpaired_surrogates(given):
+        raise refuse("text.control", "must not contain NUL or unpaired surrogates")
     if len(given) > MOST_VALUE_CHARACTERS:
         raise refuse("text.long", f"has {len(given)} characters", allowed=f"at most {MOST_VALUE_CHARACTERS}")
     return given

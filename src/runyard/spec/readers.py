@@ -18,6 +18,7 @@ from runyard.spec.problems import Path, Problem, Refused, find_nearest, list_wor
 T = TypeVar("T")
 
 _INNER_CAPITAL = re.compile("(?<=[a-z0-9])[A-Z]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 MOST_ENTRIES = 256
@@ -87,16 +88,31 @@ def refuse(code: str, message: str, **details: Any) -> Refused:
     return Refused([Problem(code, path, message, **details)])
 
 
+_TYPE_NAMES: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (type(None), "null"),
+    (bool, "a boolean"),
+    (str, "text"),
+    ((int, float), "a number"),
+    (Mapping, "a mapping"),
+    ((list, tuple), "a list"),
+)
+
+
 def describe_type(given: Any) -> str:
-    """What kind of thing was given, in the words of YAML."""
-    names = {dict: "a mapping", list: "a list", str: "text", bool: "true/false", int: "a number", float: "a number"}
-    return "nothing" if given is None else names.get(type(given), type(given).__name__)
+    """The type of a value, in the words of YAML."""
+    names = (name for kinds, name in _TYPE_NAMES if isinstance(given, kinds))
+    return next(names, type(given).__name__)
+
+
+def describe_wrong_type(given: Any, expected: str) -> str:
+    """The message for a value of the wrong type."""
+    return f"must be {expected}, not {describe_type(given)}"
 
 
 def expect_mapping(given: Any, *, of: str) -> Mapping[str, Any]:
     """`given` if it is a mapping with text keys, bounded."""
     if not isinstance(given, Mapping):
-        raise refuse("type.mapping", f"must be a mapping of {of}, not {describe_type(given)}", value=given)
+        raise refuse("type.mapping", describe_wrong_type(given, f"a mapping of {of}"), value=given)
     if len(given) > MOST_ENTRIES:
         raise refuse("size.entries", f"has {len(given)} entries", allowed=f"at most {MOST_ENTRIES}")
     if strange := [key for key in given if not isinstance(key, str)]:
@@ -109,7 +125,7 @@ def expect_mapping(given: Any, *, of: str) -> Mapping[str, Any]:
 def expect_list(given: Any, *, of: str) -> list[Any]:
     """`given` if it is a list, bounded."""
     if not isinstance(given, (list, tuple)):
-        raise refuse("type.list", f"must be a list of {of}, not {describe_type(given)}", value=given)
+        raise refuse("type.list", describe_wrong_type(given, f"a list of {of}"), value=given)
     if len(given) > MOST_ENTRIES:
         raise refuse("size.entries", f"has {len(given)} entries", allowed=f"at most {MOST_ENTRIES}")
     return list(given)
@@ -126,7 +142,7 @@ def read_each(reader: Callable[[Any], T], given: Any, *, of: str) -> tuple[T, ..
 def expect_text(given: Any, *, what: str, most: int = 1024) -> str:
     """`given` if it is text that may stand in a Kubernetes object: not empty, bounded, without control characters."""
     if not isinstance(given, str):
-        raise refuse("type.text", f"{what} must be text, not {describe_type(given)}", value=given)
+        raise refuse("type.text", f"{what} {describe_wrong_type(given, 'text')}", value=given)
     if not given:
         raise refuse("text.empty", f"{what} must not be empty")
     if len(given) > most:
@@ -139,6 +155,11 @@ def expect_text(given: Any, *, what: str, most: int = 1024) -> str:
 def has_control_characters(text: str) -> bool:
     """Whether something is in it that cannot be shown or cannot be sent: C0, DEL, C1, surrogates."""
     return _CONTROL_CHARACTER.search(text) is not None
+
+
+def has_unpaired_surrogates(text: str) -> bool:
+    """Whether the text has half of a surrogate pair (U+D800 to U+DFFF), which cannot be encoded as UTF-8."""
+    return not text.isascii() and _SURROGATE.search(text) is not None
 
 
 def expect_integer(given: Any, *, what: str, at_least: int, at_most: int) -> int:
@@ -175,18 +196,26 @@ def expect_keys(
     *path: str | int,
     spelling: Mapping[str, str] | None = None,
 ) -> None:
-    """Note every key that is not known, as it was written, with the nearest one."""
+    """Report every unknown key, in the spelling of the input."""
     names = list(known)
     for key in given:
         if key not in names:
-            written = key if spelling is None else spelling[key]
-            findings.add(
-                "field.unknown",
-                (*path, written),
-                f"`{written}` is not known here",
-                allowed=list_words(names, most=20),
-                suggestion=find_nearest(key, names),
-            )
+            note_unknown_field(key, names, findings, path, written=key if spelling is None else spelling[key])
+
+
+def note_unknown_field(
+    key: str, known: Iterable[str], findings: Findings, path: Path, *, written: str | None = None
+) -> None:
+    """Report an unknown field with the nearest known one; `written` is its spelling where that differs from `key`."""
+    names = list(known)
+    shown = key if written is None else written
+    findings.add(
+        "field.unknown",
+        (*path, shown),
+        f"unknown field `{shown[:60]}`",
+        allowed=list_words(names, most=20),
+        suggestion=find_nearest(key, names),
+    )
 
 
 def fold_keys(given: Mapping[str, Any], findings: Findings, *path: str | int) -> tuple[dict[str, Any], dict[str, str]]:

@@ -152,3 +152,11 @@ def test_it_is_refused_when_any_list_grows_by_something_strange(make: Any) -> No
     places = [(place, [*part, {"unknownKey": 1}]) for place, part in iter_own_places(objects) if isinstance(part, list)]
 
     assert find_passed(objects, iter(places)) == []
+
+
+def test_value_of_a_secret_is_not_shown_when_it_has_the_wrong_type() -> None:
+    objects = make_rich_job()
+    find(objects, "Secret")["data"] = {"password": 20250101}
+    problems = judge(objects)
+    assert [problem.code for problem in problems] == ["admission.type"]
+    assert "20250101" not in str(problems[0])

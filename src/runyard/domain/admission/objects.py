@@ -17,6 +17,7 @@ from runyard.domain.admission.plain_json import check_plain
 from runyard.domain.admission.pods import check_pod
 from runyard.domain.admission.profile_guarantees import check_profile_holds
 from runyard.domain.admission.rule_enforcement import check_rules
+from runyard.domain.admission.shapes import check_shape
 from runyard.spec.policy import Policy
 from runyard.spec.problems import Problem, list_words
 from runyard.spec.profile import Profile
@@ -77,7 +78,7 @@ def _check_forms(objects: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
             allowed = list_words(SHAPES)
             yield Problem("admission.kind", path, "is of no kind that we send", allowed=allowed)
         else:
-            yield from shape(item, path)
+            yield from check_shape(shape, item, path)
 
 
 def _check_content(

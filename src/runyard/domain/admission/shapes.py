@@ -1,146 +1,154 @@
-"""Forms of objects: which keys an object may have, and what may stand under each. What is not known is refused."""
+"""Closed shapes of objects: the keys that an object may have, and the shape of each value. Anything else is refused.
 
-from collections.abc import Callable, Iterable, Mapping
+The readers are those of `spec.kubernetes.object_reader`. The policy here: field names are exact, every key must be one
+that we send, and problems carry `admission.*` codes. `plain_json.py` runs first and refuses null and subclasses.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from runyard.spec.kubernetes.object_reader import (
+    Reader,
+    integer_reader,
+    list_reader,
+    map_reader,
+    read_fields,
+    read_flag,
+    read_text,
+    require,
+    text_reader,
+)
 from runyard.spec.kubernetes.quantity import Quantity, QuantityError
-from runyard.spec.problems import Path, Problem, find_nearest
+from runyard.spec.problems import Path, Problem
+from runyard.spec.readers import Findings
 
-Shape = Callable[[Any, Path], Iterable[Problem]]
-"""What is wrong with a value of plain JSON, as one form has it."""
+Shape = Reader
+"""Reports what is wrong with a value of plain JSON; its return value is not used."""
+
+_CODES: Mapping[str, str] = MappingProxyType(
+    {
+        "field.missing": "admission.missing",
+        "field.unknown": "admission.unknown",
+        "number.range": "admission.value",
+        "size.entries": "admission.count",
+        "type.boolean": "admission.type",
+        "type.integer": "admission.value",
+        "type.key": "admission.type",
+        "type.list": "admission.type",
+        "type.mapping": "admission.type",
+        "type.text": "admission.type",
+    }
+)
+
+
+class _AdmissionFindings(Findings):
+    """Collects problems under the codes of admission."""
+
+    def add(
+        self,
+        code: str,
+        path: Path,
+        message: str,
+        *,
+        value: Any = None,
+        allowed: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        code = _CODES.get(code, code)
+        if code == "admission.type":  # the value may be a secret's
+            value = suggestion = None
+        shown = value if isinstance(value, str | int | bool) else None
+        super().add(code, path, message, value=shown, allowed=allowed, suggestion=suggestion)
+
+
+def check_shape(shape: Shape, given: Any, path: Path) -> list[Problem]:
+    """Everything in which a value differs from a shape."""
+    findings = _AdmissionFindings()
+    shape(given, findings, path)
+    return findings.problems
 
 
 def keys(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None) -> Shape:
     """A mapping with these keys and no others."""
     known = {**required, **(optional or {})}
 
-    def check(given: Any, path: Path) -> Iterable[Problem]:
-        if type(given) is not dict:
-            yield _wrong_type(path, "a mapping")
-            return
-        for key, value in given.items():
-            shape = known.get(key)
-            if shape is None:
-                nearest = find_nearest(key, known)
-                yield Problem("admission.unknown", (*path, key), "this is never sent", suggestion=nearest)
-            else:
-                yield from shape(value, (*path, key))
-        for key in required:
-            if key not in given:
-                yield Problem("admission.missing", (*path, key), "this is always sent")
+    def read(given: Any, findings: Findings, path: Path) -> Any:
+        fields = read_fields(given, findings, path, known, of="an object", accepts_snake_case=False)
+        if fields is not None:
+            require(fields, findings, *required, of="the object")
+        return given
 
-    return check
+    return read
 
 
 def one_of(
     required: Mapping[str, Shape], choices: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None
 ) -> Shape:
     """A mapping with exactly one of the choices, beside its other keys."""
-    check_keys = keys(required, {**choices, **(optional or {})})
+    read_keys = keys(required, {**choices, **(optional or {})})
 
-    def check(given: Any, path: Path) -> Iterable[Problem]:
-        yield from check_keys(given, path)
-        if type(given) is dict and len(chosen := [key for key in choices if key in given]) != 1:
+    def read(given: Any, findings: Findings, path: Path) -> Any:
+        read_keys(given, findings, path)
+        if isinstance(given, Mapping) and len(chosen := [key for key in choices if key in given]) != 1:
             message = f"must have exactly one of {', '.join(choices)}, not {len(chosen)}"
-            yield Problem("admission.choice", path, message)
+            findings.add("admission.choice", path, message)
+        return given
 
-    return check
+    return read
 
 
 def each(shape: Shape, *, least: int = 0, most: int = 256) -> Shape:
-    """A list of so many."""
-
-    def check(given: Any, path: Path) -> Iterable[Problem]:
-        if type(given) is not list:
-            yield _wrong_type(path, "a list")
-            return
-        if not least <= len(given) <= most:
-            allowed = str(least) if least == most else f"{least} to {most}"
-            yield Problem("admission.count", path, f"has {len(given)} entries", allowed=allowed)
-        for index, entry in enumerate(given):
-            yield from shape(entry, (*path, index))
-
-    return check
+    """A list of `least` to `most` entries."""
+    return list_reader(shape, of="entries", least=least, most=most)
 
 
 def pairs(check_key: Callable[[str], str | None], shape: Shape) -> Shape:
-    """A mapping of free keys."""
+    """A mapping with free keys that pass `check_key`."""
 
-    def check(given: Any, path: Path) -> Iterable[Problem]:
-        if type(given) is not dict:
-            yield _wrong_type(path, "a mapping")
-            return
-        for key, value in given.items():
-            if error := check_key(key):
-                yield Problem("admission.name", (*path, key), f"the key {error}")
-            yield from shape(value, (*path, key))
+    def check(key: str) -> str | None:
+        error = check_key(key)
+        return None if error is None else f"the key {error}"
 
-    return check
+    return map_reader(text_reader(check, "admission.name"), shape, of="names to values", most=None)
 
 
 def only(*values: str | int | bool) -> Shape:
     """One of these values, of the same type."""
+    allowed = ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
 
-    def check(given: Any, path: Path) -> Iterable[Problem]:
+    def read(given: Any, findings: Findings, path: Path) -> Any:
         if not any(type(given) is type(value) and given == value for value in values):
-            allowed = ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
-            yield Problem("admission.value", path, "must not be so", value=_show(given), allowed=allowed)
+            findings.add("admission.value", path, "is not an allowed value", value=given, allowed=allowed)
+        return given
 
-    return check
+    return read
 
 
 def integer(least: int, most: int) -> Shape:
-    """A whole number within bounds; true is none."""
-
-    def check(given: Any, path: Path) -> Iterable[Problem]:
-        if type(given) is not int or not least <= given <= most:
-            allowed = f"a whole number from {least} to {most}"
-            yield Problem("admission.value", path, "is out of range", value=_show(given), allowed=allowed)
-
-    return check
+    """A whole number within bounds; a boolean is not a number."""
+    return integer_reader(least=least, most=most)
 
 
 def named(check_name: Callable[[str], str | None]) -> Shape:
-    """Text that is a legal name."""
-
-    def check(given: Any, path: Path) -> Iterable[Problem]:
-        if type(given) is not str:
-            yield _wrong_type(path, "text")
-        elif error := check_name(given):
-            yield Problem("admission.name", path, error, value=given)
-
-    return check
+    """Text that is a valid name."""
+    return text_reader(check_name, "admission.name")
 
 
-def text(given: Any, path: Path) -> Iterable[Problem]:
-    """Any text."""
-    if type(given) is not str:
-        yield _wrong_type(path, "text")
+text: Shape = read_text
+flag: Shape = read_flag
 
 
-def flag(given: Any, path: Path) -> Iterable[Problem]:
-    """True or false."""
-    if type(given) is not bool:
-        yield _wrong_type(path, "true or false")
-
-
-def amount(given: Any, path: Path) -> Iterable[Problem]:
-    """A quantity as text, not negative, that Kubernetes can count."""
-    if type(given) is not str:
-        yield _wrong_type(path, "a quantity as text")
-        return
+def amount(given: Any, findings: Findings, path: Path) -> Any:
+    """A quantity as text, not negative, that fits into 64 bits."""
+    quantity_text = read_text(given, findings, path)
+    if quantity_text is None:
+        return None
     try:
-        quantity = Quantity.parse(given)
+        quantity = Quantity.parse(quantity_text)
     except QuantityError as error:
-        yield Problem("admission.value", path, str(error), value=given)
-    else:
-        if quantity.is_negative or not quantity.is_countable:
-            yield Problem("admission.value", path, "is negative, or more than can be counted", value=given)
-
-
-def _wrong_type(path: Path, expected: str) -> Problem:
-    return Problem("admission.type", path, f"must be {expected}")
-
-
-def _show(given: Any) -> Any:
-    return given if isinstance(given, str | int | bool) else None
+        findings.add("admission.value", path, str(error), value=given)
+        return None
+    if quantity.is_negative or not quantity.is_countable:
+        findings.add("admission.value", path, "is negative, or too large for 64 bits", value=given)
+    return given

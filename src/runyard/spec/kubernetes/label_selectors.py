@@ -4,18 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from runyard.spec.kubernetes.object_reader import (
-    MOST_ENTRIES,
     Fields,
     list_reader,
+    map_reader,
     option_reader,
     read_fields,
-    read_text,
     require,
     text_reader,
 )
 from runyard.spec.names import check_label_value, check_qualified_name
 from runyard.spec.problems import Path
-from runyard.spec.readers import Findings, describe_type
+from runyard.spec.readers import Findings
 
 read_label_key = text_reader(check_qualified_name, "label.key")
 read_label_value = text_reader(check_label_value, "label.value")
@@ -61,25 +60,7 @@ def list_selector_keys(selector: Mapping[str, Any]) -> set[str]:
     return {*selector.get("matchLabels", {}), *(expression["key"] for expression in expressions)}
 
 
-def _read_match_labels(given: Any, findings: Findings, path: Path) -> dict[str, str] | None:
-    if not isinstance(given, Mapping):
-        message = f"must be a mapping of labels to values, not {describe_type(given)}"
-        findings.add("type.mapping", path, message, value=given)
-        return None
-    if len(given) > MOST_ENTRIES:
-        findings.add("size.entries", path, f"has {len(given)} entries", allowed=f"at most {MOST_ENTRIES}")
-        return None
-    before = len(findings.problems)
-    for key, value in given.items():
-        if not isinstance(key, str):
-            read_text(key, findings, path)
-            continue
-        read_label_key(key, findings, (*path, key))
-        read_label_value(value, findings, (*path, key))
-    return dict(given) if len(findings.problems) == before else None
-
-
 _SELECTOR = {
-    "matchLabels": _read_match_labels,
+    "matchLabels": map_reader(read_label_key, read_label_value, of="labels to values"),
     "matchExpressions": list_reader(read_requirement, of="requirements"),
 }

@@ -1,16 +1,21 @@
-"""Reads objects of Kubernetes' own schema, in camelCase or snake_case, into camelCase dictionaries.
+"""The readers of Kubernetes-shaped fields: mappings, lists, text, integers, booleans, options.
 
-A reader takes what was given, the findings to note problems in, and the path in the user's own spelling; it returns the
-value, or None where it noted a problem. Types are as strict as the apiserver's: a number is not text, `5.0` is not an
-integer. Stricter on purpose: an empty item in a list is refused (the apiserver reads "" or {}), and sizes are bounded.
+A reader takes a value, the `Findings` to report to, and the path in the spelling of the input. It returns the value, or
+None after it reported a problem. Types are as strict as the apiserver's: a number is not text, `5.0` is not an integer.
+
+Three callers share these readers and add only their own policy:
+- `spec.kubernetes` reads what users write: camelCase or snake_case, null means unset, every problem is collected. It is
+  stricter than the apiserver on purpose: null list items are refused (the apiserver reads "" or {}), sizes are bounded.
+- `pods.fields` reads pods as the apiserver's decoder does: exact names, zero values, the first problem is raised.
+- `domain.admission.shapes` checks the objects that are sent: exact names, closed shapes, its own codes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runyard.spec.problems import Path, find_nearest, list_words
-from runyard.spec.readers import Findings, describe_type, to_snake_case
+from runyard.spec.problems import MOST_BITS, Path, find_nearest
+from runyard.spec.readers import Findings, describe_type, describe_wrong_type, note_unknown_field, to_snake_case
 
 MOST_ENTRIES = 100
 
@@ -19,7 +24,7 @@ Reader = Callable[[Any, Findings, Path], Any]
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """What an object was found to hold: good values by their camelCase names, and how each name was spelt."""
+    """The fields of one object: valid values by their camelCase names, and the spelling of each name."""
 
     values: Mapping[str, Any]
     spelling: Mapping[str, str]
@@ -27,7 +32,7 @@ class Fields:
     is_snake: bool
 
     def at(self, name: str) -> Path:
-        """The path of a field, as the user spells it or would."""
+        """The path of a field, in the spelling of the input."""
         return (*self.path, self.spell(name))
 
     def spell(self, name: str) -> str:
@@ -35,24 +40,38 @@ class Fields:
         return self.spelling.get(name) or (to_snake_case(name) if self.is_snake else name)
 
     def is_given(self, name: str) -> bool:
-        """Whether something stands there, good or not; null does not count."""
+        """Whether the field has a value, valid or not; null does not count."""
         return name in self.spelling
 
 
-def read_fields(given: Any, findings: Findings, path: Path, readers: Mapping[str, Reader], *, of: str) -> Fields | None:
-    """Every field by its reader; unknown names, and two spellings of one name, are problems. Nulls are left out."""
-    if not isinstance(given, Mapping):
-        findings.add("type.mapping", path, f"must be a mapping ({of}), not {describe_type(given)}", value=given)
+def read_fields(
+    given: Any,
+    findings: Findings,
+    path: Path,
+    readers: Mapping[str, Reader],
+    *,
+    of: str,
+    accepts_snake_case: bool = True,
+) -> Fields | None:
+    """Read every field with its reader; unknown fields, and two spellings of one, are problems. Nulls are left out."""
+    mapping = _read_mapping(given, findings, path, expected=f"a mapping ({of})")
+    if mapping is None:
         return None
-    is_snake = any("_" in str(key) for key in given)
-    names = {spelling: name for name in readers for spelling in (name, to_snake_case(name))}
+    is_snake = accepts_snake_case and any("_" in str(key) for key in mapping)
+    names = {name: name for name in readers}
+    if accepts_snake_case:
+        names |= {to_snake_case(name): name for name in readers}
     values: dict[str, Any] = {}
     seen: dict[str, str] = {}
     spelling: dict[str, str] = {}
-    for key, value in list(given.items())[:MOST_ENTRIES]:
+    for key, value in list(mapping.items())[:MOST_ENTRIES]:
+        if not isinstance(key, str):
+            _note_key_type(key, findings, path)
+            continue
         name = names.get(key)
         if name is None:
-            _note_unknown(key, findings, path, names=[to_snake_case(name) if is_snake else name for name in readers])
+            known = [to_snake_case(name) for name in readers] if is_snake else readers
+            note_unknown_field(key, known, findings, path)
         elif name in seen:
             findings.add("field.twice", (*path, key), f"`{key}` and `{seen[name]}` are the same field")
         else:
@@ -60,25 +79,42 @@ def read_fields(given: Any, findings: Findings, path: Path, readers: Mapping[str
             if value is not None:
                 spelling[name] = key
                 values[name] = readers[name](value, findings, (*path, key))
-    good = {name: value for name, value in values.items() if value is not None}
-    return Fields(good, spelling, path, is_snake)
+    valid = {name: value for name, value in values.items() if value is not None}
+    return Fields(valid, spelling, path, is_snake)
 
 
 def require(fields: Fields, findings: Findings, *names: str, of: str) -> None:
-    """Note each field that is missing."""
+    """Report each field that is missing."""
     for name in names:
         if not fields.is_given(name):
             findings.add("field.missing", fields.at(name), f"{of} needs `{fields.spell(name)}`")
+
+
+def read_object(given: Any, findings: Findings, path: Path) -> Mapping[str, Any] | None:
+    """Any mapping with text keys; its values are not checked."""
+    mapping = _read_mapping(given, findings, path, expected="a mapping")
+    for key in mapping or ():
+        if not isinstance(key, str):
+            _note_key_type(key, findings, path)
+            return None
+    return mapping
 
 
 def read_text(given: Any, findings: Findings, path: Path) -> str | None:
     """Any text."""
     if isinstance(given, str):
         return given
-    suggestion = None
-    if isinstance(given, (bool, int, float)):
-        suggestion = f'"{str(given).lower()}"'
-    findings.add("type.text", path, f"must be text, not {describe_type(given)}", value=given, suggestion=suggestion)
+    is_short = isinstance(given, bool | float) or (isinstance(given, int) and given.bit_length() <= MOST_BITS)
+    suggestion = f'"{str(given).lower()}"' if is_short else None
+    findings.add("type.text", path, describe_wrong_type(given, "text"), value=given, suggestion=suggestion)
+    return None
+
+
+def read_flag(given: Any, findings: Findings, path: Path) -> bool | None:
+    """True or false."""
+    if isinstance(given, bool):
+        return given
+    findings.add("type.boolean", path, describe_wrong_type(given, "true or false"), value=given)
     return None
 
 
@@ -104,7 +140,7 @@ def integer_reader(*, least: int, most: int) -> Reader:
             is_digits = isinstance(given, str) and given.isascii() and given.isdigit()
             suggestion = given if is_digits or (isinstance(given, float) and given.is_integer()) else None
             shown = str(int(suggestion)) if suggestion is not None and len(str(suggestion)) < len(str(2**63)) else None
-            kind = "one with a fraction or a point" if isinstance(given, float) else describe_type(given)
+            kind = "a number with a decimal point" if isinstance(given, float) else describe_type(given)
             message = f"must be a whole number, not {kind}"
             findings.add("type.integer", path, message, value=given, allowed=allowed, suggestion=shown)
             return None
@@ -117,7 +153,7 @@ def integer_reader(*, least: int, most: int) -> Reader:
 
 
 def option_reader(options: Iterable[str], *, what: str, empty: bool = False) -> Reader:
-    """A reader of one word of several; `empty` allows "" for the default."""
+    """A reader of one of several words; `empty` allows "" for the default."""
     known = tuple(options)
 
     def read(given: Any, findings: Findings, path: Path) -> str | None:
@@ -133,15 +169,16 @@ def option_reader(options: Iterable[str], *, what: str, empty: bool = False) -> 
     return read
 
 
-def list_reader(read_item: Reader, *, of: str) -> Reader:
-    """A reader of lists; one refused item refuses the list."""
+def list_reader(read_item: Reader, *, of: str, least: int = 0, most: int | None = MOST_ENTRIES) -> Reader:
+    """A reader of lists; one invalid item makes the list invalid. `most=None` is for lists bounded elsewhere."""
 
     def read(given: Any, findings: Findings, path: Path) -> list[Any] | None:
         if not isinstance(given, (list, tuple)):
-            findings.add("type.list", path, f"must be a list of {of}, not {describe_type(given)}", value=given)
+            findings.add("type.list", path, describe_wrong_type(given, f"a list of {of}"), value=given)
             return None
-        if len(given) > MOST_ENTRIES:
-            findings.add("size.entries", path, f"has {len(given)} entries", allowed=f"at most {MOST_ENTRIES}")
+        if len(given) < least or (most is not None and len(given) > most):
+            allowed = f"at most {most}" if not least else f"{least} to {most}" if least != most else f"{most}"
+            findings.add("size.entries", path, f"has {len(given)} entries", allowed=allowed)
             return None
         before = len(findings.problems)
         items = [read_item(item, findings, (*path, index)) for index, item in enumerate(given)]
@@ -150,10 +187,33 @@ def list_reader(read_item: Reader, *, of: str) -> Reader:
     return read
 
 
-def _note_unknown(key: Any, findings: Findings, path: Path, *, names: list[str]) -> None:
-    if not isinstance(key, str):
-        findings.add("type.key", path, f"has a key that is {describe_type(key)}", value=key, allowed="text keys")
-        return
-    nearest = find_nearest(key, names)
-    message = f"`{key[:60]}` is not known here"
-    findings.add("field.unknown", (*path, key), message, allowed=list_words(names), suggestion=nearest)
+def map_reader(read_key: Reader, read_value: Reader, *, of: str, most: int | None = MOST_ENTRIES) -> Reader:
+    """A reader of mappings with free keys, such as labels; one invalid entry makes the mapping invalid."""
+
+    def read(given: Any, findings: Findings, path: Path) -> dict[str, Any] | None:
+        mapping = _read_mapping(given, findings, path, expected=f"a mapping of {of}")
+        if mapping is None:
+            return None
+        if most is not None and len(mapping) > most:
+            findings.add("size.entries", path, f"has {len(mapping)} entries", allowed=f"at most {most}")
+            return None
+        before = len(findings.problems)
+        entries: dict[str, Any] = {}
+        for key, value in mapping.items():
+            where = (*path, key) if isinstance(key, str) else path
+            if read_key(key, findings, where) is not None or isinstance(key, str):
+                entries[key] = read_value(value, findings, where)
+        return entries if len(findings.problems) == before else None
+
+    return read
+
+
+def _read_mapping(given: Any, findings: Findings, path: Path, *, expected: str) -> Mapping[Any, Any] | None:
+    if isinstance(given, Mapping):
+        return given
+    findings.add("type.mapping", path, describe_wrong_type(given, expected), value=given)
+    return None
+
+
+def _note_key_type(key: Any, findings: Findings, path: Path) -> None:
+    findings.add("type.key", path, f"has a key that is {describe_type(key)}", value=key, allowed="text keys")

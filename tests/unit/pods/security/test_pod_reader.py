@@ -137,7 +137,7 @@ def test_pod_is_refused_when_it_is_none(given: Any) -> None:
 
 
 def test_template_is_refused_when_a_whole_pod_is_given() -> None:
-    with pytest.raises(UnreadablePod, match=r"apiVersion: this field is not known"):
+    with pytest.raises(UnreadablePod, match=r"apiVersion: unknown field `apiVersion`; allowed: metadata, spec"):
         check_template_security(pod(), level="baseline")
 
 
