@@ -92,17 +92,21 @@ class Page:
     total: int
 
 
-class Entities(Protocol):
-    """Everything but runs, projects included (type `project`, whose id is its name)."""
-
-    async def add(self, entity: Entity) -> None:
-        """Raises `Duplicate`: same type and id; of tasks same project, function and kind; of secrets same name."""
+class EntityLookup(Protocol):
+    """Finds single entities; enough to follow the references of a run."""
 
     async def find(self, entity_type: str, entity_id: str, *, project: str | None = None) -> Entity | None:
         """By id; None as well where it belongs to another project."""
 
     async def find_latest(self, entity_type: str, *, project: str, name: str) -> Entity | None:
         """The newest of that name."""
+
+
+class Entities(EntityLookup, Protocol):
+    """Everything but runs, projects included (type `project`, whose id is its name)."""
+
+    async def add(self, entity: Entity) -> None:
+        """Raises `Duplicate`: same type and id; of tasks same project, function and kind; of secrets same name."""
 
     async def find_page(self, query: Query) -> Page:
         """A page, complete entities."""
@@ -123,7 +127,7 @@ class Entities(Protocol):
         """All versions; how many."""
 
     async def delete_project(self, project: str) -> None:
-        """Everything in it, runs and secret values too, and the project."""
+        """Everything in it, runs and secret values too, and the project. The caller has its lock."""
 
 
 class Runs(Protocol):
@@ -312,11 +316,11 @@ class UnitOfWork(Protocol):
     async def read_clock(self) -> datetime:
         """The database's clock, by which leases run."""
 
-    async def lock_project(self, project: str) -> None:
-        """Until the end of this unit of work nobody else passes here for that project."""
+    async def lock(self, name: str) -> None:
+        """Take an exclusive lock of that name until the end of this unit of work; waits for all other holders."""
 
-    async def hold_project(self, project: str) -> None:
-        """Until the end of this unit of work nobody locks that project; others may hold it too."""
+    async def lock_shared(self, name: str) -> None:
+        """Take a shared lock of that name until the end of this unit of work; waits for an exclusive holder only."""
 
     async def get_meta(self, name: str) -> str | None:
         """A fact about the installation: `installation`, `epoch`, signing keys …"""

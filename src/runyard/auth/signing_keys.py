@@ -92,7 +92,7 @@ class SigningKeys:
 
     async def _renew(self) -> None:
         async with self._core.store.begin() as unit:
-            await unit.lock_project(":signing-keys")
+            await unit.lock("signing-keys")
             keys, version = await self._load(unit)
             if self._is_due(keys):
                 keys = self._succeed(keys)

@@ -65,16 +65,6 @@ async def delete_runs(session: Session, ids: Sequence[str]) -> None:
     await delete_dependent_rows(session, "run", ids=[row["id"] for row in gone])
 
 
-async def lock_project(session: Session, project: str) -> None:
-    """Until the end of the unit of work nobody else passes here for that project, whether it exists or not."""
-    await session.lock(f"project:{project}")
-
-
-async def hold_project(session: Session, project: str) -> None:
-    """Until the end of the unit of work nobody passes `lock_project` for it; holders do not wait for each other."""
-    await session.lock(f"project:{project}", is_shared=True)
-
-
 async def delete_project_rows(session: Session, project: str) -> None:
     """The project with entities, runs, secret values and shares."""
     entities, runs = tables.entities, tables.runs

@@ -15,7 +15,6 @@ from runyard.store.dependent_rows import (
     count_labels,
     delete_dependent_rows,
     delete_project_rows,
-    lock_project,
     replace_labels,
 )
 from runyard.store.derived_columns import VERSIONED_TYPES, derive_columns
@@ -158,7 +157,6 @@ class SqlEntities:
 
     async def delete_project(self, project: str) -> None:
         """Everything in it, runs (tombstones stay) and secret values too, and the project."""
-        await lock_project(self._session, project)
         await delete_project_rows(self._session, project)
 
     async def _make_way(self, entity: Entity) -> bool:

@@ -8,7 +8,6 @@ from runyard.app.ports import Accounts, Audit, Entities, Firings, Metrics, Revis
 from runyard.store import tables
 from runyard.store.accounts import SqlAccounts
 from runyard.store.audit import SqlAudit
-from runyard.store.dependent_rows import hold_project, lock_project
 from runyard.store.entities import SqlEntities
 from runyard.store.metrics_and_firings import SqlFirings, SqlMetrics
 from runyard.store.queue import read_clock
@@ -40,13 +39,13 @@ class SqlUnitOfWork:
         """The database's clock, by which leases run."""
         return await read_clock(self.session)
 
-    async def lock_project(self, project: str) -> None:
-        """Until the end of this unit of work nobody else passes here for that project, whether it exists or not."""
-        await lock_project(self.session, project)
+    async def lock(self, name: str) -> None:
+        """Take an exclusive lock of that name until the end of this unit of work; waits for all other holders."""
+        await self.session.lock(f"app:{name}")
 
-    async def hold_project(self, project: str) -> None:
-        """Until the end of this unit of work nobody locks that project; others may hold it too."""
-        await hold_project(self.session, project)
+    async def lock_shared(self, name: str) -> None:
+        """Take a shared lock of that name until the end of this unit of work; waits for an exclusive holder only."""
+        await self.session.lock(f"app:{name}", is_shared=True)
 
     async def get_meta(self, name: str) -> str | None:
         """A fact about the installation."""

@@ -83,7 +83,7 @@ async def test_write_is_refused_when_it_was_begun_for_reading(store: Store) -> N
         with pytest.raises(ReadOnly):
             await work.runs.add(make_run("r1"), [])
         with pytest.raises(ReadOnly):
-            await work.lock_project("p")
+            await work.lock("p")
         assert await work.runs.find("r1") is None
 
 
@@ -97,12 +97,12 @@ async def test_clock_is_aware_and_goes_forward_when_it_is_read(store: Store) -> 
     assert abs(datetime.now(UTC) - second) < timedelta(minutes=1)
 
 
-async def test_second_waits_when_a_project_is_locked(store: Store) -> None:
+async def test_second_waits_when_a_name_is_locked(store: Store) -> None:
     """Each reads a number and writes the next: without the lock, some would read the same."""
 
     async def count_up() -> None:
         async with store.begin() as work:
-            await work.lock_project("p")
+            await work.lock("p")
             number = int(await work.get_meta("number") or "0")
             await asyncio.sleep(0.002)
             await work.put_meta("number", str(number + 1))
@@ -114,12 +114,12 @@ async def test_second_waits_when_a_project_is_locked(store: Store) -> None:
         assert await work.get_meta("number") == "20"
 
 
-async def test_who_locks_a_project_waits_when_somebody_holds_it(store: Store) -> None:
+async def test_exclusive_lock_waits_when_a_shared_one_is_held(store: Store) -> None:
     begun = asyncio.Event()
 
     async def hold() -> None:
         async with store.begin() as work:
-            await work.hold_project("p")
+            await work.lock_shared("p")
             begun.set()
             await asyncio.sleep(0.05)
             await work.put_meta("held", "yes")
@@ -128,7 +128,7 @@ async def test_who_locks_a_project_waits_when_somebody_holds_it(store: Store) ->
     async def lock() -> str | None:
         await begun.wait()
         async with store.begin() as work:
-            await work.lock_project("p")
+            await work.lock("p")
             return await work.get_meta("held")
 
     _, seen = await asyncio.gather(hold(), lock())

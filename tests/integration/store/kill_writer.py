@@ -25,7 +25,7 @@ async def write_unit(store: SqlStore, number: int) -> None:
     """Several tables at once, so that half of it could be told from the whole."""
     run = make_run(f"r{number}", request_hash=str(number))
     async with store.begin() as work:
-        await work.lock_project("p")
+        await work.lock("p")
         await work.audit.add(make_audit(id=run.id))
         await work.entities.add(make_entity(f"f{number:09}", created_at=after(number)))
         await work.runs.add(run, [make_transition(1), make_transition(2)])

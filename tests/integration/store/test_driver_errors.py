@@ -126,9 +126,9 @@ async def test_one_is_refused_and_the_other_goes_on_when_two_wait_for_each_other
 
     async def lock_two(first: str, second: str) -> str:
         async with store.begin() as work:
-            await work.lock_project(first)
+            await work.lock(first)
             await both_hold_one.wait()
-            await work.lock_project(second)
+            await work.lock(second)
             await work.put_meta(first, second)
             await work.commit()
         return first
@@ -245,10 +245,10 @@ async def test_store_goes_on_when_a_statement_took_too_long(
 
     async def wait_for_the_lock() -> None:
         async with store.begin() as work:
-            await work.lock_project("p")
+            await work.lock("p")
 
     async with store.begin() as holder:
-        await holder.lock_project("p")
+        await holder.lock("p")
         with pytest.raises(StoreUnavailable, match="did not answer in time"):
             await wait_for_the_lock()
     await wait_for_the_lock()

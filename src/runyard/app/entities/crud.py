@@ -11,6 +11,7 @@ from runyard.app.entities.ignored_fields import find_kept, find_unused, take_sta
 from runyard.app.entities.ownership import KEPT, check_own_entity, name_producer, note_change
 from runyard.app.entities.spec_checks import check_new, check_spec
 from runyard.app.errors import Conflict, Missing, NotPossible
+from runyard.app.locks import lock_of_entity, lock_of_project
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, Stale, UnitOfWork
 from runyard.spec.digitalhub.client_specs import restore_task_spec, shape_function_spec
@@ -130,13 +131,13 @@ async def require_project(unit: UnitOfWork, project: str) -> Entity:
 
 async def enter_project(unit: UnitOfWork, project: str) -> Entity:
     """The same for who writes something in it: until the unit of work ends, the project is not deleted."""
-    await unit.hold_project(project)
+    await unit.lock_shared(lock_of_project(project))
     return await require_project(unit, project)
 
 
 async def lock_entity(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:
     """The entity of that project, for who writes what they read: others wait. Raises `Missing`."""
-    await unit.lock_project(f"{project}/{type_name}/{entity_id}")
+    await unit.lock(lock_of_entity(type_name, project, entity_id))
     return await require_entity(unit, type_name, project, entity_id)
 
 

@@ -8,6 +8,7 @@ from runyard.app.core import Core
 from runyard.app.entities.crud import lock_entity, replace_entity, require_entity
 from runyard.app.entities.drafts import drop_nulls
 from runyard.app.entities.ownership import check_own_entity
+from runyard.app.locks import lock_of_project
 from runyard.app.model import Json, Principal
 from runyard.spec.readers import Findings, describe_type, expect_mapping, refuse
 
@@ -38,7 +39,7 @@ async def put_files(
     """
     files = _read_files(given)
     async with core.store.begin() as unit:
-        await unit.hold_project(project)
+        await unit.lock_shared(lock_of_project(project))
         entity = await lock_entity(unit, type_name, project, entity_id)
         check_own_entity(who, entity)
         changed = replace(

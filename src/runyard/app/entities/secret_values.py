@@ -8,6 +8,7 @@ from runyard.app.core import Core
 from runyard.app.entities.crud import enter_project, require_project
 from runyard.app.entities.inventory import list_secret_names
 from runyard.app.errors import Forbidden
+from runyard.app.locks import lock_of_secret_values
 from runyard.app.model import Principal
 from runyard.app.ports import UnitOfWork
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words
@@ -24,7 +25,7 @@ async def put_secret_values(core: Core, who: Principal, project: str, given: Any
     async with core.store.begin() as unit:
         await enter_project(unit, project)
         # Each value has a number of its own: two that come at once must not take the same.
-        await unit.lock_project(f"{project}/secrets")
+        await unit.lock(lock_of_secret_values(project))
         known = await list_secret_names(unit, project)
         if problems := [_unknown(name, known) for name in values if name not in known]:
             raise Refused(problems)

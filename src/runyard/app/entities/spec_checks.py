@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from runyard.app.entities.drafts import EntityDraft, expect_name
 from runyard.app.entities.entity_types import STATES, EntityType
 from runyard.app.model import Entity
-from runyard.app.ports import UnitOfWork
+from runyard.app.ports import EntityLookup, UnitOfWork
 from runyard.domain.triggers import KINDS as TRIGGER_KINDS
 from runyard.domain.triggers import find_trigger_problems
 from runyard.spec.digitalhub.reference_strings import (
@@ -174,7 +174,7 @@ async def _check_function(unit: UnitOfWork, entity: Entity, given: object, field
         return [problem.under(*path) for problem in refused.problems]
     if problem := check_same_project(reference, entity.project, path=path):
         return [problem]
-    found = await find_function(unit, reference, type_name=type_name)
+    found = await find_function(unit.entities, reference, type_name=type_name)
     return [] if found is not None else [unknown_reference(str(reference), path=path, what=type_name)]
 
 
@@ -191,13 +191,13 @@ async def _check_task(unit: UnitOfWork, entity: Entity, given: object) -> list[P
 
 
 async def find_function(
-    unit: UnitOfWork, reference: FunctionReference, *, type_name: str = "function"
+    entities: EntityLookup, reference: FunctionReference, *, type_name: str = "function"
 ) -> Entity | None:
     """The function or workflow of a reference; without id, the newest of its name. Kinds must agree."""
     if reference.id is not None:
-        found = await unit.entities.find(type_name, reference.id, project=reference.project)
+        found = await entities.find(type_name, reference.id, project=reference.project)
     else:
-        found = await unit.entities.find_latest(type_name, project=reference.project, name=reference.name)
+        found = await entities.find_latest(type_name, project=reference.project, name=reference.name)
     return found if found is not None and (found.kind, found.name) == (reference.kind, reference.name) else None
 
 

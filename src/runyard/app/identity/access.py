@@ -8,6 +8,7 @@ from uuid import uuid4
 from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Forbidden, Missing, NotPossible
+from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Principal, Share
 from runyard.app.ports import Query, UnitOfWork
 from runyard.domain.access import GRANTS, SCOPES, Permission, Role, allows
@@ -95,7 +96,7 @@ async def list_shares(core: Core, project: str) -> Sequence[Share]:
 async def put_share(core: Core, who: Principal, project: str, *, user: str, role: str = "editor") -> Share:
     """Make somebody a member, or change their role; `*` is everyone. Clients before 0.16 know no roles: editor."""
     async with core.store.begin() as unit:
-        await unit.lock_project(project)
+        await unit.lock(lock_of_project(project))
         entity = await _require_project(unit, project)
         known = await unit.accounts.list_shares(project=project)
         share_role = await _check_share(unit, entity, user=user, role=role)
@@ -111,7 +112,7 @@ async def put_share(core: Core, who: Principal, project: str, *, user: str, role
 async def delete_share(core: Core, who: Principal, project: str, share_id: str) -> None:
     """End a membership. Raises `Missing`."""
     async with core.store.begin() as unit:
-        await unit.lock_project(project)
+        await unit.lock(lock_of_project(project))
         await _require_project(unit, project)
         known = await unit.accounts.list_shares(project=project)
         share = next((share for share in known if share.id == share_id), None)

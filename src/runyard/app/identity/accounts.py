@@ -9,6 +9,7 @@ from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.identity.access import authorize
+from runyard.app.locks import ACCOUNTS
 from runyard.app.model import Account, Principal
 from runyard.app.ports import Duplicate, Query, UnitOfWork
 from runyard.domain.access import Permission
@@ -127,7 +128,7 @@ async def delete_account(core: Core, who: Principal, name: str) -> None:
 
 async def lock_accounts(unit: UnitOfWork) -> None:
     """One at a time changes accounts and tokens: two that both think another admin is left must not both be right."""
-    await unit.lock_project(":accounts")
+    await unit.lock(ACCOUNTS)
 
 
 async def _add(core: Core, unit: UnitOfWork, who: Principal, account: Account) -> Account:

@@ -7,6 +7,7 @@ from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.entities import check_own_entity, check_revision, lock_entity, require_project
 from runyard.app.errors import Missing
+from runyard.app.locks import lock_of_project, lock_of_secret_values
 from runyard.app.model import Entity, Principal
 from runyard.app.ports import Query, UnitOfWork
 from runyard.app.runs import delete_logs, delete_runs
@@ -30,7 +31,7 @@ async def delete_entity(
     Raises `Missing`, and `Conflict` where the caller had seen another revision.
     """
     async with core.store.begin() as unit:
-        await unit.hold_project(project)
+        await unit.lock_shared(lock_of_project(project))
         entity = await lock_entity(unit, type_name, project, entity_id)
         check_revision(entity, expected_revision)
         check_own_entity(who, entity)
@@ -77,7 +78,7 @@ async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, 
         gone += removed.gone
     if entity.type == "secret":
         # Who stores values has the same lock: none is stored for a secret that has just gone.
-        await unit.lock_project(f"{entity.project}/secrets")
+        await unit.lock(lock_of_secret_values(entity.project))
     await unit.entities.delete(entity.type, entity.id, project=entity.project)
     if has_tasks and await unit.entities.find_latest(entity.type, project=entity.project, name=entity.name) is None:
         # Tasks of whichever version is the newest: now there is none.

@@ -5,6 +5,7 @@ from typing import Any
 
 from runyard.app.core import Core
 from runyard.app.entities import check_own_entity, expect_name, require_entity
+from runyard.app.locks import lock_of_entity, lock_of_project
 from runyard.app.model import Entity, Principal
 from runyard.app.ports import UnitOfWork
 from runyard.app.runs import check_own_run, require_run
@@ -30,8 +31,8 @@ async def put_metric(
     if type_name == "run":
         check_own_run(who, entity_id)
     async with core.store.begin() as unit:
-        await unit.hold_project(project)
-        await unit.lock_project(f"{project}/{type_name}/{entity_id}")
+        await unit.lock_shared(lock_of_project(project))
+        await unit.lock(lock_of_entity(type_name, project, entity_id))
         entity = await _require(unit, type_name, project, entity_id)
         if type_name != "run":
             check_own_entity(who, entity)

@@ -18,6 +18,7 @@ from runyard.app.entities import (
     with_warnings,
 )
 from runyard.app.errors import NotPossible
+from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
 from runyard.app.runs import delete_logs, delete_runs
@@ -101,7 +102,7 @@ async def delete_project(
     While an engine still holds things of its runs the project is DELETING, and `finish_project_deletion` ends it.
     """
     async with core.store.begin() as unit:
-        await unit.lock_project(project)
+        await unit.lock(lock_of_project(project))
         entity = await require_entity(unit, "project", project, project)
         check_revision(entity, expected_revision)
         if not is_cascading and (kept := await _describe_content(unit, project)):
@@ -121,6 +122,7 @@ async def delete_project(
 async def finish_project_deletion(core: Core, project: str) -> bool:
     """Remove a project that is DELETING once the last of its runs is gone; whether it was removed."""
     async with core.store.begin() as unit:
+        await unit.lock(lock_of_project(project))
         entity = await unit.entities.find("project", project, project=project)
         if entity is None or entity.state != "DELETING":
             return False

@@ -14,10 +14,9 @@ from typing import Any
 
 from runyard.app.audit import note_act
 from runyard.app.core import Core
-from runyard.app.model import Json, Principal, Run
-from runyard.app.ports import Query, UnitOfWork
+from runyard.app.model import Entity, Json, Principal, Run
+from runyard.app.ports import EntityLookup, Query, UnitOfWork
 from runyard.app.rules import assume_recorded, load_current, read_profile
-from runyard.app.runs.lookup_cache import Remembering
 from runyard.app.runs.run_requests import read_run_request
 from runyard.app.times import read_time
 from runyard.domain.rehearsal import OUTCOMES, Played, Recorded, rehearse
@@ -79,9 +78,9 @@ class Outcome:
         if played.outcome != "unchanged" or played.refusals:
             shown = played.to_dict()
             shown["changes"] = shown.get("changes", [])[:MOST_CHANGES]
-            self.with_warnings(shown)
+            self.add_details(shown)
 
-    def with_warnings(self, shown: Json) -> None:
+    def add_details(self, shown: Json) -> None:
         """Keep the details of one run, as long as there is room."""
         if len(self.details) < MOST_DETAILS:
             self.details.append({key: value for key, value in shown.items() if value not in (None, [])})
@@ -141,11 +140,33 @@ def read_candidate(given: Any) -> Candidate:
     return Candidate(has_policy="policy" in document, profiles=profiles or {}, **values)
 
 
+class _EntityCache:
+    """`EntityLookup` that reads each entity once: many runs refer to the same task and function."""
+
+    def __init__(self, entities: EntityLookup) -> None:
+        self._entities = entities
+        self._known: dict[tuple[str, ...], Entity | None] = {}
+
+    async def find(self, entity_type: str, entity_id: str, *, project: str | None = None) -> Entity | None:
+        """As `EntityLookup.find`."""
+        key = ("id", entity_type, entity_id, project or "")
+        if key not in self._known:
+            self._known[key] = await self._entities.find(entity_type, entity_id, project=project)
+        return self._known[key]
+
+    async def find_latest(self, entity_type: str, *, project: str, name: str) -> Entity | None:
+        """As `EntityLookup.find_latest`."""
+        key = ("latest", entity_type, name, project)
+        if key not in self._known:
+            self._known[key] = await self._entities.find_latest(entity_type, project=project, name=name)
+        return self._known[key]
+
+
 async def _record(
     unit: UnitOfWork, runs: list[Run], *, old: AdminRules, new: AdminRules, outcome: Outcome
 ) -> list[Recorded]:
     """The runs that can be played; the others are counted."""
-    reading = Remembering(unit)
+    entities = _EntityCache(unit.entities)
     profiles = [*old.profiles.values(), *new.profiles.values()]
     recorded = []
     for run in runs:
@@ -155,11 +176,11 @@ async def _record(
             outcome.counts["local"] += 1
             continue
         try:
-            request = (await read_run_request(reading.as_unit(), run.project, run.request)).request
+            request = (await read_run_request(entities, run.project, run.request)).request
         except Refused as refused:
             outcome.counts["unreadable"] += 1
             problems = [problem.to_dict() for problem in refused.problems]
-            outcome.with_warnings({"id": run.id, "project": run.project, "outcome": "unreadable", "refusals": problems})
+            outcome.add_details({"id": run.id, "project": run.project, "outcome": "unreadable", "refusals": problems})
             continue
         if request is not None:
             recorded.append(assume_recorded(run.id, request, profiles))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
+from runyard.app.locks import lock_of_entity
 from runyard.app.model import Lease, Principal, Run
 from runyard.app.ports import UnitOfWork
 from runyard.app.retry import retry_on_conflict
@@ -33,7 +34,7 @@ async def delete_run(
     async def delete_once() -> Run:
         async with core.store.begin() as unit:
             # Whoever writes metrics of the run has the same lock: none is left behind.
-            await unit.lock_project(f"{project}/run/{run_id}")
+            await unit.lock(lock_of_entity("run", project, run_id))
             run = await require_run(unit, project, run_id, expected_revision=expected_revision)
             deleting = await begin_run_deletion(core, unit, who, run)
             await unit.commit()

@@ -17,7 +17,7 @@ from runyard.app.entities import (
     unknown_reference,
 )
 from runyard.app.model import Entity
-from runyard.app.ports import UnitOfWork
+from runyard.app.ports import EntityLookup, UnitOfWork
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.digitalhub.reference_strings import FunctionReference, TaskReference, find_run_kind, find_task_kind
 from runyard.spec.entities import RUN_KINDS, RunSpec, TaskSpec, find_spec_model, read_entity
@@ -44,7 +44,7 @@ class RunRequest:
     workflow_reference: str | None
 
 
-async def read_run_request(unit: UnitOfWork, project: str, document: Any) -> RunRequest:
+async def read_run_request(entities: EntityLookup, project: str, document: Any) -> RunRequest:
     """Read a run and find what it refers to; raises `Refused` with everything that is wrong with it."""
     draft = read_draft(document)
     spec = draft.spec
@@ -52,9 +52,9 @@ async def read_run_request(unit: UnitOfWork, project: str, document: Any) -> Run
     fields = _read_spec(draft, project, is_local=is_local)
     reference = fields.task
     assert reference is not None  # noqa: S101 - refused above
-    task = await _find_task(unit, reference, project)
+    task = await _find_task(entities, reference, project)
     _check_kind(draft.kind, task)
-    function = await _find_function(unit, task)
+    function = await _find_function(entities, task)
     _check_function(fields, function)
     request = None if is_local else _make_request(draft, task, function, fields, project)
     is_workflow = function is not None and function.type == "workflow"
@@ -113,8 +113,8 @@ def _read_spec(draft: EntityDraft, project: str, *, is_local: bool) -> RunSpec:
     return fields
 
 
-async def _find_task(unit: UnitOfWork, reference: TaskReference, project: str) -> Entity:
-    task = await unit.entities.find("task", reference.id, project=project)
+async def _find_task(entities: EntityLookup, reference: TaskReference, project: str) -> Entity:
+    task = await entities.find("task", reference.id, project=project)
     if task is None or task.kind != reference.kind:
         raise Refused([unknown_reference(str(reference), path=("spec", "task"), what="task")])
     return task
@@ -129,12 +129,12 @@ def _check_kind(kind: str, task: Entity) -> None:
         raise Refused([Problem("run.kind", ("kind",), message, value=kind, suggestion=f"{task.kind}:run")])
 
 
-async def _find_function(unit: UnitOfWork, task: Entity) -> Entity | None:
+async def _find_function(entities: EntityLookup, task: Entity) -> Entity | None:
     spec = read_model(TaskSpec, {key: task.spec[key] for key in ("function", "workflow") if key in task.spec})
     for name in ("function", "workflow"):
         reference: FunctionReference | None = getattr(spec, name)
         if reference is not None:
-            found = await find_function(unit, reference, type_name=name)
+            found = await find_function(entities, reference, type_name=name)
             if found is None:
                 raise Refused([unknown_reference(str(reference), path=("spec", "task"), what=f"{name} of the task")])
             return found

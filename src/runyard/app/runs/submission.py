@@ -140,7 +140,7 @@ async def _take_same(
 async def _read(unit: UnitOfWork, project: str, document: Any) -> RunRequest:
     """Read it; what is refused in its form is told together with what would be refused of the rest."""
     try:
-        return await read_run_request(unit, project, document)
+        return await read_run_request(unit.entities, project, document)
     except Refused as refused:
         more = await _find_more(unit, project, document, refused.problems)
         raise Refused([*refused.problems, *more]) from None
@@ -153,7 +153,7 @@ async def _find_more(unit: UnitOfWork, project: str, document: Any, found: Seque
         return []
     spec = {key: value for key, value in (document.get("spec") or {}).items() if key not in unread}
     try:
-        run_request = await read_run_request(unit, project, {**document, "spec": spec})
+        run_request = await read_run_request(unit.entities, project, {**document, "spec": spec})
     except Refused:
         return []
     if run_request.request is None:

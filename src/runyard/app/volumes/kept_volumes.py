@@ -9,6 +9,7 @@ from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.entities import MOST_VOLUMES, make_claim_name, require_project
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
+from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Principal, Run
 from runyard.app.ports import Query, UnitOfWork
 from runyard.app.rules import load_current
@@ -26,7 +27,7 @@ async def create_volume(core: Core, who: Principal, project: str, document: Any)
     """Keep a volume under a name that is free, within the policy's rules. Raises `Refused`, `Duplicate`."""
     volume = read_volume(document, core.clock.now(), who, project)
     async with core.store.begin() as unit:
-        await unit.lock_project(project)
+        await unit.lock(lock_of_project(project))
         await require_project(unit, project)
         if await unit.entities.find_latest("volume", project=project, name=volume.name) is not None:
             raise Duplicate(f"Duplicated entity volume:{volume.name}.")
@@ -60,7 +61,7 @@ async def delete_volume(
         volume = await _require_volume(unit, project, name)
         await _check_unused(unit, volume, since=None)
     async with core.store.begin() as unit:
-        await unit.lock_project(project)
+        await unit.lock(lock_of_project(project))
         volume = await _require_volume(unit, project, name)
         if expected_revision is not None and volume.revision != expected_revision:
             raise Conflict(f"volume {name} was changed since you read it: read it again")

@@ -24,7 +24,7 @@ async def core(tmp_path: Path) -> AsyncIterator[Core]:
 
 async def read(core: Core, document: dict[str, Any]) -> RunRequest:
     async with core.store.begin(is_read_only=True) as unit:
-        return await read_run_request(unit, "demo", document)
+        return await read_run_request(unit.entities, "demo", document)
 
 
 async def find_problems(core: Core, document: dict[str, Any]) -> tuple[Problem, ...]:

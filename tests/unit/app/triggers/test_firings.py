@@ -420,11 +420,11 @@ async def test_trigger_is_locked_before_it_is_read_when_it_is_written(
     shop: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
-    lock, find, use = SqlUnitOfWork.lock_project, SqlEntities.find, SqlFirings.use
+    lock, find, use = SqlUnitOfWork.lock, SqlEntities.find, SqlFirings.use
 
-    async def note_lock(unit: Any, project: str) -> None:
-        steps.append(f"lock {project}")
-        await lock(unit, project)
+    async def note_lock(unit: Any, name: str) -> None:
+        steps.append(f"lock {name}")
+        await lock(unit, name)
 
     async def note_find(entities: Any, type_name: str, *given: Any, **named: Any) -> Entity | None:
         steps.append(f"find {type_name}")
@@ -435,14 +435,14 @@ async def test_trigger_is_locked_before_it_is_read_when_it_is_written(
         return await use(firings, *given)
 
     trigger = await add(shop, make_trigger())
-    monkeypatch.setattr(SqlUnitOfWork, "lock_project", note_lock)
+    monkeypatch.setattr(SqlUnitOfWork, "lock", note_lock)
     monkeypatch.setattr(SqlEntities, "find", note_find)
     monkeypatch.setattr(SqlFirings, "use", note_use)
     await stop_trigger(shop.core, ADA, "p", "t")
-    assert steps == ["lock p/trigger/t", "find trigger"]
+    assert steps == ["lock trigger:p/t", "find trigger"]
     steps.clear()
     await use_occasion(shop.core, trigger, "o", by=ADA, action="trigger.fire", result="done", noted={})
-    assert steps == ["lock p/trigger/t", "find trigger", "use"]
+    assert steps == ["lock trigger:p/t", "find trigger", "use"]
 
 
 async def test_chain_ends_when_a_run_makes_what_started_it(shop: World) -> None:
