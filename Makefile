@@ -45,6 +45,10 @@ fmt: $(READY) ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet $(CODE) || true
 	@$(BIN)/ruff format $(CODE)
 
+.PHONY: docs
+docs: $(READY) ## write docs/users/reasons.md from the codes
+	@$(BIN)/python -m tests.unit.architecture.reasons_page
+
 .PHONY: bench
 bench: $(BENCH_READY) cluster-setup ## measure, and print the figures beside their goals
 	@$(BIN)/python -m bench

@@ -4,13 +4,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
+from runyard.domain.reasons import Reason
+from runyard.spec.problem_codes import Code
+
 Json = dict[str, Any]
 
 
 class ProblemAnswer(BaseModel):
     """One thing that is wrong or doubtful."""
 
-    code: str = Field(description="Dotted and stable, for programs.", examples=["profile.unknown"])
+    code: str = Field(description="Dotted and stable, for programs.", examples=[Code.PROFILE_UNKNOWN.value])
     path: str = Field(description="Where it stands.", examples=["spec.profile"])
     message: str = Field(description="A sentence that stands alone.", examples=["there is no profile `1xa10`"])
     value: Any = Field(default=None, description="What was given there.", examples=["1xa10"])
@@ -324,7 +327,7 @@ class EventAnswer(BaseModel):
     status: str = Field(description="The state it came to.", examples=["READY"])
     time: str = Field(description="When.", examples=["2026-11-15T12:00:00.000000Z"])
     actor: str = Field(description="Who brought it there.", examples=["ada"])
-    reason: str | None = Field(default=None, description="Dotted and stable.", examples=["user.submit"])
+    reason: str | None = Field(default=None, description="Dotted and stable.", examples=[Reason.USER_SUBMIT.value])
     message: str | None = Field(default=None, description="For people.", examples=["stopped by ada"])
 
 

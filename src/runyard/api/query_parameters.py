@@ -10,6 +10,7 @@ from runyard.api.context import get_web
 from runyard.app.entities import STATES, expect_name
 from runyard.app.ports import Query, Span
 from runyard.app.times import read_time
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import find_nearest, list_words
 from runyard.spec.readers import Findings, expect_integer, expect_option, expect_text, refuse
 
@@ -36,7 +37,7 @@ class Parameters:
         for name in dict.fromkeys(self._values.keys()):
             if name not in names:
                 self.findings.add(
-                    "parameter.unknown",
+                    Code.PARAMETER_UNKNOWN,
                     ("query", name),
                     "no such parameter here",
                     allowed=list_words(names, most=30) if names else "no parameters",
@@ -62,7 +63,7 @@ class Parameters:
         options = {"true": True, "false": False, "True": True, "False": False, "1": True, "0": False}
         if given is None or given in options:
             return options.get(given or "", False)
-        self.findings.add("value.option", ("query", name), "is not known", value=given, allowed="true, false")
+        self.findings.add(Code.VALUE_OPTION, ("query", name), "is not known", value=given, allowed="true, false")
         return False
 
     def integer(self, name: str, *, default: int, at_least: int, at_most: int) -> int:
@@ -89,7 +90,7 @@ class Parameters:
         given = dict.fromkeys(self._values.getlist(name))
         if len(given) > 1:
             shown = list_words(given, most=5)
-            self.findings.add("parameter.twice", ("query", name), "is said twice", value=shown, allowed="one value")
+            self.findings.add(Code.PARAMETER_TWICE, ("query", name), "is said twice", value=shown, allowed="one value")
         return next(iter(given), None)
 
 
@@ -115,10 +116,10 @@ def read_query(request: Request, type_name: str, *, default_sort: str = "created
         if given is not None and " " in given.partition("://")[0]:
             message = "no kind has a space: in an address `+` stands for one, and `%2B` for `+`"
             meant = given.replace(" ", "%2B")
-            parameters.findings.add("value.space", ("query", name), message, value=given, suggestion=meant)
+            parameters.findings.add(Code.VALUE_SPACE, ("query", name), message, value=given, suggestion=meant)
     labels = [label for text in parameters.list("labels") for label in text.split(",") if label]
     if len(labels) > MOST_LABELS:
-        parameters.findings.add("size.entries", ("query", "labels"), f"at most {MOST_LABELS} labels")
+        parameters.findings.add(Code.SIZE_ENTRIES, ("query", "labels"), f"at most {MOST_LABELS} labels")
     query = Query(
         type=type_name,
         project=request.path_params.get("project"),
@@ -149,7 +150,7 @@ def read_expected_revision(request: Request) -> int | None:
         return None
     text = given.strip().removeprefix("W/").strip('"')
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise refuse("header.if_match", "not an ETag of ours", path=("header", "If-Match"), value=given[:80])
+        raise refuse(Code.HEADER_IF_MATCH, "not an ETag of ours", path=("header", "If-Match"), value=given[:80])
     return int(text)
 
 
@@ -157,7 +158,7 @@ def refuse_expected_revision(request: Request) -> None:
     """Raise `Refused` for `If-Match` where nothing has a revision: it would be taken for a check that nobody makes."""
     if request.headers.get("if-match") is not None:
         message = "metrics have no revision: leave the header out"
-        raise refuse("header.if_match", message, path=("header", "If-Match"))
+        raise refuse(Code.HEADER_IF_MATCH, message, path=("header", "If-Match"))
 
 
 def _check_option(parameters: Parameters, name: str, given: str, *, options: Iterable[str]) -> None:
@@ -183,7 +184,7 @@ def _read_sort(parameters: Parameters) -> tuple[tuple[str, Literal["asc", "desc"
     sorts: list[tuple[str, Literal["asc", "desc"]]] = []
     given = parameters.list("sort")
     if len(given) > MOST_SORTS:
-        parameters.findings.add("size.entries", ("query", "sort"), f"at most {MOST_SORTS} columns")
+        parameters.findings.add(Code.SIZE_ENTRIES, ("query", "sort"), f"at most {MOST_SORTS} columns")
     for text in given[:MOST_SORTS]:
         name, _, direction = text.partition(",")
         parameters.findings.read(
@@ -191,7 +192,7 @@ def _read_sort(parameters: Parameters) -> tuple[tuple[str, Literal["asc", "desc"
         )
         if direction.strip().lower() not in ("", "asc", "desc"):
             allowed = "field,asc or field,desc"
-            parameters.findings.add("value.option", ("query", "sort"), "no direction", value=text, allowed=allowed)
+            parameters.findings.add(Code.VALUE_OPTION, ("query", "sort"), "no direction", value=text, allowed=allowed)
         sorts.append((name.strip(), "desc" if direction.strip().lower() == "desc" else "asc"))
     return tuple(sorts)
 

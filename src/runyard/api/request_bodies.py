@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from runyard.api.context import get_web
 from runyard.app.entities import MOST_DEPTH, is_deeper
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Refused
 from runyard.spec.readers import refuse
 from runyard.spec.yaml.loader import load_documents
@@ -42,9 +43,9 @@ async def read_body(request: Request, *, is_secret: bool = False) -> Any:
         if not is_secret:
             raise
         message = "the body cannot be read; where it fails is not said, since values of secrets are in it"
-        raise refuse("body.invalid", message, allowed="JSON, or YAML with the values in quotes") from None
+        raise refuse(Code.BODY_INVALID, message, allowed="JSON, or YAML with the values in quotes") from None
     if is_deeper(document, MOST_DEPTH + SLACK):
-        raise refuse("too.deep", f"the body is nested in more than {MOST_DEPTH + SLACK} levels")
+        raise refuse(Code.TOO_DEEP, f"the body is nested in more than {MOST_DEPTH + SLACK} levels")
     return document
 
 
@@ -95,7 +96,7 @@ def _read_json(content: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         words = error.msg if isinstance(error, json.JSONDecodeError) else _explain(error)
-        raise refuse("body.json", f"the body is not JSON: {words}{where}") from None
+        raise refuse(Code.BODY_JSON, f"the body is not JSON: {words}{where}") from None
     return document
 
 
@@ -143,10 +144,10 @@ def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _read_yaml(content: bytes) -> Any:
     documents = load_documents(content, source="body")
     if len(documents) != 1:
-        raise refuse("body.yaml", f"the body must be one YAML document, not {len(documents)}")
+        raise refuse(Code.BODY_YAML, f"the body must be one YAML document, not {len(documents)}")
     document = documents[0].data
     try:
         _check_texts(document)
     except ValueError as error:
-        raise refuse("body.yaml", f"the body cannot be kept: {error}") from None
+        raise refuse(Code.BODY_YAML, f"the body cannot be kept: {error}") from None
     return document

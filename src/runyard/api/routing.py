@@ -16,6 +16,7 @@ from runyard.app.errors import Forbidden
 from runyard.app.identity import authorize
 from runyard.app.model import Principal
 from runyard.domain.access import Permission
+from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 _ERRORS: Mapping[int, str] = {
@@ -102,7 +103,7 @@ async def check_access(request: Request, permission: Permission) -> None:
         return
     if "\0" in request.scope["path"]:
         # No database takes it, and no name has it.
-        raise refuse("text.control", "the address has a zero byte", path=("address",))
+        raise refuse(Code.TEXT_CONTROL, "the address has a zero byte", path=("address",))
     web = get_web(request)
     who = await web.authenticator.authenticate(request.headers.get("authorization"), address=get_address(request))
     request.state.who = who

@@ -4,6 +4,7 @@ What is wrong with a request itself is `spec.problems.Refused`: every problem at
 """
 
 from runyard.app.ports import Duplicate, Stale
+from runyard.spec.problem_codes import Code
 
 __all__ = ["Conflict", "Duplicate", "Forbidden", "Missing", "NotPossible", "Stale", "TooMany", "Unauthenticated"]
 
@@ -34,7 +35,7 @@ class NotPossible(Exception):
     `code` is dotted and stable, as that of a `Problem`.
     """
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
         self.code = code
 

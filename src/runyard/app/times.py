@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from runyard.spec.problem_codes import Code
 from runyard.spec.readers import expect_text, refuse
 
 MOST_CHARACTERS = 64
@@ -26,4 +27,4 @@ def read_time(given: Any) -> datetime:
         at = datetime.fromisoformat(text)
         return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise refuse("time.invalid", "not a time", value=given, allowed=_ALLOWED) from None
+        raise refuse(Code.TIME_INVALID, "not a time", value=given, allowed=_ALLOWED) from None

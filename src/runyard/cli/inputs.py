@@ -18,6 +18,7 @@ from runyard.domain.effective_spec import USERS, Leaf
 from runyard.domain.resolution import NOT_USED, Resolution, resolve
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.policy import BUILT_IN, Policy
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused
 from runyard.spec.run_fields import Action, RunFields, read_run_fields
 
@@ -177,5 +178,7 @@ def _iter_replaced(loaded: LoadedRun, options: RunOptions) -> Iterator[Finding]:
     )
     for name, written, said in pairs:
         if written is not None and said is not None and written != said:
-            problem = Problem("option.replaces", (name,), f"--{name} {said} is used; `{written}` is not", value=written)
+            problem = Problem(
+                Code.OPTION_REPLACES, (name,), f"--{name} {said} is used; `{written}` is not", value=written
+            )
             yield loaded.source.locate(problem)

@@ -13,6 +13,7 @@ from runyard.domain.admission import check_objects
 from runyard.manifests.environment import get_platform_envs
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.render import render_run
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 
 Objects = list[dict[str, Any]]
@@ -58,7 +59,7 @@ def _identify(inputs: Inputs) -> RunIdentity:
 
 def _propose(problem: Problem) -> Problem:
     """What only the command line knows: which option says what the file leaves out."""
-    if (problem.code, problem.path) != ("field.missing", ("image",)):
+    if (problem.code, problem.path) != (Code.FIELD_MISSING, ("image",)):
         return problem
     return Problem(problem.code, problem.path, problem.message, allowed="`image` in the file, or --image IMAGE")
 
@@ -92,4 +93,4 @@ def _find_violations(objects: Objects, inputs: Inputs, decision: Decision) -> li
 def _iter_empty_secrets(inputs: Inputs, decision: Decision) -> Iterator[Finding]:
     for use in decision.resolution.spec.secrets:
         message = "is rendered empty: its value is the platform's and is not known offline"
-        yield locate(inputs, Problem("secret.empty", ("secrets", use.name), message))
+        yield locate(inputs, Problem(Code.SECRET_EMPTY, ("secrets", use.name), message))

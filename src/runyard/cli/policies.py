@@ -8,6 +8,7 @@ from runyard.cli.findings import Failed, Finding
 from runyard.cli.source_locations import Source, speak_out
 from runyard.spec.digitalhub.core_settings import read_settings
 from runyard.spec.policy import Policy, lint_policy, read_policy
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.yaml.loader import Document, load_document
 
@@ -108,7 +109,9 @@ def _load_lines(lines: list[_Line], name: str) -> LoadedPolicy:
 
     doubts = [
         Finding(
-            Problem("setting.twice", (line.name,), f"is said again in line {by_name[line.name].number}, which holds"),
+            Problem(
+                Code.SETTING_TWICE, (line.name,), f"is said again in line {by_name[line.name].number}, which holds"
+            ),
             name,
             (line.number, line.column),
         )

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 from runyard.domain.effective_spec import USERS, Leaf, Owner, Replaced, to_plain
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem
 
 _NOTHING: Mapping[Path, "Offer"] = {}
@@ -63,7 +64,7 @@ class Board:
         self._fields.setdefault(path[0], {})[path] = offer
         return True
 
-    def discard(self, path: Path, *, message: str | None, code: str = "override") -> Offer | None:
+    def discard(self, path: Path, *, message: str | None, code: Code = Code.OVERRIDE) -> Offer | None:
         """Remove the winner for good, with a warning if there is something to say."""
         gone = self._fields.get(path[0], {}).pop(path, None)
         if gone is not None:
@@ -110,7 +111,7 @@ class Board:
         asked = next((offer for offer in reversed(self._losers[path]) if offer.is_users), None)
         if asked is not None and not to.is_users and asked.value == below.value != to.value:
             message = f"{to.source} sets {show(to.value)}; {show(asked.value)} from {asked.source} is not used"
-            self.warnings.append(Problem("override", path, message, value=show(asked.value)))
+            self.warnings.append(Problem(Code.OVERRIDE, path, message, value=show(asked.value)))
 
 
 def show(value: Any) -> Any:

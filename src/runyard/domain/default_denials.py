@@ -10,6 +10,7 @@ from runyard.domain.rule_checks import allows_toleration
 from runyard.spec import denials
 from runyard.spec.kubernetes.placement import iter_affinity_namespaces
 from runyard.spec.patterns import matches
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 
@@ -47,7 +48,7 @@ def _check_tolerations(board: Board, policy: ProjectPolicy) -> Iterator[Problem]
                 else f"`{key}` marks nodes that run the cluster"
             )
             allowed = "tolerations with a key that is not the control plane's"
-            yield Problem("denied.toleration", path, what, value=str(offer.value), allowed=allowed)
+            yield Problem(Code.DENIED_TOLERATION, path, what, value=str(offer.value), allowed=allowed)
 
 
 def _check_service_type(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
@@ -57,7 +58,7 @@ def _check_service_type(board: Board, policy: ProjectPolicy) -> Iterator[Problem
     if offer.value not in _list_allowed(policy, "service_type", with_options=True):
         message = f"a {offer.value} service reaches beyond the cluster, and the policy does not name it"
         yield Problem(
-            "denied.service_type", ("service_type",), message, value=offer.value, allowed="ClusterIP, NodePort"
+            Code.DENIED_SERVICE_TYPE, ("service_type",), message, value=offer.value, allowed="ClusterIP, NodePort"
         )
 
 
@@ -67,7 +68,7 @@ def _check_priority_class(board: Board, policy: ProjectPolicy) -> Iterator[Probl
         return
     if offer.value not in _list_allowed(policy, "priority_class", with_options=True):
         message = "the cluster's own priorities are not for runs, and the policy does not name this one"
-        yield Problem("denied.priority_class", ("priority_class",), message, value=offer.value)
+        yield Problem(Code.DENIED_PRIORITY_CLASS, ("priority_class",), message, value=offer.value)
 
 
 def _check_envs(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
@@ -78,7 +79,9 @@ def _check_envs(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
         if not (offer.is_users and is_variable) or name in named:
             continue
         if _is_platforms(name):
-            yield Problem("denied.env", path, f"`{name}` is set by the platform", value=name, allowed="any other name")
+            yield Problem(
+                Code.DENIED_ENV, path, f"`{name}` is set by the platform", value=name, allowed="any other name"
+            )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -97,7 +100,7 @@ def _check_namespaces(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
         if not all(_names_namespace(named, namespace) for named in lists):
             shown = "namespaces by selector" if namespace == "*" else f"namespace `{namespace}`"
             message = f"the affinity looks into {shown}, and the policy does not allow it"
-            yield Problem("denied.namespace", ("affinity", *path), message, allowed="the run's own namespace")
+            yield Problem(Code.DENIED_NAMESPACE, ("affinity", *path), message, allowed="the run's own namespace")
 
 
 def _names_namespace(named: Sequence[str], namespace: str) -> bool:
@@ -113,7 +116,7 @@ def _check_claims(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
         if is_existing and offer.is_users and not any(matches(pattern, volume.claim_name) for pattern in named):
             message = "existing claims may not be mounted unless the policy names them"
             yield Problem(
-                "denied.claim",
+                Code.DENIED_CLAIM,
                 (*path, "claim_name"),
                 message,
                 value=volume.claim_name,

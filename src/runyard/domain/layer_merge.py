@@ -8,6 +8,7 @@ from typing import Any
 from runyard.domain.board import Board, Offer
 from runyard.domain.effective_spec import Owner
 from runyard.spec.kubernetes.quantity import Quantity
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 from runyard.spec.resources import Sides, is_device
 from runyard.spec.run_fields import RunFields
@@ -78,7 +79,7 @@ def _warn_inapplicable(board: Board, layer: Layer, name: str, value: Any, settin
             f"a {WAYS[setting.action]}" if name in INAPPLICABLE_FIELDS[setting.action] else f"a {setting.kind} function"
         )
         message = f"`{name}` says nothing to {what}; it is not used"
-        board.warnings.append(Problem("field.pointless", (name,), message))
+        board.warnings.append(Problem(Code.FIELD_POINTLESS, (name,), message))
 
 
 def _put_map(name: str) -> Callable[[Board, Layer, Mapping[str, str]], None]:
@@ -93,7 +94,7 @@ def _put_resources(board: Board, layer: Layer, value: Mapping[str, Sides], gpu_n
     gpus = [name for name in value if name == "gpu" or name in gpu_names]
     if len(gpus) > 1:
         message = f"{layer.source} asks for GPUs under {len(gpus)} names: {', '.join(gpus)}"
-        board.refusals.append(Problem("resources.gpus", ("resources",), message, allowed="one of them"))
+        board.refusals.append(Problem(Code.RESOURCES_GPUS, ("resources",), message, allowed="one of them"))
     for name, sides in value.items():
         if name in gpus:
             _put_gpus(board, layer, name, sides)
@@ -149,7 +150,7 @@ def settle_contradiction(board: Board, name: str, *, stronger_side: str) -> None
         f"the {side} {weaker.value} from {weaker.source} contradicts the {other} {stronger.value} from "
         f"{stronger.source}, which is stronger; it is not used"
     )
-    board.discard(("resources", name, side), message=message, code="resources.contradiction")
+    board.discard(("resources", name, side), message=message, code=Code.RESOURCES_CONTRADICTION)
 
 
 def _put_tolerations(board: Board, layer: Layer, value: list[dict[str, Any]]) -> None:

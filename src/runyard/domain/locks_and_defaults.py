@@ -11,6 +11,7 @@ from runyard.spec.kubernetes.placement import iter_node_keys
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.patterns import matches
 from runyard.spec.policy import BUILT_IN
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem
 from runyard.spec.resources import SMALL_REQUESTS
 from runyard.spec.rule_grammar import RULED, Rule
@@ -53,7 +54,7 @@ def _refuse_users(board: Board, name: str, policy: ProjectPolicy) -> None:
     for path, offer in _iter_offers(board, name):
         if offer.is_users:
             message = f"the {scope.name if scope else 'policy'} locks `{name}`: only a profile may set it"
-            board.refusals.append(Problem("policy.locked", path, message, value=show(offer.value)))
+            board.refusals.append(Problem(Code.POLICY_LOCKED, path, message, value=show(offer.value)))
 
 
 def _iter_offers(board: Board, name: str) -> list[tuple[Path, Offer]]:
@@ -69,7 +70,7 @@ def _refuse_node_affinity(board: Board, policy: ProjectPolicy) -> None:
         return
     for path, key in iter_node_keys(affinity.value):
         message = f"the {scope.name} locks `node_selector`, and a node affinity chooses nodes as well"
-        board.refusals.append(Problem("policy.locked", ("affinity", *path), message, value=key))
+        board.refusals.append(Problem(Code.POLICY_LOCKED, ("affinity", *path), message, value=key))
 
 
 def _refuse_image_volumes(board: Board, policy: ProjectPolicy) -> None:
@@ -79,7 +80,7 @@ def _refuse_image_volumes(board: Board, policy: ProjectPolicy) -> None:
         image = offer.value.image
         if image is not None and offer.is_users and scope is not None and (choice is None or image != choice.value):
             message = f"the {scope.name} locks `image`, and a volume would bring another one"
-            board.refusals.append(Problem("policy.locked", (*path, "image"), message, value=image))
+            board.refusals.append(Problem(Code.POLICY_LOCKED, (*path, "image"), message, value=image))
 
 
 def _lock_tolerations(board: Board, choice: Choice) -> None:
@@ -188,7 +189,7 @@ def _fill_default_limit(board: Board, name: str, choice: Choice, request: Offer 
             f"the {choice.scope.name}'s default limit {choice.value} is below the request {request.value}; "
             "the limit is the request"
         )
-        board.warnings.append(Problem("policy.default_limit", path, message))
+        board.warnings.append(Problem(Code.POLICY_DEFAULT_LIMIT, path, message))
         board.fill(path, replace(request, rule="the default limit, raised to the request"))
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from runyard.domain.lifecycle import FINAL, GONE, State, can_follow
+from runyard.domain.reasons import Reason
 
 Desired = Literal["run", "stop", "delete"]
 
@@ -83,16 +84,16 @@ def judge(state: State, seen: Seen, *, desired: Desired, reason: str | None, mes
 
 
 _LOST = Outcome(
-    state=State.ERROR, reason="run.lost", message="what was running it is gone, and was not removed by Runyard"
+    state=State.ERROR, reason=Reason.RUN_LOST, message="what was running it is gone, and was not removed by Runyard"
 )
 _WANTED: Mapping[Seen, Outcome] = MappingProxyType(
     {
         Seen.PENDING: Outcome(state=State.PENDING),
         Seen.RUNNING: Outcome(state=State.RUNNING),
         Seen.SUCCEEDED: Outcome(state=State.COMPLETED),
-        Seen.FAILED: Outcome(state=State.ERROR, reason="run.failed"),
+        Seen.FAILED: Outcome(state=State.ERROR, reason=Reason.RUN_FAILED),
         Seen.STOPPED: Outcome(
-            state=State.ERROR, reason="run.stopped_outside", message="it was stopped, but not through Runyard"
+            state=State.ERROR, reason=Reason.RUN_STOPPED_OUTSIDE, message="it was stopped, but not through Runyard"
         ),
         Seen.ABSENT: _LOST,
     }

@@ -6,6 +6,7 @@ from dataclasses import replace
 from runyard.domain.board import Board, Offer
 from runyard.domain.effective_spec import OWNERS
 from runyard.domain.resolve_inputs import ProjectInventory
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, find_nearest, list_words
 from runyard.spec.volumes import SCRATCH_PATH, Volume
 
@@ -35,10 +36,18 @@ def _settle_volume(board: Board, path: Path, offer: Offer, inventory: ProjectInv
         board.refusals.append(_unknown("config map", (*path, "name"), volume.config_map, inventory.config_maps))
 
 
+_UNKNOWN = {
+    "volume": Code.VOLUME_UNKNOWN,
+    "claim": Code.CLAIM_UNKNOWN,
+    "config map": Code.CONFIG_MAP_UNKNOWN,
+    "secret": Code.SECRET_UNKNOWN,
+}
+
+
 def _unknown(what: str, path: Path, name: str, known: Iterable[str]) -> Problem:
     names = sorted(known)
     return Problem(
-        f"{what.replace(' ', '_')}.unknown",
+        _UNKNOWN[what],
         path,
         f"the project has no {what} `{name}`",
         value=name,
@@ -70,7 +79,7 @@ def _refuse_nested(board: Board, paths: dict[str, tuple[Path, Offer]]) -> None:
         outer = next((it for it in admins if offer.is_users and place.startswith(f"{it}/")), None)
         if outer is not None:
             message = f"is inside `{outer}`, which {admins[outer].source} mounts"
-            board.refusals.append(Problem("mount_path.inside", (*path, "mount_path"), message, value=place))
+            board.refusals.append(Problem(Code.MOUNT_PATH_INSIDE, (*path, "mount_path"), message, value=place))
 
 
 def _settle(board: Board, held: dict[str, tuple[Path, Offer]], key: str, path: Path, offer: Offer) -> None:
@@ -82,7 +91,7 @@ def _settle(board: Board, held: dict[str, tuple[Path, Offer]], key: str, path: P
     mine, theirs = OWNERS.index(offer.owner), OWNERS.index(other_offer.owner)
     here, there = (".".join(map(str, each)) for each in (path, other_path))
     if mine == theirs:
-        board.refusals.append(Problem("collision", path, f"`{here}` and `{there}` both want `{key}`", value=key))
+        board.refusals.append(Problem(Code.COLLISION, path, f"`{here}` and `{there}` both want `{key}`", value=key))
         return
     (weak, loser, strong, winner) = (
         (path, offer, there, other_offer) if mine < theirs else (other_path, other_offer, here, offer)

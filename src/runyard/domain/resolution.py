@@ -15,12 +15,13 @@ from runyard.domain.project_references import settle_collisions, settle_referenc
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.domain.rule_checks import check_rules
 from runyard.spec.lints import lint_fields
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, find_nearest, list_words
 from runyard.spec.profile import DEFAULT_PROFILE, Profile
 from runyard.spec.resources import Sides
 from runyard.spec.run_fields import AdminFields
 
-NOT_USED = frozenset({"override", "resources.contradiction", "field.pointless"})
+NOT_USED = frozenset({Code.OVERRIDE, Code.RESOURCES_CONTRADICTION, Code.FIELD_POINTLESS})
 """Warnings that say that a user's value is not used; whoever asks strictly wants them to be refusals."""
 
 
@@ -78,7 +79,7 @@ def _choose_profile(board: Board, request: Request, admin_rules: AdminRules, pol
         board.put(("profile",), default.offer("locked" if default.is_locked else "default"))
     elif asked is not None and lock is not None:
         message = f"the {lock.name} locks `profile`: nobody may choose one"
-        board.refusals.append(Problem("policy.locked", ("profile",), message, value=asked.value))
+        board.refusals.append(Problem(Code.POLICY_LOCKED, ("profile",), message, value=asked.value))
     elif asked is None and DEFAULT_PROFILE in admin_rules.profiles:
         rule = "applies where no profile is named"
         board.put(("profile",), Offer(DEFAULT_PROFILE, "profile", f"profile {DEFAULT_PROFILE}", rule))
@@ -92,7 +93,7 @@ def _find_profile(board: Board, name: str, admin_rules: AdminRules) -> Profile |
         names = sorted(admin_rules.profiles)
         board.refusals.append(
             Problem(
-                "profile.unknown",
+                Code.PROFILE_UNKNOWN,
                 ("profile",),
                 f"there is no profile `{name}`",
                 value=name,
@@ -133,7 +134,7 @@ def _complete_volumes(board: Board, policy: ProjectPolicy) -> None:
                 message = (
                     f"{fill.source} locks {to_plain(fill.value)}; {to_plain(asked)} from {offer.source} is not used"
                 )
-                board.warnings.append(Problem("override", (*path, name), message))
+                board.warnings.append(Problem(Code.OVERRIDE, (*path, name), message))
         board.refine(path, volume)
         board.fills |= {(*path, name): fill for name, fill in filled.items()}
 

@@ -12,6 +12,7 @@ from runyard.spec.images import denies_image, matches_image
 from runyard.spec.kubernetes.placement import iter_node_keys
 from runyard.spec.patterns import matches
 from runyard.spec.policy import BUILT_IN, Scope
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, find_nearest, list_words
 from runyard.spec.rule_grammar import Rule
 from runyard.spec.volumes import Volume
@@ -53,7 +54,7 @@ def _check_unbounded(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
     cap = policy.max_for("resources.mem", "resources.mem.limit")
     if cap is not None and board.find("resources", "mem", LIMIT) is None:
         message = f"the {cap[1].name} caps memory at {cap[0]}, and a run that asks for none would have no limit"
-        yield Problem("policy.unbounded", ("resources", "mem"), message, allowed=f"at most {cap[0]}")
+        yield Problem(Code.POLICY_UNBOUNDED, ("resources", "mem"), message, allowed=f"at most {cap[0]}")
 
 
 def _check_late_lock(name: str, policy: ProjectPolicy, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
@@ -61,7 +62,7 @@ def _check_late_lock(name: str, policy: ProjectPolicy, scope: Scope, ruled: Rule
     choice = policy.find_default(name)
     if choice is None or choice.scope is BUILT_IN:
         message = f"the {scope.name} locks `{name}`: only a profile may set it"
-        yield Problem("policy.locked", ruled.path, message, value=_write(name, ruled.value))
+        yield Problem(Code.POLICY_LOCKED, ruled.path, message, value=_write(name, ruled.value))
 
 
 def _collect(board: Board, name: str) -> list[Ruled]:
@@ -172,19 +173,23 @@ def _check_required(name: str, rule: Rule, scope: Scope, values: list[Ruled]) ->
         there = {ruled.path[-1] for ruled in values if ruled.path[0] == name}
         for key in rule.required:
             if key not in there:
-                yield Problem("policy.required", (name, key), f"the {scope.name} requires `{key}`")
+                yield Problem(Code.POLICY_REQUIRED, (name, key), f"the {scope.name} requires `{key}`")
     elif not any(ruled.path[0] == name.split(".", maxsplit=1)[0] for ruled in values):
-        yield Problem("policy.required", tuple(name.split(".")), f"the {scope.name} requires `{name}`")
+        yield Problem(Code.POLICY_REQUIRED, tuple(name.split(".")), f"the {scope.name} requires `{name}`")
 
 
 def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
-    for code, bound, side, most in (("max", rule.max, "above", "at most"), ("min", rule.min, "below", "at least")):
-        if bound is not None and (ruled.value > bound if code == "max" else ruled.value < bound):
-            limit, value = _write(name, bound), _write(name, ruled.value)
-            message = f"{value} from {ruled.offer.source} is {side} the {scope.name}'s {code}"
-            yield Problem(
-                f"policy.{code}", ruled.path, message, value=value, allowed=f"{most} {limit}", suggestion=limit
-            )
+    value = _write(name, ruled.value)
+    if rule.max is not None and ruled.value > rule.max:
+        limit = _write(name, rule.max)
+        message = f"{value} from {ruled.offer.source} is above the {scope.name}'s max"
+        allowed = f"at most {limit}"
+        yield Problem(Code.POLICY_MAX, ruled.path, message, value=value, allowed=allowed, suggestion=limit)
+    if rule.min is not None and ruled.value < rule.min:
+        limit = _write(name, rule.min)
+        message = f"{value} from {ruled.offer.source} is below the {scope.name}'s min"
+        allowed = f"at least {limit}"
+        yield Problem(Code.POLICY_MIN, ruled.path, message, value=value, allowed=allowed, suggestion=limit)
 
 
 def _check_lists(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
@@ -193,16 +198,16 @@ def _check_lists(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[
         message = f"{shown} is not among what the {scope.name} offers"
         nearest = find_nearest(shown, options)
         yield Problem(
-            "policy.options", ruled.path, message, value=shown, allowed=list_words(options), suggestion=nearest
+            Code.POLICY_OPTIONS, ruled.path, message, value=shown, allowed=list_words(options), suggestion=nearest
         )
     if rule.allowed is not None and not any(_allows(name, entry, ruled.value) for entry in rule.allowed):
         shown, allowed = _write(name, ruled.value), list_words([show(entry) for entry in rule.allowed])
         yield Problem(
-            "policy.allowed", ruled.path, f"the {scope.name} does not allow {shown}", value=shown, allowed=allowed
+            Code.POLICY_ALLOWED, ruled.path, f"the {scope.name} does not allow {shown}", value=shown, allowed=allowed
         )
     if any(_denies(name, entry, ruled.value) for entry in rule.denied):
         shown = _write(name, ruled.value)
-        yield Problem("policy.denied", ruled.path, f"the {scope.name} denies {shown}", value=shown)
+        yield Problem(Code.POLICY_DENIED, ruled.path, f"the {scope.name} denies {shown}", value=shown)
 
 
 def _allows(name: str, entry: Any, value: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from runyard.domain.placeholders import find_problem
 from runyard.domain.schedule import ScheduleError, parse_schedule
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, find_nearest
 
 SCHEDULER, LIFECYCLE = "scheduler", "lifecycle"
@@ -31,10 +32,12 @@ def find_trigger_problems(kind: str, spec: Mapping[str, Any], *, project: str, s
     if kind not in KINDS:
         nearest = find_nearest(kind, KINDS)
         message = "there is no such kind of trigger"
-        return [Problem("trigger.kind", ("kind",), message, value=kind, allowed=", ".join(KINDS), suggestion=nearest)]
+        return [
+            Problem(Code.TRIGGER_KIND, ("kind",), message, value=kind, allowed=", ".join(KINDS), suggestion=nearest)
+        ]
     problems = [*_check_fields(kind, spec), *_check_template(spec)]
     if not isinstance(spec.get("task"), str):
-        problems.append(Problem("field.missing", ("spec", "task"), "missing spec: a trigger needs its `task`"))
+        problems.append(Problem(Code.FIELD_MISSING, ("spec", "task"), "missing spec: a trigger needs its `task`"))
     if kind == SCHEDULER:
         return [*problems, *_check_schedule(spec)]
     return [*problems, *_check_key(spec, project), *_check_states(spec, states)]
@@ -60,7 +63,7 @@ def _check_fields(kind: str, spec: Mapping[str, Any]) -> list[Problem]:
     allowed = _FIELDS[kind]
     return [
         Problem(
-            "field.unknown",
+            Code.FIELD_UNKNOWN,
             ("spec", name),
             f"a {kind} trigger has no such field",
             allowed=", ".join(allowed),
@@ -75,27 +78,28 @@ def _check_template(spec: Mapping[str, Any]) -> list[Problem]:
     template = spec.get("template", {})
     path = ("spec", "template")
     if not isinstance(template, Mapping):
-        return [Problem("type.mapping", path, "must be the fields of a run's spec", value=template)]
+        return [Problem(Code.TYPE_MAPPING, path, "must be the fields of a run's spec", value=template)]
     if template.get("local_execution"):
-        return [Problem("trigger.local", (*path, "local_execution"), "nobody is there to run it", value=True)]
+        return [Problem(Code.TRIGGER_LOCAL, (*path, "local_execution"), "nobody is there to run it", value=True)]
     found = find_problem(template, roots=ROOTS)
-    return [Problem("template.placeholder", path, found)] if found else []
+    return [Problem(Code.TEMPLATE_PLACEHOLDER, path, found)] if found else []
 
 
 def _check_schedule(spec: Mapping[str, Any]) -> list[Problem]:
     text, zone = spec.get("schedule"), spec.get("timezone")
     if not isinstance(text, str):
-        return [Problem("field.missing", ("spec", "schedule"), "missing spec: a scheduler needs its `schedule`")]
+        return [Problem(Code.FIELD_MISSING, ("spec", "schedule"), "missing spec: a scheduler needs its `schedule`")]
     if zone is not None and not isinstance(zone, str):
-        return [Problem("type.text", ("spec", "timezone"), "must be text", value=zone)]
+        return [Problem(Code.TYPE_TEXT, ("spec", "timezone"), "must be text", value=zone)]
     try:
         schedule = parse_schedule(text, timezone=zone)
     except ScheduleError as error:
-        name = "timezone" if error.field == "timezone" else "schedule"
-        given = zone if name == "timezone" else text
-        return [Problem(f"{name}.invalid", ("spec", name), str(error), value=given, allowed=error.allowed)]
+        is_zone = error.field == "timezone"
+        code, name = (Code.TIMEZONE_INVALID, "timezone") if is_zone else (Code.SCHEDULE_INVALID, "schedule")
+        given = zone if is_zone else text
+        return [Problem(code, ("spec", name), str(error), value=given, allowed=error.allowed)]
     if not schedule.is_ever_due:
-        return [Problem("schedule.never", ("spec", "schedule"), "there is no such day, ever", value=text)]
+        return [Problem(Code.SCHEDULE_NEVER, ("spec", "schedule"), "there is no such day, ever", value=text)]
     return []
 
 
@@ -103,21 +107,21 @@ def _check_key(spec: Mapping[str, Any], project: str) -> list[Problem]:
     key, path = spec.get("key"), ("spec", "key")
     allowed = f"store://{project}/type/kind/name, with `*` for anything"
     if not isinstance(key, str) or not key.startswith("store://") or len(key) > 2048:
-        return [Problem("trigger.key", path, "must be a pattern of keys", value=key, allowed=allowed)]
+        return [Problem(Code.TRIGGER_KEY, path, "must be a pattern of keys", value=key, allowed=allowed)]
     named = key.removeprefix("store://").split("/")[0]
     if named != project:
         message = f"invalid project: a trigger looks at its own, `{project}`"
-        return [Problem("reference.project", path, message, value=key, allowed=allowed)]
+        return [Problem(Code.REFERENCE_PROJECT, path, message, value=key, allowed=allowed)]
     return []
 
 
 def _check_states(spec: Mapping[str, Any], known: frozenset[str]) -> list[Problem]:
     given, path = spec.get("states"), ("spec", "states")
     if not isinstance(given, list) or not given:
-        return [Problem("field.missing", path, "a lifecycle trigger needs the `states` at which it fires")]
+        return [Problem(Code.FIELD_MISSING, path, "a lifecycle trigger needs the `states` at which it fires")]
     return [
         Problem(
-            "state.unknown",
+            Code.STATE_UNKNOWN,
             (*path, index),
             "there is no such state",
             value=state,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.spec.names import check_config_key
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, list_words
 from runyard.spec.volumes import SCRATCH_PATH, Volume
 
@@ -33,26 +34,26 @@ def _finish(problems: list[Problem]) -> None:
 def _iter_workload_problems(spec: EffectiveSpec) -> Iterator[Problem]:
     if spec.action == "build":
         yield Problem(
-            "action.unsupported",
+            Code.ACTION_UNSUPPORTED,
             ("action",),
             "building images is not possible yet",
             value=spec.action,
             allowed="job, serve, deploy",
         )
     if not spec.image:
-        yield Problem("field.missing", ("image",), "a run needs an `image`")
+        yield Problem(Code.FIELD_MISSING, ("image",), "a run needs an `image`")
     if spec.kind == "python" and not spec.command:
         message = "a python function cannot be started without a `command` yet"
-        yield Problem("field.missing", ("command",), message, allowed="the program to start, as words")
+        yield Problem(Code.FIELD_MISSING, ("command",), message, allowed="the program to start, as words")
     for field in ("run_as_user", "run_as_group", "fs_group"):
         given = getattr(spec, field)
         if given is not None and given < 1:
-            yield Problem("identity.root", (field,), "a run is never root", value=given, allowed="1 or more")
+            yield Problem(Code.IDENTITY_ROOT, (field,), "a run is never root", value=given, allowed="1 or more")
     if spec.gpu and not spec.gpu_resource:
-        yield Problem("gpu.resource", ("resources", "gpu"), "GPUs have no resource name here", value=spec.gpu)
+        yield Problem(Code.GPU_RESOURCE, ("resources", "gpu"), "GPUs have no resource name here", value=spec.gpu)
     if spec.action == "serve" and spec.service_type == "ExternalName":
         yield Problem(
-            "service_type.unsupported",
+            Code.SERVICE_TYPE_UNSUPPORTED,
             ("service_type",),
             "a Service of this type has no pods behind it",
             value=spec.service_type,
@@ -61,7 +62,7 @@ def _iter_workload_problems(spec: EffectiveSpec) -> Iterator[Problem]:
     for index, volume in enumerate(spec.volumes):
         if lacking := _find_lacking(volume):
             message = f"a {volume.type} needs its `{lacking}`"
-            yield Problem("field.missing", ("volumes", index, "spec", lacking), message)
+            yield Problem(Code.FIELD_MISSING, ("volumes", index, "spec", lacking), message)
     yield from _iter_clashes(spec)
 
 
@@ -88,12 +89,12 @@ def _iter_clashes(spec: EffectiveSpec) -> Iterator[Problem]:
     for path, mount_path in mounts:
         if mount_path in taken:
             message = f"{taken[mount_path]} is mounted there"
-            yield Problem("mount_path.twice", path, message, value=mount_path)
+            yield Problem(Code.MOUNT_PATH_TWICE, path, message, value=mount_path)
         taken.setdefault(mount_path, "another volume or secret")
     for index, use in enumerate(spec.secrets):
         if use.mount_path is None and use.name in spec.envs:
             message = f"`{use.name}` is also a variable of `envs`"
-            yield Problem("secrets.env_twice", ("secrets", index), message, value=use.name)
+            yield Problem(Code.SECRETS_ENV_TWICE, ("secrets", index), message, value=use.name)
 
 
 def _iter_secret_problems(spec: EffectiveSpec, values: Mapping[str, str]) -> Iterator[Problem]:
@@ -102,10 +103,10 @@ def _iter_secret_problems(spec: EffectiveSpec, values: Mapping[str, str]) -> Ite
         if used[use.name] is None:
             message = f"the secret `{use.name}` has no value"
             known = f"secrets with values: {list_words(sorted(values))}" if values else None
-            yield Problem("secrets.missing", ("secrets", index), message, value=use.name, allowed=known)
+            yield Problem(Code.SECRETS_MISSING, ("secrets", index), message, value=use.name, allowed=known)
         if error := check_config_key(use.name):
-            yield Problem("secrets.name", ("secrets", index), error, value=use.name)
+            yield Problem(Code.SECRETS_NAME, ("secrets", index), error, value=use.name)
     if sum(len(value.encode()) for value in used.values() if value) > MOST_SECRET_BYTES:
         yield Problem(
-            "size.bytes", ("secrets",), "the secrets of one run are too large", allowed=f"{MOST_SECRET_BYTES} bytes"
+            Code.SIZE_BYTES, ("secrets",), "the secrets of one run are too large", allowed=f"{MOST_SECRET_BYTES} bytes"
         )

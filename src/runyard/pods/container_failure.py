@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+IMAGE_ROOT = "image.root"
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -23,7 +25,7 @@ def find_failure(pod: Mapping[str, Any]) -> Failure | None:
         message = str(waiting.get("message") or "")
         if waiting.get("reason") == "CreateContainerConfigError" and _runs_as_root(message):
             return Failure(
-                "image.root",
+                IMAGE_ROOT,
                 str(status.get("name", "")),
                 "the image runs as root, which the platform does not run",
                 "run_as_user: 1000, or an image with a user of its own",

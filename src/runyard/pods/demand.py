@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from runyard.pods.fields import Part, UnreadablePod, read_part, unreadable
 from runyard.spec.kubernetes.quantity import Quantity, QuantityError
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 Amounts = dict[str, Quantity]
@@ -91,7 +92,7 @@ def _plus(left: Quantity, right: Quantity) -> Quantity:
     try:
         return left + right
     except QuantityError as error:
-        raise UnreadablePod(Problem("quantity.sum", ("spec",), str(error))) from error
+        raise UnreadablePod(Problem(Code.QUANTITY_SUM, ("spec",), str(error))) from error
 
 
 def _largest(left: Amounts, right: Amounts) -> Amounts:
@@ -168,7 +169,9 @@ def _find_spec(part: Part) -> Part:
         return part
     spec = part.find_part("spec")
     if spec is None:
-        raise UnreadablePod(Problem("field.missing", (*part.path, "spec"), "this is missing", allowed="a pod's spec"))
+        raise UnreadablePod(
+            Problem(Code.FIELD_MISSING, (*part.path, "spec"), "this is missing", allowed="a pod's spec")
+        )
     return spec
 
 
@@ -199,5 +202,5 @@ def _read_quantity(part: Part, name: str) -> Quantity:
         # Around a quantity, and only there, Kubernetes' decoder takes spaces away.
         return Quantity.parse(given.strip(" ") if isinstance(given, str) else given)
     except QuantityError as error:
-        problem = Problem("quantity.invalid", path, str(error), suggestion=error.suggestion)
+        problem = Problem(Code.QUANTITY_INVALID, path, str(error), suggestion=error.suggestion)
         raise UnreadablePod(problem) from error

@@ -17,6 +17,7 @@ from runyard.spec.kubernetes.object_reader import (
     read_object,
     text_reader,
 )
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem
 from runyard.spec.readers import Findings, describe_type, has_unpaired_surrogates, note_unknown_field
 
@@ -34,7 +35,7 @@ class _FirstProblem(Findings):
 
     def add(
         self,
-        code: str,
+        code: Code,
         path: Path,
         message: str,
         *,
@@ -45,7 +46,7 @@ class _FirstProblem(Findings):
         # An unreadable value may be nested too deeply to be printed: only scalars are shown.
         is_scalar = value is None or isinstance(value, str | bool | int | float)
         shown = value if is_scalar else describe_type(value)
-        code = code if code == "field.unknown" else "field.unreadable"
+        code = code if code == Code.FIELD_UNKNOWN else Code.FIELD_UNREADABLE
         raise UnreadablePod(Problem(code, path, message, value=shown, allowed=allowed, suggestion=suggestion))
 
 
@@ -114,14 +115,14 @@ def read_part(given: Any, path: Path = ()) -> Part:
 def unreadable(given: Any, path: Path, *, allowed: str) -> UnreadablePod:
     """The error for a value that has the wrong type or is not allowed."""
     shown = given if isinstance(given, str) else describe_type(given)
-    return UnreadablePod(Problem("field.unreadable", path, "cannot be read", value=shown, allowed=allowed))
+    return UnreadablePod(Problem(Code.FIELD_UNREADABLE, path, "cannot be read", value=shown, allowed=allowed))
 
 
 def _check_unicode(text: str) -> str | None:
     return "must be Unicode text without unpaired surrogates" if has_unpaired_surrogates(text) else None
 
 
-_read_text = text_reader(_check_unicode, "field.unreadable")
+_read_text = text_reader(_check_unicode, Code.FIELD_UNREADABLE)
 
 
 def _read_text_or_null(given: Any, findings: Findings, path: Path) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from runyard.settings.settings import is_loopback
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 _GUARDS = "--tls-certificate and --tls-key, or --behind-proxy"
@@ -58,7 +59,7 @@ def _check_exposure(values: Mapping[str, Any], sources: Mapping[str, str], wrong
     if values["auth"] == "open" and (is_reachable or values["behind_proxy"]):
         reached = f"{sources['host']}: `{host}` is" if is_reachable else f"{sources['behind_proxy']}: a proxy makes it"
         yield Problem(
-            "settings.wrong",
+            Code.SETTINGS_WRONG,
             (),
             f"{sources['auth']}: `open` lets everybody in, and {reached} reachable from elsewhere",
             allowed="open on loopback, without a proxy",
@@ -76,4 +77,4 @@ def _flag(name: str) -> str:
 
 
 def _make(where: str, message: str) -> Problem:
-    return Problem("settings.wrong", (), f"{where}: {message}")
+    return Problem(Code.SETTINGS_WRONG, (), f"{where}: {message}")

@@ -11,6 +11,7 @@ from runyard.settings.checks import check_together, list_doubts
 from runyard.settings.settings import Settings, is_loopback
 from runyard.settings.table import SETTINGS, SETTINGS_FILE, Setting
 from runyard.settings.value_readers import WrongValue
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest, shorten
 from runyard.spec.yaml.loader import Document, load_document
 
@@ -180,4 +181,4 @@ def _is_kubernetes(name: str) -> bool:
 
 
 def _make_problem(where: str, message: str, *, allowed: str | None = None, suggestion: str | None = None) -> Problem:
-    return Problem("settings.wrong", (), f"{where}: {message}", allowed=allowed, suggestion=suggestion)
+    return Problem(Code.SETTINGS_WRONG, (), f"{where}: {message}", allowed=allowed, suggestion=suggestion)

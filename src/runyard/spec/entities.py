@@ -15,6 +15,7 @@ from runyard.spec.digitalhub.reference_strings import (
     parse_task_reference,
 )
 from runyard.spec.names import check_project_name, check_slug, suggest_project_name
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 from runyard.spec.readers import (
     Findings,
@@ -36,7 +37,7 @@ _TEXT = {"type": "string"}
 
 def _read_flag(given: Any) -> bool:
     if not isinstance(given, bool):
-        raise refuse("type.boolean", f"must be true or false, not {describe_type(given)}", value=given)
+        raise refuse(Code.TYPE_BOOLEAN, f"must be true or false, not {describe_type(given)}", value=given)
     return given
 
 
@@ -52,7 +53,7 @@ def _read_secret_path(given: Any) -> str:
     path = expect_text(given, what="the path", most=300)
     key = path.removeprefix("secret://")
     if key == path or check_slug(key):
-        raise refuse("secret.path", "must name a secret", value=path, allowed="secret://NAME")
+        raise refuse(Code.SECRET_PATH, "must name a secret", value=path, allowed="secret://NAME")
     return path
 
 
@@ -183,13 +184,15 @@ def _check_names(entity_type: str, document: Mapping[str, Any]) -> list[Problem]
     for field in ("id", "name"):
         value = document.get(field)
         if isinstance(value, str) and (error := check_slug(value)):
-            found.append(Problem("name.invalid", (field,), error, value=value))
+            found.append(Problem(Code.NAME_INVALID, (field,), error, value=value))
     where = "name" if entity_type == "project" else "project"
     project = document.get(where)
     if isinstance(project, str) and (error := check_project_name(project)):
-        found.append(Problem("project.name", (where,), error, value=project, suggestion=suggest_project_name(project)))
+        found.append(
+            Problem(Code.PROJECT_NAME, (where,), error, value=project, suggestion=suggest_project_name(project))
+        )
     if entity_type in ("project", "function", "secret") and document.get("name") is None:
-        found.append(Problem("field.missing", ("name",), f"a {entity_type} needs its `name`"))
+        found.append(Problem(Code.FIELD_MISSING, ("name",), f"a {entity_type} needs its `name`"))
     return found
 
 
@@ -199,18 +202,18 @@ def _check_spec(kind: str, spec: BaseModel | None) -> list[Problem]:
     found = []
     if isinstance(spec, PythonSpec) and kind == "python":
         found += [
-            Problem("field.missing", ("spec", field), f"a python function needs `{field}`")
+            Problem(Code.FIELD_MISSING, ("spec", field), f"a python function needs `{field}`")
             for field in ("python_version", "source")
             if getattr(spec, field) is None
         ]
     if isinstance(spec, RunSpec):
         if spec.task is None:
-            found.append(Problem("field.missing", ("spec", "task"), "a run needs its `task`"))
+            found.append(Problem(Code.FIELD_MISSING, ("spec", "task"), "a run needs its `task`"))
     elif isinstance(spec, TaskSpec):
         if spec.function is None and spec.workflow is None:
-            found.append(Problem("field.missing", ("spec", "function"), "a task needs its `function`"))
+            found.append(Problem(Code.FIELD_MISSING, ("spec", "function"), "a task needs its `function`"))
         pair = find_task_kind(kind)
         if spec.function is not None and pair is not None and spec.function.kind != pair[0]:
             message = f"a {kind} task runs {pair[0]} functions"
-            found.append(Problem("task.kind", ("spec", "function"), message, value=str(spec.function)))
+            found.append(Problem(Code.TASK_KIND, ("spec", "function"), message, value=str(spec.function)))
     return found

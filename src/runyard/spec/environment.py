@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from runyard.spec.names import check_env_name, check_label_value, check_qualified_name, check_slug, suggest_env_name
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import MOST_BITS
 from runyard.spec.readers import (
     Findings,
@@ -76,7 +77,7 @@ def read_envs(given: Any) -> Mapping[str, str]:
     envs = _read_pairs(given, key="name", what="variables", read_key=_read_env_name, read_value=_read_env_value)
     if sum(map(len, envs.values())) > MOST_ENVIRONMENT_CHARACTERS:
         raise refuse(
-            "size.characters", "the environment is too large", allowed=f"{MOST_ENVIRONMENT_CHARACTERS} characters"
+            Code.SIZE_CHARACTERS, "the environment is too large", allowed=f"{MOST_ENVIRONMENT_CHARACTERS} characters"
         )
     return envs
 
@@ -100,10 +101,10 @@ def read_secrets(given: Any) -> tuple[SecretUse, ...]:
         if use is None:
             continue
         if any(use.name == other.name for other in uses):
-            findings.add("secrets.twice", (index,), f"`{use.name}` is named twice", value=use.name)
+            findings.add(Code.SECRETS_TWICE, (index,), f"`{use.name}` is named twice", value=use.name)
         if use.mount_path and any(use.mount_path == other.mount_path for other in uses):
             findings.add(
-                "secrets.path_twice", (index, "mount_path"), "another secret is mounted there", value=use.mount_path
+                Code.SECRETS_PATH_TWICE, (index, "mount_path"), "another secret is mounted there", value=use.mount_path
             )
         uses.append(use)
     findings.finish()
@@ -117,7 +118,7 @@ def _read_secret(given: Any) -> SecretUse:
     entry, _ = fold_keys(expect_mapping(given, of="a secret's `name` and `mount_path`"), findings)
     expect_keys(entry, ("name", "mount_path"), findings)
     if entry.get("name") is None:
-        findings.add("field.missing", ("name",), "a secret needs its `name`")
+        findings.add(Code.FIELD_MISSING, ("name",), "a secret needs its `name`")
     name = findings.read(_read_secret_name, entry["name"], "name") if entry.get("name") is not None else ""
     path = entry.get("mount_path")
     mount_path = findings.read(read_mount_path, path, "mount_path") if path is not None else None
@@ -128,8 +129,11 @@ def _read_secret(given: Any) -> SecretUse:
 def _read_secret_name(given: Any) -> str:
     name = expect_text(given, what="a secret's name", most=253)
     if error := check_slug(name) or check_env_name(name):
-        raise refuse("secrets.name", error, value=name, suggestion=suggest_env_name(name))
+        raise refuse(Code.SECRETS_NAME, error, value=name, suggestion=suggest_env_name(name))
     return name
+
+
+_TWICE = {"name": Code.NAME_TWICE, "key": Code.KEY_TWICE}
 
 
 def _read_pairs(
@@ -147,7 +151,7 @@ def _read_pairs(
         if name is None or value is None:
             return
         if name in pairs:
-            findings.add(f"{key}.twice", path, f"`{name}` stands twice", value=name)
+            findings.add(_TWICE[key], path, f"`{name}` stands twice", value=name)
         pairs[name] = value
 
     if isinstance(given, Mapping):
@@ -157,7 +161,7 @@ def _read_pairs(
         return MappingProxyType(pairs)
     if not isinstance(given, (list, tuple)):
         allowed = f"[{{{key}: …, value: …}}] or {{{key}: value}}"
-        raise refuse("type.pairs", f"must be {what}, not {describe_type(given)}", value=given, allowed=allowed)
+        raise refuse(Code.TYPE_PAIRS, f"must be {what}, not {describe_type(given)}", value=given, allowed=allowed)
     for index, entry in enumerate(expect_list(given, of=what)):
         fields = findings.read(lambda entry: expect_mapping(entry, of=f"`{key}` and `value`"), entry, index)
         if fields is None:
@@ -165,7 +169,7 @@ def _read_pairs(
         expect_keys(fields, (key, "value"), findings, index)
         for name in (key, "value"):
             if fields.get(name) is None:
-                findings.add("field.missing", (index, name), f"an entry needs `{name}`")
+                findings.add(Code.FIELD_MISSING, (index, name), f"an entry needs `{name}`")
         word = findings.read(read_key, fields[key], index, key) if fields.get(key) is not None else None
         value = findings.read(read_value, fields["value"], index, "value") if fields.get("value") is not None else None
         add(word, value, index, key)
@@ -178,22 +182,22 @@ def read_plain_text(given: Any) -> str:
     if isinstance(given, bool):
         return "true" if given else "false"
     if isinstance(given, int) and given.bit_length() > MOST_BITS:
-        raise refuse("text.long", "is a number that nobody can read", value=given)
+        raise refuse(Code.TEXT_LONG, "is a number that nobody can read", value=given)
     if isinstance(given, (int, float)):
         return str(given)
     if not isinstance(given, str):
-        raise refuse("type.text", f"must be text, a number or true/false, not {describe_type(given)}", value=given)
+        raise refuse(Code.TYPE_TEXT, f"must be text, a number or true/false, not {describe_type(given)}", value=given)
     if "\0" in given or has_unpaired_surrogates(given):
-        raise refuse("text.control", "must not contain NUL or unpaired surrogates")
+        raise refuse(Code.TEXT_CONTROL, "must not contain NUL or unpaired surrogates")
     if len(given) > MOST_VALUE_CHARACTERS:
-        raise refuse("text.long", f"has {len(given)} characters", allowed=f"at most {MOST_VALUE_CHARACTERS}")
+        raise refuse(Code.TEXT_LONG, f"has {len(given)} characters", allowed=f"at most {MOST_VALUE_CHARACTERS}")
     return given
 
 
 def _read_env_name(given: Any) -> str:
     name = expect_text(given, what="a variable's name", most=253)
     if error := check_env_name(name):
-        raise refuse("envs.name", error, value=name, suggestion=suggest_env_name(name))
+        raise refuse(Code.ENVS_NAME, error, value=name, suggestion=suggest_env_name(name))
     return name
 
 
@@ -203,19 +207,19 @@ _read_env_value = read_plain_text
 def _read_label_key(given: Any) -> str:
     name = expect_text(given, what="a label's key", most=317)
     if error := check_qualified_name(name):
-        raise refuse("label.key", error, value=name)
+        raise refuse(Code.LABEL_KEY, error, value=name)
     return name
 
 
 def _read_own_label(given: Any) -> str:
     name = _read_label_key(given)
     if name.startswith(RESERVED_LABELS) or name in CONTROLLERS_LABELS:
-        raise refuse("label.reserved", "the platform or Kubernetes sets this label itself", value=name)
+        raise refuse(Code.LABEL_RESERVED, "the platform or Kubernetes sets this label itself", value=name)
     return name
 
 
 def _read_label_value(given: Any) -> str:
     value = read_plain_text(given)
     if error := check_label_value(value):
-        raise refuse("label.value", error, value=value)
+        raise refuse(Code.LABEL_VALUE, error, value=value)
     return value

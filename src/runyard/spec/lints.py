@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from runyard.spec.images import is_latest
 from runyard.spec.kubernetes.quantity import Quantity
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem
 from runyard.spec.readers import to_snake_case
 from runyard.spec.run_fields import RunFields
@@ -24,15 +25,15 @@ def lint_fields(fields: RunFields) -> Iterator[Problem]:
     for name in fields.envs or {}:
         if _CREDENTIALS.search(to_snake_case(name)):
             message = f"`{name}` looks like a credential, and envs can be read by everyone who can see the run"
-            yield Problem("lint.credential", ("envs", name), message, suggestion=f"secrets: [{name}]")
+            yield Problem(Code.LINT_CREDENTIAL, ("envs", name), message, suggestion=f"secrets: [{name}]")
     if fields.image and is_latest(fields.image):
         message = f"`{fields.image}` is whatever `latest` is on the day it is pulled"
-        yield Problem("lint.latest", ("image",), message, value=fields.image, suggestion="a version or a digest")
+        yield Problem(Code.LINT_LATEST, ("image",), message, value=fields.image, suggestion="a version or a digest")
     if fields.command and len(fields.command) == 1 and re.search(r"\s", fields.command[0].strip()):
         words = fields.command[0].split()
         message = "a command that is one text is the name of one program, spaces included"
         yield Problem(
-            "lint.command", ("command",), message, value=fields.command[0], suggestion=f"[{', '.join(words)}]"
+            Code.LINT_COMMAND, ("command",), message, value=fields.command[0], suggestion=f"[{', '.join(words)}]"
         )
 
 
@@ -45,20 +46,20 @@ def _lint_resources(fields: RunFields) -> Iterator[Problem]:
             if name in ("mem", "disk") and not amount.is_zero and amount < SMALLEST_MEMORY:
                 meant = f"{amount.value}Mi" if amount.is_whole else f"{amount.milli_value}Mi"
                 message = f"{amount} is {amount.value} bytes"
-                yield Problem("lint.bytes", path, message, value=str(amount), suggestion=meant)
+                yield Problem(Code.LINT_BYTES, path, message, value=str(amount), suggestion=meant)
             elif name in ("mem", "disk"):
                 yield from _lint_decimal(amount, path)
             if name == "cpu" and amount >= MOST_CORES and amount.is_whole:
                 message = f"{amount} is {amount.value} cores"
-                yield Problem("lint.cores", path, message, value=str(amount), suggestion=f"{amount.value}m")
+                yield Problem(Code.LINT_CORES, path, message, value=str(amount), suggestion=f"{amount.value}m")
             if name == "gpu" and amount.is_zero:
-                yield Problem("lint.no_gpu", path, "0 GPUs is no GPU", value="0", suggestion="leave `gpu` out")
+                yield Problem(Code.LINT_NO_GPU, path, "0 GPUs is no GPU", value="0", suggestion="leave `gpu` out")
 
 
 def _lint_decimal(amount: Quantity, path: Path) -> Iterator[Problem]:
     if binary := _find_binary(amount):
         message = f"{amount} is decimal, {binary} is binary and {_gap(amount, binary)} % more"
-        yield Problem("lint.decimal", path, message, value=str(amount), suggestion=binary)
+        yield Problem(Code.LINT_DECIMAL, path, message, value=str(amount), suggestion=binary)
 
 
 def _find_binary(amount: Quantity) -> str | None:
@@ -77,13 +78,13 @@ def _lint_volumes(fields: RunFields) -> Iterator[Problem]:
     for volume in fields.volumes or ():
         path = ("volumes", volume.name)
         if volume.type == "shared_volume" and volume.size is not None:
-            yield Problem("lint.size", (*path, "size"), "a shared volume exists already; its size is not changed")
+            yield Problem(Code.LINT_SIZE, (*path, "size"), "a shared volume exists already; its size is not changed")
         elif volume.size is not None and volume.size < SMALLEST_MEMORY:
             meant = f"{volume.size.value}Gi"
             message = f"{volume.size} is {volume.size.value} bytes"
-            yield Problem("lint.bytes", (*path, "size"), message, value=str(volume.size), suggestion=meant)
+            yield Problem(Code.LINT_BYTES, (*path, "size"), message, value=str(volume.size), suggestion=meant)
         elif volume.size is not None:
             yield from _lint_decimal(volume.size, (*path, "size"))
         if volume.type == "image" and volume.image and is_latest(volume.image):
             message = f"`{volume.image}` is whatever `latest` is on the day it is pulled"
-            yield Problem("lint.latest", (*path, "image"), message, suggestion="a version or a digest")
+            yield Problem(Code.LINT_LATEST, (*path, "image"), message, suggestion="a version or a digest")

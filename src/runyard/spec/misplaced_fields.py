@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, shorten
 
 _HOMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -53,7 +54,7 @@ def find_misplaced(
         if home in given:
             message += "; was the indentation lost?"
         shown = value if isinstance(value, str | int | float) else None
-        found[key] = Problem("field.misplaced", (written,), message, value=shown, suggestion=_show(home, key, shown))
+        found[key] = Problem(Code.FIELD_MISPLACED, (written,), message, value=shown, suggestion=_show(home, key, shown))
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.names import check_project_name, check_qualified_name, suggest_project_name
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, find_nearest, list_words, shorten
 from runyard.spec.readers import (
     Findings,
@@ -95,7 +96,7 @@ def read_policy(given: Any) -> Policy:
     for name, rules in (narrower or {}).items():
         if error := check_project_name(name):
             nearest = suggest_project_name(name)
-            findings.add("project.name", ("projects", name), error, value=name, suggestion=nearest)
+            findings.add(Code.PROJECT_NAME, ("projects", name), error, value=name, suggestion=nearest)
         read = findings.read(partial(_read_scope, f"policy of project {name}"), rules, "projects", name)
         if read is not None:
             projects[name] = read
@@ -117,10 +118,10 @@ def _check_locks(platform: Scope, projects: Mapping[str, Scope], findings: Findi
             path: Path = parts if project is None else ("projects", project, *parts)
             if plain is not None and request is not None and plain != request:
                 message = f"`{name}` and `{name}.request` are locked to different values"
-                findings.add("policy.contradiction", path, message, value=f"{plain}, {request}")
+                findings.add(Code.POLICY_CONTRADICTION, path, message, value=f"{plain}, {request}")
             elif asked is not None and limit is not None and limit < asked:
                 message = f"`{name}.limit` is locked to less than the request"
-                findings.add("policy.contradiction", path, message, value=f"{asked}, {limit}")
+                findings.add(Code.POLICY_CONTRADICTION, path, message, value=f"{asked}, {limit}")
 
 
 def _find_locked(name: str, *scopes: Scope) -> Any:
@@ -135,7 +136,7 @@ def lint_policy(policy: Policy) -> list[Problem]:
     for project, scope in policy.projects.items():
         if scope.platform.pod_security == "baseline" and policy.scope.platform.pod_security != "baseline":
             message = "baseline does nothing here: only the platform's policy can relax Pod Security"
-            found.append(Problem("policy.idle", ("projects", project, "platform", "pod_security"), message))
+            found.append(Problem(Code.POLICY_IDLE, ("projects", project, "platform", "pod_security"), message))
         for name, rule in scope.rules.items():
             wider = policy.scope.rules.get(name)
             if wider is None:
@@ -146,10 +147,10 @@ def lint_policy(policy: Policy) -> list[Problem]:
                     message = (
                         f"{clause} {mine} does nothing: the platform's {clause} is {theirs}, and the tighter one holds"
                     )
-                    found.append(Problem("policy.idle", ("projects", project, name, clause), message))
+                    found.append(Problem(Code.POLICY_IDLE, ("projects", project, name, clause), message))
             if wider.locked and rule.default is not None:
                 message = "a default does nothing here: the platform's policy locks this field"
-                found.append(Problem("policy.idle", ("projects", project, name, "default"), message))
+                found.append(Problem(Code.POLICY_IDLE, ("projects", project, name, "default"), message))
     return found
 
 
@@ -170,7 +171,7 @@ def _read_scope(name: str, given: Any) -> Scope:
         if known is None:
             meant = find_nearest(key, RULED)
             findings.add(
-                "policy.field",
+                Code.POLICY_FIELD,
                 path,
                 f"no rule can be set for `{key}`",
                 allowed=list_words(RULED, most=60),
@@ -178,7 +179,7 @@ def _read_scope(name: str, given: Any) -> Scope:
             )
             continue
         if key in rules:
-            findings.add("policy.twice", path, f"`{key}` has rules in two places")
+            findings.add(Code.POLICY_TWICE, path, f"`{key}` has rules in two places")
         rule = findings.read(partial(read_rule, known), value, *path)
         if rule is not None:
             rules[key] = rule
@@ -212,7 +213,7 @@ def _read_platform(given: Any) -> Platform:
         if reader is None:
             meant = find_nearest(key, _PLATFORM_READERS)
             findings.add(
-                "field.unknown",
+                Code.FIELD_UNKNOWN,
                 (key,),
                 f"`{key}` is not known here",
                 allowed=", ".join(_PLATFORM_READERS),
@@ -230,7 +231,7 @@ def _read_tolerance(given: Any) -> Decimal:
     except InvalidOperation:
         tolerance = Decimal(0)
     if isinstance(given, bool) or not tolerance.is_finite() or not 1 <= tolerance <= 10:
-        raise refuse("number.range", "must be a factor", value=given, allowed="from 1 to 10, such as 1.1")
+        raise refuse(Code.NUMBER_RANGE, "must be a factor", value=given, allowed="from 1 to 10, such as 1.1")
     return tolerance
 
 
@@ -243,7 +244,7 @@ def _read_gpu_resources(given: Any) -> tuple[str, ...]:
         return (_read_gpu_resource(given),)
     names = read_each(_read_gpu_resource, given, of="names")
     if not names:
-        raise refuse("gpu_resources.none", "must name at least one GPU resource", allowed="such as nvidia.com/gpu")
+        raise refuse(Code.GPU_RESOURCES_NONE, "must name at least one GPU resource", allowed="such as nvidia.com/gpu")
     return names
 
 
@@ -251,7 +252,7 @@ def _read_gpu_resource(given: Any) -> str:
     name = expect_text(given, what="a name", most=317)
     error = check_qualified_name(name) if "/" in name else "must have the form `vendor/name`"
     if error:
-        raise refuse("gpu_resources.name", error, value=given, allowed="such as nvidia.com/gpu")
+        raise refuse(Code.GPU_RESOURCES_NAME, error, value=given, allowed="such as nvidia.com/gpu")
     return name
 
 

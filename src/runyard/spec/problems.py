@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runyard.spec.problem_codes import Code
+
 Path = tuple[str | int, ...]
 
 VALUE_CHARACTERS = 80
@@ -16,7 +18,7 @@ MOST_BITS = 256
 class Problem:
     """One finding. `message` is a sentence that stands alone; it never holds the value of a secret."""
 
-    code: str
+    code: Code
     """Dotted and stable, for programs: `field.unknown`, `quantity.invalid`, `policy.max`."""
     path: Path
     message: str
@@ -47,7 +49,7 @@ class Problem:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; what is not known is left out."""
-        shown: dict[str, Any] = {"code": self.code, "path": self.where, "message": self.message}
+        shown: dict[str, Any] = {"code": self.code.value, "path": self.where, "message": self.message}
         if self.value is not None:
             shown["value"] = shorten(self.value) if isinstance(self.value, str) else self.value
         if self.allowed:

@@ -8,6 +8,7 @@ from typing import Any
 from runyard.spec.digitalhub.base_objects import BASE_KINDS, UNUSED_KIND, read_base
 from runyard.spec.digitalhub.base_pods import POD_CONTEXT
 from runyard.spec.digitalhub.takeover import Shape, Takeover
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused, shorten
 from runyard.spec.profile import BaseKind, Profile
 from runyard.spec.readers import Findings, expect_mapping, fold_keys, has_control_characters, refuse, to_snake_case
@@ -54,7 +55,7 @@ def read_profiles(documents: Sequence[Any]) -> tuple[list[Profile], list[Problem
         elif found is not None:
             kind, fields = found
             if kind in base:
-                findings.add("profile.base_twice", (*place, "kind"), f"the file has another {kind}", value=kind)
+                findings.add(Code.PROFILE_BASE_TWICE, (*place, "kind"), f"the file has another {kind}", value=kind)
             base[kind] = fields
     _check_owner(documents, findings, has_bases=has_bases)
     findings.finish()
@@ -77,7 +78,7 @@ def load_profile_files(files: Mapping[str, str]) -> tuple[Mapping[str, Profile],
         for profile in found:
             if profile.id in profiles:
                 message = f"{name}: `{profile.id}` is also in {homes[profile.id]}"
-                findings.add("profile.twice", ("id",), message, value=profile.id)
+                findings.add(Code.PROFILE_TWICE, ("id",), message, value=profile.id)
             profiles[profile.id] = profile
             homes[profile.id] = name
     findings.finish()
@@ -126,15 +127,15 @@ def _check_owner(documents: Sequence[Any], findings: Findings, *, has_bases: boo
     """That the file has a profile, and one only where there are base objects."""
     count = sum(isinstance(document, Mapping) and "id" in document for document in documents)
     if count == 0 and not findings.problems:
-        findings.add("profile.none", (), "no document has an `id`, so there is no profile")
+        findings.add(Code.PROFILE_NONE, (), "no document has an `id`, so there is no profile")
     if count > 1 and has_bases:
         message = f"base objects belong to the one profile of their file, and there are {count}"
-        findings.add("profile.several", (), message, suggestion="a file of its own for each profile")
+        findings.add(Code.PROFILE_SEVERAL, (), message, suggestion="a file of its own for each profile")
 
 
 def _add_profile(profile: Profile, profiles: list[Profile], findings: Findings, place: Path) -> None:
     if any(profile.id == other.id for other in profiles):
-        findings.add("profile.twice", (*place, "id"), f"the file has another `{profile.id}`", value=profile.id)
+        findings.add(Code.PROFILE_TWICE, (*place, "id"), f"the file has another `{profile.id}`", value=profile.id)
     profiles.append(profile)
 
 
@@ -144,12 +145,12 @@ def _read_document(given: Any) -> tuple[Profile | _Base | None, list[Problem]]:
         return _read_profile(document), []
     if document.get("kind") == UNUSED_KIND:
         message = f"a {UNUSED_KIND} is not used, here as in DigitalHub"
-        return None, [Problem("base.unused", ("kind",), message, value=UNUSED_KIND)]
+        return None, [Problem(Code.BASE_UNUSED, ("kind",), message, value=UNUSED_KIND)]
     if "kind" in document:
         kind, fields, warnings = read_base(document)
         return (kind, fields), warnings
     allowed = f"a profile with `id`, or a base object with `kind` {', '.join(BASE_KINDS)}"
-    raise refuse("profile.document", "has neither `id` nor `kind`", allowed=allowed)
+    raise refuse(Code.PROFILE_DOCUMENT, "has neither `id` nor `kind`", allowed=allowed)
 
 
 def _read_profile(document: Mapping[str, Any]) -> Profile:
@@ -171,10 +172,10 @@ def _read_profile_fields(values: Mapping[str, Any]) -> AdminFields:
     for name, value in folded.items():
         written = spelling[name]
         if name == "profile":
-            takeover.refuse("profile.nested", (written,), "a profile cannot name another")
+            takeover.refuse(Code.PROFILE_NESTED, (written,), "a profile cannot name another")
         elif name in takeover.values:
             message = f"`{written}` is also in `{spelling['security_context']}`"
-            takeover.refuse("field.twice", (written,), message)
+            takeover.refuse(Code.FIELD_TWICE, (written,), message)
         else:
             takeover.keep(written, value, (written,))
     return takeover.finish()
@@ -184,12 +185,12 @@ def _read_words(given: Any) -> str | None:
     if given is None:
         return None
     if not isinstance(given, str | int | float) or isinstance(given, bool):
-        raise refuse("type.text", "must be text")
+        raise refuse(Code.TYPE_TEXT, "must be text")
     words = given if isinstance(given, str) else shorten(given)
     if has_control_characters(words.replace("\n", " ").replace("\t", " ")):
-        raise refuse("text.control", "has control characters or halves of characters")
+        raise refuse(Code.TEXT_CONTROL, "has control characters or halves of characters")
     if len(words) > MOST_WORDS:
-        raise refuse("text.long", f"has {len(words)} characters", allowed=f"at most {MOST_WORDS}")
+        raise refuse(Code.TEXT_LONG, f"has {len(words)} characters", allowed=f"at most {MOST_WORDS}")
     return words
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused, find_nearest, list_words, shorten
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ class Findings:
 
     def add(
         self,
-        code: str,
+        code: Code,
         path: Path,
         message: str,
         *,
@@ -82,7 +83,7 @@ def read_by(reader: Callable[[Any], Any], schema: Mapping[str, Any]) -> tuple[Pl
     return PlainValidator(validate), WithJsonSchema(dict(schema))
 
 
-def refuse(code: str, message: str, **details: Any) -> Refused:
+def refuse(code: Code, message: str, **details: Any) -> Refused:
     """One problem with the field as a whole."""
     path = details.pop("path", ())
     return Refused([Problem(code, path, message, **details)])
@@ -112,12 +113,12 @@ def describe_wrong_type(given: Any, expected: str) -> str:
 def expect_mapping(given: Any, *, of: str) -> Mapping[str, Any]:
     """`given` if it is a mapping with text keys, bounded."""
     if not isinstance(given, Mapping):
-        raise refuse("type.mapping", describe_wrong_type(given, f"a mapping of {of}"), value=given)
+        raise refuse(Code.TYPE_MAPPING, describe_wrong_type(given, f"a mapping of {of}"), value=given)
     if len(given) > MOST_ENTRIES:
-        raise refuse("size.entries", f"has {len(given)} entries", allowed=f"at most {MOST_ENTRIES}")
+        raise refuse(Code.SIZE_ENTRIES, f"has {len(given)} entries", allowed=f"at most {MOST_ENTRIES}")
     if strange := [key for key in given if not isinstance(key, str)]:
         raise refuse(
-            "type.key", f"has a key that is {describe_type(strange[0])}", value=strange[0], allowed="text keys"
+            Code.TYPE_KEY, f"has a key that is {describe_type(strange[0])}", value=strange[0], allowed="text keys"
         )
     return given
 
@@ -125,9 +126,9 @@ def expect_mapping(given: Any, *, of: str) -> Mapping[str, Any]:
 def expect_list(given: Any, *, of: str) -> list[Any]:
     """`given` if it is a list, bounded."""
     if not isinstance(given, (list, tuple)):
-        raise refuse("type.list", describe_wrong_type(given, f"a list of {of}"), value=given)
+        raise refuse(Code.TYPE_LIST, describe_wrong_type(given, f"a list of {of}"), value=given)
     if len(given) > MOST_ENTRIES:
-        raise refuse("size.entries", f"has {len(given)} entries", allowed=f"at most {MOST_ENTRIES}")
+        raise refuse(Code.SIZE_ENTRIES, f"has {len(given)} entries", allowed=f"at most {MOST_ENTRIES}")
     return list(given)
 
 
@@ -142,13 +143,13 @@ def read_each(reader: Callable[[Any], T], given: Any, *, of: str) -> tuple[T, ..
 def expect_text(given: Any, *, what: str, most: int = 1024) -> str:
     """`given` if it is text that may stand in a Kubernetes object: not empty, bounded, without control characters."""
     if not isinstance(given, str):
-        raise refuse("type.text", f"{what} {describe_wrong_type(given, 'text')}", value=given)
+        raise refuse(Code.TYPE_TEXT, f"{what} {describe_wrong_type(given, 'text')}", value=given)
     if not given:
-        raise refuse("text.empty", f"{what} must not be empty")
+        raise refuse(Code.TEXT_EMPTY, f"{what} must not be empty")
     if len(given) > most:
-        raise refuse("text.long", f"{what} has {len(given)} characters", allowed=f"at most {most}")
+        raise refuse(Code.TEXT_LONG, f"{what} has {len(given)} characters", allowed=f"at most {most}")
     if has_control_characters(given):
-        raise refuse("text.control", f"{what} has control characters or halves of characters", value=repr(given))
+        raise refuse(Code.TEXT_CONTROL, f"{what} has control characters or halves of characters", value=repr(given))
     return given
 
 
@@ -172,9 +173,9 @@ def expect_integer(given: Any, *, what: str, at_least: int, at_most: int) -> int
     elif isinstance(given, float) and given.is_integer() and abs(given) < 2**53:
         number = int(given)
     else:
-        raise refuse("number.invalid", f"{what} must be a whole number", value=given, allowed=bounds)
+        raise refuse(Code.NUMBER_INVALID, f"{what} must be a whole number", value=given, allowed=bounds)
     if not at_least <= number <= at_most:
-        raise refuse("number.range", f"{what} is out of range", value=given, allowed=bounds)
+        raise refuse(Code.NUMBER_RANGE, f"{what} is out of range", value=given, allowed=bounds)
     return number
 
 
@@ -186,7 +187,7 @@ def expect_option(given: Any, *, what: str, options: Iterable[str]) -> str:
     folded = {option.lower(): option for option in known}
     nearest = folded.get(shorten(given).lower()) or find_nearest(shorten(given), known)
     allowed = ", ".join(known)
-    raise refuse("value.option", f"{what} is not known", value=given, allowed=allowed, suggestion=nearest)
+    raise refuse(Code.VALUE_OPTION, f"{what} is not known", value=given, allowed=allowed, suggestion=nearest)
 
 
 def expect_keys(
@@ -210,7 +211,7 @@ def note_unknown_field(
     names = list(known)
     shown = key if written is None else written
     findings.add(
-        "field.unknown",
+        Code.FIELD_UNKNOWN,
         (*path, shown),
         f"unknown field `{shown[:60]}`",
         allowed=list_words(names, most=20),
@@ -225,7 +226,7 @@ def fold_keys(given: Mapping[str, Any], findings: Findings, *path: str | int) ->
     for key, value in given.items():
         name = to_snake_case(key)
         if name in folded:
-            findings.add("field.twice", (*path, key), f"`{key}` and `{spelling[name]}` are the same field")
+            findings.add(Code.FIELD_TWICE, (*path, key), f"`{key}` and `{spelling[name]}` are the same field")
             continue
         folded[name] = value
         spelling[name] = key

@@ -8,6 +8,7 @@ from typing import Any
 
 from runyard.spec.kubernetes.quantity import Quantity, QuantityError
 from runyard.spec.names import check_qualified_name
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, find_nearest
 from runyard.spec.readers import Findings, expect_mapping, refuse
 
@@ -93,21 +94,23 @@ def read_admin_resources(given: Any) -> Resources:
 def read_quantity(given: Any) -> Quantity:
     """An amount: text or number, not negative."""
     if not isinstance(given, (str, int, float)) or isinstance(given, bool):
-        raise refuse("quantity.invalid", "an amount is text or a number", value=given, allowed="8, 500m, 0.5, 32Gi")
+        raise refuse(Code.QUANTITY_INVALID, "an amount is text or a number", value=given, allowed="8, 500m, 0.5, 32Gi")
     if isinstance(given, str) and not any(character.isdigit() for character in given):
         # Kubernetes reads `m` and `Ki` as 0; nobody means that.
-        raise refuse("quantity.invalid", "an amount has a number", value=given, allowed="8, 500m, 0.5, 32Gi")
+        raise refuse(Code.QUANTITY_INVALID, "an amount has a number", value=given, allowed="8, 500m, 0.5, 32Gi")
     try:
         quantity = Quantity.parse(given)
     except QuantityError as error:
         allowed = "a number with an optional unit: m, k, M, G, T, Ki, Mi, Gi, Ti"
         raise refuse(
-            "quantity.invalid", str(error), value=given, allowed=allowed, suggestion=error.suggestion
+            Code.QUANTITY_INVALID, str(error), value=given, allowed=allowed, suggestion=error.suggestion
         ) from None
     if quantity > LARGEST_AMOUNT:
-        raise refuse("quantity.large", "there is nothing that large", value=given, allowed=f"at most {LARGEST_AMOUNT}")
+        raise refuse(
+            Code.QUANTITY_LARGE, "there is nothing that large", value=given, allowed=f"at most {LARGEST_AMOUNT}"
+        )
     if quantity.is_negative:
-        raise refuse("quantity.negative", "an amount cannot be negative", value=given, allowed="0 or more")
+        raise refuse(Code.QUANTITY_NEGATIVE, "an amount cannot be negative", value=given, allowed="0 or more")
     return quantity
 
 
@@ -138,7 +141,7 @@ def _read_sides(name: str, given: Any) -> Sides:
         if key not in SIDES:
             meant = find_nearest(str(key), SIDES)
             findings.add(
-                "field.unknown", (key,), f"`{name}` has no `{key}`", allowed="requests, limits", suggestion=meant
+                Code.FIELD_UNKNOWN, (key,), f"`{name}` has no `{key}`", allowed="requests, limits", suggestion=meant
             )
     request, limit = (
         findings.read(read_quantity, given[side], side) if given.get(side) is not None else None for side in SIDES
@@ -146,7 +149,7 @@ def _read_sides(name: str, given: Any) -> Sides:
     findings.finish()
     if request is None and limit is None:
         raise refuse(
-            "resources.empty", f"`{name}` says neither requests nor limits", allowed="an amount, or either side"
+            Code.RESOURCES_EMPTY, f"`{name}` says neither requests nor limits", allowed="an amount, or either side"
         )
     return Sides(request=request, limit=limit)
 
@@ -163,7 +166,7 @@ def _read_kubernetes_side(
             continue
         if name not in RESOURCES and (error := _check_resource_name(name)):
             findings.add(
-                "resources.name", (side, kubernetes_name), f"not a resource name: {error}", value=kubernetes_name
+                Code.RESOURCES_NAME, (side, kubernetes_name), f"not a resource name: {error}", value=kubernetes_name
             )
             continue
         quantity = findings.read(read_quantity, value, side, kubernetes_name)
@@ -177,7 +180,7 @@ def _merge_sides(old: Sides | None, new: Sides, path: tuple[str, ...], findings:
         return new
     for mine, yours in ((old.request, new.request), (old.limit, new.limit)):
         if mine is not None and yours is not None and mine != yours:
-            findings.add("resources.twice", path, f"is said twice: {mine} and {yours}")
+            findings.add(Code.RESOURCES_TWICE, path, f"is said twice: {mine} and {yours}")
     return Sides(
         request=new.request if new.request is not None else old.request,
         limit=new.limit if new.limit is not None else old.limit,
@@ -188,25 +191,29 @@ def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
     request, limit = sides.request, sides.limit
     for amount in (request, limit):
         if name in ("cpu", "gpu") and amount is not None and amount > LARGEST_COUNT:
-            findings.add("quantity.large", (name,), f"nobody has {amount}", allowed=f"at most {LARGEST_COUNT}")
+            findings.add(Code.QUANTITY_LARGE, (name,), f"nobody has {amount}", allowed=f"at most {LARGEST_COUNT}")
             return sides
     if name in ("cpu", "mem", "ephemeral-storage"):
         _check_zero(name, sides, findings)
     if name in ("gpu", "disk") or is_device(name):
         if request is not None and limit is not None and request != limit:
             findings.add(
-                "resources.sides", (name,), f"`{name}` has one amount: requests {request} is not limits {limit}"
+                Code.RESOURCES_SIDES, (name,), f"`{name}` has one amount: requests {request} is not limits {limit}"
             )
         amount = limit if limit is not None else request
         if name != "disk" and amount is not None and not amount.is_whole:
             what = "GPUs are" if name == "gpu" else f"`{name}` is"
-            findings.add("resources.whole", (name,), f"{what} whole", value=str(amount), suggestion=str(amount.value))
+            findings.add(
+                Code.RESOURCES_WHOLE, (name,), f"{what} whole", value=str(amount), suggestion=str(amount.value)
+            )
         if name == "disk" and amount is not None and amount.is_zero:
-            findings.add("resources.zero", (name,), "a disk of no size cannot be made", suggestion="leave `disk` out")
+            findings.add(
+                Code.RESOURCES_ZERO, (name,), "a disk of no size cannot be made", suggestion="leave `disk` out"
+            )
         return sides if is_device(name) else Sides(limit=amount)
     if request is not None and limit is not None and limit < request:
         findings.add(
-            "resources.limit_below_request",
+            Code.RESOURCES_LIMIT_BELOW_REQUEST,
             (name,),
             f"the limit {limit} is below the request {request}",
             suggestion=f"limits: {request}",
@@ -218,7 +225,7 @@ def _check_zero(name: str, sides: Sides, findings: Findings) -> None:
     for side, amount in (("limits", sides.limit), ("requests", sides.request if name == "mem" else None)):
         if amount is not None and amount.is_zero:
             message = f"{side} of 0 are no bound at all to Kubernetes"
-            findings.add("resources.zero", (name, side), message, value="0", suggestion=f"leave `{name}` out")
+            findings.add(Code.RESOURCES_ZERO, (name, side), message, value="0", suggestion=f"leave `{name}` out")
 
 
 def is_device(name: str) -> bool:
@@ -238,12 +245,12 @@ def _unknown_resource(name: str, *, is_admin: bool) -> Problem:
     if "/" in name and name.endswith("gpu"):
         meant = "gpu"
     allowed = "cpu, mem, gpu, disk" + (", requests, limits" if is_admin else "")
-    return Problem("resources.unknown", (name,), f"there is no resource `{name}`", allowed=allowed, suggestion=meant)
+    return Problem(Code.RESOURCES_UNKNOWN, (name,), f"there is no resource `{name}`", allowed=allowed, suggestion=meant)
 
 
 def read_amount(given: Any) -> Quantity:
     """An amount that must be more than nothing, such as a volume's size."""
     quantity = read_quantity(given)
     if quantity.is_zero:
-        raise refuse("quantity.zero", "must be more than 0", value=given)
+        raise refuse(Code.QUANTITY_ZERO, "must be more than 0", value=given)
     return quantity

@@ -11,6 +11,7 @@ from runyard.spec.environment import read_envs, read_node_selector
 from runyard.spec.kubernetes.placement import read_affinity, read_tolerations
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.patterns import read_pattern
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import find_nearest, shorten
 from runyard.spec.readers import (
     Findings,
@@ -80,7 +81,7 @@ def _read_seconds(given: Any) -> int:
     try:
         return parse_duration(given)
     except (DurationError, TypeError) as error:
-        raise refuse("duration.invalid", str(error), value=given, allowed="90s, 15m, 2h, 7d") from None
+        raise refuse(Code.DURATION_INVALID, str(error), value=given, allowed="90s, 15m, 2h, 7d") from None
 
 
 def _read_count(given: Any) -> int:
@@ -94,7 +95,7 @@ def _read_id(given: Any) -> int:
 def _read_whole(given: Any) -> Quantity:
     quantity = read_quantity(given)
     if not quantity.is_whole:
-        raise refuse("resources.whole", "GPUs are whole", value=given, suggestion=str(quantity.value))
+        raise refuse(Code.RESOURCES_WHOLE, "GPUs are whole", value=given, suggestion=str(quantity.value))
     return quantity
 
 
@@ -102,7 +103,7 @@ def _read_volume_type(given: Any) -> str:
     if given not in VOLUME_TYPES:
         meant = find_nearest(shorten(given), VOLUME_TYPES)
         raise refuse(
-            "value.option", "not a volume type", value=given, allowed=", ".join(VOLUME_TYPES), suggestion=meant
+            Code.VALUE_OPTION, "not a volume type", value=given, allowed=", ".join(VOLUME_TYPES), suggestion=meant
         )
     return str(given)
 
@@ -113,10 +114,10 @@ def _read_matcher(given: Any) -> Mapping[str, str]:
     entry = expect_mapping(given, of="a toleration's key, operator, value and effect")
     expect_keys(entry, ("key", "operator", "value", "effect"), findings)
     if "key" not in entry:
-        findings.add("policy.matcher", (), "say `key`: a pattern, or empty text for tolerations without a key")
+        findings.add(Code.POLICY_MATCHER, (), "say `key`: a pattern, or empty text for tolerations without a key")
     for name, value in entry.items():
         if not isinstance(value, str):
-            findings.add("type.text", (name,), f"must be text, not {describe_type(value)}", value=value)
+            findings.add(Code.TYPE_TEXT, (name,), f"must be text, not {describe_type(value)}", value=value)
     findings.finish()
     return MappingProxyType(dict(entry))
 
@@ -176,7 +177,7 @@ def _read_clause(known: RuledField, clause: Clause, given: Any) -> Any:
         return read_each(lambda key: expect_text(key, what="a key"), given, of="keys")
     if clause in ("required", "locked"):
         if not isinstance(given, bool):
-            raise refuse("type.boolean", f"must be true or false, not {describe_type(given)}", value=given)
+            raise refuse(Code.TYPE_BOOLEAN, f"must be true or false, not {describe_type(given)}", value=given)
         return given
     if clause in ("options", "allowed", "denied"):
         return read_each(known.read_value if clause == "options" else known.read_entry, given, of="values")
@@ -185,14 +186,14 @@ def _read_clause(known: RuledField, clause: Clause, given: Any) -> Any:
 
 def _check_figures(rule: Rule, findings: Findings) -> None:
     if rule.min is not None and rule.max is not None and rule.min > rule.max:
-        findings.add("policy.contradiction", ("min",), f"min {rule.min} is above max {rule.max}")
+        findings.add(Code.POLICY_CONTRADICTION, ("min",), f"min {rule.min} is above max {rule.max}")
     if rule.default is None:
         return
     if rule.max is not None and rule.default > rule.max:
-        findings.add("policy.contradiction", ("default",), f"default {rule.default} is above max {rule.max}")
+        findings.add(Code.POLICY_CONTRADICTION, ("default",), f"default {rule.default} is above max {rule.max}")
     if rule.min is not None and rule.default < rule.min:
-        findings.add("policy.contradiction", ("default",), f"default {rule.default} is below min {rule.min}")
+        findings.add(Code.POLICY_CONTRADICTION, ("default",), f"default {rule.default} is below min {rule.min}")
     if rule.options is not None and rule.default not in rule.options:
         findings.add(
-            "policy.contradiction", ("default",), "the default is not among the options", value=str(rule.default)
+            Code.POLICY_CONTRADICTION, ("default",), "the default is not among the options", value=str(rule.default)
         )

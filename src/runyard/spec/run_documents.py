@@ -7,6 +7,7 @@ from typing import Any
 from runyard.spec.digitalhub.reference_strings import find_run_kind, find_task_kind, parse_function_reference
 from runyard.spec.entities import FUNCTION_KINDS, RunSpec, read_entity
 from runyard.spec.names import check_project_name, check_slug, suggest_project_name
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import shorten
 from runyard.spec.readers import Findings, expect_mapping, expect_option, expect_text, fold_keys, refuse
 from runyard.spec.run_fields import ACTIONS, Action, RunFields, read_model
@@ -43,16 +44,20 @@ def _read_document(document: Mapping[str, Any]) -> RunFile:
     task_kind = find_task_kind(spec.task.kind) if spec.task is not None else None
     if run_kind is None or (run_kind.action is None and task_kind is None):
         raise refuse(
-            "run.action", "neither the kind nor the task says the action", path=("spec", "task"), value=entity.kind
+            Code.RUN_ACTION, "neither the kind nor the task says the action", path=("spec", "task"), value=entity.kind
         )
     said = run_kind.action or (task_kind[1] if task_kind else "")
     if task_kind is not None and (run_kind.function, said) != task_kind:
         raise refuse(
-            "run.kind", f"a {entity.kind} is not a run of a {spec.task.kind if spec.task else ''} task", path=("kind",)
+            Code.RUN_KIND,
+            f"a {entity.kind} is not a run of a {spec.task.kind if spec.task else ''} task",
+            path=("kind",),
         )
     project = entity.project or (spec.task.project if spec.task else None)
     if spec.task is not None and project != spec.task.project:
-        raise refuse("run.project", "the task belongs to another project", path=("spec", "task"), value=str(spec.task))
+        raise refuse(
+            Code.RUN_PROJECT, "the task belongs to another project", path=("spec", "task"), value=str(spec.task)
+        )
     _refuse_unused(spec, function_kind=run_kind.function, action=said)
     values = {name: getattr(spec, name) for name in RunFields.model_fields}
     return RunFile(
@@ -70,15 +75,15 @@ def _refuse_unused(spec: RunSpec, *, function_kind: str, action: str) -> None:
     """What a run document may say and we would not do: told, never dropped."""
     findings = Findings()
     if spec.local_execution:
-        findings.add("run.local", ("spec", "local_execution"), "the client runs it itself: nothing is started here")
+        findings.add(Code.RUN_LOCAL, ("spec", "local_execution"), "the client runs it itself: nothing is started here")
     if spec.workflow is not None:
-        findings.add("run.workflow", ("spec", "workflow"), "workflows are not run", value=str(spec.workflow))
+        findings.add(Code.RUN_WORKFLOW, ("spec", "workflow"), "workflows are not run", value=str(spec.workflow))
     for name in ("instructions", "base_image"):
         if getattr(spec, name) is not None and action != "build":
-            findings.add("field.pointless", ("spec", name), f"`{name}` says nothing to a {action}")
+            findings.add(Code.FIELD_POINTLESS, ("spec", name), f"`{name}` says nothing to a {action}")
     if spec.function is not None and spec.function.kind != function_kind:
         message = f"a {function_kind} run needs a {function_kind} function"
-        findings.add("run.function", ("spec", "function"), message, value=str(spec.function))
+        findings.add(Code.RUN_FUNCTION, ("spec", "function"), message, value=str(spec.function))
     findings.finish()
 
 
@@ -111,14 +116,14 @@ def _read_action(given: Any) -> Action:
 def _read_project(given: Any) -> str:
     name = expect_text(given, what="a project's name", most=253)
     if error := check_project_name(name):
-        raise refuse("project.name", error, value=name, suggestion=suggest_project_name(name))
+        raise refuse(Code.PROJECT_NAME, error, value=name, suggestion=suggest_project_name(name))
     return name
 
 
 def _read_slug(given: Any) -> str:
     name = expect_text(given, what="a name", most=253)
     if error := check_slug(name):
-        raise refuse("name.invalid", error, value=name)
+        raise refuse(Code.NAME_INVALID, error, value=name)
     return name
 
 

@@ -26,6 +26,7 @@ from runyard.spec.environment import (
 from runyard.spec.kubernetes.placement import read_affinity, read_tolerations, read_topology_spread
 from runyard.spec.misplaced_fields import find_misplaced
 from runyard.spec.names import check_slug
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, find_nearest, list_words, shorten
 from runyard.spec.readers import (
     Findings,
@@ -79,7 +80,7 @@ def _read_duration(given: Any) -> int:
     except (DurationError, TypeError) as error:
         nearest = getattr(error, "suggestion", None)
         raise refuse(
-            "duration.invalid", str(error), value=given, allowed="90s, 15m, 2h, 7d", suggestion=nearest
+            Code.DURATION_INVALID, str(error), value=given, allowed="90s, 15m, 2h, 7d", suggestion=nearest
         ) from None
 
 
@@ -87,7 +88,7 @@ def _read_user_id(given: Any) -> int:
     is_zero = re.fullmatch("[+-]?0+", given) if isinstance(given, str) else given == 0 and not isinstance(given, bool)
     if is_zero:
         raise refuse(
-            "identity.root", "0 is root, which the platform does not run", value=given, allowed=f"1 to {LARGEST_ID}"
+            Code.IDENTITY_ROOT, "0 is root, which the platform does not run", value=given, allowed=f"1 to {LARGEST_ID}"
         )
     return expect_integer(given, what="the id", at_least=1, at_most=LARGEST_ID)
 
@@ -96,7 +97,7 @@ def read_profile_name(given: Any) -> str:
     """The id of a profile."""
     name = expect_text(given, what="a profile's name", most=253)
     if error := check_slug(name):
-        raise refuse("profile.name", error, value=name)
+        raise refuse(Code.PROFILE_NAME, error, value=name)
     return name
 
 
@@ -115,7 +116,7 @@ def _read_command(given: Any) -> tuple[str, ...]:
 def _read_working_dir(given: Any) -> str:
     path = expect_text(given, what="the folder", most=1024)
     if not path.startswith("/"):
-        raise refuse("working_dir.relative", "must be absolute", value=path, suggestion=f"/{path}")
+        raise refuse(Code.WORKING_DIR_RELATIVE, "must be absolute", value=path, suggestion=f"/{path}")
     return path
 
 
@@ -135,7 +136,7 @@ def read_pull_policy(given: Any) -> str:
 def _read_python_version(given: Any) -> str:
     if (meant := re.fullmatch(r"3\.(1[0-4])(\.[0-9]+)?", shorten(given))) is not None:
         nearest = f"PYTHON3_{meant[1]}"
-        raise refuse("value.option", "the Python version is not known", value=given, suggestion=nearest)
+        raise refuse(Code.VALUE_OPTION, "the Python version is not known", value=given, suggestion=nearest)
     return expect_option(given, what="the Python version", options=PYTHON_VERSIONS)
 
 
@@ -157,7 +158,7 @@ def _read_address(given: Any) -> str:
     try:
         return str(ipaddress.ip_address(expect_text(given, what="an address", most=45)))
     except ValueError:
-        raise refuse("address.invalid", "not an IP address", value=given) from None
+        raise refuse(Code.ADDRESS_INVALID, "not an IP address", value=given) from None
 
 
 def _read_host_aliases(given: Any) -> tuple[Mapping[str, Any], ...]:
@@ -168,7 +169,7 @@ def _read_host_alias(given: Any) -> Mapping[str, Any]:
     findings = Findings()
     alias = expect_mapping(given, of="`ip` and `hostnames`")
     if alias.keys() != {"ip", "hostnames"}:
-        raise refuse("host_aliases.invalid", "a host alias has `ip` and `hostnames`", value=given)
+        raise refuse(Code.HOST_ALIASES_INVALID, "a host alias has `ip` and `hostnames`", value=given)
     address = findings.read(_read_address, alias["ip"], "ip")
     names = findings.read(lambda value: read_each(read_object_name, value, of="names"), alias["hostnames"], "hostnames")
     findings.finish()
@@ -353,7 +354,7 @@ def read_model(model: type[Model], given: Any, *, beside: Iterable[str] = ()) ->
 def _unknown_field(written: str, name: str, known: Iterable[str]) -> Problem:
     meant = _OTHER_NAMES.get(name) or find_nearest(name, known)
     return Problem(
-        "field.unknown",
+        Code.FIELD_UNKNOWN,
         (written,),
         f"`{written}` is not known here",
         allowed=list_words(sorted(known), most=60),
@@ -367,6 +368,14 @@ def _respell(problem: Problem, spelling: Mapping[str, str]) -> Problem:
     return Problem(problem.code, (written, *rest), problem.message, problem.value, problem.allowed, problem.suggestion)
 
 
+_FROM_PYDANTIC = {
+    "string_type": Code.STRING_TYPE,
+    "string_unicode": Code.STRING_UNICODE,
+    "dict_type": Code.DICT_TYPE,
+}
+"""Codes of the errors that pydantic finds itself, in the few fields that no reader of ours reads."""
+
+
 def iter_problems(error: ValidationError) -> list[Problem]:
     """What pydantic found, in our form."""
     found: list[Problem] = []
@@ -375,5 +384,12 @@ def iter_problems(error: ValidationError) -> list[Problem]:
             found += [problem.under(*entry["loc"]) for problem in entry["ctx"]["problems"].problems]
         else:
             shown = entry["input"] if isinstance(entry["input"], str | int | float) else describe_type(entry["input"])
-            found.append(Problem(entry["type"].replace("_", "."), tuple(entry["loc"]), entry["msg"], value=shown))
+            found.append(
+                Problem(
+                    _FROM_PYDANTIC.get(entry["type"], Code.FIELD_INVALID),
+                    tuple(entry["loc"]),
+                    entry["msg"],
+                    value=shown,
+                )
+            )
     return found

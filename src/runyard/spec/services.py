@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runyard.spec.names import check_dns_1035_label, check_port_name, suggest_dns_1035_label
+from runyard.spec.problem_codes import Code
 from runyard.spec.readers import (
     Findings,
     expect_integer,
@@ -55,16 +56,16 @@ def read_service_ports(given: Any) -> tuple[ServicePort, ...]:
     findings = Findings()
     entries = expect_list(given, of="ports")
     if len(entries) > MOST_PORTS:
-        raise refuse("size.entries", f"has {len(entries)} ports", allowed=f"at most {MOST_PORTS}")
+        raise refuse(Code.SIZE_ENTRIES, f"has {len(entries)} ports", allowed=f"at most {MOST_PORTS}")
     ports: list[ServicePort] = []
     for index, entry in enumerate(entries):
         port = findings.read(_read_port, entry, index)
         if port is None:
             continue
         if any(port.port == other.port for other in ports):
-            findings.add("service_ports.twice", (index, "port"), f"port {port.port} stands twice", value=port.port)
+            findings.add(Code.SERVICE_PORTS_TWICE, (index, "port"), f"port {port.port} stands twice", value=port.port)
         if port.name and any(port.name == other.name for other in ports):
-            findings.add("service_ports.name_twice", (index, "name"), f"`{port.name}` stands twice", value=port.name)
+            findings.add(Code.SERVICE_PORTS_NAME_TWICE, (index, "name"), f"`{port.name}` stands twice", value=port.name)
         ports.append(port)
     findings.finish()
     return tuple(ports)
@@ -79,7 +80,7 @@ def read_service_name(given: Any) -> str:
     """The name by which the service can be reached beside its run's own."""
     name = expect_text(given, what="a service's name", most=253)
     if error := check_dns_1035_label(name):
-        raise refuse("service_name.invalid", error, value=name, suggestion=suggest_dns_1035_label(name))
+        raise refuse(Code.SERVICE_NAME_INVALID, error, value=name, suggestion=suggest_dns_1035_label(name))
     return name
 
 
@@ -88,7 +89,9 @@ def read_readiness_path(given: Any) -> str:
     path = expect_text(given, what="a readiness path", most=1024)
     if not path.startswith("/") or any(character.isspace() or ord(character) > 126 for character in path):
         message = "must begin with / and have neither spaces nor letters beyond ASCII"
-        raise refuse("readiness_path.invalid", message, value=path, suggestion=_quote(f"/{path.strip().lstrip('/')}"))
+        raise refuse(
+            Code.READINESS_PATH_INVALID, message, value=path, suggestion=_quote(f"/{path.strip().lstrip('/')}")
+        )
     return path
 
 
@@ -107,7 +110,7 @@ def _read_port(given: Any) -> ServicePort:
     entry, spelling = fold_keys(expect_mapping(given, of="`port` and `target_port`"), findings)
     expect_keys(entry, ("port", "target_port", "name"), findings, spelling=spelling)
     if entry.get("port") is None:
-        findings.add("field.missing", ("port",), "a port needs its `port`")
+        findings.add(Code.FIELD_MISSING, ("port",), "a port needs its `port`")
     port = findings.read(_read_number, entry["port"], "port") if entry.get("port") is not None else None
     target = entry.get("target_port")
     target_port = findings.read(_read_number, target, spelling["target_port"]) if target is not None else port
@@ -123,5 +126,5 @@ def _read_number(given: Any) -> int:
 def _read_port_name(given: Any) -> str:
     name = expect_text(given, what="a port's name", most=15)
     if error := check_port_name(name):
-        raise refuse("service_ports.name", error, value=name)
+        raise refuse(Code.SERVICE_PORTS_NAME, error, value=name)
     return name

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from runyard.spec.duration import DurationError, parse_duration
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.names import check_config_key, check_dns_label, check_dns_subdomain, suggest_dns_label
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import find_nearest
 from runyard.spec.readers import (
     Findings,
@@ -128,10 +129,13 @@ def read_volumes(given: Any) -> tuple[Volume, ...]:
         if volume is None:
             continue
         volumes.append(volume)
-        for seen, key, field in ((names, volume.name, "name"), (paths, volume.mount_path, "mount_path")):
+        for seen, key, field, code in (
+            (names, volume.name, "name", Code.VOLUMES_NAME_TWICE),
+            (paths, volume.mount_path, "mount_path", Code.VOLUMES_MOUNT_PATH_TWICE),
+        ):
             if key in seen:
                 message = f"volumes[{seen[key]}] has the same {field}"
-                findings.add(f"volumes.{field}_twice", (index, field), message, value=key)
+                findings.add(code, (index, field), message, value=key)
             seen.setdefault(key, index)
     findings.finish()
     return tuple(volumes)
@@ -141,19 +145,19 @@ def read_mount_path(given: Any) -> str:
     """Where something may be mounted: absolute, without `..`, not over what belongs to the system; normalised."""
     path = expect_text(given, what="a mount path", most=1024)
     if not path.startswith("/"):
-        raise refuse("mount_path.relative", "must be absolute", value=path, suggestion=f"/{path.lstrip('./')}")
+        raise refuse(Code.MOUNT_PATH_RELATIVE, "must be absolute", value=path, suggestion=f"/{path.lstrip('./')}")
     if ".." in path:
-        raise refuse("mount_path.dots", "must not contain `..`", value=path)
+        raise refuse(Code.MOUNT_PATH_DOTS, "must not contain `..`", value=path)
     if ":" in path or "\\" in path:
-        raise refuse("mount_path.character", "must not contain `:` or a backslash", value=path)
+        raise refuse(Code.MOUNT_PATH_CHARACTER, "must not contain `:` or a backslash", value=path)
     normal = "/" + posixpath.normpath(path).lstrip("/")
     if normal == "/":
-        raise refuse("mount_path.system", "the root of the container cannot be mounted over", value=path)
+        raise refuse(Code.MOUNT_PATH_SYSTEM, "the root of the container cannot be mounted over", value=path)
     for tree in _FORBIDDEN_TREES:
         is_inside = normal == tree or normal.startswith(f"{tree}/") or f"{normal}/kubernetes.io" == tree
         if is_inside and normal != SHARED_MEMORY_PATH:
             raise refuse(
-                "mount_path.system",
+                Code.MOUNT_PATH_SYSTEM,
                 f"`{tree}` belongs to the system",
                 value=path,
                 allowed="any other path; /dev/shm for shared memory",
@@ -167,7 +171,7 @@ def _read_volume(given: Any) -> Volume:
     expect_keys(entry, ("volume_type", "name", "mount_path", "spec"), findings, spelling=spelling)
     missing = [key for key in ("volume_type", "name", "mount_path") if entry.get(key) is None]
     for key in missing:
-        findings.add("field.missing", (key,), f"a volume needs `{key}`")
+        findings.add(Code.FIELD_MISSING, (key,), f"a volume needs `{key}`")
     kind = (
         findings.read(_read_type, entry["volume_type"], spelling["volume_type"])
         if "volume_type" not in missing
@@ -189,7 +193,7 @@ def _read_volume(given: Any) -> Volume:
 def _read_type(given: Any) -> VolumeType:
     if given in ("secret", "secrets"):
         raise refuse(
-            "volumes.type",
+            Code.VOLUMES_TYPE,
             "a secret is not a volume here",
             value=given,
             suggestion="secrets: [{name: …, mount_path: …}]",
@@ -197,7 +201,7 @@ def _read_type(given: Any) -> VolumeType:
     if given in ("pvc", "persistentVolumeClaim", "configMap", "emptyDir", "sharedVolume"):
         meant = find_nearest("persistent_volume_claim" if given == "pvc" else given, VOLUME_TYPES)
         raise refuse(
-            "volumes.type",
+            Code.VOLUMES_TYPE,
             "the volume type is not known",
             value=given,
             allowed=", ".join(VOLUME_TYPES),
@@ -210,9 +214,9 @@ def _read_type(given: Any) -> VolumeType:
 def _read_name(given: Any) -> str:
     name = expect_text(given, what="a volume's name", most=253)
     if error := check_dns_label(name):
-        raise refuse("volumes.name", error, value=name, suggestion=suggest_dns_label(name))
+        raise refuse(Code.VOLUMES_NAME, error, value=name, suggestion=suggest_dns_label(name))
     if name.startswith(RESERVED_PREFIX):
-        raise refuse("volumes.name", f"names that begin with `{RESERVED_PREFIX}` are the platform's", value=name)
+        raise refuse(Code.VOLUMES_NAME, f"names that begin with `{RESERVED_PREFIX}` are the platform's", value=name)
     return name
 
 
@@ -226,7 +230,7 @@ def _read_spec(kind: VolumeType, given: Any) -> dict[str, Any]:
     for key, value in spec.items():
         if key not in known:
             findings.add(
-                "field.unknown",
+                Code.FIELD_UNKNOWN,
                 (spelling[key],),
                 f"a {kind} has no `{spelling[key]}`",
                 allowed=", ".join(known),
@@ -242,20 +246,22 @@ def _read_spec(kind: VolumeType, given: Any) -> dict[str, Any]:
 
 def _check_spec(kind: VolumeType, options: dict[str, Any], spelling: Mapping[str, str], findings: Findings) -> None:
     if kind == "config_map" and ("data" in options) == ("config_map" in options):
-        findings.add("volumes.config_map", (), "a config_map needs either `data` or the `name` of one of the project")
+        findings.add(
+            Code.VOLUMES_CONFIG_MAP, (), "a config_map needs either `data` or the `name` of one of the project"
+        )
     if kind == "image" and "image" not in options:
-        findings.add("field.missing", ("image",), "an image volume needs `image`")
+        findings.add(Code.FIELD_MISSING, ("image",), "an image volume needs `image`")
     if kind == "persistent_volume_claim" and options.get("claim_name"):
         for key in ("size", "storage_class", "lifetime"):
             if options.get(key) is not None:
                 message = f"an existing claim (`claim_name`) already has its own `{key}`"
-                findings.add("volumes.existing", (spelling[key],), message)
+                findings.add(Code.VOLUMES_EXISTING, (spelling[key],), message)
 
 
 def _read_sub_path(given: Any) -> str:
     path = expect_text(given, what="a sub path", most=1024)
     if path.startswith("/") or ".." in path or "\\" in path:
-        raise refuse("volumes.sub_path", "must be relative and without `..`", value=path)
+        raise refuse(Code.VOLUMES_SUB_PATH, "must be relative and without `..`", value=path)
     return path
 
 
@@ -266,7 +272,7 @@ def _read_lifetime(given: Any) -> int | str:
         return parse_duration(given)
     except (DurationError, TypeError) as error:
         allowed = "run, keep, or a duration such as 7d"
-        raise refuse("volumes.lifetime", str(error), value=given, allowed=allowed) from None
+        raise refuse(Code.VOLUMES_LIFETIME, str(error), value=given, allowed=allowed) from None
 
 
 def _read_medium(given: Any) -> str:
@@ -277,7 +283,7 @@ def read_object_name(given: Any) -> str:
     """The name of an object of the cluster: a claim, a class, a Secret."""
     name = expect_text(given, what="the name", most=253)
     if error := check_dns_subdomain(name):
-        raise refuse("name.invalid", error, value=name)
+        raise refuse(Code.NAME_INVALID, error, value=name)
     return name
 
 
@@ -285,7 +291,7 @@ def read_image(given: Any) -> str:
     """The name of a container image: no spaces, bounded; whether it exists only the node will know."""
     image = expect_text(given, what="an image", most=512)
     if any(character.isspace() or ord(character) > 126 for character in image):
-        raise refuse("image.invalid", "an image name has neither spaces nor letters beyond ASCII", value=image)
+        raise refuse(Code.IMAGE_INVALID, "an image name has neither spaces nor letters beyond ASCII", value=image)
     return image
 
 
@@ -294,15 +300,17 @@ def _read_data(given: Any) -> Mapping[str, str]:
     data: dict[str, str] = {}
     for key, value in expect_mapping(given, of="file names to contents").items():
         if error := check_config_key(key):
-            findings.add("volumes.data_key", (key,), error, value=key)
+            findings.add(Code.VOLUMES_DATA_KEY, (key,), error, value=key)
         elif isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            findings.add("type.text", (key,), "a file's content must be text", value=value)
+            findings.add(Code.TYPE_TEXT, (key,), "a file's content must be text", value=value)
         elif has_control_characters(str(value).replace("\n", "").replace("\t", "").replace("\r", "")):
-            findings.add("text.control", (key,), "a file's content must be text without control characters")
+            findings.add(Code.TEXT_CONTROL, (key,), "a file's content must be text without control characters")
         else:
             data[key] = str(value)
     if sum(len(value.encode()) for value in data.values()) > MOST_DATA_BYTES:
-        findings.add("size.bytes", (), "a config map this large cannot be stored", allowed=f"{MOST_DATA_BYTES} bytes")
+        findings.add(
+            Code.SIZE_BYTES, (), "a config map this large cannot be stored", allowed=f"{MOST_DATA_BYTES} bytes"
+        )
     findings.finish()
     return MappingProxyType(data)
 

@@ -1,9 +1,12 @@
 from runyard.cli.findings import Finding, format_finding, show_path
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 
 def test_finding_says_place_field_value_and_remedy_when_all_are_known() -> None:
-    problem = Problem("code", ("resources", "mem", "request"), "not so", value="6G", allowed="less", suggestion="6Gi")
+    problem = Problem(
+        Code.FIELD_INVALID, ("resources", "mem", "request"), "not so", value="6G", allowed="less", suggestion="6Gi"
+    )
     assert format_finding(Finding(problem, "run.yaml", (3, 10)), "error").splitlines() == [
         "run.yaml:3:10: error: resources.mem.requests: not so",
         "    given: 6G",
@@ -13,13 +16,17 @@ def test_finding_says_place_field_value_and_remedy_when_all_are_known() -> None:
 
 
 def test_value_is_not_repeated_when_the_message_says_it() -> None:
-    assert "given" not in format_finding(Finding(Problem("c", (), "there is no `1xa10`", value="1xa10")), "error")
-    assert "given: 1" in format_finding(Finding(Problem("c", (), "must be above 10", value=1)), "error")
-    assert "given: /data" in format_finding(Finding(Problem("c", (), "no", value="/data"), "/data/run.yaml"), "error")
+    assert "given" not in format_finding(
+        Finding(Problem(Code.FIELD_INVALID, (), "there is no `1xa10`", value="1xa10")), "error"
+    )
+    assert "given: 1" in format_finding(Finding(Problem(Code.FIELD_INVALID, (), "must be above 10", value=1)), "error")
+    assert "given: /data" in format_finding(
+        Finding(Problem(Code.FIELD_INVALID, (), "no", value="/data"), "/data/run.yaml"), "error"
+    )
 
 
 def test_control_characters_are_shown_and_not_sent_when_a_value_has_them() -> None:
-    problem = Problem("c", ("envs", "\x1b[31mA"), "bad \x9b name", value="\x1b]0;title\x07")
+    problem = Problem(Code.FIELD_INVALID, ("envs", "\x1b[31mA"), "bad \x9b name", value="\x1b]0;title\x07")
     shown = format_finding(Finding(problem, "\x1b.yaml"), "warning")
     assert "\x1b" not in shown
     assert "\\x1b[31mA" in shown
@@ -27,7 +34,7 @@ def test_control_characters_are_shown_and_not_sent_when_a_value_has_them() -> No
 
 
 def test_severity_is_painted_only_when_there_is_colour() -> None:
-    finding = Finding(Problem("c", (), "no"))
+    finding = Finding(Problem(Code.FIELD_INVALID, (), "no"))
     assert format_finding(finding, "error") == "error: no"
     assert format_finding(finding, "error", colour=True) == "\x1b[31m\x1b[1merror:\x1b[0m no"
 
@@ -39,7 +46,19 @@ def test_path_is_in_the_words_of_users_when_shown() -> None:
 
 
 def test_json_has_the_place_when_it_is_known() -> None:
-    shown = Finding(Problem("code", ("a", 0), "no", value=3), "run.yaml", (1, 2)).to_dict()
-    expected = {"code": "code", "path": "a[0]", "message": "no", "value": 3, "file": "run.yaml", "line": 1, "column": 2}
+    shown = Finding(Problem(Code.FIELD_INVALID, ("a", 0), "no", value=3), "run.yaml", (1, 2)).to_dict()
+    expected = {
+        "code": "field.invalid",
+        "path": "a[0]",
+        "message": "no",
+        "value": 3,
+        "file": "run.yaml",
+        "line": 1,
+        "column": 2,
+    }
     assert shown == expected
-    assert Finding(Problem("code", (), "no")).to_dict() == {"code": "code", "path": "", "message": "no"}
+    assert Finding(Problem(Code.FIELD_INVALID, (), "no")).to_dict() == {
+        "code": "field.invalid",
+        "path": "",
+        "message": "no",
+    }

@@ -1,6 +1,7 @@
 import pytest
 
 from runyard.cli.source_locations import Source, speak_out
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused
 from runyard.spec.yaml.loader import load_document
 
@@ -51,13 +52,13 @@ timeout: 2h
     ],
 )
 def test_place_is_where_the_user_wrote_it_when_a_problem_has_a_path(path: Path, place: tuple[int, int] | None) -> None:
-    finding = Source("run.yaml", load_document(RUN)).locate(Problem("code", path, "message"))
+    finding = Source("run.yaml", load_document(RUN)).locate(Problem(Code.FIELD_INVALID, path, "message"))
     assert (finding.file, finding.place) == ("run.yaml", place)
 
 
 def test_place_is_under_the_spec_when_the_run_is_an_entity() -> None:
     document = load_document("kind: x\nspec:\n  resources:\n    mem: 6Gi\n")
-    problem = Problem("code", ("resources", "mem", "request"), "message")
+    problem = Problem(Code.FIELD_INVALID, ("resources", "mem", "request"), "message")
     assert Source("run.yaml", document, ("spec",)).locate(problem).place == (4, 10)
 
 
@@ -69,20 +70,20 @@ def test_place_is_under_the_spec_when_the_run_is_an_entity() -> None:
     "path", [("projects", "a", "resources", "mem", "max"), ("projects", "a", "resources.mem", "max")]
 )
 def test_place_is_found_when_a_policy_has_dotted_or_nested_names(text: str, path: Path) -> None:
-    finding = Source("policy.yaml", load_document(text)).locate(Problem("code", path, "message"))
+    finding = Source("policy.yaml", load_document(text)).locate(Problem(Code.FIELD_INVALID, path, "message"))
     assert finding.place is not None
     assert text.splitlines()[2][finding.place[1] - 1 :].startswith("9Gi")
 
 
 def test_place_leaves_the_words_when_they_begin_with_it() -> None:
-    problem = Problem("code", (), "a.yaml: line 3, column 7: a fault")
+    problem = Problem(Code.FIELD_INVALID, (), "a.yaml: line 3, column 7: a fault")
     finding = speak_out(problem, "a.yaml")
     assert (finding.problem.message, finding.place) == ("a fault", (3, 7))
-    assert speak_out(Problem("code", (), "line 2, byte 1: a fault"), "b").place == (2, 1)
-    assert speak_out(Problem("code", (), "a fault"), "b").place is None
+    assert speak_out(Problem(Code.FIELD_INVALID, (), "line 2, byte 1: a fault"), "b").place == (2, 1)
+    assert speak_out(Problem(Code.FIELD_INVALID, (), "a fault"), "b").place is None
 
 
 def test_findings_are_in_the_order_of_the_file_when_a_reader_refuses() -> None:
     source = Source("run.yaml", load_document("b: 1\na: 2\n"))
-    refused = Refused([Problem("code", (name,), "message") for name in ("a", "b", "c")])
+    refused = Refused([Problem(Code.FIELD_INVALID, (name,), "message") for name in ("a", "b", "c")])
     assert [finding.problem.path for finding in source.refuse(refused).errors] == [("c",), ("b",), ("a",)]

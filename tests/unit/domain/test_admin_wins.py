@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from runyard.domain.layer_merge import put_layer
 from runyard.domain.resolution import resolve
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from tests.adversary import bypasses, victim, words
 from tests.adversary.campaign import Tally, describe_failure, play_world
@@ -221,7 +222,7 @@ TIGHTENINGS = {name: (case, world) for name, case, world in iter_tightenings()}
 def list_answers(case: Case, stage: Stage) -> tuple[list[str], list[dict[str, Any]]]:
     """The codes of refusals, and the objects where there are none."""
     resolution = resolve(read_case(case), stage.admin_rules, stage.inventory)
-    codes = [problem.code for problem in resolution.refusals]
+    codes = [problem.code.value for problem in resolution.refusals]
     return codes, [] if codes else render_case(case, stage, resolution)
 
 
@@ -266,7 +267,7 @@ def resolve_with_a_crash(*arguments: Any) -> Any:
 
 
 def resolve_with_a_wrong_refusal(*arguments: Any) -> Any:
-    return replace(resolve(*arguments), refusals=(Problem("policy.max", (), ""),))
+    return replace(resolve(*arguments), refusals=(Problem(Code.POLICY_MAX, (), ""),))
 
 
 SABOTAGES: dict[str, tuple[str, Any]] = {

@@ -19,6 +19,7 @@ from runyard.app.entities import find_schema, list_schemas
 from runyard.app.identity import GRANTS, GrantRefused, grant_token, list_visible_projects
 from runyard.app.rules import load_current
 from runyard.domain.access import Permission
+from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 CLIENT_ID = "runyard"
@@ -106,9 +107,9 @@ async def get_token(request: Request) -> Response:
     try:
         pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=50, strict_parsing=bool(content))
     except ValueError:
-        raise refuse("body.form", "the body must be a form: application/x-www-form-urlencoded") from None
+        raise refuse(Code.BODY_FORM, "the body must be a form: application/x-www-form-urlencoded") from None
     if any("\0" in text for pair in pairs for text in pair):
-        raise refuse("text.control", "the form has zero bytes")
+        raise refuse(Code.TEXT_CONTROL, "the form has zero bytes")
     web = get_web(request)
     form = dict(pairs)
     address, admit = get_address(request), partial(take_turn, request)

@@ -15,6 +15,7 @@ from runyard.app.entities import TYPES, EntityType, create_entity, get_entity, l
 from runyard.app.errors import Missing
 from runyard.app.projects import delete_entity, delete_named
 from runyard.domain.access import Permission
+from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 CONTEXT = "/api/v1/-/{project}"
@@ -87,7 +88,7 @@ def _read_deletion(request: Request) -> tuple[str, bool]:
     name, is_cascading = parameters.find("name"), parameters.flag("cascade")
     parameters.finish()
     if name is None:
-        raise refuse("parameter.missing", "say which, by its name", path=("query", "name"))
+        raise refuse(Code.PARAMETER_MISSING, "say which, by its name", path=("query", "name"))
     return name, is_cascading
 
 

@@ -17,6 +17,7 @@ from runyard.app.model import Transition
 from runyard.app.ports import Unavailable
 from runyard.app.runs import RunFollower, follow_run
 from runyard.domain.access import Permission
+from runyard.spec.problem_codes import Code
 from runyard.spec.readers import expect_integer, refuse
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")
@@ -108,5 +109,5 @@ def _read_after(request: Request) -> int:
     if not given:
         return after
     if not given.isascii() or not given.isdigit():
-        raise refuse("header.last_event_id", "not an id of ours", path=("header", "Last-Event-ID"), value=given[:80])
+        raise refuse(Code.HEADER_LAST_EVENT_ID, "not an id of ours", path=("header", "Last-Event-ID"), value=given[:80])
     return expect_integer(given[:20], what="Last-Event-ID", at_least=0, at_most=MOST_SEQUENCE)

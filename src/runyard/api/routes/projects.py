@@ -15,6 +15,7 @@ from runyard.app.errors import Missing
 from runyard.app.identity import delete_share, list_shares, list_visible_projects, put_share
 from runyard.app.projects import create_project, delete_project, get_project, list_labels, list_projects, update_project
 from runyard.domain.access import Permission
+from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 routes = Routes("/api/v1", tag="projects")
@@ -85,7 +86,7 @@ async def share(request: Request, project: str) -> Response:
     user, role = parameters.find("user"), parameters.find("role")
     parameters.finish()
     if user is None:
-        raise refuse("parameter.missing", "say with whom", path=("query", "user"))
+        raise refuse(Code.PARAMETER_MISSING, "say with whom", path=("query", "user"))
     made = await put_share(get_web(request).core, get_who(request), project, user=user, role=role or "editor")
     return answer({"id": made.id, "user": made.user, "role": made.role})
 

@@ -19,6 +19,7 @@ from runyard.app.ports import Span
 from runyard.app.projects import SEARCHED, Search, SortedBy, search_project
 from runyard.app.times import read_time
 from runyard.domain.access import Permission
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import find_nearest
 from runyard.spec.readers import Findings, expect_option, expect_text, refuse
 
@@ -79,11 +80,11 @@ def _read_search(request: Request, project: str) -> Search:
 def _read_sort(parameters: Parameters) -> tuple[SortedBy, Literal["asc", "desc"]]:
     given = parameters.list("sort")
     if len(given) > 1:
-        parameters.findings.add("size.entries", ("query", "sort"), "one column at most")
+        parameters.findings.add(Code.SIZE_ENTRIES, ("query", "sort"), "one column at most")
     name, _, direction = (given[0] if given else "metadata.updated,desc").partition(",")
     if direction.lower() not in ("", "asc", "desc"):
         allowed = "field,asc or field,desc"
-        parameters.findings.add("value.option", ("query", "sort"), "no direction", value=given[0], allowed=allowed)
+        parameters.findings.add(Code.VALUE_OPTION, ("query", "sort"), "no direction", value=given[0], allowed=allowed)
     column = parameters.findings.read(
         lambda text: expect_option(text, what="a sort", options=SORTS), name.strip(), "query", "sort"
     )
@@ -93,7 +94,7 @@ def _read_sort(parameters: Parameters) -> tuple[SortedBy, Literal["asc", "desc"]
 def _read_filters(parameters: Parameters) -> dict[str, Any]:
     findings, given = parameters.findings, parameters.list("fq")
     if len(given) > MOST_FILTERS:
-        findings.add("size.entries", ("query", "fq"), f"at most {MOST_FILTERS} filters")
+        findings.add(Code.SIZE_ENTRIES, ("query", "fq"), f"at most {MOST_FILTERS} filters")
     values: dict[str, Any] = {}
     for text in given[:MOST_FILTERS]:
         name, separator, value = text.partition(":")
@@ -101,11 +102,11 @@ def _read_filters(parameters: Parameters) -> dict[str, Any]:
         if not separator or name not in _FILTERS:
             message = "no such filter" if separator else "a filter is `field:value`"
             allowed, nearest = ", ".join(_FILTERS), find_nearest(name, _FILTERS)
-            findings.add("filter.unknown", ("query", "fq"), message, value=text, allowed=allowed, suggestion=nearest)
+            findings.add(Code.FILTER_UNKNOWN, ("query", "fq"), message, value=text, allowed=allowed, suggestion=nearest)
             continue
         target, reader = _FILTERS[name]
         if target in values:
-            findings.add("filter.twice", ("query", "fq"), f"`{name}` is filtered twice", value=text)
+            findings.add(Code.FILTER_TWICE, ("query", "fq"), f"`{name}` is filtered twice", value=text)
             continue
         values[target] = findings.read(reader, value.strip(), "query", "fq")
     return values
@@ -119,10 +120,10 @@ def _read_phrase(given: str) -> str:
 def _read_several(given: str, *, between: str, against: str) -> tuple[str, ...]:
     inner = given[1:-1] if given.startswith("(") and given.endswith(")") else given
     if f" {against} " in inner:
-        raise refuse("filter.operator", f"`{against}` is not known here", value=given, allowed=f"(a {between} b)")
+        raise refuse(Code.FILTER_OPERATOR, f"`{against}` is not known here", value=given, allowed=f"(a {between} b)")
     values = tuple(dict.fromkeys(_read_phrase(part.strip()) for part in inner.split(f" {between} ")))
     if len(values) > MOST_VALUES:
-        raise refuse("size.entries", f"has {len(values)} values", allowed=f"at most {MOST_VALUES}")
+        raise refuse(Code.SIZE_ENTRIES, f"has {len(values)} values", allowed=f"at most {MOST_VALUES}")
     return values
 
 
@@ -141,7 +142,9 @@ def _read_labels(given: str) -> tuple[str, ...]:
 def _read_span(given: str) -> Span | None:
     parts = given[1:-1].split(" TO ") if given.startswith("[") and given.endswith("]") else []
     if len(parts) != 2:
-        raise refuse("filter.span", "not a span of time", value=given, allowed="[start TO end], `*` where it is open")
+        raise refuse(
+            Code.FILTER_SPAN, "not a span of time", value=given, allowed="[start TO end], `*` where it is open"
+        )
     start, end = (None if part.strip() == "*" else read_time(part) for part in parts)
     # `[* TO *]`, which the SDK always sends, does not filter: the store need not look at it.
     return None if start is None and end is None else (start, end)

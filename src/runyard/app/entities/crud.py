@@ -15,6 +15,7 @@ from runyard.app.locks import lock_of_entity, lock_of_project
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, Stale, UnitOfWork
 from runyard.spec.digitalhub.client_specs import restore_task_spec, shape_function_spec
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 
 _FIXED_IN_TASKS = ("function", "workflow")
@@ -31,7 +32,7 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
     problems += check_spec(entity_type, draft, project=project)
     entity_id = draft.requested_id
     if entity_type.is_named and draft.name is None:
-        problems.append(Problem("field.missing", ("name",), f"a {type_name} needs its `name`"))
+        problems.append(Problem(Code.FIELD_MISSING, ("name",), f"a {type_name} needs its `name`"))
     if problems:
         raise Refused(problems)
     now = core.clock.now()
@@ -125,7 +126,7 @@ async def require_project(unit: UnitOfWork, project: str) -> Entity:
     """The project; raises `Missing`, and `NotPossible` for one that is being deleted."""
     entity = await require_entity(unit, "project", project, project)
     if entity.state == "DELETING":
-        raise NotPossible("project.deleting", f"project {project} is being deleted")
+        raise NotPossible(Code.PROJECT_DELETING, f"project {project} is being deleted")
     return entity
 
 
@@ -200,7 +201,7 @@ def _find_kept_spec(entity_type: EntityType, stored: Entity, draft: EntityDraft)
 def _check_identity(stored: Entity, draft: EntityDraft) -> list[Problem]:
     given = {"id": draft.id, "name": draft.name, "kind": draft.kind}
     return [
-        Problem("field.fixed", (name,), f"cannot be changed; it is `{getattr(stored, name)}`", value=value)
+        Problem(Code.FIELD_FIXED, (name,), f"cannot be changed; it is `{getattr(stored, name)}`", value=value)
         for name, value in given.items()
         if value is not None and value != getattr(stored, name)
     ]

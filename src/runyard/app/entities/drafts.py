@@ -9,6 +9,7 @@ from uuid import uuid4
 from runyard.app.entities.entity_types import STATES
 from runyard.app.model import Json
 from runyard.spec.names import check_slug
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 from runyard.spec.readers import (
     MOST_ENTRIES,
@@ -67,7 +68,7 @@ def read_draft(given: Any) -> EntityDraft:
         if document.get(name) is not None
     }
     if document.get("kind") is None:
-        findings.add("field.missing", ("kind",), "missing spec: an entity needs its `kind`")
+        findings.add(Code.FIELD_MISSING, ("kind",), "missing spec: an entity needs its `kind`")
     findings.finish()
     status = values.pop("status", {})
     state = status.pop("state", None)
@@ -81,14 +82,14 @@ def check_id(draft: EntityDraft) -> list[Problem]:
     folded = re.sub("[^a-z0-9]+", "-", draft.id.lower()).strip("-")
     allowed = "lower-case letters and digits, single dashes between them"
     message = "clients cannot read such an id"
-    return [Problem("id.invalid", ("id",), message, value=draft.id, allowed=allowed, suggestion=folded or None)]
+    return [Problem(Code.ID_INVALID, ("id",), message, value=draft.id, allowed=allowed, suggestion=folded or None)]
 
 
 def check_project(draft: EntityDraft, project: str) -> list[Problem]:
     """That the document does not name another project than the address."""
     named = [(("project",), draft.project), (("metadata", "project"), draft.metadata.get("project"))]
     return [
-        Problem("project.other", path, f"invalid project: the address names `{project}`", value=given)
+        Problem(Code.PROJECT_OTHER, path, f"invalid project: the address names `{project}`", value=given)
         for path, given in named
         if given is not None and given != project
     ]
@@ -98,7 +99,7 @@ def expect_name(given: Any, *, what: str, most: int = MOST_NAME) -> str:
     """A text by which things are found: bounded in characters, as people count, and in bytes, as indexes do."""
     text = expect_text(given, what=what, most=most)
     if (size := len(text.encode())) > MOST_NAME_BYTES:
-        raise refuse("text.long", f"{what} has {size} bytes in UTF-8", allowed=f"at most {MOST_NAME_BYTES}")
+        raise refuse(Code.TEXT_LONG, f"{what} has {size} bytes in UTF-8", allowed=f"at most {MOST_NAME_BYTES}")
     return text
 
 
@@ -131,21 +132,21 @@ def is_deeper(value: Any, levels: int) -> bool:
 def _read_slug(given: Any) -> str:
     text = expect_text(given, what="the name", most=MOST_NAME)
     if error := check_slug(text):
-        raise refuse("name.invalid", error, value=text)
+        raise refuse(Code.NAME_INVALID, error, value=text)
     return text
 
 
 def _read_kind(given: Any) -> str:
     text = expect_text(given, what="the kind", most=MOST_NAME)
     if not text or not all(character.isascii() and (character.isalnum() or character in "._+-:") for character in text):
-        raise refuse("kind.invalid", "not a kind", value=text, allowed="letters, digits and `. _ + - :`")
+        raise refuse(Code.KIND_INVALID, "not a kind", value=text, allowed="letters, digits and `. _ + - :`")
     return text
 
 
 def _read_document(given: Any) -> Json:
     document = expect_mapping(given, of="fields")
     if is_deeper(document, MOST_DEPTH):
-        raise refuse("too.deep", f"is nested in more than {MOST_DEPTH} levels")
+        raise refuse(Code.TOO_DEEP, f"is nested in more than {MOST_DEPTH} levels")
     return dict(drop_nulls(document))
 
 
@@ -155,16 +156,16 @@ def _read_metadata(given: Any) -> Json:
     for name in ("labels", "relationships"):
         if not isinstance(metadata.get(name, []), list):
             shown = describe_type(metadata[name])
-            findings.add("type.list", (name,), f"must be a list, not {shown}")
+            findings.add(Code.TYPE_LIST, (name,), f"must be a list, not {shown}")
     if not findings.problems and len(metadata.get("labels", [])) > MOST_ENTRIES:
-        findings.add("size.entries", ("labels",), "has too many labels", allowed=f"at most {MOST_ENTRIES}")
+        findings.add(Code.SIZE_ENTRIES, ("labels",), "has too many labels", allowed=f"at most {MOST_ENTRIES}")
     for index, label in enumerate(metadata.get("labels", []) if not findings.problems else []):
         findings.read(lambda text: expect_name(text, what="a label"), label, "labels", index)
     for index, relationship in enumerate(metadata.get("relationships", []) if not findings.problems else []):
         findings.read(_check_relationship, relationship, "relationships", index)
     for name in ("name", "description", "version"):
         if not isinstance(metadata.get(name, ""), str):
-            findings.add("type.text", (name,), f"must be text, not {describe_type(metadata[name])}")
+            findings.add(Code.TYPE_TEXT, (name,), f"must be text, not {describe_type(metadata[name])}")
     findings.finish()
     return {key: value for key, value in metadata.items() if key not in _SERVERS_METADATA}
 
@@ -175,9 +176,9 @@ def _check_relationship(given: Any) -> None:
     findings = Findings()
     for name in ("type", "dest", *(("source",) if "source" in relationship else ())):
         if name not in relationship:
-            findings.add("field.missing", (name,), f"missing: a relationship needs its `{name}`")
+            findings.add(Code.FIELD_MISSING, (name,), f"missing: a relationship needs its `{name}`")
         elif not isinstance(relationship[name], str):
-            findings.add("type.text", (name,), f"must be text, not {describe_type(relationship[name])}")
+            findings.add(Code.TYPE_TEXT, (name,), f"must be text, not {describe_type(relationship[name])}")
     findings.finish()
 
 
@@ -192,7 +193,7 @@ def _read_status(given: Any) -> Json:
 
 def _read_extensions(given: Any) -> tuple[Json, ...]:
     if not isinstance(given, list):
-        raise refuse("type.list", f"must be a list, not {describe_type(given)}")
+        raise refuse(Code.TYPE_LIST, f"must be a list, not {describe_type(given)}")
     return tuple(_read_document(item) for item in given)
 
 

@@ -10,6 +10,7 @@ from runyard.app.entities.drafts import drop_nulls
 from runyard.app.entities.ownership import check_own_entity
 from runyard.app.locks import lock_of_project
 from runyard.app.model import Json, Principal
+from runyard.spec.problem_codes import Code
 from runyard.spec.readers import Findings, describe_type, expect_mapping, refuse
 
 MOST_FILES = 10_000
@@ -52,9 +53,9 @@ async def put_files(
 
 def _read_files(given: Any) -> list[Json | None]:
     if not isinstance(given, list):
-        raise refuse("type.list", f"must be a list of files, not {describe_type(given)}")
+        raise refuse(Code.TYPE_LIST, f"must be a list of files, not {describe_type(given)}")
     if len(given) > MOST_FILES:
-        raise refuse("size.entries", f"has {len(given)} entries", allowed=f"at most {MOST_FILES}")
+        raise refuse(Code.SIZE_ENTRIES, f"has {len(given)} entries", allowed=f"at most {MOST_FILES}")
     findings = Findings()
     files = [findings.read(_read_file, entry, index) for index, entry in enumerate(given)]
     findings.finish()

@@ -9,6 +9,7 @@ from typing import Any
 
 from runyard.app.entities.drafts import EntityDraft
 from runyard.app.model import Entity, Json
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 WARNINGS = "warnings"
@@ -34,18 +35,20 @@ def find_unused_name(draft: EntityDraft, *, name: str) -> list[Problem]:
     if named in (None, name):
         return []
     message = f"is always the entity's name, `{name}`"
-    return [Problem("value.unused", ("metadata", "name"), message, value=named)]
+    return [Problem(Code.VALUE_UNUSED, ("metadata", "name"), message, value=named)]
 
 
 def find_unused_status(draft: EntityDraft, *, state: str, taken: Iterable[str] = TAKEN) -> list[Problem]:
     """What was written of a status that is the server's to say, and is not what it says."""
     known = {*taken, WARNINGS, "transitions"}
     problems = [
-        Problem("value.unused", ("status", key), "is the server's to say") for key in draft.status if key not in known
+        Problem(Code.VALUE_UNUSED, ("status", key), "is the server's to say")
+        for key in draft.status
+        if key not in known
     ]
     if draft.state not in (None, state):
         message = f"is the server's to say; it is `{state}`"
-        problems.append(Problem("value.unused", ("status", "state"), message, value=draft.state))
+        problems.append(Problem(Code.VALUE_UNUSED, ("status", "state"), message, value=draft.state))
     return problems
 
 
@@ -55,7 +58,7 @@ def find_kept(
     """Fields of a spec that an update wants otherwise and does not change. A field that it lacks, it does not want."""
     message = "is not changed by an update: what is stored stays; create a new one to change it"
     return [
-        Problem("value.unused", ("spec", name), message)
+        Problem(Code.VALUE_UNUSED, ("spec", name), message)
         for name in names
         if draft.get(name) not in (None, {}, [], stored.get(name), shown.get(name))
     ]

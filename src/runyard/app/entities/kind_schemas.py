@@ -5,6 +5,7 @@ from functools import cache
 from runyard.app.model import Json
 from runyard.spec.entities import ENTITY_TYPES, FUNCTION_KINDS, RUN_KINDS, TASK_KINDS, find_spec_model
 from runyard.spec.json_schema import DRAFT
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words
 from runyard.spec.readers import expect_option
 
@@ -22,7 +23,9 @@ def find_schema(entity_type: str, kind: str) -> Json:
     if kind not in kinds:
         message = f"missing spec: no {entity_type} of that kind is run here"
         nearest = find_nearest(kind, kinds)
-        problem = Problem("kind.unknown", ("kind",), message, value=kind, allowed=list_words(kinds), suggestion=nearest)
+        problem = Problem(
+            Code.KIND_UNKNOWN, ("kind",), message, value=kind, allowed=list_words(kinds), suggestion=nearest
+        )
         raise Refused([problem])
     return _build(entity_type, kind)
 

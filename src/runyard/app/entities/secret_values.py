@@ -11,6 +11,7 @@ from runyard.app.errors import Forbidden
 from runyard.app.locks import lock_of_secret_values
 from runyard.app.model import Principal
 from runyard.app.ports import UnitOfWork
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words
 from runyard.spec.readers import Findings, describe_type, expect_mapping, refuse
 
@@ -68,27 +69,29 @@ async def _check_named(unit: UnitOfWork, run_id: str, project: str, names: Seque
 def _read_values(given: Any) -> Mapping[str, str]:
     if not isinstance(given, dict):
         # Said without what was given, which has the values in it.
-        raise refuse("type.mapping", f"must be a mapping of values by the names of secrets, not {describe_type(given)}")
+        raise refuse(
+            Code.TYPE_MAPPING, f"must be a mapping of values by the names of secrets, not {describe_type(given)}"
+        )
     document = expect_mapping(given, of="values by the names of secrets")
     findings = Findings()
     for name, value in document.items():
         findings.read(_check_value, value, name)
     findings.finish()
     if sum(len(value.encode()) for value in document.values()) > MOST_BYTES:
-        raise refuse("size.bytes", "the values are too large", allowed=f"at most {MOST_BYTES} bytes together")
+        raise refuse(Code.SIZE_BYTES, "the values are too large", allowed=f"at most {MOST_BYTES} bytes together")
     return document
 
 
 def _check_value(value: Any) -> None:
     if not isinstance(value, str):
-        raise refuse("type.text", f"a secret's value must be text, not {describe_type(value)}")
+        raise refuse(Code.TYPE_TEXT, f"a secret's value must be text, not {describe_type(value)}")
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        raise refuse("text.control", "a secret's value must not have a zero byte or halves of characters")
+        raise refuse(Code.TEXT_CONTROL, "a secret's value must not have a zero byte or halves of characters")
 
 
 def _unknown(name: str, known: frozenset[str]) -> Problem:
     return Problem(
-        "secret.unknown",
+        Code.SECRET_UNKNOWN,
         (name,),
         "missing secrets: create the secret before its value",
         value=name,

@@ -18,6 +18,7 @@ from runyard.spec.digitalhub.reference_strings import (
     parse_task_reference,
 )
 from runyard.spec.entities import FUNCTION_KINDS, read_entity
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.readers import Findings, describe_type
 
@@ -52,6 +53,7 @@ _TYPED: Mapping[tuple[str, str], Mapping[str, str]] = {
 }
 """What SDKs check of the specs that are their own matter: one of another type makes their whole list fail."""
 _TYPES: Mapping[str, type] = {"text": str, "mapping": dict, "list": list}
+_TYPE_CODES: Mapping[str, Code] = {"text": Code.TYPE_TEXT, "mapping": Code.TYPE_MAPPING, "list": Code.TYPE_LIST}
 
 
 def check_spec(entity_type: EntityType, draft: EntityDraft, *, project: str) -> list[Problem]:
@@ -76,7 +78,7 @@ def _check_fields(entity_type: EntityType, draft: EntityDraft) -> list[Problem]:
     problems = _check_types(draft.spec, _TYPED.get((entity_type.name, draft.kind), {}))
     if entity_type.name in _PATHED and not isinstance(draft.spec.get("path"), str):
         missing = f"missing spec: a {entity_type.name} needs its `path`"
-        problems.append(Problem("field.missing", ("spec", "path"), missing))
+        problems.append(Problem(Code.FIELD_MISSING, ("spec", "path"), missing))
     if (entity_type.name, draft.kind) == ("dataitem", "table") and not problems:
         problems += _check_columns(draft.spec.get("schema"))
     return problems
@@ -87,9 +89,9 @@ def _check_columns(schema: Any) -> list[Problem]:
     if schema is None:
         return []
     if not isinstance(columns := schema.get("fields"), list):
-        return [Problem("type.list", path, f"must be a list of columns, not {describe_type(columns)}")]
+        return [Problem(Code.TYPE_LIST, path, f"must be a list of columns, not {describe_type(columns)}")]
     return [
-        Problem("column.invalid", (*path, index), "must be a column: its `name` and `type`", allowed=allowed)
+        Problem(Code.COLUMN_INVALID, (*path, index), "must be a column: its `name` and `type`", allowed=allowed)
         for index, column in enumerate(columns)
         for allowed in ["type: " + ", ".join(COLUMN_TYPES)]
         if not isinstance(column, dict)
@@ -100,7 +102,7 @@ def _check_columns(schema: Any) -> list[Problem]:
 
 def _check_types(spec: Mapping[str, Any], types: Mapping[str, str]) -> list[Problem]:
     return [
-        Problem(f"type.{wanted}", ("spec", name), f"must be {shown}, not {describe_type(spec[name])}")
+        Problem(_TYPE_CODES[wanted], ("spec", name), f"must be {shown}, not {describe_type(spec[name])}")
         for name, wanted in types.items()
         for shown in ["text" if wanted == "text" else f"a {wanted}"]
         if name in spec and not isinstance(spec[name], _TYPES[wanted])
@@ -119,20 +121,22 @@ def _check_names(entity_type: EntityType, draft: EntityDraft) -> list[Problem]:
 def _check_source(source: Mapping[str, Any]) -> list[Problem]:
     """Without code and handler nothing can be run, and no SDK can read the list in which it stands."""
     problems = [
-        Problem("type.text", ("spec", "source", key), f"must be text, not {describe_type(source[key])}")
+        Problem(Code.TYPE_TEXT, ("spec", "source", key), f"must be text, not {describe_type(source[key])}")
         for key in ("handler", *_CODE)
         if not isinstance(source.get(key, ""), str)
     ]
     if not source.get("handler"):
-        problems.append(Problem("field.missing", ("spec", "source", "handler"), "missing spec: the code's `handler`"))
+        problems.append(
+            Problem(Code.FIELD_MISSING, ("spec", "source", "handler"), "missing spec: the code's `handler`")
+        )
     if not any(source.get(key) for key in _CODE):
         allowed = ", ".join(_CODE)
-        problems.append(Problem("field.missing", ("spec", "source"), "missing spec: the code", allowed=allowed))
+        problems.append(Problem(Code.FIELD_MISSING, ("spec", "source"), "missing spec: the code", allowed=allowed))
     elif not problems and not source.get("code") and not source.get("base64") and _is_local(source["source"]):
         message = "is a file of the client, which nobody else can read: send its text in `code` or `base64`"
         allowed = "an address, such as git+https://… or s3://…"
         path = ("spec", "source", "source")
-        problems.append(Problem("source.local", path, message, value=source["source"], allowed=allowed))
+        problems.append(Problem(Code.SOURCE_LOCAL, path, message, value=source["source"], allowed=allowed))
     return problems
 
 
@@ -207,9 +211,11 @@ def check_same_project(
     """Another project is never reached by a reference."""
     if reference.project == project:
         return None
-    return Problem("reference.project", path, f"invalid project: it must be one of `{project}`", value=str(reference))
+    return Problem(
+        Code.REFERENCE_PROJECT, path, f"invalid project: it must be one of `{project}`", value=str(reference)
+    )
 
 
 def unknown_reference(text: str, *, path: tuple[str, ...], what: str) -> Problem:
     """That there is no such thing."""
-    return Problem("reference.unknown", path, f"the project has no such {what}", value=text)
+    return Problem(Code.REFERENCE_UNKNOWN, path, f"the project has no such {what}", value=text)

@@ -12,6 +12,7 @@ from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Principal, Share
 from runyard.app.ports import Query, UnitOfWork
 from runyard.domain.access import GRANTS, SCOPES, Permission, Role, allows
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest
 
 EVERYONE = "*"
@@ -141,18 +142,18 @@ async def _require_project(unit: UnitOfWork, project: str) -> Entity:
 
 async def _check_share(unit: UnitOfWork, project: Entity, *, user: str, role: str) -> ShareRole:
     if user == project.user:
-        raise NotPossible("share.creator", f"{user} made the project {project.id} and is its owner already")
+        raise NotPossible(Code.SHARE_CREATOR, f"{user} made the project {project.id} and is its owner already")
     chosen = next((known for known in SHARE_ROLES if known == role), None)
     problems = []
     if chosen is None:
         nearest = find_nearest(role, SHARE_ROLES)
         allowed = ", ".join(SHARE_ROLES)
         problems.append(
-            Problem("role.unknown", ("role",), "no such role", value=role, allowed=allowed, suggestion=nearest)
+            Problem(Code.ROLE_UNKNOWN, ("role",), "no such role", value=role, allowed=allowed, suggestion=nearest)
         )
     elif user == EVERYONE and chosen == "owner":
         message = "everyone cannot own a project"
-        problems.append(Problem("role.everyone", ("role",), message, value=role, allowed="editor, viewer"))
+        problems.append(Problem(Code.ROLE_EVERYONE, ("role",), message, value=role, allowed="editor, viewer"))
     problems += await _check_user(unit, user)
     if chosen is None or problems:
         raise Refused(problems)
@@ -162,12 +163,12 @@ async def _check_share(unit: UnitOfWork, project: Entity, *, user: str, role: st
 async def _check_user(unit: UnitOfWork, user: str) -> list[Problem]:
     names = [account.name for account in await unit.accounts.list_accounts()]
     if not user:
-        return [Problem("field.missing", ("user",), "say with whom, by the name of an account, or `*` for everyone")]
+        return [Problem(Code.FIELD_MISSING, ("user",), "say with whom, by the name of an account, or `*` for everyone")]
     # A server without accounts knows nobody, and whoever is named there may get one later.
     if not names or user == EVERYONE or user in names:
         return []
     nearest = find_nearest(user, names)
-    return [Problem("user.unknown", ("user",), "there is no such account", value=user, suggestion=nearest)]
+    return [Problem(Code.USER_UNKNOWN, ("user",), "there is no such account", value=user, suggestion=nearest)]
 
 
 def _explain(who: Principal, role: Role, permission: Permission, *, project: str | None) -> str:

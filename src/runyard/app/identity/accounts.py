@@ -13,6 +13,7 @@ from runyard.app.locks import ACCOUNTS
 from runyard.app.model import Account, Principal
 from runyard.app.ports import Duplicate, Query, UnitOfWork
 from runyard.domain.access import Permission
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 
 LEAST_CHARACTERS = 12
@@ -120,7 +121,7 @@ async def delete_account(core: Core, who: Principal, name: str) -> None:
         if owned.total:
             names = ", ".join(project.name for project in owned.content) + ("" if owned.total <= MOST_NAMED else " …")
             message = f"{name} owns {owned.total} project(s) ({names}): delete those first, or disable the account"
-            raise NotPossible("account.owns_projects", message)
+            raise NotPossible(Code.ACCOUNT_OWNS_PROJECTS, message)
         await unit.accounts.delete(name)
         await note_act(core, unit, who, "account.delete", of=("account", name))
         await unit.commit()
@@ -163,7 +164,7 @@ async def _check_not_last(unit: UnitOfWork, account: Account, *, act: str) -> No
     ]
     if account.is_admin and not account.is_disabled and not others:
         message = f"{account.name} is the last admin and cannot be {act}: make somebody else an admin first"
-        raise NotPossible("account.last_admin", message)
+        raise NotPossible(Code.ACCOUNT_LAST_ADMIN, message)
 
 
 async def _end_sessions(unit: UnitOfWork, name: str, *, keeps_tokens: bool) -> None:
@@ -177,16 +178,18 @@ def _check_account(name: str, password: str | None) -> None:
     if not _NAME.fullmatch(name):
         nearest = name.lower() if _NAME.fullmatch(name.lower()) else None
         message = "cannot be the name of an account"
-        problems.append(Problem("name.invalid", ("name",), message, value=name, allowed=_NAME_RULE, suggestion=nearest))
+        problems.append(
+            Problem(Code.NAME_INVALID, ("name",), message, value=name, allowed=_NAME_RULE, suggestion=nearest)
+        )
     elif name in RESERVED:
-        problems.append(Problem("name.reserved", ("name",), "is kept for what is no account", value=name))
+        problems.append(Problem(Code.NAME_RESERVED, ("name",), "is kept for what is no account", value=name))
     # No problem with a password ever shows it.
     if password is not None and not LEAST_CHARACTERS <= len(password) <= MOST_CHARACTERS:
         message = f"has {len(password)} characters"
         allowed = f"{LEAST_CHARACTERS} to {MOST_CHARACTERS} characters of any kind"
-        problems.append(Problem("password.length", ("password",), message, allowed=allowed))
+        problems.append(Problem(Code.PASSWORD_LENGTH, ("password",), message, allowed=allowed))
     elif password is not None and len(set(password)) < LEAST_CHARACTERS // 3:
         message = "repeats too few characters to be hard to guess"
-        problems.append(Problem("password.repeats", ("password",), message))
+        problems.append(Problem(Code.PASSWORD_REPEATS, ("password",), message))
     if problems:
         raise Refused(problems)

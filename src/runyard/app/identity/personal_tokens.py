@@ -14,6 +14,7 @@ from runyard.app.identity.accounts import lock_accounts
 from runyard.app.model import Principal, Token
 from runyard.app.ports import UnitOfWork
 from runyard.domain.access import SCOPES, Permission
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest
 
 PERSONAL_PREFIX = "ryp_"
@@ -139,7 +140,7 @@ def _check_wanted(name: str, scopes: Iterable[str], *, life: timedelta, longest:
     # A scope that is not known would limit nothing: a slip of the pen would make a token that may do everything.
     problems = [
         Problem(
-            "scope.unknown",
+            Code.SCOPE_UNKNOWN,
             ("scopes", position),
             "no such scope",
             value=scope,
@@ -151,11 +152,11 @@ def _check_wanted(name: str, scopes: Iterable[str], *, life: timedelta, longest:
     ]
     if len(name) > MOST_NAME_CHARACTERS:
         message = f"has {len(name)} characters"
-        problems.append(Problem("name.long", ("name",), message, allowed=f"at most {MOST_NAME_CHARACTERS}"))
+        problems.append(Problem(Code.NAME_LONG, ("name",), message, allowed=f"at most {MOST_NAME_CHARACTERS}"))
     if not timedelta(0) < life <= longest:
         message = "no token lives that long" if life > longest else "a token does not end before it begins"
         allowed = f"more than 0 and at most {longest.days}"
-        problems.append(Problem("token.life", ("days",), message, value=life.days, allowed=allowed))
+        problems.append(Problem(Code.TOKEN_LIFE, ("days",), message, value=life.days, allowed=allowed))
     if problems:
         raise Refused(problems)
     return wanted
@@ -165,7 +166,7 @@ def _require_user(who: Principal) -> None:
     if who.run_id is not None:
         raise Forbidden(f"the token of run {who.run_id} has no personal tokens; its user has")
     if who.via == "open":
-        raise NotPossible("token.open", "this server is open: there are no accounts, and no token is needed")
+        raise NotPossible(Code.TOKEN_OPEN, "this server is open: there are no accounts, and no token is needed")
 
 
 def _require_password(who: Principal) -> None:
@@ -190,8 +191,8 @@ def _require_own(who: Principal) -> None:
 async def _check_account(unit: UnitOfWork, who: Principal) -> None:
     account = await unit.accounts.find(who.name)
     if account is None or account.is_disabled:
-        raise NotPossible("account.gone", f"the account {who.name} is gone or disabled")
+        raise NotPossible(Code.ACCOUNT_GONE, f"the account {who.name} is gone or disabled")
     held = [token for token in await unit.accounts.list_tokens(who.name) if token.kind == "personal"]
     if len(held) >= MOST_TOKENS:
         message = f"{who.name} has {len(held)} personal tokens, the most there can be: revoke some first"
-        raise NotPossible("token.too_many", message)
+        raise NotPossible(Code.TOKEN_TOO_MANY, message)

@@ -16,6 +16,7 @@ from runyard.app.core import Core
 from runyard.app.model import Run
 from runyard.app.ports import LogPiece, LogStore, Stream, StreamInfo, Unavailable
 from runyard.app.runs import require_run
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import find_nearest, list_words
 from runyard.spec.readers import Findings
 
@@ -140,7 +141,7 @@ async def choose_parts(core: Core, run_id: str, wanted: Wanted, *, can_come: boo
     if wanted.offset is not None and len(chosen) > 1:
         streams = [f"{info.stream.pod}/{info.stream.container}" for info in chosen]
         message = f"an offset is of one stream, and there are {len(chosen)}: say `pod` and `container`"
-        findings.add("log.streams", ("query", "offset"), message, value=wanted.offset, allowed=list_words(streams))
+        findings.add(Code.LOG_STREAMS, ("query", "offset"), message, value=wanted.offset, allowed=list_words(streams))
     findings.finish()
     return [Part(info=info, offset=await find_start(core.logs, info, wanted)) for info in chosen]
 
@@ -196,11 +197,11 @@ def _name_unknown(findings: Findings, wanted: Wanted, streams: Sequence[Stream])
         if given is not None and given not in names:
             allowed, nearest = list_words(sorted(names)), find_nearest(given, names)
             message = f"the run has no {name} of that name that has written"
-            findings.add("log.unknown", ("query", name), message, value=given, allowed=allowed, suggestion=nearest)
+            findings.add(Code.LOG_UNKNOWN, ("query", name), message, value=given, allowed=allowed, suggestion=nearest)
     if not findings.problems:
         allowed = list_words([f"{stream.pod}/{stream.container}" for stream in streams])
         message = f"pod {wanted.pod} has no container {wanted.container} that has written"
-        findings.add("log.unknown", ("query", "container"), message, value=wanted.container, allowed=allowed)
+        findings.add(Code.LOG_UNKNOWN, ("query", "container"), message, value=wanted.container, allowed=allowed)
 
 
 def _show(at: datetime) -> str:

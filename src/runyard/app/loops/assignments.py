@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from runyard.app.core import Core
 from runyard.app.engine import Assignment, EngineRefusal
 from runyard.app.model import Run
+from runyard.domain.reasons import Reason
 
 IssueToken = Callable[[Run], Awaitable[str]]
 """Makes a token for a run alone; the composition root gives it."""
@@ -27,7 +28,7 @@ class StoredAccess:
                 sealed = await unit.secrets.find(self.run.project, name)
                 if sealed is None:
                     raise EngineRefusal(
-                        "secret.missing", f"secret `{name}` has no value any more in project {self.run.project}"
+                        Reason.SECRET_MISSING, f"secret `{name}` has no value any more in project {self.run.project}"
                     )
                 values[name] = self.core.vault.open(sealed)
         return values

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from runyard.app.model import Run, Transition
 from runyard.app.runs import find_action
 from runyard.domain.lifecycle import State
+from runyard.domain.reasons import Reason
 from runyard.spec.duration import format_duration
 
 
@@ -33,11 +34,11 @@ def find_deadline(run: Run, transitions: Sequence[Transition]) -> Deadline | Non
     seconds = _read_seconds(run, "pending_timeout")
     if seconds and run.state == State.PENDING:
         message = f"it waited for its place longer than pending_timeout: {format_duration(seconds)}"
-        found.append(Deadline(at=_after(released[-1], seconds), reason="timeout.pending", message=message))
+        found.append(Deadline(at=_after(released[-1], seconds), reason=Reason.TIMEOUT_PENDING, message=message))
     seconds = _read_seconds(run, "timeout")
     if seconds and find_action(run) == "job":
         message = f"it took longer than timeout: {format_duration(seconds)}"
-        found.append(Deadline(at=_after(released[-1], seconds), reason="timeout.run", message=message))
+        found.append(Deadline(at=_after(released[-1], seconds), reason=Reason.TIMEOUT_RUN, message=message))
     return min(found, key=lambda deadline: deadline.at, default=None)
 
 

@@ -10,6 +10,7 @@ from runyard.app.model import Json, Run
 from runyard.app.runs import NOTES, Change, Decide, Move
 from runyard.domain.lifecycle import State, can_follow, is_final
 from runyard.domain.outcomes import Outcome, Seen, judge
+from runyard.domain.reasons import Reason
 
 
 def make_ready(run: Run) -> Change | None:
@@ -38,7 +39,7 @@ def note_release(generation: int, engine: str) -> Decide:
     def decide(run: Run) -> Change | None:
         if run.desired_generation != generation or not can_follow(State(run.state), State.PENDING):
             return None
-        move = Move(state=State.PENDING, reason="engine.released", message=f"handed to the engine `{engine}`")
+        move = Move(state=State.PENDING, reason=Reason.ENGINE_RELEASED, message=f"handed to the engine `{engine}`")
         return Change(action="run.release", moves=(move,), values=forget_failure(run))
 
     return decide

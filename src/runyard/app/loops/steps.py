@@ -20,12 +20,13 @@ from runyard.app.ports import Stale
 from runyard.app.runs import SYSTEM, Decide, finish_run_deletion, write_change
 from runyard.domain.lifecycle import State, is_final
 from runyard.domain.outcomes import Seen, Step, choose_step
+from runyard.domain.reasons import Reason
 
 Result = TypeVar("Result")
 Wait = timedelta | None
 """When to look again; None: when something happens."""
 
-NO_ENGINE = EngineUnavailable("engine.none", "no engine is configured: it stays as it is until the server has one")
+NO_ENGINE = EngineUnavailable(Reason.ENGINE_NONE, "no engine is configured: it stays as it is until the server has one")
 _MOST_STEPS = 16
 _ATTEMPTS = 20
 
@@ -183,13 +184,13 @@ class Stepper:
             async with asyncio.timeout(self._pace.call_seconds):
                 return await act
         except TimeoutError:
-            raise EngineUnavailable("engine.timeout", f"no answer within {self._pace.call_seconds:g} s") from None
+            raise EngineUnavailable(Reason.ENGINE_TIMEOUT, f"no answer within {self._pace.call_seconds:g} s") from None
         except EngineError:
             raise
         except Exception as error:
             # Its text is not ours and may hold anything; the log has it.
             _log.exception("an engine's call failed")
-            raise EngineUnavailable("engine.failed", f"the call failed: {type(error).__name__}") from error
+            raise EngineUnavailable(Reason.ENGINE_FAILED, f"the call failed: {type(error).__name__}") from error
 
 
 def _get_uid(run: Run) -> str:

@@ -9,6 +9,7 @@ from runyard.app.locks import lock_of_entity, lock_of_project
 from runyard.app.model import Entity, Principal
 from runyard.app.ports import UnitOfWork
 from runyard.app.runs import check_own_run, require_run
+from runyard.spec.problem_codes import Code
 from runyard.spec.readers import describe_type, refuse
 
 MOST_POINTS = 100_000
@@ -49,7 +50,7 @@ async def _require(unit: UnitOfWork, type_name: str, project: str, entity_id: st
 def _read_value(given: Any) -> float | list[float]:
     if isinstance(given, list):
         if len(given) > MOST_POINTS:
-            raise refuse("size.entries", f"has {len(given)} numbers", allowed=f"at most {MOST_POINTS}")
+            raise refuse(Code.SIZE_ENTRIES, f"has {len(given)} numbers", allowed=f"at most {MOST_POINTS}")
         return [_read_number(item) for item in given]
     return _read_number(given)
 
@@ -58,5 +59,7 @@ def _read_number(given: Any) -> float:
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
     # Compared first: Python makes no float of a larger integer.
     if not is_number or not abs(given) <= MOST_VALUE:
-        raise refuse("type.number", f"must be a number or a list of numbers, not {describe_type(given)}", value=given)
+        raise refuse(
+            Code.TYPE_NUMBER, f"must be a number or a list of numbers, not {describe_type(given)}", value=given
+        )
     return float(given)

@@ -23,6 +23,7 @@ from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
 from runyard.app.runs import delete_logs, delete_runs
 from runyard.spec.entities import read_entity
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 
 MOST_LISTED = 1000
@@ -77,7 +78,7 @@ async def update_project(
     """Replace metadata and spec; what is listed in it is not the project's."""
     draft = _read(document)
     if draft.name != project:
-        raise Refused([Problem("field.fixed", ("name",), f"cannot be changed; it is `{project}`", value=draft.name)])
+        raise Refused([Problem(Code.FIELD_FIXED, ("name",), f"cannot be changed; it is `{project}`", value=draft.name)])
     async with core.store.begin() as unit:
         stored = await enter_project(unit, project)
         changed = replace(
@@ -107,7 +108,7 @@ async def delete_project(
         check_revision(entity, expected_revision)
         if not is_cascading and (kept := await _describe_content(unit, project)):
             message = f"project {project} is not empty: it has {kept}; delete it with cascade=true"
-            raise NotPossible("project.not_empty", message)
+            raise NotPossible(Code.PROJECT_NOT_EMPTY, message)
         await audit(core, unit, who, "project.delete", entity)
         removed = await delete_runs(core, unit, who, project=project)
         if removed.waiting:
@@ -146,7 +147,7 @@ def _read(document: Any) -> EntityDraft:
     read_entity("project", {"kind": draft.kind, "name": draft.name, "spec": spec})
     if draft.id is not None and draft.id != draft.name:
         message = f"the id of a project is its name, `{draft.name}`"
-        raise Refused([Problem("project.id", ("id",), message, value=draft.id)])
+        raise Refused([Problem(Code.PROJECT_ID, ("id",), message, value=draft.id)])
     return draft
 
 

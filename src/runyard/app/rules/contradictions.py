@@ -7,6 +7,7 @@ from runyard.domain.rehearsal import Recorded
 from runyard.domain.resolution import Resolution, resolve
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.policy import Policy
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, find_nearest, list_words, shorten
 from runyard.spec.profile import Profile
 from runyard.spec.run_fields import Action, RunFields
@@ -32,7 +33,7 @@ def find_unknown_profiles(policy: Policy, names: Iterable[str]) -> list[Problem]
     known = sorted(names)
     return [
         Problem(
-            "profile.unknown",
+            Code.PROFILE_UNKNOWN,
             path,
             f"there is no profile `{name}`: every run that gets it is refused",
             value=name,
@@ -85,7 +86,7 @@ def _play(profile: Profile, policy: Policy, project: str, action: Action) -> Ite
     for problem in after.refusals:
         if (problem.code, problem.path) not in known:
             message = f"runs of this profile are refused{place}: {problem.message}"
-            yield Problem("profile.refused", problem.path, message, value=problem.value, allowed=problem.allowed)
+            yield Problem(Code.PROFILE_REFUSED, problem.path, message, value=problem.value, allowed=problem.allowed)
 
 
 def _iter_overridden(profile: Profile, played: Resolution, place: str) -> Iterator[Problem]:
@@ -94,4 +95,4 @@ def _iter_overridden(profile: Profile, played: Resolution, place: str) -> Iterat
         for other in leaf.replaced:
             if other.by in own and leaf.source not in own:
                 message = f"{leaf.source} locks {shorten(leaf.value)}{place}; the profile's value is not used"
-                yield Problem("profile.overridden", leaf.path, message, value=shorten(other.value))
+                yield Problem(Code.PROFILE_OVERRIDDEN, leaf.path, message, value=shorten(other.value))

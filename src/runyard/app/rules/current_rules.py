@@ -10,6 +10,7 @@ from runyard.app.model import Json, Revision
 from runyard.app.ports import UnitOfWork
 from runyard.domain.resolve_inputs import AdminRules
 from runyard.spec.policy import Policy, read_policy
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile import Profile
 from runyard.spec.profile_documents import read_profiles
@@ -54,10 +55,10 @@ def read_profile_document(given: Any, *, name: str | None = None) -> tuple[Profi
     profiles, warnings = read_profiles(documents)
     problems = []
     if len(profiles) != 1:
-        problems.append(Problem("profile.count", (), f"must be one profile, not {len(profiles)}"))
+        problems.append(Problem(Code.PROFILE_COUNT, (), f"must be one profile, not {len(profiles)}"))
     elif name is not None and profiles[0].id != name:
         message = f"the address names the profile `{name}`"
-        problems.append(Problem("profile.other", ("id",), message, value=profiles[0].id, suggestion=name))
+        problems.append(Problem(Code.PROFILE_OTHER, ("id",), message, value=profiles[0].id, suggestion=name))
     if problems:
         raise Refused(problems)
     return profiles[0], warnings

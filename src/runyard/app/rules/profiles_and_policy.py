@@ -17,6 +17,7 @@ from runyard.app.rules.contradictions import (
 from runyard.app.rules.current_rules import POLICY_NAME, load_current, read_profile_document
 from runyard.app.rules.revisions import check_storable, put_revision
 from runyard.spec.policy import Policy, lint_policy, read_policy
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile import Profile
 from runyard.spec.readers import expect_list
@@ -86,7 +87,7 @@ async def put_profile(
     if is_strict and contradictions:
         raise Refused(contradictions)
     if name not in current.admin_rules.profiles and len(current.admin_rules.profiles) >= MOST_PROFILES:
-        raise NotPossible("profile.too_many", f"there are {MOST_PROFILES} profiles, the most there can be")
+        raise NotPossible(Code.PROFILE_TOO_MANY, f"there are {MOST_PROFILES} profiles, the most there can be")
     revision = await put_revision(core, who, "profile", name, stored, expected_revision=expected_revision)
     return StoredProfile(revision=revision, profile=profile, warnings=(*warnings, *contradictions))
 
@@ -97,7 +98,7 @@ async def delete_profile(core: Core, who: Principal, name: str, *, expected_revi
         policy = (await load_current(unit)).admin_rules.policy
     if name in {default for _, default in iter_default_profiles(policy)}:
         message = f"the policy gives profile {name} to runs that name none: change the policy first"
-        raise NotPossible("profile.in_use", message)
+        raise NotPossible(Code.PROFILE_IN_USE, message)
     await put_revision(core, who, "profile", name, None, expected_revision=expected_revision)
 
 

@@ -10,6 +10,7 @@ from runyard.app.errors import Conflict, Missing
 from runyard.app.model import Json, Principal, Revision
 from runyard.app.ports import UnitOfWork
 from runyard.app.rules.current_rules import POLICY_NAME
+from runyard.spec.problem_codes import Code
 from runyard.spec.readers import expect_mapping, refuse
 
 Kind = Literal["profile", "policy"]
@@ -76,5 +77,5 @@ def check_storable(document: Any) -> Any:
     except (TypeError, ValueError):
         is_same = False
     if not is_same:
-        raise refuse("document.json", "has keys or values that JSON does not know")
+        raise refuse(Code.DOCUMENT_JSON, "has keys or values that JSON does not know")
     return document

@@ -13,6 +13,7 @@ from runyard.app.model import Json, Principal
 from runyard.app.ports import UnitOfWork
 from runyard.app.rules.current_rules import POLICY_NAME
 from runyard.spec.policy import lint_policy, read_policy
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile_documents import load_profile_files
 from runyard.spec.yaml.loader import load_documents
@@ -44,7 +45,7 @@ async def take_policy(core: Core, text: str, *, name: str) -> list[Problem]:
     """The policy of a file; raises `Refused` with every problem. Returns warnings."""
     documents = load_documents(text, source=name)
     if len(documents) != 1:
-        raise Refused([Problem("policy.count", (), f"{name}: must be one document, not {len(documents)}")])
+        raise Refused([Problem(Code.POLICY_COUNT, (), f"{name}: must be one document, not {len(documents)}")])
     policy = read_policy(documents[0].data)
     async with core.store.begin() as unit:
         await _put(core, unit, "policy", POLICY_NAME, documents[0].data or {})

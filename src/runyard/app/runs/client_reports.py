@@ -10,9 +10,11 @@ from runyard.app.errors import NotPossible
 from runyard.app.model import Json, Principal, Run
 from runyard.app.runs.transitions import NOTES, Change, Move, change_run
 from runyard.domain.lifecycle import State, can_follow
+from runyard.domain.reasons import Reason
 from runyard.spec.digitalhub.client_specs import list_changed_fields
 from runyard.spec.digitalhub.reference_strings import find_run_kind
 from runyard.spec.entities import read_entity
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 
 _TAKEN = ("outputs", "results", "metrics")
@@ -64,14 +66,16 @@ def _find_unused(run: Run, draft: EntityDraft) -> list[Problem]:
     problems = find_unused_name(draft, name=run.name)
     if not run.is_local:
         wanted = list_changed_fields(run.kind, stored=run.spec, written=draft.spec)
-        problems += [Problem("value.unused", ("spec", name), _KEPT_SPEC) for name in wanted]
+        problems += [Problem(Code.VALUE_UNUSED, ("spec", name), _KEPT_SPEC) for name in wanted]
     problems += [
-        Problem("value.unused", ("status", key), "is the server's to say")
+        Problem(Code.VALUE_UNUSED, ("status", key), "is the server's to say")
         for key, value in draft.status.items()
         if key not in _ECHOED and not _is_taken(run, key) and value not in ({}, [], run.status.get(key))
     ]
     if draft.extensions and draft.extensions != run.extensions:
-        problems.append(Problem("value.unused", ("extensions",), "are not changed by an update: what is stored stays"))
+        problems.append(
+            Problem(Code.VALUE_UNUSED, ("extensions",), "are not changed by an update: what is stored stays")
+        )
     return problems
 
 
@@ -124,11 +128,11 @@ def _find_moves(run: Run, draft: EntityDraft) -> tuple[Move, ...]:
         return ()
     if draft.state not in _DRIVEN:
         allowed = ", ".join(state.value for state in _DRIVEN)
-        raise NotPossible("state.reported", f"a client cannot set the state {draft.state}; allowed: {allowed}")
+        raise NotPossible(Code.STATE_REPORTED, f"a client cannot set the state {draft.state}; allowed: {allowed}")
     state, message = State(draft.state), draft.status.get("message")
     if not can_follow(State(run.state), state):
         return ()
-    reason = "client.error" if state is State.ERROR else "client.report"
+    reason = Reason.CLIENT_ERROR if state is State.ERROR else Reason.CLIENT_REPORT
     return (Move(state=state, reason=reason, message=message if isinstance(message, str) else None),)
 
 
@@ -149,7 +153,7 @@ def _note_stale(report: _Report, run: Run) -> Json:
 def _check_identity(run: Run, draft: EntityDraft) -> None:
     given = {"id": draft.id, "name": draft.name, "kind": draft.kind}
     problems = [
-        Problem("field.fixed", (name,), f"cannot be changed; it is `{getattr(run, name)}`", value=value)
+        Problem(Code.FIELD_FIXED, (name,), f"cannot be changed; it is `{getattr(run, name)}`", value=value)
         for name, value in given.items()
         if value is not None and value != getattr(run, name)
     ]

@@ -22,6 +22,7 @@ from runyard.app.times import read_time
 from runyard.domain.rehearsal import OUTCOMES, Played, Recorded, rehearse
 from runyard.domain.resolve_inputs import AdminRules
 from runyard.spec.policy import Policy, read_policy
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Refused
 from runyard.spec.profile import Profile
 from runyard.spec.readers import Findings, expect_integer, expect_keys, expect_mapping, expect_text, refuse
@@ -126,7 +127,7 @@ def read_candidate(given: Any) -> Candidate:
     document = expect_mapping(given, of="what is rehearsed")
     expect_keys(document, FIELDS, findings)
     if "policy" not in document and not document.get("profiles"):
-        findings.add("rehearsal.empty", (), "name a `policy`, or `profiles`, to be rehearsed")
+        findings.add(Code.REHEARSAL_EMPTY, (), "name a `policy`, or `profiles`, to be rehearsed")
     profiles = findings.read(_read_profiles, document.get("profiles") or {}, "profiles")
     values: dict[str, Any] = {
         name: findings.read(reader, document[name], name)
@@ -136,7 +137,7 @@ def read_candidate(given: Any) -> Candidate:
     findings.finish()
     since, until = values.get("since"), values.get("until")
     if since is not None and until is not None and since > until:
-        raise refuse("time.order", "ends before it begins", path=("until",), value=document["until"])
+        raise refuse(Code.TIME_ORDER, "ends before it begins", path=("until",), value=document["until"])
     return Candidate(has_policy="policy" in document, profiles=profiles or {}, **values)
 
 

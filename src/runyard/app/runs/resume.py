@@ -5,6 +5,8 @@ from runyard.app.errors import NotPossible
 from runyard.app.model import Principal, Run
 from runyard.app.runs.transitions import NOTES, Change, Move, can_be_resumed, change_run, find_action
 from runyard.domain.lifecycle import State
+from runyard.domain.reasons import Reason
+from runyard.spec.problem_codes import Code
 
 
 async def resume_run(core: Core, who: Principal, project: str, run_id: str, *, words: str | None = None) -> Run:
@@ -20,7 +22,7 @@ async def resume_run(core: Core, who: Principal, project: str, run_id: str, *, w
         message = f"resumed by {who.name}{f': {words}' if words else ''}"
         return Change(
             action="run.resume",
-            moves=(Move(state=State.RESUME, reason="user.resume", message=message),),
+            moves=(Move(state=State.RESUME, reason=Reason.USER_RESUME, message=message),),
             values={
                 "desired": "run",
                 "desired_generation": run.desired_generation + 1,
@@ -34,13 +36,13 @@ async def resume_run(core: Core, who: Principal, project: str, run_id: str, *, w
 
 def _check(core: Core, run: Run) -> None:
     if run.is_local:
-        raise NotPossible("resume.local", "the client runs it itself: start it again there")
+        raise NotPossible(Code.RESUME_LOCAL, "the client runs it itself: start it again there")
     if not can_be_resumed(run):
         action = find_action(run) or "run"
         raise NotPossible(
-            "resume.kind", f"a {action} cannot be resumed, only `serve` and `deploy` can: run it again instead"
+            Code.RESUME_KIND, f"a {action} cannot be resumed, only `serve` and `deploy` can: run it again instead"
         )
     if run.state != State.STOPPED:
-        raise NotPossible("resume.state", f"only a STOPPED run can be resumed, and this one is {run.state}")
+        raise NotPossible(Code.RESUME_STATE, f"only a STOPPED run can be resumed, and this one is {run.state}")
     if core.options.engine is None:
-        raise NotPossible("engine.none", "no engine is configured, so nothing can be resumed")
+        raise NotPossible(Code.ENGINE_NONE, "no engine is configured, so nothing can be resumed")

@@ -19,6 +19,7 @@ from runyard.app.runs.transitions import (
     write_change,
 )
 from runyard.domain.lifecycle import State
+from runyard.domain.reasons import Reason
 
 
 async def delete_run(
@@ -55,7 +56,7 @@ async def begin_run_deletion(core: Core, unit: UnitOfWork, who: Principal, run: 
         return run
     change = Change(
         action="run.delete",
-        moves=(Move(state=State.DELETING, reason="user.delete", message=f"deleted by {who.name}"),),
+        moves=(Move(state=State.DELETING, reason=Reason.USER_DELETE, message=f"deleted by {who.name}"),),
         values={"desired": "delete", "desired_generation": run.desired_generation + 1},
         is_due=True,
     )

@@ -21,6 +21,7 @@ from runyard.app.ports import EntityLookup, UnitOfWork
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.digitalhub.reference_strings import FunctionReference, TaskReference, find_run_kind, find_task_kind
 from runyard.spec.entities import RUN_KINDS, RunSpec, TaskSpec, find_spec_model, read_entity
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest
 from runyard.spec.readers import Findings
 from runyard.spec.run_fields import ACTIONS, RunFields, read_model
@@ -97,13 +98,13 @@ def _read_spec(draft: EntityDraft, project: str, *, is_local: bool) -> RunSpec:
     elif not is_local:
         message = "runs of this kind are not run here: Runyard runs python and container functions, and keeps others"
         allowed, meant = "python+…:run, container+…:run", find_nearest(draft.kind, RUN_KINDS)
-        findings.add("run.not_run", ("kind",), message, value=draft.kind, allowed=allowed, suggestion=meant)
+        findings.add(Code.RUN_NOT_RUN, ("kind",), message, value=draft.kind, allowed=allowed, suggestion=meant)
     else:
         known = {key: draft.spec[key] for key in ("task", "function", "workflow") if key in draft.spec}
         fields = findings.read(lambda given: read_model(RunSpec, given), known, "spec")
     is_told = any(problem.path == ("spec", "task") for problem in findings.problems)
     if (is_ours or is_local) and draft.spec.get("task") is None and not is_told:
-        findings.add("field.missing", ("spec", "task"), "a run needs its `task`")
+        findings.add(Code.FIELD_MISSING, ("spec", "task"), "a run needs its `task`")
     for name in ("function", "workflow", "task"):
         reference = getattr(fields, name, None)
         if reference is not None and (problem := check_same_project(reference, project, path=("spec", name))):
@@ -126,7 +127,7 @@ def _check_kind(kind: str, task: Entity) -> None:
     is_same = said is not None and of_task is not None and said.function == of_task[0]
     if not is_same or (said is not None and said.action is not None and of_task and said.action != of_task[1]):
         message = f"a {kind} is not a run of a {task.kind} task"
-        raise Refused([Problem("run.kind", ("kind",), message, value=kind, suggestion=f"{task.kind}:run")])
+        raise Refused([Problem(Code.RUN_KIND, ("kind",), message, value=kind, suggestion=f"{task.kind}:run")])
 
 
 async def _find_function(entities: EntityLookup, task: Entity) -> Entity | None:
@@ -145,7 +146,7 @@ def _check_function(fields: RunSpec, function: Entity | None) -> None:
     named = [("function", fields.function), ("workflow", fields.workflow)]
     if function is not None and (
         problems := [
-            Problem("run.function", ("spec", field), f"the task runs {_name_function(function)}", value=str(own))
+            Problem(Code.RUN_FUNCTION, ("spec", field), f"the task runs {_name_function(function)}", value=str(own))
             for field, own in named
             if own is not None and not (field == function.type and _is_of(own, function))
         ]
@@ -168,11 +169,11 @@ def _make_request(draft: EntityDraft, task: Entity, function: Entity | None, fie
     kind, action = find_task_kind(task.kind) or ("", "")
     if action == BUILD:
         message = "images are not built here: build it elsewhere and name it in the function's `image`"
-        raise Refused([Problem("run.not_run", ("kind",), message, value=draft.kind)])
+        raise Refused([Problem(Code.RUN_NOT_RUN, ("kind",), message, value=draft.kind)])
     known = next((each for each in ACTIONS if each == action), None)
     if known is None or function is None:
         message = f"the action {action} is stored but not run here"
-        raise Refused([Problem("run.not_run", ("kind",), message, value=draft.kind, allowed=", ".join(ACTIONS))])
+        raise Refused([Problem(Code.RUN_NOT_RUN, ("kind",), message, value=draft.kind, allowed=", ".join(ACTIONS))])
     findings = Findings()
     layers: Mapping[str, RunFields | None] = {
         "task": findings.read(lambda given: _read_layer("task", task.kind, given), task.spec, "task", "spec"),

@@ -4,6 +4,7 @@ from runyard.app.core import Core
 from runyard.app.model import Principal, Run
 from runyard.app.runs.transitions import Change, Move, change_run, is_without_engine
 from runyard.domain.lifecycle import State, is_final
+from runyard.domain.reasons import Reason
 
 
 async def stop_run(core: Core, who: Principal, project: str, run_id: str, *, words: str | None = None) -> Run:
@@ -16,7 +17,7 @@ async def stop_run(core: Core, who: Principal, project: str, run_id: str, *, wor
         state = State(run.state)
         if is_final(state) or state is State.STOP:
             return None
-        why = {"reason": "user.stop", "message": f"stopped by {who.name}{f': {words}' if words else ''}"}
+        why = {"reason": Reason.USER_STOP, "message": f"stopped by {who.name}{f': {words}' if words else ''}"}
         is_over = is_without_engine(core, run)
         last = (Move(state=State.STOPPED, **why),) if is_over else ()
         return Change(

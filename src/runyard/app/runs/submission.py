@@ -24,11 +24,13 @@ from runyard.app.rules import CurrentRules, load_current
 from runyard.app.runs.run_requests import RunRequest, load_inventory, read_run_request
 from runyard.app.runs.transitions import make_first_transitions
 from runyard.domain.lifecycle import State
+from runyard.domain.reasons import Reason
 from runyard.domain.resolution import NOT_USED, Resolution, resolve
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.readers import to_snake_case
 
-NO_ENGINE = "engine.none"
+NO_ENGINE = Reason.ENGINE_NONE
 NO_ENGINE_MESSAGE = "no engine is configured: the run is accepted and stored, and nothing starts it"
 
 
@@ -94,7 +96,7 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
         run_request = await _read(unit, project, document)
         if run_request.request is None:
             message = "the client executes it: nothing is decided here"
-            raise Refused([Problem("run.local", ("spec", "local_execution"), message, value=True)])
+            raise Refused([Problem(Code.RUN_LOCAL, ("spec", "local_execution"), message, value=True)])
         rules = await load_current(unit)
         inventory = await load_inventory(unit, run_request.request, rules.admin_rules)
     resolution = resolve(run_request.request, rules.admin_rules, inventory)
@@ -259,5 +261,5 @@ def _find_profile_revision(resolution: Resolution, rules: CurrentRules) -> int |
 def _make_transitions(who: Principal, run: Run) -> tuple[Transition, ...]:
     states = [State.CREATED] if run.is_local else [State.CREATED, State.READY]
     return make_first_transitions(
-        states, at=run.created_at, actor=who.name, reason=run.reason or "user.submit", message=run.message
+        states, at=run.created_at, actor=who.name, reason=run.reason or Reason.USER_SUBMIT, message=run.message
     )

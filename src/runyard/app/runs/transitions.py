@@ -14,6 +14,7 @@ from runyard.app.ports import UnitOfWork
 from runyard.app.retry import retry_on_conflict
 from runyard.domain.lifecycle import State, can_follow
 from runyard.spec.digitalhub.reference_strings import find_run_kind
+from runyard.spec.problem_codes import Code
 
 SYSTEM = Principal(name="system", via="system")
 """Who acts when a loop does."""
@@ -157,7 +158,9 @@ async def _make_transitions(
     made = []
     for sequence, move in enumerate(moves, start=sequence + 1):  # noqa: B020 - counted on from the last one
         if not can_follow(state, move.state, can_resume=can_be_resumed(run)):
-            raise NotPossible("state.impossible", f"run {run.id} is {state.value} and cannot become {move.state.value}")
+            raise NotPossible(
+                Code.STATE_IMPOSSIBLE, f"run {run.id} is {state.value} and cannot become {move.state.value}"
+            )
         made.append(
             Transition(
                 sequence=sequence, state=move.state, at=at, actor=actor, reason=move.reason, message=move.message

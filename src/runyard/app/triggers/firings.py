@@ -18,6 +18,7 @@ from runyard.app.runs import submit_run
 from runyard.domain.access import Permission
 from runyard.domain.placeholders import PlaceholderError, fill
 from runyard.domain.triggers import KINDS
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Refused
 
 PAUSED, ACTIVE = "STOPPED", "RUNNING"
@@ -70,13 +71,13 @@ async def run_trigger(core: Core, who: Principal, project: str, trigger_id: str,
     async with core.store.begin(is_read_only=True) as unit:
         trigger = await require_entity(unit, "trigger", project, trigger_id)
     if trigger.kind not in KINDS:
-        raise NotPossible("trigger.kind", f"triggers of the kind {trigger.kind} are stored here, and never fire")
+        raise NotPossible(Code.TRIGGER_KIND, f"triggers of the kind {trigger.kind} are stored here, and never fire")
     if not is_active(trigger):
         trigger = await change_trigger(core, who, project, trigger_id, resume, action="trigger.resume")
     occasion = Occasion(id=f"now:{uuid4().hex}", input={"at": core.clock.now().isoformat()}, is_manual=True)
     fired = await fire(core, trigger, occasion, is_open=is_open, by=who)
     if fired.problem is not None:
-        raise NotPossible("trigger.refused", f"trigger {trigger.name} could not fire: {fired.problem}")
+        raise NotPossible(Code.TRIGGER_REFUSED, f"trigger {trigger.name} could not fire: {fired.problem}")
     async with core.store.begin(is_read_only=True) as unit:
         return await require_entity(unit, "trigger", project, trigger_id)
 

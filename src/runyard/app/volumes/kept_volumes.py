@@ -16,6 +16,7 @@ from runyard.app.rules import load_current
 from runyard.app.runs import can_be_resumed
 from runyard.app.volumes.volume_specs import apply_policy, read_volume
 from runyard.domain.lifecycle import State, is_final
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import list_words
 
 PAGE_SIZE = 200
@@ -33,7 +34,9 @@ async def create_volume(core: Core, who: Principal, project: str, document: Any)
             raise Duplicate(f"Duplicated entity volume:{volume.name}.")
         known = await unit.entities.find_page(Query(type="volume", project=project, size=1))
         if known.total >= MOST_VOLUMES:
-            raise NotPossible("volume.too_many", f"project {project} has {MOST_VOLUMES} volumes, the most there can be")
+            raise NotPossible(
+                Code.VOLUME_TOO_MANY, f"project {project} has {MOST_VOLUMES} volumes, the most there can be"
+            )
         policy = (await load_current(unit)).admin_rules.policy
         ruled = replace(volume, spec=apply_policy(volume, policy))
         await unit.entities.add(ruled)
@@ -102,7 +105,7 @@ async def _check_unused(unit: UnitOfWork, volume: Entity, *, since: datetime | N
             f"volume {volume.name} is used by runs that have not ended or can be resumed: {list_words(using)}; "
             "stop jobs and delete services first"
         )
-        raise NotPossible("volume.in_use", message)
+        raise NotPossible(Code.VOLUME_IN_USE, message)
 
 
 def _may_use(run: Run, claim: str) -> bool:

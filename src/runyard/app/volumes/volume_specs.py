@@ -11,6 +11,7 @@ from runyard.domain.resolution import resolve
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.names import check_dns_label, suggest_dns_label
 from runyard.spec.policy import Policy
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Refused
 from runyard.spec.readers import Findings, expect_keys, expect_mapping, expect_option, refuse
 from runyard.spec.resources import read_amount
@@ -31,7 +32,7 @@ def read_volume(document: Any, at: datetime, who: Principal, project: str) -> En
     draft = read_draft(given)
     findings.problems += check_project(draft, project)
     if draft.name is None:
-        findings.add("field.missing", ("name",), "a volume needs its `name`")
+        findings.add(Code.FIELD_MISSING, ("name",), "a volume needs its `name`")
     else:
         findings.read(_check_name, draft.name, "name")
     spec = findings.read(_read_spec, draft.spec, "spec")
@@ -53,9 +54,9 @@ def read_volume(document: Any, at: datetime, who: Principal, project: str) -> En
 
 def _check_name(name: str) -> None:
     if error := check_dns_label(name):
-        raise refuse("volumes.name", error, value=name, suggestion=suggest_dns_label(name))
+        raise refuse(Code.VOLUMES_NAME, error, value=name, suggestion=suggest_dns_label(name))
     if name.startswith(RESERVED_PREFIX):
-        raise refuse("volumes.name", f"names that begin with `{RESERVED_PREFIX}` are the platform's", value=name)
+        raise refuse(Code.VOLUMES_NAME, f"names that begin with `{RESERVED_PREFIX}` are the platform's", value=name)
 
 
 def _read_spec(given: Any) -> Json:
@@ -67,7 +68,7 @@ def _read_spec(given: Any) -> Json:
         size = findings.read(read_amount, spec["size"], "size")
         read["size"] = None if size is None else size.text
         if size is not None and size.is_zero:
-            findings.add("quantity.zero", ("size",), "a volume of nothing keeps nothing", value=spec["size"])
+            findings.add(Code.QUANTITY_ZERO, ("size",), "a volume of nothing keeps nothing", value=spec["size"])
     if spec.get("storage_class") is not None:
         read["storage_class"] = findings.read(read_object_name, spec["storage_class"], "storage_class")
     findings.finish()

@@ -7,6 +7,7 @@ from runyard.domain.admission.bundle import SCRATCH_VOLUME, Bundle, Placed, Sour
 from runyard.domain.admission.values import Facts
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.policy import BUILT_IN
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 from runyard.spec.resources import SMALL_REQUESTS
 
@@ -60,17 +61,19 @@ def check_resources(bundle: Bundle, admins: Admins) -> Iterator[Problem]:
             said += [SMALL_REQUESTS[name]] if name in SMALL_REQUESTS else []
             if name not in (*_USERS, *mine) and amount not in said:
                 message = f"only a profile or the policy may ask for `{name}`, and none asks for so much"
-                yield Problem("admission.resource", path, message, value=given)
+                yield Problem(Code.ADMISSION_RESOURCE, path, message, value=given)
     path = (*bundle.container.path, "resources")
     for name, sides in found.items():
         request, limit = sides.get("requests"), sides.get("limits")
         if limit is not None and limit.is_zero and name in NAMES.values():
-            yield Problem("admission.resource", (*path, "limits", name), "a limit of 0 is no bound at all", value="0")
+            yield Problem(
+                Code.ADMISSION_RESOURCE, (*path, "limits", name), "a limit of 0 is no bound at all", value="0"
+            )
         if request is not None and limit is not None and limit < request:
-            yield Problem("admission.resource", (*path, "limits", name), "is below the request", value=str(limit))
+            yield Problem(Code.ADMISSION_RESOURCE, (*path, "limits", name), "is below the request", value=str(limit))
         if name in gpus and (request != limit or not all(amount.is_whole for amount in sides.values())):
             message = f"`{name}` must be whole, and the same in requests and limits"
-            yield Problem("admission.gpu", path, message)
+            yield Problem(Code.ADMISSION_GPU, path, message)
 
 
 def list_gpu_names(admins: Admins) -> frozenset[str]:

@@ -8,6 +8,7 @@ from runyard.domain.admission.rule_enforcement import is_within
 from runyard.domain.admission.values import Facts, Value
 from runyard.spec import denials
 from runyard.spec.patterns import matches
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 
@@ -57,12 +58,14 @@ def _lifts_by_pattern(pattern: Any, value: Any) -> bool:
 
 
 def _deny(name: str, value: Value) -> Problem:
-    words = {
-        "tolerations": "reaches nodes that run the cluster",
-        "service_type": "reaches beyond the cluster",
-        "envs": "is one of the platform's variables",
-        "affinity.namespaces": "looks into other namespaces",
-        "volumes.claim_name": "exists already and was not made for this run",
-    }
-    message = f"{words[name]}, and the policy does not name it"
-    return Problem(f"denied.{name}", value.path, message, value=str(value.value))
+    code, words = _DENIED[name]
+    return Problem(code, value.path, f"{words}, and the policy does not name it", value=str(value.value))
+
+
+_DENIED = {
+    "tolerations": (Code.DENIED_TOLERATIONS, "reaches nodes that run the cluster"),
+    "service_type": (Code.DENIED_SERVICE_TYPE, "reaches beyond the cluster"),
+    "envs": (Code.DENIED_ENVS, "is one of the platform's variables"),
+    "affinity.namespaces": (Code.DENIED_AFFINITY_NAMESPACES, "looks into other namespaces"),
+    "volumes.claim_name": (Code.DENIED_VOLUMES_CLAIM_NAME, "exists already and was not made for this run"),
+}

@@ -11,6 +11,7 @@ from typing import Any
 from runyard.domain.admission.bundle import Bundle, Placed
 from runyard.domain.admission.facts import Surroundings
 from runyard.domain.admission.object_shapes import API_VERSIONS, WORKLOADS
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 _MOST = {"Job": 1, "Deployment": 1, "Secret": 1, "Service": 2}
@@ -30,13 +31,13 @@ def check_identity(bundle: Bundle, around: Surroundings, *, project: str) -> Ite
         kind, name = item.content["kind"], item.content["metadata"]["name"]
         path = (*item.path, "metadata", "name")
         if (kind, name) in names:
-            yield Problem("admission.twice", path, "stands twice", value=name)
+            yield Problem(Code.ADMISSION_TWICE, path, "stands twice", value=name)
         names.add((kind, name))
         if not _is_own_name(item, project=project):
-            yield Problem("admission.name", path, f"is not the name of a run's {kind}", value=name)
+            yield Problem(Code.ADMISSION_NAME, path, f"is not the name of a run's {kind}", value=name)
         taken = {"PersistentVolumeClaim": around.project_claims, "ConfigMap": around.project_config_maps}
         if name in taken.get(kind, ()):
-            yield Problem("admission.name", path, "exists already, and was not made by the platform", value=name)
+            yield Problem(Code.ADMISSION_NAME, path, "exists already, and was not made by the platform", value=name)
     yield from _check_counts(bundle)
     yield from _check_owners(bundle)
 
@@ -44,14 +45,16 @@ def check_identity(bundle: Bundle, around: Surroundings, *, project: str) -> Ite
 def _check_counts(bundle: Bundle) -> Iterator[Problem]:
     for kind, most in _MOST.items():
         if len(bundle.of(kind)) > most:
-            yield Problem("admission.count", ("objects",), f"has {len(bundle.of(kind))} of {kind}", allowed=f"{most}")
+            yield Problem(
+                Code.ADMISSION_COUNT, ("objects",), f"has {len(bundle.of(kind))} of {kind}", allowed=f"{most}"
+            )
     if len(bundle.of(*WORKLOADS)) > 1:
-        yield Problem("admission.count", ("objects",), "a run has one Job or one Deployment")
+        yield Problem(Code.ADMISSION_COUNT, ("objects",), "a run has one Job or one Deployment")
     if bundle.of("Job") and bundle.of("Service"):
-        yield Problem("admission.count", ("objects",), "a Job has no Service")
+        yield Problem(Code.ADMISSION_COUNT, ("objects",), "a Job has no Service")
     namespaces = {item.content["metadata"].get("namespace") for item in bundle.objects}
     if len(namespaces) > 1:
-        yield Problem("admission.namespace", ("objects",), "go into more than one namespace")
+        yield Problem(Code.ADMISSION_NAMESPACE, ("objects",), "go into more than one namespace")
 
 
 def _is_own_name(item: Placed, *, project: str) -> bool:
@@ -83,8 +86,8 @@ def _check_owners(bundle: Bundle) -> Iterator[Problem]:
             content = owner.content
             first = first or content
             if content["apiVersion"] != API_VERSIONS[content["kind"]] or content != first:
-                yield Problem("admission.owner", owner.path, "is not the one that owns all objects of a run")
+                yield Problem(Code.ADMISSION_OWNER, owner.path, "is not the one that owns all objects of a run")
             workload = bundle.workload
             mine = workload and (workload.content["kind"], workload.content["metadata"]["name"])
             if mine and mine != (content["kind"], content["name"]):
-                yield Problem("admission.owner", owner.path, "is not the run's Job or Deployment")
+                yield Problem(Code.ADMISSION_OWNER, owner.path, "is not the run's Job or Deployment")

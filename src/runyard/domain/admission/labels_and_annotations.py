@@ -9,6 +9,7 @@ from runyard.domain.admission.facts import PENDING_TIMEOUT
 from runyard.domain.admission.identity import hash_text
 from runyard.domain.admission.object_shapes import WORKLOADS
 from runyard.spec.names import check_label_value
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 _RUN, _INSTALLATION, _PROJECT = "runyard.io/run", "runyard.io/installation", "runyard.io/project"
@@ -45,20 +46,20 @@ def _check_labels(metadata: Placed, admins: Admins, *, project: str, expected: d
     for key, value in labels.items():
         path = (*metadata.path, "labels", key)
         if key not in _LABELS and not admins.says_pair("labels", key, value):
-            yield Problem("admission.label", path, "is neither the platform's nor the profile's", value=value)
+            yield Problem(Code.ADMISSION_LABEL, path, "is neither the platform's nor the profile's", value=value)
     for key in (_PROJECT, "dhcore/project", "app.kubernetes.io/part-of"):
         if not _is_label_of(project, labels.get(key)):
             path = (*metadata.path, "labels", key)
-            yield Problem("admission.project", path, "is not this project's", value=labels.get(key), allowed=project)
+            yield Problem(Code.ADMISSION_PROJECT, path, "is not this project's", value=labels.get(key), allowed=project)
     for key in _SAME:
         value = labels.get(key)
         if value is None or expected.setdefault(key, value) != value:
             path = (*metadata.path, "labels", key)
-            yield Problem("admission.label", path, "is missing, or differs between the objects", value=value)
+            yield Problem(Code.ADMISSION_LABEL, path, "is missing, or differs between the objects", value=value)
     if labels.get("dhcore/run") != labels.get(_RUN):
-        yield Problem("admission.label", (*metadata.path, "labels", "dhcore/run"), f"is not {_RUN}")
+        yield Problem(Code.ADMISSION_LABEL, (*metadata.path, "labels", "dhcore/run"), f"is not {_RUN}")
     if labels.get("app.kubernetes.io/managed-by") != "runyard":
-        yield Problem("admission.label", (*metadata.path, "labels"), "do not say that Runyard manages this")
+        yield Problem(Code.ADMISSION_LABEL, (*metadata.path, "labels"), "do not say that Runyard manages this")
 
 
 def _is_label_of(text: str, value: str | None) -> bool:
@@ -80,7 +81,7 @@ def _check_annotations(metadata: Placed, bundle: Bundle) -> Iterator[Problem]:
             or (key == PENDING_TIMEOUT and kind in WORKLOADS and re.fullmatch(r"[0-9]{1,18}", value))
         )
         if not is_known:
-            yield Problem("admission.annotation", path, "is not one that we write there")
+            yield Problem(Code.ADMISSION_ANNOTATION, path, "is not one that we write there")
 
 
 def _is_exact(key: str, text: str, labels: dict[str, str]) -> bool:
@@ -92,7 +93,9 @@ def _check_selector(selector: Placed, labels: dict[str, str]) -> Iterator[Proble
     """It chooses pods by the run and the installation, so that no other run's can be meant."""
     for key in (_RUN, _INSTALLATION):
         if key not in selector.content:
-            yield Problem("admission.selector", (*selector.path, key), "does not choose the run's own pods")
+            yield Problem(Code.ADMISSION_SELECTOR, (*selector.path, key), "does not choose the run's own pods")
     for key, value in selector.content.items():
         if labels.get(key) != value:
-            yield Problem("admission.selector", (*selector.path, key), "is not among the object's labels", value=value)
+            yield Problem(
+                Code.ADMISSION_SELECTOR, (*selector.path, key), "is not among the object's labels", value=value
+            )

@@ -8,6 +8,7 @@ from runyard.domain.admission.amounts import NAMES, list_derived_limits
 from runyard.domain.admission.values import Facts, Value
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.policy import Scope
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 
@@ -23,7 +24,7 @@ def check_locks(facts: Facts, admins: Admins) -> Iterator[Problem]:
         elif name in facts.wholes:
             if not _is_same(facts.wholes[name], default):
                 message = f"the {scope.name} locks `{name}`, and what is sent is not its value"
-                yield Problem("policy.locked", (name,), message)
+                yield Problem(Code.POLICY_LOCKED, (name,), message)
             if name == "node_selector":  # nodes are chosen by affinity as well
                 chosen = [value for value in values if "affinity" in value.path and _is_users(value)]
                 yield from (_breaks(name, scope, value) for value in chosen)
@@ -71,4 +72,4 @@ def _check_sides(name: str, facts: Facts, scope: Scope, admins: Admins, default:
 
 def _breaks(name: str, scope: Scope, value: Value) -> Problem:
     shown = None if value.value is None else str(value.value)
-    return Problem("policy.locked", value.path, f"the {scope.name} locks `{name}`", value=shown)
+    return Problem(Code.POLICY_LOCKED, value.path, f"the {scope.name} locks `{name}`", value=shown)

@@ -19,6 +19,7 @@ from runyard.domain.admission.profile_guarantees import check_profile_holds
 from runyard.domain.admission.rule_enforcement import check_rules
 from runyard.domain.admission.shapes import check_shape
 from runyard.spec.policy import Policy
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, list_words
 from runyard.spec.profile import Profile
 
@@ -58,13 +59,13 @@ def check_objects(
         if not problems:
             problems = list(_check_content(objects, policy, project, profile, around, version=kubernetes_version))
     except Exception as error:  # noqa: BLE001 - whatever a hostile object provokes, it must not become a pass
-        return [Problem("admission.failed", (), f"cannot be judged, so it may not be sent: {type(error).__name__}")]
+        return [Problem(Code.ADMISSION_FAILED, (), f"cannot be judged, so it may not be sent: {type(error).__name__}")]
     return problems
 
 
 def _check_forms(objects: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     if type(objects) not in (list, tuple) or len(objects) > MOST_OBJECTS:
-        yield Problem("admission.type", ("objects",), f"must be a list of at most {MOST_OBJECTS} objects")
+        yield Problem(Code.ADMISSION_TYPE, ("objects",), f"must be a list of at most {MOST_OBJECTS} objects")
         return
     for index, item in enumerate(objects):
         path = ("objects", index)
@@ -76,7 +77,7 @@ def _check_forms(objects: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         shape = SHAPES.get(kind) if type(kind) is str else None
         if shape is None:
             allowed = list_words(SHAPES)
-            yield Problem("admission.kind", path, "is of no kind that we send", allowed=allowed)
+            yield Problem(Code.ADMISSION_KIND, path, "is of no kind that we send", allowed=allowed)
         else:
             yield from check_shape(shape, item, path)
 

@@ -7,6 +7,7 @@ no fraction anywhere; both mean something else to some reader.
 import re
 from typing import Any
 
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem
 
 MOST_DEPTH = 32
@@ -24,17 +25,17 @@ def check_plain(given: Any, path: Path) -> list[Problem]:
         value, place = pending.pop()
         count += 1
         if count > MOST_VALUES or len(place) - len(path) > MOST_DEPTH:
-            return [*problems, Problem("admission.size", path, "is too large or too deep to be judged")]
+            return [*problems, Problem(Code.ADMISSION_SIZE, path, "is too large or too deep to be judged")]
         if type(value) is dict:
             for key, entry in value.items():
                 if _is_plain_text(key):
                     pending.append((entry, (*place, key)))
                 else:
-                    problems.append(Problem("admission.type", place, "has a key that is not plain text"))
+                    problems.append(Problem(Code.ADMISSION_TYPE, place, "has a key that is not plain text"))
         elif type(value) is list:
             pending += [(entry, (*place, index)) for index, entry in enumerate(value)]
         elif not (_is_plain_text(value) or type(value) is bool or (type(value) is int and -_INT64 <= value < _INT64)):
-            problems.append(Problem("admission.type", place, f"is not plain JSON: {type(value).__name__}"))
+            problems.append(Problem(Code.ADMISSION_TYPE, place, f"is not plain JSON: {type(value).__name__}"))
     return problems
 
 

@@ -8,6 +8,7 @@ from runyard.domain.admission.amounts import NAMES, find_amount, list_gpu_names
 from runyard.domain.admission.bundle import Bundle, Placed
 from runyard.domain.admission.profile_volumes import check_volumes
 from runyard.domain.admission.values import Facts
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem
 from runyard.spec.resources import Sides
 from runyard.spec.run_fields import AdminFields
@@ -59,7 +60,7 @@ def _is_locked(admins: Admins, *names: str) -> bool:
 
 
 def _differs(name: str, path: Path) -> Problem:
-    return Problem("admission.profile", path, f"is not what the profile says of `{name}`")
+    return Problem(Code.ADMISSION_PROFILE, path, f"is not what the profile says of `{name}`")
 
 
 def _check_labels(fields: AdminFields, bundle: Bundle) -> Iterator[Problem]:

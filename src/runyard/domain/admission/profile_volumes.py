@@ -6,6 +6,7 @@ from typing import Any
 from runyard.domain.admission.admins import Admins
 from runyard.domain.admission.amounts import STORAGE, find_amount
 from runyard.domain.admission.bundle import Bundle, Placed, Source
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 from runyard.spec.volumes import SCRATCH_PATH, Volume
 
@@ -74,4 +75,4 @@ def _find_claim(source: Source, bundle: Bundle) -> Placed | None:
 
 def _differs(volume: Volume, name: str, bundle: Bundle) -> Problem:
     path = () if bundle.pod is None else (*bundle.pod.path, "volumes", volume.name)
-    return Problem("admission.profile", path, f"is not what the profile says of the volume's {name}")
+    return Problem(Code.ADMISSION_PROFILE, path, f"is not what the profile says of the volume's {name}")

@@ -8,6 +8,7 @@ from runyard.domain.admission.values import Facts, Value
 from runyard.spec.images import denies_image, matches_image
 from runyard.spec.patterns import matches
 from runyard.spec.policy import Scope
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, list_words
 from runyard.spec.rule_grammar import Rule
 
@@ -31,14 +32,14 @@ def _check_required(name: str, rule: Rule, scope: Scope, facts: Facts) -> Iterat
     if isinstance(rule.required, tuple):
         for key in rule.required:
             if key not in facts.names.get(name, ()):
-                yield Problem("policy.required", (name, key), f"the {scope.name} requires `{key}`")
+                yield Problem(Code.POLICY_REQUIRED, (name, key), f"the {scope.name} requires `{key}`")
     elif rule.required and name in facts.names:
         if not facts.names[name]:
-            yield Problem("policy.required", (name,), f"the {scope.name} requires `{name}`")
+            yield Problem(Code.POLICY_REQUIRED, (name,), f"the {scope.name} requires `{name}`")
     elif rule.required and name != "resources.gpu":  # no GPUs are asked for by sending nothing
         for value in facts.values[name]:
             if value.value is None:
-                yield Problem("policy.required", value.path, f"the {scope.name} requires `{name}`")
+                yield Problem(Code.POLICY_REQUIRED, value.path, f"the {scope.name} requires `{name}`")
 
 
 _WITHOUT_BOUND = {
@@ -59,7 +60,7 @@ def _check_unbounded(name: str, rule: Rule, scope: Scope, facts: Facts) -> Itera
     for value in facts.values.get(_WITHOUT_BOUND[name], ()):
         if value.value is None:
             message = f"nothing is said, which has no bound, and the {scope.name} sets one"
-            yield Problem("policy.unbounded", value.path, message, allowed=f"at most {rule.max}")
+            yield Problem(Code.POLICY_UNBOUNDED, value.path, message, allowed=f"at most {rule.max}")
 
 
 def _check_bounds(rule: Rule, scope: Scope, value: Value) -> Iterator[Problem]:
@@ -114,9 +115,18 @@ def _get_part(toleration: Mapping[str, Any], part: str) -> str:
     return ("Equal" if part == "operator" else "") if said is None else str(said)
 
 
+_CLAUSES = {
+    "max": Code.POLICY_MAX,
+    "min": Code.POLICY_MIN,
+    "options": Code.POLICY_OPTIONS,
+    "allowed": Code.POLICY_ALLOWED,
+    "denied": Code.POLICY_DENIED,
+}
+
+
 def _breaks(clause: str, scope: Scope, value: Value, *, allowed: str | None = None) -> Problem:
     message = f"{_write(value.value)} breaks the {scope.name}: `{clause}`"
-    return Problem(f"policy.{clause}", value.path, message, value=_write(value.value), allowed=allowed)
+    return Problem(_CLAUSES[clause], value.path, message, value=_write(value.value), allowed=allowed)
 
 
 def _write(value: Any) -> str:

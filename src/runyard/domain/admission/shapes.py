@@ -20,24 +20,25 @@ from runyard.spec.kubernetes.object_reader import (
     text_reader,
 )
 from runyard.spec.kubernetes.quantity import Quantity, QuantityError
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem
 from runyard.spec.readers import Findings
 
 Shape = Reader
 """Reports what is wrong with a value of plain JSON; its return value is not used."""
 
-_CODES: Mapping[str, str] = MappingProxyType(
+_CODES: Mapping[Code, Code] = MappingProxyType(
     {
-        "field.missing": "admission.missing",
-        "field.unknown": "admission.unknown",
-        "number.range": "admission.value",
-        "size.entries": "admission.count",
-        "type.boolean": "admission.type",
-        "type.integer": "admission.value",
-        "type.key": "admission.type",
-        "type.list": "admission.type",
-        "type.mapping": "admission.type",
-        "type.text": "admission.type",
+        Code.FIELD_MISSING: Code.ADMISSION_MISSING,
+        Code.FIELD_UNKNOWN: Code.ADMISSION_UNKNOWN,
+        Code.NUMBER_RANGE: Code.ADMISSION_VALUE,
+        Code.SIZE_ENTRIES: Code.ADMISSION_COUNT,
+        Code.TYPE_BOOLEAN: Code.ADMISSION_TYPE,
+        Code.TYPE_INTEGER: Code.ADMISSION_VALUE,
+        Code.TYPE_KEY: Code.ADMISSION_TYPE,
+        Code.TYPE_LIST: Code.ADMISSION_TYPE,
+        Code.TYPE_MAPPING: Code.ADMISSION_TYPE,
+        Code.TYPE_TEXT: Code.ADMISSION_TYPE,
     }
 )
 
@@ -47,7 +48,7 @@ class _AdmissionFindings(Findings):
 
     def add(
         self,
-        code: str,
+        code: Code,
         path: Path,
         message: str,
         *,
@@ -56,7 +57,7 @@ class _AdmissionFindings(Findings):
         suggestion: str | None = None,
     ) -> None:
         code = _CODES.get(code, code)
-        if code == "admission.type":  # the value may be a secret's
+        if code == Code.ADMISSION_TYPE:  # the value may be a secret's
             value = suggestion = None
         shown = value if isinstance(value, str | int | bool) else None
         super().add(code, path, message, value=shown, allowed=allowed, suggestion=suggestion)
@@ -92,7 +93,7 @@ def one_of(
         read_keys(given, findings, path)
         if isinstance(given, Mapping) and len(chosen := [key for key in choices if key in given]) != 1:
             message = f"must have exactly one of {', '.join(choices)}, not {len(chosen)}"
-            findings.add("admission.choice", path, message)
+            findings.add(Code.ADMISSION_CHOICE, path, message)
         return given
 
     return read
@@ -110,7 +111,7 @@ def pairs(check_key: Callable[[str], str | None], shape: Shape) -> Shape:
         error = check_key(key)
         return None if error is None else f"the key {error}"
 
-    return map_reader(text_reader(check, "admission.name"), shape, of="names to values", most=None)
+    return map_reader(text_reader(check, Code.ADMISSION_NAME), shape, of="names to values", most=None)
 
 
 def only(*values: str | int | bool) -> Shape:
@@ -119,7 +120,7 @@ def only(*values: str | int | bool) -> Shape:
 
     def read(given: Any, findings: Findings, path: Path) -> Any:
         if not any(type(given) is type(value) and given == value for value in values):
-            findings.add("admission.value", path, "is not an allowed value", value=given, allowed=allowed)
+            findings.add(Code.ADMISSION_VALUE, path, "is not an allowed value", value=given, allowed=allowed)
         return given
 
     return read
@@ -132,7 +133,7 @@ def integer(least: int, most: int) -> Shape:
 
 def named(check_name: Callable[[str], str | None]) -> Shape:
     """Text that is a valid name."""
-    return text_reader(check_name, "admission.name")
+    return text_reader(check_name, Code.ADMISSION_NAME)
 
 
 text: Shape = read_text
@@ -147,8 +148,8 @@ def amount(given: Any, findings: Findings, path: Path) -> Any:
     try:
         quantity = Quantity.parse(quantity_text)
     except QuantityError as error:
-        findings.add("admission.value", path, str(error), value=given)
+        findings.add(Code.ADMISSION_VALUE, path, str(error), value=given)
         return None
     if quantity.is_negative or not quantity.is_countable:
-        findings.add("admission.value", path, "is negative, or too large for 64 bits", value=given)
+        findings.add(Code.ADMISSION_VALUE, path, "is negative, or too large for 64 bits", value=given)
     return given

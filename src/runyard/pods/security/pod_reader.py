@@ -6,6 +6,7 @@ from typing import Any
 from runyard.pods.fields import Part, UnreadablePod, read_part, unreadable
 from runyard.pods.security import known_fields
 from runyard.pods.security.facts import Container, Pod, Port, SecurityContext, SelinuxOptions, Volume
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
@@ -33,7 +34,7 @@ def read_template(given: Mapping[str, Any]) -> Pod:
 def _read_metadata_and_spec(pod: Part) -> Pod:
     metadata, spec = pod.find_part("metadata"), pod.find_part("spec")
     if spec is None:
-        raise UnreadablePod(Problem("field.missing", (*pod.path, "spec"), "this is missing"))
+        raise UnreadablePod(Problem(Code.FIELD_MISSING, (*pod.path, "spec"), "this is missing"))
     spec.refuse_unknown(known_fields.SPEC)
     context = _find_known(spec, "securityContext", known_fields.POD_SECURITY_CONTEXT)
     return Pod(
@@ -73,7 +74,7 @@ def _read_volume(volume: Part) -> Volume:
 
 def _iter_containers(spec: Part) -> Iterator[Container]:
     if not spec.read_parts("containers"):
-        raise UnreadablePod(Problem("field.missing", (*spec.path, "containers"), "a pod has at least one container"))
+        raise UnreadablePod(Problem(Code.FIELD_MISSING, (*spec.path, "containers"), "a pod has at least one container"))
     for name in ("initContainers", "containers"):
         for container in spec.read_parts(name):
             container.refuse_unknown(known_fields.CONTAINER)

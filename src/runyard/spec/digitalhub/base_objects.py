@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from runyard.spec.digitalhub.base_pods import POD_TEMPLATE
 from runyard.spec.digitalhub.takeover import Shape, Takeover
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, find_nearest, shorten
 from runyard.spec.profile import BaseKind
 from runyard.spec.readers import expect_mapping, refuse
@@ -33,9 +34,9 @@ def _read_kind(given: Any) -> BaseKind:
             return kind
     if given == "ConfigMap":
         message = "a ConfigMap is not a base object; each value of its `data` is a template file"
-        raise refuse("base.kind", message, path=("kind",), value=given, allowed=", ".join(BASE_KINDS))
+        raise refuse(Code.BASE_KIND, message, path=("kind",), value=given, allowed=", ".join(BASE_KINDS))
     raise refuse(
-        "base.kind",
+        Code.BASE_KIND,
         "not the kind of a base object",
         path=("kind",),
         value=given,
@@ -49,7 +50,9 @@ def _take_service_ports(takeover: Takeover, given: Any, path: Path) -> None:
     for index, entry in enumerate(takeover.open_list(given, path, of="ports")):
         port = dict(takeover.open_mapping(entry, (*path, index), of="a port's fields"))
         if port.pop("protocol", None) not in (None, "TCP"):
-            takeover.refuse("base.protocol", (*path, index, "protocol"), "only TCP is served", value=entry["protocol"])
+            takeover.refuse(
+                Code.BASE_PROTOCOL, (*path, index, "protocol"), "only TCP is served", value=entry["protocol"]
+            )
         ports.append({key: value for key, value in port.items() if value is not None})
     takeover.take("service_ports", ports, path)
 

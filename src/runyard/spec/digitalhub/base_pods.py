@@ -3,6 +3,7 @@
 from typing import Any
 
 from runyard.spec.digitalhub.takeover import Shape, Takeover
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem
 
 _RUNTIME_DEFAULT = {"type": "RuntimeDefault"}
@@ -12,7 +13,7 @@ def _take_volumes(takeover: Takeover, given: Any, path: Path) -> None:
     for index, entry in enumerate(takeover.open_list(given, path, of="volumes")):
         place = (*path, index)
         if takeover.open_mapping(entry, place, of="a volume's fields").get("hostPath") is not None:
-            takeover.refuse("base.forbidden", (*place, "hostPath"), "a path of the node cannot be mounted")
+            takeover.refuse(Code.BASE_FORBIDDEN, (*place, "hostPath"), "a path of the node cannot be mounted")
     if given:
         takeover.warn(path)
 
@@ -28,7 +29,7 @@ def _take_containers(takeover: Takeover, given: Any, path: Path) -> None:
         other.walk(container, _CONTAINER, place)
         takeover.findings.problems += other.findings.problems
         takeover.warnings.append(
-            Problem("base.overwritten", place, "only the first container is looked at; this one will not run")
+            Problem(Code.BASE_OVERWRITTEN, place, "only the first container is looked at; this one will not run")
         )
 
 
@@ -44,7 +45,7 @@ def _take_ports(takeover: Takeover, given: Any, path: Path) -> None:
     for index, entry in enumerate(takeover.open_list(given, path, of="ports")):
         port = takeover.open_mapping(entry, (*path, index), of="a port's fields")
         if port.get("hostPort"):
-            takeover.refuse("base.forbidden", (*path, index, "hostPort"), "a port of the node cannot be taken")
+            takeover.refuse(Code.BASE_FORBIDDEN, (*path, index, "hostPort"), "a port of the node cannot be taken")
     if given:
         takeover.warn(path)
 
@@ -53,7 +54,7 @@ def _take_capabilities(takeover: Takeover, given: Any, path: Path) -> None:
     capabilities = takeover.open_mapping(given, path, of="`drop`")
     for key, value in capabilities.items():
         if value and key != "drop":
-            takeover.refuse("base.forbidden", (*path, key), "no capability can be added: all are dropped")
+            takeover.refuse(Code.BASE_FORBIDDEN, (*path, key), "no capability can be added: all are dropped")
 
 
 POD_CONTEXT = Shape(

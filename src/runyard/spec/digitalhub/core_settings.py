@@ -10,6 +10,7 @@ from runyard.spec.digitalhub.takeover import move_problem
 from runyard.spec.environment import read_plain_text
 from runyard.spec.names import check_dns_subdomain, check_qualified_name
 from runyard.spec.policy import Policy, read_policy
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused, find_nearest, list_words
 from runyard.spec.readers import Findings, expect_option, refuse
 from runyard.spec.run_fields import PULL_POLICIES
@@ -89,7 +90,7 @@ class _Draft:
         self.content.setdefault(field_name, {})[clause] = value
         self.origins[*field_name.split("."), clause] = setting
 
-    def warn(self, code: str, setting: str, message: str, **details: Any) -> None:
+    def warn(self, code: Code, setting: str, message: str, **details: Any) -> None:
         self.warnings.append(Problem(code, (setting,), message, **details))
 
     def find_setting(self, path: Path) -> str | None:
@@ -107,7 +108,7 @@ def read_settings(values: Mapping[str, str]) -> tuple[Policy, list[Problem]]:
     strangers: list[str] = []
     for name, given in values.items():
         if name == "IMAGE_REGISTRY_SECRET" and values.get("K8S_REGISTRY_SECRET"):
-            draft.warn("setting.elsewhere", name, "is not used: K8S_REGISTRY_SECRET goes before it")
+            draft.warn(Code.SETTING_ELSEWHERE, name, "is not used: K8S_REGISTRY_SECRET goes before it")
             continue
         value = draft.findings.read(_read_text, given, name)
         if not value:
@@ -117,10 +118,10 @@ def read_settings(values: Mapping[str, str]) -> tuple[Policy, list[Problem]]:
         elif name in _JUDGED:
             draft.findings.read(lambda value, name=name: _judge(name, value, draft), value, name)  # type: ignore[misc]
         elif reason := _ELSEWHERE.get(name) or _find_family(name):
-            draft.warn("setting.elsewhere", name, f"is not used: {reason}")
+            draft.warn(Code.SETTING_ELSEWHERE, name, f"is not used: {reason}")
         elif name.startswith("K8S_"):
             nearest = find_nearest(name, _KNOWN)
-            draft.warn("setting.unknown", name, "no such setting of DigitalHub is known", suggestion=nearest)
+            draft.warn(Code.SETTING_UNKNOWN, name, "no such setting of DigitalHub is known", suggestion=nearest)
         else:
             strangers.append(name)
     _add_notes(values, strangers, draft)
@@ -145,20 +146,20 @@ def _judge(name: str, value: str, draft: _Draft) -> None:
         return
     is_disabled = expect_option(value.lower(), what="the value", options=["true", "false"]) == "true"
     if not is_disabled:
-        draft.warn("setting.root", name, "root is never run here, whatever this says", value=value)
+        draft.warn(Code.SETTING_ROOT, name, "root is never run here, whatever this says", value=value)
 
 
 def _add_notes(values: Mapping[str, str], strangers: list[str], draft: _Draft) -> None:
     if values.get("K8S_RESOURCE_MEM_LIMIT"):
         message = "DigitalHub uses it only without a memory request; here it is the limit of every run that says none"
-        draft.warn("setting.wider", "K8S_RESOURCE_MEM_LIMIT", message)
+        draft.warn(Code.SETTING_WIDER, "K8S_RESOURCE_MEM_LIMIT", message)
     ephemeral = values.get("K8S_RESOURCE_EPHEMERAL_STORAGE_CLASS")
     if ephemeral and ephemeral != values.get("K8S_RESOURCE_PVC_STORAGE_CLASS"):
         message = "holds for `resources.disk` alone; ephemeral volumes take the class of K8S_RESOURCE_PVC_STORAGE_CLASS"
-        draft.warn("setting.narrower", "K8S_RESOURCE_EPHEMERAL_STORAGE_CLASS", message)
+        draft.warn(Code.SETTING_NARROWER, "K8S_RESOURCE_EPHEMERAL_STORAGE_CLASS", message)
     if strangers:
         message = f"not settings for Kubernetes, and not read: {list_words(sorted(strangers))}"
-        draft.warnings.append(Problem("setting.stranger", (), message))
+        draft.warnings.append(Problem(Code.SETTING_STRANGER, (), message))
 
 
 def _finish(draft: _Draft) -> Policy:
@@ -187,26 +188,26 @@ def _read_as_given(value: str) -> Any:
 
 def _read_seconds(value: str) -> int:
     if not re.fullmatch(r"[0-9]{1,10}", value):
-        raise refuse("number.invalid", "must be a number of seconds", value=value, allowed="such as 259200")
+        raise refuse(Code.NUMBER_INVALID, "must be a number of seconds", value=value, allowed="such as 259200")
     return int(value)
 
 
 def _read_name(value: str) -> str:
     if error := check_dns_subdomain(value):
-        raise refuse("name.invalid", error, value=value)
+        raise refuse(Code.NAME_INVALID, error, value=value)
     return value
 
 
 def _read_gpu_key(value: str) -> list[str]:
     if error := check_qualified_name(value):
-        raise refuse("name.invalid", error, value=value)
+        raise refuse(Code.NAME_INVALID, error, value=value)
     return [value]
 
 
 def _read_service_type(value: str) -> str:
     service_type = expect_option(value, what="the service type", options=SERVICE_TYPES)
     if service_type == "ExternalName":
-        raise refuse("setting.external", "cannot be a default: it would have to name a host", value=value)
+        raise refuse(Code.SETTING_EXTERNAL, "cannot be a default: it would have to name a host", value=value)
     return service_type
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 _SLUG = r"[a-zA-Z0-9._+-]+"
@@ -111,5 +112,5 @@ def find_task_kind(text: str) -> tuple[str, str] | None:
 def _match(pattern: re.Pattern[str], given: object, what: str, form: str) -> dict[str, Any]:
     match = pattern.fullmatch(given) if isinstance(given, str) and len(given) <= 2048 else None
     if match is None:
-        raise refuse("reference.invalid", f"not the reference of {what}", value=given, allowed=form)
+        raise refuse(Code.REFERENCE_INVALID, f"not the reference of {what}", value=given, allowed=form)
     return match.groupdict()

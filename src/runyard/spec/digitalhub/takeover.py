@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused, find_nearest, list_words
 from runyard.spec.readers import Findings, expect_list, expect_mapping
 from runyard.spec.run_fields import AdminFields, read_admin_fields
@@ -69,9 +70,9 @@ class Takeover:
     def warn(self, path: Path) -> None:
         """Tell that what stands there is not used."""
         message = f"`{path[-1]}` is not used: the platform sets it itself, as DigitalHub does"
-        self.warnings.append(Problem("base.overwritten", path, message))
+        self.warnings.append(Problem(Code.BASE_OVERWRITTEN, path, message))
 
-    def refuse(self, code: str, path: Path, message: str, **details: Any) -> None:
+    def refuse(self, code: Code, path: Path, message: str, **details: Any) -> None:
         """Note one problem."""
         self.findings.add(code, path, message, **details)
 
@@ -103,13 +104,13 @@ class Takeover:
         if type(value) is not type(only) or value != only:
             message = f"`{path[-1]}` can only be {_show(only)} here"
             shown = value if isinstance(value, str | int | float) else None
-            self.refuse("base.forbidden", path, message, value=shown, allowed=_show(only))
+            self.refuse(Code.BASE_FORBIDDEN, path, message, value=shown, allowed=_show(only))
 
     def _refuse_key(self, key: str, shape: Shape, path: Path) -> None:
         known = shape.known
         allowed = list_words(known, most=40)
         meant = find_nearest(key, known)
-        self.refuse("base.unknown", path, f"`{key}` cannot be taken over", allowed=allowed, suggestion=meant)
+        self.refuse(Code.BASE_UNKNOWN, path, f"`{key}` cannot be taken over", allowed=allowed, suggestion=meant)
 
 
 def move_problem(problem: Problem, path: Path) -> Problem:

@@ -26,6 +26,7 @@ from runyard.spec.kubernetes.object_reader import (
     text_reader,
 )
 from runyard.spec.names import check_dns_label, check_dns_subdomain
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path
 from runyard.spec.readers import Findings
 
@@ -49,18 +50,18 @@ def check_label_keys(fields: Fields, findings: Findings) -> None:
     for name, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):
         if keys and not fields.is_given("labelSelector"):
             message = f"needs `{fields.spell('labelSelector')}` beside it"
-            findings.add("selector.label_keys", fields.at(name), message)
+            findings.add(Code.SELECTOR_LABEL_KEYS, fields.at(name), message)
     selected = list_selector_keys(fields.values.get("labelSelector", {}))
     for index, key in enumerate(match):
         where = (*fields.at("matchLabelKeys"), index)
         if key in selected:
             message = f"is in `{fields.spell('labelSelector')}` too; it can stand in one of them only"
-            findings.add("selector.label_keys", where, message, value=key)
+            findings.add(Code.SELECTOR_LABEL_KEYS, where, message, value=key)
         if key in mismatch:
             message = f"is in `{fields.spell('mismatchLabelKeys')}` too; it can stand in one of them only"
-            findings.add("selector.label_keys", where, message, value=key)
+            findings.add(Code.SELECTOR_LABEL_KEYS, where, message, value=key)
         if key in match[:index]:
-            findings.add("selector.label_keys", where, "stands here a second time", value=key)
+            findings.add(Code.SELECTOR_LABEL_KEYS, where, "stands here a second time", value=key)
 
 
 def _read_node_affinity(given: Any, findings: Findings, path: Path) -> dict[str, Any] | None:
@@ -77,7 +78,7 @@ def _read_node_selector(given: Any, findings: Findings, path: Path) -> dict[str,
     if fields is None:
         return None
     if not fields.is_given("nodeSelectorTerms") or fields.values.get("nodeSelectorTerms") == []:
-        findings.add("field.missing", fields.at("nodeSelectorTerms"), "at least one term is needed")
+        findings.add(Code.FIELD_MISSING, fields.at("nodeSelectorTerms"), "at least one term is needed")
     return dict(fields.values)
 
 
@@ -99,11 +100,11 @@ def _read_node_requirement(given: Any, findings: Findings, path: Path) -> dict[s
     operator, values = fields.values.get("operator"), fields.values.get("values")
     if operator in ("Gt", "Lt") and not (fields.is_given("values") and values is None):
         if len(values or []) != 1:
-            findings.add("selector.values", fields.at("values"), f"the operator {operator} needs exactly one value")
+            findings.add(Code.SELECTOR_VALUES, fields.at("values"), f"the operator {operator} needs exactly one value")
         elif values and not (values[0].isdigit() and int(values[0]) < 2**63):
             where = (*fields.at("values"), 0)
             message = f"the operator {operator} compares integers"
-            findings.add("selector.values", where, message, value=values[0], allowed='digits in quotes, such as "4"')
+            findings.add(Code.SELECTOR_VALUES, where, message, value=values[0], allowed='digits in quotes, such as "4"')
     return dict(fields.values)
 
 
@@ -114,7 +115,7 @@ def _read_field_requirement(given: Any, findings: Findings, path: Path) -> dict[
     require(fields, findings, "key", "operator", of="a requirement")
     is_read = "values" in fields.values or not fields.is_given("values")
     if "operator" in fields.values and is_read and len(fields.values.get("values", [])) != 1:
-        findings.add("selector.values", fields.at("values"), "a node is chosen by exactly one name")
+        findings.add(Code.SELECTOR_VALUES, fields.at("values"), "a node is chosen by exactly one name")
     return dict(fields.values)
 
 
@@ -153,7 +154,7 @@ _NODE_REQUIREMENT = {
 _FIELD_REQUIREMENT = {
     "key": option_reader((NODE_NAME_FIELD,), what="a field by which a node can be chosen"),
     "operator": option_reader(("In", "NotIn"), what="an operator for fields"),
-    "values": list_reader(text_reader(check_dns_subdomain, "name.node"), of="node names"),
+    "values": list_reader(text_reader(check_dns_subdomain, Code.NAME_NODE), of="node names"),
 }
 _NODE_TERM = {
     "matchExpressions": list_reader(_read_node_requirement, of="requirements"),
@@ -165,7 +166,7 @@ _NODE_AFFINITY = {
 }
 _POD_TERM = {
     "labelSelector": read_label_selector,
-    "namespaces": list_reader(text_reader(check_dns_label, "name.namespace"), of="namespaces"),
+    "namespaces": list_reader(text_reader(check_dns_label, Code.NAME_NAMESPACE), of="namespaces"),
     "topologyKey": read_label_key,
     "namespaceSelector": read_label_selector,
     "matchLabelKeys": read_label_keys,

@@ -13,11 +13,12 @@ from runyard.spec.kubernetes.object_reader import (
     text_reader,
 )
 from runyard.spec.names import check_label_value, check_qualified_name
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path
 from runyard.spec.readers import Findings
 
-read_label_key = text_reader(check_qualified_name, "label.key")
-read_label_value = text_reader(check_label_value, "label.value")
+read_label_key = text_reader(check_qualified_name, Code.LABEL_KEY)
+read_label_value = text_reader(check_label_value, Code.LABEL_VALUE)
 read_label_values = list_reader(read_label_value, of="values")
 read_label_keys = list_reader(read_label_key, of="label keys")
 
@@ -49,9 +50,11 @@ def check_values_fit(fields: Fields, findings: Findings) -> None:
     operator, values = fields.values.get("operator"), fields.values.get("values")
     is_missing = values == [] or not fields.is_given("values")
     if operator in ("In", "NotIn") and is_missing:
-        findings.add("selector.values", fields.at("values"), f"the operator {operator} needs at least one value")
+        findings.add(Code.SELECTOR_VALUES, fields.at("values"), f"the operator {operator} needs at least one value")
     elif operator in ("Exists", "DoesNotExist") and values:
-        findings.add("selector.values", fields.at("values"), f"the operator {operator} takes no values", value=values)
+        findings.add(
+            Code.SELECTOR_VALUES, fields.at("values"), f"the operator {operator} takes no values", value=values
+        )
 
 
 def list_selector_keys(selector: Mapping[str, Any]) -> set[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import MOST_BITS, Path, find_nearest
 from runyard.spec.readers import Findings, describe_type, describe_wrong_type, note_unknown_field, to_snake_case
 
@@ -73,7 +74,7 @@ def read_fields(
             known = [to_snake_case(name) for name in readers] if is_snake else readers
             note_unknown_field(key, known, findings, path)
         elif name in seen:
-            findings.add("field.twice", (*path, key), f"`{key}` and `{seen[name]}` are the same field")
+            findings.add(Code.FIELD_TWICE, (*path, key), f"`{key}` and `{seen[name]}` are the same field")
         else:
             seen[name] = key
             if value is not None:
@@ -87,7 +88,7 @@ def require(fields: Fields, findings: Findings, *names: str, of: str) -> None:
     """Report each field that is missing."""
     for name in names:
         if not fields.is_given(name):
-            findings.add("field.missing", fields.at(name), f"{of} needs `{fields.spell(name)}`")
+            findings.add(Code.FIELD_MISSING, fields.at(name), f"{of} needs `{fields.spell(name)}`")
 
 
 def read_object(given: Any, findings: Findings, path: Path) -> Mapping[str, Any] | None:
@@ -106,7 +107,7 @@ def read_text(given: Any, findings: Findings, path: Path) -> str | None:
         return given
     is_short = isinstance(given, bool | float) or (isinstance(given, int) and given.bit_length() <= MOST_BITS)
     suggestion = f'"{str(given).lower()}"' if is_short else None
-    findings.add("type.text", path, describe_wrong_type(given, "text"), value=given, suggestion=suggestion)
+    findings.add(Code.TYPE_TEXT, path, describe_wrong_type(given, "text"), value=given, suggestion=suggestion)
     return None
 
 
@@ -114,11 +115,11 @@ def read_flag(given: Any, findings: Findings, path: Path) -> bool | None:
     """True or false."""
     if isinstance(given, bool):
         return given
-    findings.add("type.boolean", path, describe_wrong_type(given, "true or false"), value=given)
+    findings.add(Code.TYPE_BOOLEAN, path, describe_wrong_type(given, "true or false"), value=given)
     return None
 
 
-def text_reader(check: Callable[[str], str | None], code: str) -> Reader:
+def text_reader(check: Callable[[str], str | None], code: Code) -> Reader:
     """A reader of text that passes `check`."""
 
     def read(given: Any, findings: Findings, path: Path) -> str | None:
@@ -142,10 +143,10 @@ def integer_reader(*, least: int, most: int) -> Reader:
             shown = str(int(suggestion)) if suggestion is not None and len(str(suggestion)) < len(str(2**63)) else None
             kind = "a number with a decimal point" if isinstance(given, float) else describe_type(given)
             message = f"must be a whole number, not {kind}"
-            findings.add("type.integer", path, message, value=given, allowed=allowed, suggestion=shown)
+            findings.add(Code.TYPE_INTEGER, path, message, value=given, allowed=allowed, suggestion=shown)
             return None
         if not least <= given <= most:
-            findings.add("number.range", path, "is out of range", value=given, allowed=allowed)
+            findings.add(Code.NUMBER_RANGE, path, "is out of range", value=given, allowed=allowed)
             return None
         return given
 
@@ -163,7 +164,7 @@ def option_reader(options: Iterable[str], *, what: str, empty: bool = False) -> 
         folded = {option.lower(): option for option in known}
         nearest = folded.get(text.lower()) or find_nearest(text, known)
         allowed = ", ".join(known)
-        findings.add("value.option", path, f"is not {what}", value=text, allowed=allowed, suggestion=nearest)
+        findings.add(Code.VALUE_OPTION, path, f"is not {what}", value=text, allowed=allowed, suggestion=nearest)
         return None
 
     return read
@@ -174,11 +175,11 @@ def list_reader(read_item: Reader, *, of: str, least: int = 0, most: int | None 
 
     def read(given: Any, findings: Findings, path: Path) -> list[Any] | None:
         if not isinstance(given, (list, tuple)):
-            findings.add("type.list", path, describe_wrong_type(given, f"a list of {of}"), value=given)
+            findings.add(Code.TYPE_LIST, path, describe_wrong_type(given, f"a list of {of}"), value=given)
             return None
         if len(given) < least or (most is not None and len(given) > most):
             allowed = f"at most {most}" if not least else f"{least} to {most}" if least != most else f"{most}"
-            findings.add("size.entries", path, f"has {len(given)} entries", allowed=allowed)
+            findings.add(Code.SIZE_ENTRIES, path, f"has {len(given)} entries", allowed=allowed)
             return None
         before = len(findings.problems)
         items = [read_item(item, findings, (*path, index)) for index, item in enumerate(given)]
@@ -195,7 +196,7 @@ def map_reader(read_key: Reader, read_value: Reader, *, of: str, most: int | Non
         if mapping is None:
             return None
         if most is not None and len(mapping) > most:
-            findings.add("size.entries", path, f"has {len(mapping)} entries", allowed=f"at most {most}")
+            findings.add(Code.SIZE_ENTRIES, path, f"has {len(mapping)} entries", allowed=f"at most {most}")
             return None
         before = len(findings.problems)
         entries: dict[str, Any] = {}
@@ -211,9 +212,9 @@ def map_reader(read_key: Reader, read_value: Reader, *, of: str, most: int | Non
 def _read_mapping(given: Any, findings: Findings, path: Path, *, expected: str) -> Mapping[Any, Any] | None:
     if isinstance(given, Mapping):
         return given
-    findings.add("type.mapping", path, describe_wrong_type(given, expected), value=given)
+    findings.add(Code.TYPE_MAPPING, path, describe_wrong_type(given, expected), value=given)
     return None
 
 
 def _note_key_type(key: Any, findings: Findings, path: Path) -> None:
-    findings.add("type.key", path, f"has a key that is {describe_type(key)}", value=key, allowed="text keys")
+    findings.add(Code.TYPE_KEY, path, f"has a key that is {describe_type(key)}", value=key, allowed="text keys")

@@ -19,6 +19,7 @@ from runyard.spec.kubernetes.object_reader import (
     require,
 )
 from runyard.spec.names import check_label_value, check_toleration_key
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path
 from runyard.spec.readers import Findings
 
@@ -52,7 +53,7 @@ def read_topology_spread(given: Any) -> list[dict[str, Any]]:
         for earlier in constraints[:index]:
             if all(constraint[name] == earlier[name] for name in ("topologyKey", "whenUnsatisfiable")):
                 message = "an earlier constraint has the same topologyKey and whenUnsatisfiable"
-                findings.add("spread.twice", (index,), message, value=constraint["topologyKey"])
+                findings.add(Code.SPREAD_TWICE, (index,), message, value=constraint["topologyKey"])
                 break
     findings.finish()
     return list(constraints)
@@ -101,10 +102,10 @@ def _read_toleration(given: Any, findings: Findings, path: Path) -> dict[str, An
     is_keyless = not values.get("key") and ("key" in values or not fields.is_given("key"))
     if is_operator_read and is_keyless and values.get("operator") != "Exists":
         message = f"without `{fields.spell('key')}` the operator must be Exists, which tolerates every taint"
-        findings.add("toleration.key", fields.at("operator"), message, suggestion="Exists")
+        findings.add(Code.TOLERATION_KEY, fields.at("operator"), message, suggestion="Exists")
     if fields.is_given("tolerationSeconds") and (values.get("effect") != "NoExecute" and _is_fine(fields, "effect")):
         message = f"`{fields.spell('tolerationSeconds')}` needs the effect NoExecute"
-        findings.add("toleration.effect", fields.at("effect"), message, suggestion="NoExecute")
+        findings.add(Code.TOLERATION_EFFECT, fields.at("effect"), message, suggestion="NoExecute")
     if is_operator_read:
         _check_value(fields, findings)
     return {name: value for name, value in values.items() if value != ""}
@@ -114,9 +115,9 @@ def _check_value(fields: Fields, findings: Findings) -> None:
     value = fields.values.get("value") or ""
     if fields.values.get("operator") == "Exists":
         if value:
-            findings.add("toleration.value", fields.at("value"), "the operator Exists takes no value", value=value)
+            findings.add(Code.TOLERATION_VALUE, fields.at("value"), "the operator Exists takes no value", value=value)
     elif error := check_label_value(value):
-        findings.add("label.value", fields.at("value"), error, value=value)
+        findings.add(Code.LABEL_VALUE, fields.at("value"), error, value=value)
 
 
 def _is_fine(fields: Fields, name: str) -> bool:
@@ -126,7 +127,7 @@ def _is_fine(fields: Fields, name: str) -> bool:
 def _read_toleration_key(given: Any, findings: Findings, path: Path) -> str | None:
     key = read_text(given, findings, path)
     if key and (error := check_toleration_key(key)):
-        findings.add("label.key", path, error, value=key)
+        findings.add(Code.LABEL_KEY, path, error, value=key)
         return None
     return key
 
@@ -138,7 +139,7 @@ def _read_constraint(given: Any, findings: Findings, path: Path) -> dict[str, An
     require(fields, findings, "maxSkew", "topologyKey", "whenUnsatisfiable", of="a topology spread constraint")
     if fields.is_given("minDomains") and fields.values.get("whenUnsatisfiable") == "ScheduleAnyway":
         message = f"needs `{fields.spell('whenUnsatisfiable')}: DoNotSchedule`"
-        findings.add("spread.min_domains", fields.at("minDomains"), message)
+        findings.add(Code.SPREAD_MIN_DOMAINS, fields.at("minDomains"), message)
     check_label_keys(fields, findings)
     return dict(fields.values)
 

@@ -12,6 +12,7 @@ from typing import Any
 from yaml.error import MarkedYAMLError
 from yaml.events import DocumentEndEvent, DocumentStartEvent
 
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused
 from runyard.spec.yaml.printer import dump_yaml
 from runyard.spec.yaml.scanner import EventReader
@@ -62,11 +63,11 @@ def load_document(text: str | bytes, *, source: str = _NO_NAME, most_bytes: int 
     """The one document of a text; none, or more than one, is refused."""
     documents = load_documents(text, source=source, most_bytes=most_bytes)
     if not documents:
-        raise Refused([_name_source(Problem("yaml.empty", (), "the text is empty"), source)])
+        raise Refused([_name_source(Problem(Code.YAML_EMPTY, (), "the text is empty"), source)])
     if len(documents) > 1:
         line, column = documents[1].find_position(()) or (1, 1)
         message = f"line {line}, column {column}: a second document begins here; only one is expected"
-        raise Refused([_name_source(Problem("yaml.several_documents", (), message), source)])
+        raise Refused([_name_source(Problem(Code.YAML_SEVERAL_DOCUMENTS, (), message), source)])
     return documents[0]
 
 
@@ -119,7 +120,8 @@ def _finish(builder: TreeBuilder, reader: EventReader, *, end: int) -> list[Docu
         return []
     message = "the comma after the quoted value was skipped; YAML wants none there"
     warnings = [
-        Problem("yaml.trailing_comma", (), f"line {comma.line}, column {comma.column}: {message}") for comma in commas
+        Problem(Code.YAML_TRAILING_COMMA, (), f"line {comma.line}, column {comma.column}: {message}")
+        for comma in commas
     ]
     return [Document(root.to_data(), (*warnings, *builder.warnings), lambda: root)]
 
@@ -127,7 +129,7 @@ def _finish(builder: TreeBuilder, reader: EventReader, *, end: int) -> list[Docu
 def _check_count(full: int, empty: int, *, most: int) -> None:
     if full > most or empty > _MOST_EMPTY:
         message = f"the text has more than {most} documents, or more than {_MOST_EMPTY} empty ones"
-        raise Stopped(Problem("yaml.too_many_documents", (), message))
+        raise Stopped(Problem(Code.YAML_TOO_MANY_DOCUMENTS, (), message))
 
 
 def _find_tree(text: str) -> Node | None:

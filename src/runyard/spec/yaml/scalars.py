@@ -8,6 +8,8 @@ numbers.
 import math
 import re
 
+from runyard.spec.problem_codes import Code
+
 MOST_DIGITS = 100
 """Longer numbers are refused: nobody means them, and converting them costs the square of their length."""
 
@@ -30,7 +32,7 @@ Scalar = str | int | float | bool | None
 class ScalarError(ValueError):
     """A scalar that has no value here; the message says why, for people, and `code` for programs."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: Code, message: str) -> None:
         self.code = code
         super().__init__(message)
 
@@ -44,14 +46,14 @@ def read_scalar(text: str, *, tag: str | None, is_plain: bool) -> Scalar:
         return text
     name = tag.removeprefix(TAG_PREFIX)
     if tag == name or name not in _TYPES:
-        raise ScalarError("yaml.tag", f"the tag `{show_tag(tag)}` is not known; plain values need no tag")
+        raise ScalarError(Code.YAML_TAG, f"the tag `{show_tag(tag)}` is not known; plain values need no tag")
     if name == "str":
         return text
     value = resolve_plain(text)
     if name == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not _TYPES[name]:
-        raise ScalarError("yaml.tag", f"the value does not fit its tag `{show_tag(tag)}`")
+        raise ScalarError(Code.YAML_TAG, f"the value does not fit its tag `{show_tag(tag)}`")
     return value
 
 
@@ -62,17 +64,17 @@ def resolve_plain(text: str) -> Scalar:
     if text[0] not in "0123456789+-.":
         return text
     if _NOT_FINITE.fullmatch(text):
-        raise ScalarError("yaml.number", f"`{text}` is not a number here; quote it if it is text")
+        raise ScalarError(Code.YAML_NUMBER, f"`{text}` is not a number here; quote it if it is text")
     is_integer = _INTEGER.fullmatch(text) is not None
     if not is_integer and not _FLOAT.fullmatch(text):
         return text
     if len(text) > MOST_DIGITS:
-        raise ScalarError("yaml.number", f"a number of {len(text)} characters is too long; quote it if it is text")
+        raise ScalarError(Code.YAML_NUMBER, f"a number of {len(text)} characters is too long; quote it if it is text")
     if is_integer:
         return int(text, 10) if text[:2] not in ("0o", "0x") else int(text, 0)
     number = float(text)
     if math.isinf(number):
-        raise ScalarError("yaml.number", "the number is too large; quote it if it is text")
+        raise ScalarError(Code.YAML_NUMBER, "the number is too large; quote it if it is text")
     return number
 
 
@@ -83,7 +85,7 @@ def join_surrogates(text: str) -> str:
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise ScalarError("yaml.character", "the text holds half of a character (a lone surrogate)") from None
+        raise ScalarError(Code.YAML_CHARACTER, "the text holds half of a character (a lone surrogate)") from None
 
 
 def show_tag(tag: str) -> str:

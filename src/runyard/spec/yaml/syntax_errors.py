@@ -4,6 +4,7 @@ import re
 
 from yaml.error import Mark, MarkedYAMLError
 
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, shorten
 
 _LOST = "the indentation seems to be lost; what belongs to a list item or a key stands further right than it"
@@ -55,8 +56,8 @@ def explain_syntax_error(error: MarkedYAMLError, last_key: tuple[str, int] | Non
     if error.context_mark and _LOOK_AT_THE_BEGINNING.search(problem):
         mark = error.context_mark
     if lost := _describe_lost_indentation(error, last_key):
-        return _make("yaml.indentation", mark, lost)
-    return _make("yaml.syntax", mark, _find_sentence(problem))
+        return _make(Code.YAML_INDENTATION, mark, lost)
+    return _make(Code.YAML_SYNTAX, mark, _find_sentence(problem))
 
 
 def _describe_lost_indentation(error: MarkedYAMLError, last_key: tuple[str, int] | None) -> str | None:
@@ -84,6 +85,6 @@ def _find_sentence(problem: str) -> str:
     return "this is not YAML"
 
 
-def _make(code: str, mark: Mark | None, message: str) -> Problem:
+def _make(code: Code, mark: Mark | None, message: str) -> Problem:
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     return Problem(code, (), f"line {line}, column {column}: {message}")

@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.yaml.scalars import MOST_DIGITS
 from runyard.spec.yaml.tree_builder import MOST_DEPTH, MOST_NODES
@@ -17,23 +18,23 @@ def check_text(given: str | bytes, *, most_bytes: int) -> str:
     """The text itself; raises `Refused` where it is none."""
     data = given if isinstance(given, bytes) else given.encode("utf-8", "surrogatepass")
     if len(data) > most_bytes:
-        raise _refuse("yaml.too_large", f"the text has {len(data):,} bytes; at most {most_bytes:,} are read")
+        raise _refuse(Code.YAML_TOO_LARGE, f"the text has {len(data):,} bytes; at most {most_bytes:,} are read")
     if data.startswith(_MARKS):
         raise _refuse(
-            "yaml.encoding",
+            Code.YAML_ENCODING,
             "line 1, column 1: the text begins with a byte order mark; save it as UTF-8 without one",
         )
     try:
         text = data.decode("utf-8", "strict" if isinstance(given, bytes) else "surrogatepass")
     except UnicodeDecodeError as error:
         line, column = data.count(b"\n", 0, error.start) + 1, error.start - data.rfind(b"\n", 0, error.start)
-        raise _refuse("yaml.encoding", f"line {line}, byte {column}: the text is not UTF-8") from None
+        raise _refuse(Code.YAML_ENCODING, f"line {line}, byte {column}: the text is not UTF-8") from None
     if match := _FORBIDDEN.search(text):
         index = match.start()
         line, column = text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
         character = f"U+{ord(match.group()):04X}"
         raise _refuse(
-            "yaml.character", f"line {line}, column {column}: the character {character} cannot stand in a text"
+            Code.YAML_CHARACTER, f"line {line}, column {column}: the character {character} cannot stand in a text"
         )
     return text
 
@@ -63,7 +64,7 @@ def _measure_depth(data: Any) -> int:
     while level:
         count += len(level)
         if count > MOST_NODES:
-            raise _refuse("yaml.too_many_values", f"the text has more than {MOST_NODES:,} values")
+            raise _refuse(Code.YAML_TOO_MANY_VALUES, f"the text has more than {MOST_NODES:,} values")
         collections = [value for value in level if isinstance(value, (dict, list))]
         level = [child for value in collections for child in _list_children(value)]
         depth += bool(collections)
@@ -103,5 +104,5 @@ def _read_float(text: str) -> float:
     return number if abs(number) != float("inf") else _refuse_number(text)
 
 
-def _refuse(code: str, message: str) -> Refused:
+def _refuse(code: Code, message: str) -> Refused:
     return Refused([Problem(code, (), message)])

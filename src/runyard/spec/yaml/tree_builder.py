@@ -17,6 +17,7 @@ from yaml.events import (
     ScalarEvent,
 )
 
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, shorten
 from runyard.spec.yaml.scalars import TAG_PREFIX, ScalarError, read_scalar, show_tag
 from runyard.spec.yaml.tree import Entry, Node, Place
@@ -89,12 +90,12 @@ class TreeBuilder:
 
     def _open(self, event: CollectionStartEvent) -> None:
         if self.stack and self.stack[-1].is_key_next():
-            raise self._stop("yaml.key", event, _KEY_IS_COLLECTION)
+            raise self._stop(Code.YAML_KEY, event, _KEY_IS_COLLECTION)
         expected = "map" if isinstance(event, MappingStartEvent) else "seq"
         if event.tag not in (None, "!", f"{TAG_PREFIX}{expected}"):
-            raise self._stop("yaml.tag", event, f"the tag `{show_tag(event.tag or '')}` is not known")
+            raise self._stop(Code.YAML_TAG, event, f"the tag `{show_tag(event.tag or '')}` is not known")
         if len(self.stack) >= MOST_DEPTH:
-            raise self._stop("yaml.too_deep", event, f"more than {MOST_DEPTH} levels are nested here")
+            raise self._stop(Code.YAML_TOO_DEEP, event, f"more than {MOST_DEPTH} levels are nested here")
         node = Node(get_place(event), **({"entries": {}} if expected == "map" else {"items": []}))
         if event.anchor:
             self._anchors[event.anchor] = node
@@ -130,16 +131,16 @@ class TreeBuilder:
 
     def _take_key(self, opened: _Open, node: Node, event: Event) -> None:
         if node.text is None:
-            raise self._stop("yaml.key", event, _KEY_IS_COLLECTION)
+            raise self._stop(Code.YAML_KEY, event, _KEY_IS_COLLECTION)
         if len(node.text) > MOST_KEY_CHARACTERS:
-            raise self._stop("yaml.key", event, f"a key of {len(node.text):,} characters is too long")
+            raise self._stop(Code.YAML_KEY, event, f"a key of {len(node.text):,} characters is too long")
         opened.key = node.text
         opened.key_place = get_place(event)
         opened.is_merge = isinstance(event, ScalarEvent) and event.implicit[0] and event.value == _MERGE
         if not isinstance(node.scalar, str):
             shown = f"`{node.text}` is not text" if node.text else "it is empty"
             suggestion = f'"{node.text}"' if node.text else None
-            self._note("yaml.key", event, f"a key must be text, and {shown}; quote it", suggestion=suggestion)
+            self._note(Code.YAML_KEY, event, f"a key must be text, and {shown}; quote it", suggestion=suggestion)
             return
         opened.key = node.scalar
         first = (opened.node.entries or {}).get(opened.key)
@@ -150,12 +151,12 @@ class TreeBuilder:
         if opened.is_merge:
             sources = node.items if node.items is not None else [node]
             if any(source.entries is None for source in sources):
-                raise self._stop("yaml.merge", event, "`<<` takes a mapping, or a list of mappings, by alias")
+                raise self._stop(Code.YAML_MERGE, event, "`<<` takes a mapping, or a list of mappings, by alias")
             opened.merges += sources
             return
         if isinstance(event, ScalarEvent) and event.style is None and event.value.endswith(",") and opened.is_block:
             message = f"the value of `{shorten(opened.key or '')}` ends with a comma, which belongs to it"
-            self.warnings.append(self._make("yaml.comma_in_value", event, message))
+            self.warnings.append(self._make(Code.YAML_COMMA_IN_VALUE, event, message))
         if opened.node.entries is not None and opened.key is not None:
             opened.node.entries.setdefault(opened.key, Entry(opened.key_place, node))
 
@@ -164,16 +165,16 @@ class TreeBuilder:
         node = self._anchors.get(event.anchor or "")
         if node is None:
             name = shorten(event.anchor)
-            raise self._stop("yaml.alias_unknown", event, f"there is no `&{name}` before `*{name}`")
+            raise self._stop(Code.YAML_ALIAS_UNKNOWN, event, f"there is no `&{name}` before `*{name}`")
         if any(opened.node is node for opened in self.stack):
-            raise self._stop("yaml.alias_recursion", event, f"`*{shorten(event.anchor)}` stands inside itself")
+            raise self._stop(Code.YAML_ALIAS_RECURSION, event, f"`*{shorten(event.anchor)}` stands inside itself")
         return node
 
     def _check_bounds(self, container: Node, event: Event) -> None:
         if len(self.stack) - 1 + container.height > MOST_DEPTH:
-            raise self._stop("yaml.too_deep", event, f"more than {MOST_DEPTH} levels are nested here")
+            raise self._stop(Code.YAML_TOO_DEEP, event, f"more than {MOST_DEPTH} levels are nested here")
         if sum(opened.node.size for opened in self.stack) > MOST_NODES:
-            code = "yaml.alias_bomb" if self._has_aliases else "yaml.too_many_values"
+            code = Code.YAML_ALIAS_BOMB if self._has_aliases else Code.YAML_TOO_MANY_VALUES
             what = "the aliases unfold into" if self._has_aliases else "the text has"
             raise self._stop(code, event, f"{what} more than {MOST_NODES:,} values")
 
@@ -197,18 +198,18 @@ class TreeBuilder:
         ]
         if empty and opened.is_block:
             message += f"; if the lines under `{shorten(empty[-1])}` lost their indentation, indent them by two spaces"
-        self._note("yaml.duplicate_key", event, message)
+        self._note(Code.YAML_DUPLICATE_KEY, event, message)
 
-    def _note(self, code: str, event: Event, message: str, *, suggestion: str | None = None) -> None:
+    def _note(self, code: Code, event: Event, message: str, *, suggestion: str | None = None) -> None:
         problem = self._make(code, event, message, suggestion=suggestion)
         self.problems.append(problem)
         if len(self.problems) >= MOST_PROBLEMS:
             raise Stopped(problem)
 
-    def _stop(self, code: str, event: Event, message: str) -> Stopped:
+    def _stop(self, code: Code, event: Event, message: str) -> Stopped:
         return Stopped(self._make(code, event, message))
 
-    def _make(self, code: str, event: Event, message: str, *, suggestion: str | None = None) -> Problem:
+    def _make(self, code: Code, event: Event, message: str, *, suggestion: str | None = None) -> Problem:
         line, column = get_place(event)
         return Problem(code, self._path(), f"line {line}, column {column}: {message}", suggestion=suggestion)
 

@@ -15,10 +15,11 @@ from runyard.spec.kubernetes.object_reader import (
     text_reader,
 )
 from runyard.spec.names import check_dns_label
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 from runyard.spec.readers import Findings
 
-read_name = text_reader(check_dns_label, "name.invalid")
+read_name = text_reader(check_dns_label, Code.NAME_INVALID)
 read_digit = integer_reader(least=0, most=9)
 read_texts = map_reader(read_name, read_text, of="names to text")
 READERS: dict[str, Reader] = {"hostPath": read_text, "readOnly": read_flag}

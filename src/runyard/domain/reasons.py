@@ -1,0 +1,84 @@
+"""Every run reason: what a run's `status.reason` and its transitions say for programs.
+
+A reason is dotted and stable: it is never renamed or reused. docs/users/reasons.md is generated from this table by
+`make docs`. A run without a reason is simply doing what was asked of it.
+"""
+
+from enum import StrEnum
+from typing import Self
+
+from runyard.pods.container_failure import IMAGE_ROOT
+from runyard.spec.problem_codes import Code
+
+
+class Reason(StrEnum):
+    """Why a run is in its state: the code, what it means, what to do."""
+
+    meaning: str
+    remedy: str
+
+    def __new__(cls, code: str, meaning: str, remedy: str) -> Self:
+        """Make one member; its value is the code."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        member.remedy = remedy
+        return member
+
+    CLIENT_ERROR = (
+        "client.error",
+        "the client that executes the run reported an error",
+        "read `status.message` and the client's own output",
+    )
+    CLIENT_REPORT = "client.report", "the client that executes the run reported this state", "nothing"
+    ENGINE_FAILED = (
+        "engine.failed",
+        "a call to the engine failed for an unexpected reason; it is retried",
+        "if it lasts, read the server's log",
+    )
+    ENGINE_NONE = (
+        Code.ENGINE_NONE.value,
+        "the server has no engine, so it cannot start or stop the run",
+        "ask an operator to configure an engine; the run continues by itself then",
+    )
+    ENGINE_RELEASED = (
+        "engine.released",
+        "the engine accepted the run, which now waits for its resources",
+        "nothing; if it waits long, compare its resources with what the cluster has free",
+    )
+    ENGINE_TIMEOUT = (
+        "engine.timeout",
+        "the engine did not answer in time; the call is retried",
+        "if it lasts, check that the server reaches the engine",
+    )
+    IMAGE_ROOT = (
+        IMAGE_ROOT,
+        "the image runs as root, which the platform does not allow",
+        "set `run_as_user`, or use an image with its own user",
+    )
+    RUN_FAILED = "run.failed", "the run's process ended with an error", "read the run's log and `status.message`"
+    RUN_LOST = (
+        "run.lost",
+        "the object that executed the run is gone, and Runyard did not remove it",
+        "find out who deleted it, then submit the run again",
+    )
+    RUN_STOPPED_OUTSIDE = (
+        "run.stopped_outside",
+        "somebody stopped the run, but not through Runyard",
+        "find out who stopped it, then submit the run again",
+    )
+    SECRET_MISSING = (
+        "secret.missing",
+        "a secret that the run names has no value",
+        "store the secret's value, then submit the run again",
+    )
+    TIMEOUT_PENDING = (
+        "timeout.pending",
+        "the run waited for its resources longer than `pending_timeout`",
+        "request less, wait for free resources, or raise `pending_timeout`",
+    )
+    TIMEOUT_RUN = "timeout.run", "the run took longer than `timeout`", "raise `timeout`, or give the run more resources"
+    USER_DELETE = "user.delete", "a user deleted the run", "nothing"
+    USER_RESUME = "user.resume", "a user resumed the run", "nothing"
+    USER_STOP = "user.stop", "a user stopped the run", "nothing; a stopped service can be resumed"
+    USER_SUBMIT = "user.submit", "a user or a trigger submitted the run", "nothing"
