@@ -22,8 +22,9 @@ from runyard.api.application import Application, guard, make_app
 from runyard.api.context import LOOPBACK_HOSTS, Limits, Web
 from runyard.api.idle_connections import IdleConnections
 from runyard.app.core import Core, Options
-from runyard.app.loops import DeletionLoop, Keep, Loop, Reconciler, RetentionLoop, TriggerLoop, supervise
+from runyard.app.loops import DeletionLoop, Loop, Reconciler, RetentionLoop, TriggerLoop, supervise
 from runyard.app.model import Run
+from runyard.app.retention import Retention
 from runyard.app.rules import take_policy, take_profiles
 from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
@@ -59,7 +60,7 @@ async def _serve(settings: Settings) -> None:
         store = await open_store(settings.database)
         stack.push_async_callback(store.close)
         web = await _build(settings, store, endpoint, stack)
-        app = make_app(web, lifespan=_make_lifespan(web, store, _name(settings, listening), settings))
+        app = make_app(web, lifespan=_make_lifespan(web, _name(settings, listening), settings))
         config = uvicorn.Config(
             guard(app),
             log_config=None,
@@ -200,11 +201,11 @@ def read_profile_texts(place: Path) -> dict[str, str]:
     return {str(file): file.read_text(errors="surrogateescape") for file in wanted if file.is_file()}
 
 
-def _make_lifespan(web: Web, store: SqlStore, address: str, settings: Settings) -> Any:
+def _make_lifespan(web: Web, address: str, settings: Settings) -> Any:
     @asynccontextmanager
     async def lifespan(app: Application) -> AsyncIterator[None]:
         app.state.is_draining = False
-        task = asyncio.create_task(_supervise(web, store, settings), name="loops")
+        task = asyncio.create_task(_supervise(web, settings), name="loops")
         # What has been loaded stays: whenever the collector looked through it, everybody would wait for a tenth of
         # a second.
         gc.freeze()
@@ -218,11 +219,11 @@ def _make_lifespan(web: Web, store: SqlStore, address: str, settings: Settings) 
     return lifespan
 
 
-async def _supervise(web: Web, store: SqlStore, settings: Settings) -> None:
-    await supervise(_make_loops(web, store, settings), count_failure=web.metrics.count_failure)
+async def _supervise(web: Web, settings: Settings) -> None:
+    await supervise(_make_loops(web, settings), count_failure=web.metrics.count_failure)
 
 
-def _make_loops(web: Web, store: SqlStore, settings: Settings) -> Mapping[str, Loop]:
+def _make_loops(web: Web, settings: Settings) -> Mapping[str, Loop]:
     issuer = web.issuer
 
     async def issue_token(run: Run) -> str:
@@ -230,15 +231,11 @@ def _make_loops(web: Web, store: SqlStore, settings: Settings) -> Mapping[str, L
         return str(signed.text)
 
     reconciler = Reconciler(web.core, None, issue_token=issue_token)
-    keep = Keep(
-        runs_days=_count_days(settings.keep_runs),
-        audit_days=_count_days(settings.keep_audit),
-        logs_days=_count_days(settings.keep_logs),
-    )
+    retention = Retention(runs=settings.keep_runs, logs=settings.keep_logs, audit=settings.keep_audit)
     return {
         "reconcile": reconciler.run,
         "triggers": TriggerLoop(web.core, is_open=web.is_open).run,
-        "retention": RetentionLoop(web.core, store, keep=keep).run,
+        "retention": RetentionLoop(web.core, retention=retention).run,
         "deletions": DeletionLoop(web.core).run,
         "gauges": partial(_measure, web),
     }
@@ -250,10 +247,6 @@ async def _measure(web: Web) -> None:
         async with web.core.store.begin(is_read_only=True) as unit:
             web.metrics.set_runs(await unit.runs.count_states())
         await asyncio.sleep(GAUGE_SECONDS)
-
-
-def _count_days(span: timedelta | None) -> int | None:
-    return None if span is None else span.days
 
 
 def _announce(web: Web, address: str, settings: Settings) -> None:

@@ -32,7 +32,7 @@ from runyard.api.routes import (
 )
 from runyard.api.routing import Routes
 from runyard.api.throttle import Throttle
-from runyard.app.identity import Refusals
+from runyard.app.identity import RefusalAudit
 from runyard.telemetry import Observer
 
 ALL: tuple[Routes, ...] = (
@@ -64,7 +64,7 @@ def make_app(web: Web, *, lifespan: Lifespan | None = None) -> Application:
     app = Starlette(lifespan=lifespan)
     app.state.web = web
     app.state.yaml_turn = asyncio.Semaphore(1)
-    app.state.refusals = Refusals(web.core)
+    app.state.refusals = RefusalAudit(web.core)
     limits = web.limits
     app.state.throttle = Throttle(
         per_second=limits.requests_per_second, streams=limits.streams, streams_each=limits.streams_each

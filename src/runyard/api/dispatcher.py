@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runyard.api.routing import Route, check_access, get_who
 from runyard.app.errors import Forbidden
-from runyard.app.identity import Refusals
+from runyard.app.identity import RefusalAudit
 from runyard.app.ports import Unavailable, Unkeepable
 
 
@@ -54,7 +54,7 @@ class Dispatcher:
 
 
 async def _note_refusal(request: Request, route: Route, error: Forbidden) -> None:
-    refusals: Refusals = request.app.state.refusals
+    refusals: RefusalAudit = request.app.state.refusals
     project, act = request.path_params.get("project"), f"{route.method} {route.path}"
     # It is refused, whether or not that can be written down.
     with suppress(Unavailable, Unkeepable):

@@ -1,7 +1,6 @@
 """Nobody takes all: requests per principal by a token bucket, streams by counting."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +8,7 @@ from starlette.requests import HTTPConnection
 
 from runyard.api.context import get_web
 from runyard.app.errors import TooMany
+from runyard.app.lru_map import LruMap
 from runyard.app.model import Principal
 
 MOST_KNOWN = 10_000
@@ -22,18 +22,16 @@ class Throttle:
         self._per_second = per_second
         self._burst = per_second * 2
         self._streams, self._streams_each = streams, streams_each
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: LruMap[str, tuple[float, float]] = LruMap(most=MOST_KNOWN)
         self._open: dict[str, int] = {}
 
     def take(self, name: str, *, now: float | None = None) -> None:
         """One request; raises `TooMany`."""
         now = time.monotonic() if now is None else now
-        left, at = self._buckets.pop(name, (self._burst, now))
+        left, at = self._buckets.find(name) or (self._burst, now)
         left = min(self._burst, left + (now - at) * self._per_second)
         is_allowed = left >= 1
-        self._buckets[name] = (left - 1 if is_allowed else left, now)
-        while len(self._buckets) > MOST_KNOWN:
-            self._buckets.popitem(last=False)
+        self._buckets.put(name, (left - 1 if is_allowed else left, now))
         if not is_allowed:
             wait = (1 - left) / self._per_second
             raise TooMany(f"more than {self._per_second:g} requests a second", retry_after=wait)

@@ -329,14 +329,29 @@ class UnitOfWork(Protocol):
         """Create or replace."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunedRows:
+    """What `Store.prune` deleted. The logs of the runs are still there."""
+
+    run_ids: tuple[str, ...] = ()
+    audit_entries: int = 0
+
+
 class Store(Protocol):
     """Where everything is kept."""
 
     def begin(self, *, is_read_only: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
         """A unit of work; for reads it need not wait for writers."""
 
+    async def prune(self, now: datetime, *, runs_before: datetime | None, audit_before: datetime | None) -> PrunedRows:
+        """Delete runs that ended, and audit entries written, before those times; None deletes nothing.
+
+        Tombstones stay for the runs, and the audit says how many rows were deleted. Safe to call from several
+        processes at once.
+        """
+
     async def close(self) -> None:
-        """Give connections back."""
+        """Give connections back. Idempotent."""
 
 
 class Vault(Protocol):

@@ -8,12 +8,12 @@ before is counted there alone, so that strangers who guess at an account do not 
 import ipaddress
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from runyard.app.errors import TooMany
+from runyard.app.lru_map import LruMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class FailureLimiter:
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._buckets: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
-        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._buckets: LruMap[bytes, tuple[float, float]] = LruMap(most=MOST_BUCKETS)
+        self._known: LruMap[bytes, bool] = LruMap(most=MOST_KNOWN)
 
     def take(self, account: str, *, address: str | None) -> Attempt:
         """Before an attempt. Raises `TooMany`, and then nothing was taken."""
@@ -62,17 +62,13 @@ class FailureLimiter:
         for key, allowance in attempt.buckets:
             self._change(key, allowance, by=1)
         if is_right:
-            self._known[attempt.pair] = None
-            while len(self._known) > MOST_KNOWN:
-                self._known.popitem(last=False)
+            self._known.put(attempt.pair, True)
 
     def _plan(self, account: str, address: str | None) -> Attempt:
         place = _simplify(address)
         pair = _make_key("pair", account, place)
         chosen = [(pair, PER_ACCOUNT_AND_ADDRESS)]
-        if pair in self._known:
-            self._known.move_to_end(pair)
-        else:
+        if not self._known.find(pair):
             chosen += [(_make_key("account", account), PER_ACCOUNT), (_make_key("address", place), PER_ADDRESS)]
         return Attempt(pair, tuple(chosen))
 
@@ -81,15 +77,12 @@ class FailureLimiter:
         return 0.0 if level >= 1 else (1 - level) * allowance.seconds
 
     def _find_level(self, key: bytes, allowance: Allowance) -> float:
-        level, at = self._buckets.get(key, (float(allowance.burst), 0.0))
+        level, at = self._buckets.find(key) or (float(allowance.burst), 0.0)
         return min(float(allowance.burst), level + (self._now() - at) / allowance.seconds)
 
     def _change(self, key: bytes, allowance: Allowance, *, by: int) -> None:
         level = min(float(allowance.burst), self._find_level(key, allowance) + by)
-        self._buckets[key] = (level, self._now())
-        self._buckets.move_to_end(key)
-        while len(self._buckets) > MOST_BUCKETS:
-            self._buckets.popitem(last=False)
+        self._buckets.put(key, (level, self._now()))
 
 
 def _simplify(address: str | None) -> str:

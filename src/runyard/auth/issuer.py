@@ -13,7 +13,7 @@ from runyard.app.core import Core
 from runyard.app.errors import Unauthenticated
 from runyard.app.identity import Grant, Signed
 from runyard.app.model import Json
-from runyard.auth.credential_cache import LONGEST_SECONDS, BriefCache
+from runyard.auth.credential_cache import LONGEST_SECONDS, CredentialCache
 from runyard.auth.signing_keys import ALGORITHM, KEY_LIFE, SigningKey, SigningKeys
 
 AUDIENCE = "runyard"
@@ -45,7 +45,7 @@ class Issuer:
         self._audience = audience
         self._access_life = access_life
         self._keys = SigningKeys(core, longest_token=max(access_life, LONGEST_RUN), key_life=key_life)
-        self._verified: BriefCache[Claims] = BriefCache()
+        self._verified: CredentialCache[Claims] = CredentialCache()
 
     async def prepare(self) -> None:
         """Have keys at hand; at start it shows whether the vault can open them. Never inside a unit of work."""

@@ -6,7 +6,7 @@ from runyard.app.core import Core
 from runyard.app.errors import TooMany, Unauthenticated
 from runyard.app.identity import note_failure
 from runyard.app.model import Account
-from runyard.auth.credential_cache import BriefCache
+from runyard.auth.credential_cache import CredentialCache
 from runyard.auth.failure_limiter import FailureLimiter
 from runyard.auth.headers import Basic
 from runyard.auth.passwords import Passwords
@@ -21,7 +21,7 @@ class PasswordCheck:
         self._core = core
         self._passwords = passwords
         self._limiter = limiter
-        self._verified: BriefCache[bool] = BriefCache()
+        self._verified: CredentialCache[bool] = CredentialCache()
         self._pending: dict[bytes, asyncio.Task[bool]] = {}
 
     async def find_account(self, given: Basic, *, address: str | None) -> Account:

@@ -1,12 +1,13 @@
 """What `runyard db` does."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
+from runyard.app import retention
+from runyard.app.times import SystemClock
 from runyard.cli.commands.db import PRUNED
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean, print_data, print_note
@@ -63,12 +64,13 @@ def prune(flags: Flags) -> None:
     settings = load_settings(flags, only=(*PRUNED, *_S3)).settings
     if settings.keep_runs is settings.keep_logs is settings.keep_audit is None:
         raise click.UsageError("nothing is old enough: give --keep-runs, --keep-logs or --keep-audit")
-    runs, streams, entries = run_async(_prune(settings))
-    click.echo(f"deleted: {runs} runs with their logs, {streams} other logs, {entries} audit rows")
+    pruned = run_async(_prune(settings))
+    others = f"{pruned.log_streams} other logs, {pruned.audit_entries} audit rows"
+    click.echo(f"deleted: {pruned.runs} runs with their logs, {others}")
 
 
-async def _prune(settings: Settings) -> tuple[int, int, int]:
-    now = datetime.now(UTC)
+async def _prune(settings: Settings) -> retention.Pruned:
+    kept = retention.Retention(runs=settings.keep_runs, logs=settings.keep_logs, audit=settings.keep_audit)
     logs = load("runyard.logs:open_logs")(
         settings.logs,
         s3_endpoint=settings.s3_endpoint,
@@ -78,20 +80,10 @@ async def _prune(settings: Settings) -> tuple[int, int, int]:
     )
     store = await load("runyard.store:open_store")(settings.database)
     try:
-        gone = await store.prune(
-            now, keep_runs_days=_days(settings.keep_runs), keep_audit_days=_days(settings.keep_audit)
-        )
-        for run_id in gone.run_ids:
-            await logs.delete(run_id)
-        streams = 0 if settings.keep_logs is None else await logs.prune(before=now - settings.keep_logs)
+        return await retention.prune(store, logs, kept, now=SystemClock().now())
     finally:
         await store.close()
         await logs.close()
-    return len(gone.run_ids), streams, gone.audit_entries
-
-
-def _days(kept: timedelta | None) -> int | None:
-    return None if kept is None else kept.days
 
 
 def _show(url: str) -> str:

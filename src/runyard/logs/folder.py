@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
+from runyard.app.lru_map import LruMap
 from runyard.app.ports import LogPiece, Stream, StreamInfo
 from runyard.logs import extent_reader
 from runyard.logs.errors import LogsUnavailable
@@ -31,7 +31,7 @@ class FolderLogs:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logs")
-        self._known: OrderedDict[Path, FolderStream] = OrderedDict()
+        self._known: LruMap[Path, FolderStream] = LruMap(most=_KNOWN_STREAMS)
         self._known_lock = Lock()
 
     async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
@@ -101,10 +101,8 @@ class FolderLogs:
     def _open_path(self, path: Path) -> FolderStream:
         """Its files; the heads of those that were used last are known."""
         with self._known_lock:
-            found = self._known.setdefault(path, FolderStream(path))
-            self._known.move_to_end(path)
-            if len(self._known) > _KNOWN_STREAMS:
-                self._known.popitem(last=False)
+            found = self._known.find(path) or FolderStream(path)
+            self._known.put(path, found)
             return found
 
     def _list_streams(self, run_id: str) -> list[StreamInfo]:

@@ -5,10 +5,11 @@ the PUT of a chunk and the DELETE of its pieces leaves both; readers take each b
 """
 
 import asyncio
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 
+from runyard.app.lru_map import LruMap
 from runyard.app.ports import LogPiece, Stream, StreamInfo
 from runyard.logs import extent_reader
 from runyard.logs.aws_signature import Signer
@@ -47,7 +48,7 @@ class S3Logs:
     def __init__(self, bucket: Bucket, *, prefix: str) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
-        self._known: OrderedDict[str, Index] = OrderedDict()
+        self._known: LruMap[str, Index] = LruMap(most=_KNOWN_STREAMS)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
@@ -126,7 +127,7 @@ class S3Logs:
     async def list_gaps(self, stream: Stream, *, offset: int = 0) -> Sequence[Gap]:
         """For `reading`."""
         folder = self._name(stream)
-        index = self._known.get(folder) or await self._look(folder)
+        index = self._known.find(folder) or await self._look(folder)
         gaps = [gap for gap in index.list_gaps() if gap.offset >= offset]
         return [_make_gap(gap, (await self._bucket.find(gap.key) or b"").decode()) for gap in gaps]
 
@@ -136,7 +137,7 @@ class S3Logs:
         content = await self._bucket.find(stored.key)
         if content is None:
             folder = self._name(stream)
-            self._known.pop(folder, None)
+            self._known.discard(folder)
             again = (await self._look(folder)).list_extents()
             places = [one.place for one in again if one.offset <= extent.offset < one.end]
             if not places or places[0] == stored:
@@ -149,15 +150,12 @@ class S3Logs:
 
     async def _look(self, folder: str) -> Index:
         """What is there: all of it the first time, then what comes after the last known chunk."""
-        known = self._known.get(folder) or Index()
+        known = self._known.find(folder) or Index()
         keys = await self._bucket.list_keys(f"{folder}/", after=known.last_chunk)
         index = known.renew(filter(None, map(find_stored, keys)))
-        self._known[folder] = index
-        self._known.move_to_end(folder)
-        if len(self._known) > _KNOWN_STREAMS:
-            oldest, _ = self._known.popitem(last=False)
-            if not self._locks[oldest].locked():
-                del self._locks[oldest]
+        evicted = self._known.put(folder, index)
+        if evicted is not None and not self._locks[evicted].locked():
+            del self._locks[evicted]
         return index
 
     async def _ensure_names(self, stream: Stream, folder: str, index: Index) -> None:
@@ -208,7 +206,7 @@ class S3Logs:
     async def _delete_under(self, prefix: str) -> None:
         await self._bucket.delete(await self._bucket.list_keys(prefix))
         for folder in [folder for folder in self._known if folder.startswith(prefix) or f"{folder}/" == prefix]:
-            del self._known[folder]
+            self._known.discard(folder)
 
 
 def _read_pieces(stored: Stored, content: bytes) -> list[Piece]:

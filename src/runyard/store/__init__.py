@@ -12,14 +12,12 @@ if TYPE_CHECKING:
     from runyard.store.backups import backup, restore
     from runyard.store.errors import StoreError, StoreUnavailable
     from runyard.store.migrator import migrate, upgrade
-    from runyard.store.retention import Pruned
     from runyard.store.schema import SchemaStatus, read_status
     from runyard.store.sql_store import SqlStore
     from runyard.store.startup import open_store
     from runyard.store.urls import show_url
 
 __all__ = [
-    "Pruned",
     "SchemaStatus",
     "SqlStore",
     "StoreError",
@@ -35,7 +33,6 @@ __all__ = [
 
 # Loaded by name when they are asked for: a server that finds its tables in order never loads alembic.
 _HOMES = {
-    "Pruned": "retention",
     "SchemaStatus": "schema",
     "SqlStore": "sql_store",
     "StoreError": "errors",

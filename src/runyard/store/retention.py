@@ -1,12 +1,12 @@
 """What is old enough to go: runs that have ended, and the audit."""
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, or_, select
 
 from runyard.app.model import AuditEntry
+from runyard.app.ports import PrunedRows
 from runyard.domain.lifecycle import FINAL, State
 from runyard.store import tables
 from runyard.store.clock import DatabaseNow
@@ -22,38 +22,29 @@ ENTRIES_AT_ONCE = 5000
 _ENDED = sorted(state.value for state in FINAL | {State.DELETED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
-    """What went: the runs, whose logs can go too, and how many rows of the audit."""
-
-    run_ids: tuple[str, ...] = ()
-    audit_entries: int = 0
-
-
-async def prune(store: "SqlStore", now: datetime, *, keep_runs_days: int | None, keep_audit_days: int | None) -> Pruned:
-    """Delete runs that ended, and audit rows that were written, longer ago than that; None keeps all.
-
-    Tombstones stay for the runs, and the audit says that something went. May be called by several at once.
-    """
+async def prune(
+    store: "SqlStore", now: datetime, *, runs_before: datetime | None, audit_before: datetime | None
+) -> PrunedRows:
+    """`app.ports.Store.prune`."""
     run_ids: list[str] = []
-    while keep_runs_days is not None:
+    while runs_before is not None:
         async with store.begin() as work:
-            gone = await _prune_runs(work, ended_before=now - timedelta(days=keep_runs_days))
+            gone = await _prune_runs(work, ended_before=runs_before)
             await _note(work, now, runs=len(gone))
             await work.commit()
         run_ids += gone
         if len(gone) < RUNS_AT_ONCE:
             break
     entries = 0
-    while keep_audit_days is not None:
+    while audit_before is not None:
         async with store.begin() as work:
-            number = await _prune_audit(work, written_before=now - timedelta(days=keep_audit_days))
+            number = await _prune_audit(work, written_before=audit_before)
             await _note(work, now, audit=number)
             await work.commit()
         entries += number
         if number < ENTRIES_AT_ONCE:
             break
-    return Pruned(run_ids=tuple(run_ids), audit_entries=entries)
+    return PrunedRows(run_ids=tuple(run_ids), audit_entries=entries)
 
 
 async def _prune_runs(work: "SqlUnitOfWork", *, ended_before: datetime) -> list[str]:

@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 
+from runyard.app.ports import PrunedRows
 from runyard.store.driver_errors import translate_errors
 from runyard.store.lockfile import ProcessLock
-from runyard.store.retention import Pruned, prune
+from runyard.store.retention import prune
 from runyard.store.session import Session
 from runyard.store.transactions import TransactionFactory
 from runyard.store.unit_of_work import SqlUnitOfWork
@@ -40,12 +41,12 @@ class SqlStore:
             with translate_errors(self.shown_url):
                 await transaction.close()
 
-    async def prune(self, now: datetime, *, keep_runs_days: int | None, keep_audit_days: int | None) -> Pruned:
-        """Delete runs that ended and audit rows that were written longer ago than that; None keeps all."""
-        return await prune(self, now, keep_runs_days=keep_runs_days, keep_audit_days=keep_audit_days)
+    async def prune(self, now: datetime, *, runs_before: datetime | None, audit_before: datetime | None) -> PrunedRows:
+        """Delete runs that ended, and audit entries written, before those times; None deletes nothing."""
+        return await prune(self, now, runs_before=runs_before, audit_before=audit_before)
 
     async def close(self) -> None:
-        """Give connections back, and the database to other processes."""
+        """Give connections back, and the database to other processes. Idempotent."""
         await self._reader.dispose()
         await self._writer.dispose()
         if self._lock is not None:

@@ -39,6 +39,7 @@ class SqliteTransactionFactory:
         self._turns = asyncio.Semaphore(size)
         self._wait_seconds = wait_seconds
         self._threads = ThreadPoolExecutor(max_workers=size, thread_name_prefix="store")
+        self._closing = asyncio.Lock()
         self._is_closed = False
 
     def make(self) -> "SqliteTransaction":
@@ -76,14 +77,17 @@ class SqliteTransactionFactory:
             raise
 
     async def dispose(self) -> None:
-        """End the connections, once the units of work that are under way are done, or have had their time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSING_SECONDS):
-                for _ in range(self._size):
-                    await self._turns.acquire()
-        self._is_closed = True
-        await asyncio.to_thread(self._threads.shutdown)
-        self.engine.dispose()
+        """Wait for the units of work that are under way, but not for ever; then end the connections. Idempotent."""
+        async with self._closing:
+            if self._is_closed:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING_SECONDS):
+                    for _ in range(self._size):
+                        await self._turns.acquire()
+            self._is_closed = True
+            await asyncio.to_thread(self._threads.shutdown)
+            self.engine.dispose()
 
     def _check_open(self) -> None:
         if self._is_closed:

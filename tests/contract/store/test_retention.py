@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import asdict
 from datetime import timedelta
 
-from runyard.app.ports import Query
-from runyard.store import Pruned, SqlStore, retention, tables
+from runyard.app.ports import PrunedRows, Query
+from runyard.store import SqlStore, retention, tables
 from tests.contract.store.builders import NOON, make_audit, make_run, make_transition
 
 DAY = timedelta(days=1)
@@ -34,7 +34,7 @@ async def test_ended_runs_go_when_they_are_older_than_the_setting(store: SqlStor
     await add(store, "due", state="COMPLETED", due_at=NOON - DAY)
     await add(store, "forgotten", state="COMPLETED", due_at=NOON - 35 * DAY)
 
-    pruned = await store.prune(NOON, keep_runs_days=30, keep_audit_days=None)
+    pruned = await store.prune(NOON, runs_before=NOON - 30 * DAY, audit_before=None)
 
     gone = {"old-COMPLETED", "old-ERROR", "old-STOPPED", "old-DELETED", "forgotten"}
     assert set(pruned.run_ids) == gone
@@ -56,7 +56,7 @@ async def test_leased_run_stays_when_it_is_old(store: SqlStore) -> None:
         assert await work.runs.claim_due(owner="me", limit=1, lease_for=DAY)
         await work.commit()
 
-    assert await store.prune(NOON, keep_runs_days=30, keep_audit_days=None) == Pruned()
+    assert await store.prune(NOON, runs_before=NOON - 30 * DAY, audit_before=None) == PrunedRows()
     assert await list_runs(store) == {"r1"}
 
 
@@ -69,9 +69,9 @@ async def test_old_audit_goes_when_there_is_more_than_is_deleted_at_once(store: 
         await work.session.write_all(tables.audit.insert(), (row for _ in range(older)))
         await work.commit()
 
-    pruned = await store.prune(NOON, keep_runs_days=None, keep_audit_days=90)
+    pruned = await store.prune(NOON, runs_before=None, audit_before=NOON - 90 * DAY)
 
-    assert pruned == Pruned(audit_entries=older)
+    assert pruned == PrunedRows(audit_entries=older)
     async with store.begin(is_read_only=True) as work:
         entries = [entry for _, entry in await work.audit.list_entries(limit=100)]
     assert [entry.action for entry in entries] == ["retention.prune"] * 2 + ["run.create"] * kept
@@ -83,7 +83,7 @@ async def test_everything_stays_when_nothing_is_set(store: SqlStore) -> None:
         await work.audit.add(make_audit(at=NOON - 1000 * DAY))
         await work.commit()
 
-    assert await store.prune(NOON, keep_runs_days=None, keep_audit_days=None) == Pruned()
+    assert await store.prune(NOON, runs_before=None, audit_before=None) == PrunedRows()
     assert await list_runs(store) == {"r1"}
 
 
@@ -91,7 +91,7 @@ async def test_every_run_goes_once_when_two_prune_at_once(store: SqlStore) -> No
     for number in range(30):
         await add(store, f"r{number}", state="COMPLETED")
 
-    both = await asyncio.gather(*(store.prune(NOON, keep_runs_days=30, keep_audit_days=None) for _ in range(2)))
+    both = await asyncio.gather(*(store.prune(NOON, runs_before=NOON - 30 * DAY, audit_before=None) for _ in range(2)))
 
     gone = [run_id for pruned in both for run_id in pruned.run_ids]
     assert sorted(gone) == sorted(set(gone))

@@ -162,3 +162,12 @@ async def test_store_goes_on_when_units_of_work_are_cancelled(store: Store) -> N
         audited = await work.audit.list_entries(limit=100)
         found = await work.runs.find_page(Query(type="run", size=100))
     assert {entry.id for _, entry in audited} == {run.id for run in found.content} - {"last"}
+
+
+async def test_close_returns_at_once_when_the_store_is_closed_already(store: Store) -> None:
+    async with store.begin() as work:
+        await work.put_meta("x", "y")
+        await work.commit()
+    async with asyncio.timeout(2):
+        await asyncio.gather(store.close(), store.close())
+        await store.close()

@@ -23,7 +23,7 @@ from runyard.app.identity.personal_tokens import (
     note_token_use,
     revoke_personal_token,
 )
-from runyard.app.identity.refused_access import Refusals
+from runyard.app.identity.refused_access import RefusalAudit
 from runyard.app.identity.sign_in import (
     GRANTS,
     Grant,
@@ -44,7 +44,7 @@ __all__ = [
     "GrantRefused",
     "Identifier",
     "Identity",
-    "Refusals",
+    "RefusalAudit",
     "Signed",
     "TokenIssuer",
     "authorize",

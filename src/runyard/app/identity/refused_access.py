@@ -1,10 +1,10 @@
 """Acts that were refused, in the audit. Not every single one: who asks in a loop must not be able to fill it."""
 
-from collections import OrderedDict
 from datetime import datetime, timedelta
 
 from runyard.app.audit import note_act
 from runyard.app.core import Core
+from runyard.app.lru_map import LruMap
 from runyard.app.model import Principal
 from runyard.domain.access import Permission
 
@@ -15,25 +15,23 @@ MOST_KNOWN = 10_000
 Key = tuple[str, str | None, str, str | None]
 
 
-class Refusals:
+class RefusalAudit:
     """The same act of the same principal is noted once a minute, with how many there were since. One per process."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._known: OrderedDict[Key, tuple[datetime, int]] = OrderedDict()
+        self._known: LruMap[Key, tuple[datetime, int]] = LruMap(most=MOST_KNOWN)
 
     async def note(self, who: Principal, permission: Permission, *, project: str | None, act: str, why: str) -> None:
         """That somebody was refused what needs that permission."""
         now = self._core.clock.now()
         key = (who.name, who.run_id, act, project)
-        at, unnoted = self._known.pop(key, (None, 0))
+        at, unnoted = self._known.find(key) or (None, 0)
         if at is not None and now - at < AGAIN:
-            self._known[key] = (at, unnoted + 1)
+            self._known.put(key, (at, unnoted + 1))
             return
         # Known before it is written: meanwhile others come.
-        self._known[key] = (now, 0)
-        while len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
+        self._known.put(key, (now, 0))
         details = {"act": act, "why": why, **({"more": unnoted} if unnoted else {})}
         of = ("run", who.run_id) if who.run_id is not None else (None, None)
         async with self._core.store.begin() as unit:

@@ -6,13 +6,12 @@ replica at once: leases and used occasions keep them apart.
 
 from runyard.app.loops.project_deletion import DeletionLoop
 from runyard.app.loops.reconcile import Reconciler
-from runyard.app.loops.retention import Keep, RetentionLoop
+from runyard.app.loops.retention_loop import RetentionLoop
 from runyard.app.loops.supervisor import Loop, supervise
 from runyard.app.loops.trigger_loop import TriggerLoop
 
 __all__ = [
     "DeletionLoop",
-    "Keep",
     "Loop",
     "Reconciler",
     "RetentionLoop",

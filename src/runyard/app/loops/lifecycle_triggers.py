@@ -12,6 +12,7 @@ from typing import Any
 
 from runyard.app.core import Core
 from runyard.app.entities import PRODUCER, TYPES, find_state_since, make_key
+from runyard.app.lru_map import LruMap
 from runyard.app.model import Entity, Json, Run
 from runyard.app.ports import Query, UnitOfWork
 from runyard.app.triggers import CHAIN, Fired, Occasion, find_start, fire
@@ -34,7 +35,7 @@ class Lifecycles:
         self._core = core
         self._is_open = is_open
         self._looked_at: datetime | None = None
-        self._done: dict[tuple[str, str], None] = {}
+        self._done: LruMap[tuple[str, str], bool] = LruMap(most=_MOST_REMEMBERED)
 
     async def fire_due(self, triggers: Sequence[Entity]) -> int:
         """Fire for everything that changed since the last look; how many."""
@@ -55,9 +56,7 @@ class Lifecycles:
         if key in self._done:
             return 0
         fired = await _fire_one(self._core, trigger, entity, occasion, is_open=self._is_open)
-        self._done[key] = None
-        while len(self._done) > _MOST_REMEMBERED:
-            del self._done[next(iter(self._done))]
+        self._done.put(key, True)
         return 0 if fired is None else 1
 
 

@@ -1,14 +1,13 @@
 """Retention and supervision."""
 
 import asyncio
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 
-from runyard.app.loops.retention import Keep, RetentionLoop
+from runyard.app.loops.retention_loop import RetentionLoop
 from runyard.app.loops.supervisor import keep_going, supervise
+from runyard.app.retention import Retention
 from runyard.app.runs.stop import stop_run
 from tests.unit.app.run_world import ADA, World
 
@@ -21,7 +20,7 @@ async def test_old_runs_go_with_their_logs_when_they_have_ended_long_ago(bare_wo
     await bare_world.submit("new")
     await stop_run(bare_world.core, ADA, "p", "new")
 
-    loop = RetentionLoop(bare_world.core, bare_world.store, keep=Keep(runs_days=30))
+    loop = RetentionLoop(bare_world.core, retention=Retention(runs=timedelta(days=30)))
     assert await loop.prune() == 1
     assert await loop.prune() == 0
     assert bare_world.logs.deleted == ["old"]
@@ -30,20 +29,13 @@ async def test_old_runs_go_with_their_logs_when_they_have_ended_long_ago(bare_wo
     assert await bare_world.find("new") is not None
 
 
-@dataclass
-class Nothing:
-    run_ids: list[str] = field(default_factory=list)
-    asked: list[Any] = field(default_factory=list)
-
-    async def prune(self, now: datetime, **keep: int | None) -> "Nothing":
-        self.asked.append((now, keep))
-        return self
-
-
 async def test_everything_is_kept_when_nothing_else_is_said(bare_world: World) -> None:
-    store = Nothing()
-    await RetentionLoop(bare_world.core, store, keep=Keep()).prune()
-    assert store.asked == [(bare_world.clock.at, {"keep_runs_days": None, "keep_audit_days": None})]
+    await bare_world.submit("old")
+    await stop_run(bare_world.core, ADA, "p", "old")
+    bare_world.clock.at += timedelta(days=10_000)
+    assert await RetentionLoop(bare_world.core, retention=Retention()).prune() == 0
+    assert await bare_world.find("old") is not None
+    assert bare_world.logs.deleted == []
 
 
 async def test_loop_is_begun_again_later_and_later_when_it_fails(caplog: pytest.LogCaptureFixture) -> None:

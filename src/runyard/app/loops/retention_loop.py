@@ -1,0 +1,29 @@
+"""The retention loop: deletes once an hour what is older than the settings keep."""
+
+import asyncio
+from datetime import timedelta
+
+from runyard.app.core import Core
+from runyard.app.retention import Retention, prune
+
+EVERY = timedelta(hours=1)
+
+
+class RetentionLoop:
+    """One replica's loop; several may run."""
+
+    def __init__(self, core: Core, *, retention: Retention, every: timedelta = EVERY) -> None:
+        self._core = core
+        self._retention = retention
+        self._every = every
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await self.prune()
+            await asyncio.sleep(self._every.total_seconds())
+
+    async def prune(self) -> int:
+        """One pass; returns how many runs were deleted."""
+        pruned = await prune(self._core.store, self._core.logs, self._retention, now=self._core.clock.now())
+        return pruned.runs
