@@ -1,71 +1,111 @@
-"""What nobody may have unless the platform's policy names it, or the admin's profile has it."""
+"""Values that are denied by default: refused unless the platform's policy names them or the profile sets them.
 
-from collections.abc import Iterator
+The counterpart of `domain.default_denials`, over the objects instead of the layers. Both read the lists in
+`spec.denials`. A project's policy cannot lift a denial.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from runyard.domain.admission.admins import Admins
-from runyard.domain.admission.rule_enforcement import is_within
-from runyard.domain.admission.values import Facts, Value
+from runyard.domain.admission.rule_enforcement import is_namespace_within, is_within
+from runyard.domain.admission.values import Facts
 from runyard.spec import denials
 from runyard.spec.patterns import matches
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
+from runyard.spec.rule_grammar import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """One default denial of a ruled field."""
+
+    field: str
+    code: Code
+    reason: str
+    is_denied: Callable[[Any], bool]
+    """Whether the value is denied by default."""
+    is_lifted_by: Callable[[Any, Any], bool]
+    """Whether an entry of the platform's `allowed` or `options` lifts the denial of the value."""
+    is_lifted_by_options: bool = False
 
 
 def check_denials(facts: Facts, admins: Admins) -> Iterator[Problem]:
-    """Every value that needs the policy's leave and does not have it."""
-    checks = (
-        ("tolerations", _needs_toleration, _lifts_toleration),
-        ("service_type", lambda value: value in denials.SERVICE_TYPES, _lifts_exactly),
-        ("envs", _needs_env, _lifts_exactly),
-        ("affinity.namespaces", lambda _: True, _lifts_namespace),
-        ("volumes.claim_name", lambda _: True, _lifts_by_pattern),
-    )
-    for name, needs_leave, lifts in checks:
-        rule = admins.platform_wide.rules.get(name)
-        named = [] if rule is None else [*(rule.allowed or ())]
-        if rule is not None and name == "service_type":
-            named += rule.options or ()
-        for value in facts.values.get(name, ()):
-            asked = value.value is not None and not value.is_admins
-            if asked and needs_leave(value.value) and not any(lifts(entry, value.value) for entry in named):
-                yield _deny(name, value)
+    """Yield one problem per denied value that neither the platform's policy nor the profile permits."""
+    for denial in DENIALS:
+        entries = _list_entries(denial, admins.platform_wide.rules.get(denial.field))
+        for value in facts.values.get(denial.field, ()):
+            if value.value is None or value.is_admins or not denial.is_denied(value.value):
+                continue
+            if not any(denial.is_lifted_by(entry, value.value) for entry in entries):
+                message = f"{denial.reason}, and the policy does not name it"
+                yield Problem(denial.code, value.path, message, value=str(value.value))
 
 
-def _needs_toleration(toleration: Any) -> bool:
+def _list_entries(denial: Denial, rule: Rule | None) -> list[Any]:
+    if rule is None:
+        return []
+    return [*(rule.allowed or ()), *((rule.options or ()) if denial.is_lifted_by_options else ())]
+
+
+def _is_denied_toleration(toleration: Any) -> bool:
     key = toleration.get("key", "")
     return not key or key in denials.CONTROL_PLANE_TAINTS
 
 
-def _lifts_toleration(matcher: Any, toleration: Any) -> bool:
+def _is_lifted_toleration(matcher: Any, toleration: Any) -> bool:
     return matcher["key"] == toleration.get("key", "") and is_within("tolerations", matcher, toleration)
 
 
-def _needs_env(name: Any) -> bool:
-    return any(matches(pattern, name) for pattern in denials.ENVS)
-
-
-def _lifts_exactly(entry: Any, value: Any) -> bool:
+def _is_same(entry: Any, value: Any) -> bool:
     return bool(entry == value)
 
 
-def _lifts_namespace(pattern: Any, namespace: Any) -> bool:
-    return pattern == "*" if namespace == "*" else matches(pattern, namespace)
-
-
-def _lifts_by_pattern(pattern: Any, value: Any) -> bool:
-    return matches(pattern, value)
-
-
-def _deny(name: str, value: Value) -> Problem:
-    code, words = _DENIED[name]
-    return Problem(code, value.path, f"{words}, and the policy does not name it", value=str(value.value))
-
-
-_DENIED = {
-    "tolerations": (Code.DENIED_TOLERATIONS, "reaches nodes that run the cluster"),
-    "service_type": (Code.DENIED_SERVICE_TYPE, "reaches beyond the cluster"),
-    "envs": (Code.DENIED_ENVS, "is one of the platform's variables"),
-    "affinity.namespaces": (Code.DENIED_AFFINITY_NAMESPACES, "looks into other namespaces"),
-    "volumes.claim_name": (Code.DENIED_VOLUMES_CLAIM_NAME, "exists already and was not made for this run"),
-}
+DENIALS = (
+    Denial(
+        field="tolerations",
+        code=Code.DENIED_TOLERATIONS,
+        reason="reaches nodes that run the cluster",
+        is_denied=_is_denied_toleration,
+        is_lifted_by=_is_lifted_toleration,
+    ),
+    Denial(
+        field="service_type",
+        code=Code.DENIED_SERVICE_TYPE,
+        reason="reaches beyond the cluster",
+        is_denied=lambda kind: kind in denials.SERVICE_TYPES,
+        is_lifted_by=_is_same,
+        is_lifted_by_options=True,
+    ),
+    Denial(
+        field="priority_class",
+        code=Code.DENIED_PRIORITY_CLASS,
+        reason="is one of the cluster's own priority classes",
+        is_denied=lambda name: any(matches(pattern, name) for pattern in denials.PRIORITY_CLASSES),
+        is_lifted_by=_is_same,
+        is_lifted_by_options=True,
+    ),
+    Denial(
+        field="envs",
+        code=Code.DENIED_ENVS,
+        reason="is one of the platform's variables",
+        is_denied=lambda name: any(matches(pattern, name) for pattern in denials.ENVS),
+        is_lifted_by=_is_same,
+    ),
+    Denial(
+        field="affinity.namespaces",
+        code=Code.DENIED_AFFINITY_NAMESPACES,
+        reason="looks into other namespaces",
+        is_denied=lambda _: True,
+        is_lifted_by=is_namespace_within,
+    ),
+    Denial(
+        field="volumes.claim_name",
+        code=Code.DENIED_VOLUMES_CLAIM_NAME,
+        reason="exists already and was not made for this run",
+        is_denied=lambda _: True,
+        is_lifted_by=matches,
+    ),
+)

@@ -83,11 +83,18 @@ def is_within(name: str, entry: Any, value: Any) -> bool:
     """Whether an entry of an `allowed` list covers all of a value."""
     if name == "image":
         return matches_image(entry, value)
+    if name == "affinity.namespaces":
+        return is_namespace_within(entry, value)
     if name != "tolerations":
         return matches(entry, str(value))
     if value.get("operator") == "Exists" and entry.get("value", "*") != "*":
         return False
     return all(matches(pattern, _get_part(value, part)) for part, pattern in entry.items())
+
+
+def is_namespace_within(pattern: str, namespace: str) -> bool:
+    """Whether a pattern covers a namespace. `*` as a namespace is a selector, which only `*` itself covers."""
+    return pattern == "*" if namespace == "*" else matches(pattern, namespace)
 
 
 def _reaches(name: str, entry: Any, value: Any) -> bool:
