@@ -43,7 +43,8 @@ def main() -> int:
 
 
 def _play_one(seed: int, number: int) -> int:
-    outcome = play(draw_case(seed, number), make_stage(draw_world(seed, number // CASES_PER_WORLD)))
+    world = draw_world(seed, number // CASES_PER_WORLD)
+    outcome = play(draw_case(seed, number, world), make_stage(world))
     _say(f"{outcome.verdict}: {', '.join(outcome.codes)}")
     if outcome.complaints:
         _say(describe_failure(seed, number))

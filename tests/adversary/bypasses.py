@@ -70,14 +70,12 @@ _REFERENCES: Mapping[str, Change] = {
     "another's claim": lambda victim: victim.find_volume("data").update(
         persistentVolumeClaim={"claimName": "speech-claim"}
     ),
-    "unnamed existing claim": lambda victim: victim.add_volume({"persistentVolumeClaim": {"claimName": "legacy"}}),
     "another's config map": lambda victim: victim.add_volume({"configMap": {"name": "kube-root-ca.crt"}}),
     "variable of another Secret": lambda victim: victim.find_env("TOKEN")["valueFrom"]["secretKeyRef"].update(
         name="speech"
     ),
     "all of a Secret": _set("container", "envFrom", [{"secretRef": {"name": "speech"}}]),
     "Secret as a volume": lambda victim: victim.add_volume({"secret": {"secretName": "speech"}}),
-    "denied secret": lambda victim: _use_secret(victim, "db-password"),
     "another namespace": lambda victim: victim.workload["metadata"].update(namespace="kube-system"),
     "claim in another namespace": lambda victim: victim.of("PersistentVolumeClaim")["metadata"].update(
         namespace="speech"
@@ -87,6 +85,23 @@ _REFERENCES: Mapping[str, Change] = {
     ),
     "a second workload": lambda victim: victim.objects.append(copy.deepcopy(victim.workload)),
     "finalizer": lambda victim: victim.workload["metadata"].update(finalizers=["example.com/stay"]),
+}
+_FORMS: Mapping[str, Change] = {
+    "several at once": lambda victim: victim.workload["spec"].update(parallelism=5),
+    "variable twice": _add("container", "env", {"name": "EPOCHS", "value": "4"}),
+    "memory that cannot be counted": lambda victim: victim.container["resources"]["limits"].update(memory="1000E"),
+    "extended resource": lambda victim: victim.set_gpus("1", name="example.com/nic"),
+    "many writers": lambda victim: victim.of("PersistentVolumeClaim")["spec"].update(accessModes=["ReadWriteMany"]),
+}
+_DENIALS: Mapping[str, Change] = {
+    "toleration of everything": _add("pod", "tolerations", {"operator": "Exists"}),
+    "toleration of the control plane": _add(
+        "pod", "tolerations", {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
+    ),
+    "system priority class": _set("pod", "priorityClassName", "system-node-critical"),
+    "platform's variable changed": lambda victim: victim.find_env("RUN_ID").update(value="other"),
+    "platform's variable added": _add("container", "env", {"name": "DHCORE_ENDPOINT", "value": "http://evil"}),
+    "unnamed existing claim": lambda victim: victim.add_volume({"persistentVolumeClaim": {"claimName": "legacy"}}),
     "namespaces by affinity": _set(
         "pod",
         "affinity",
@@ -121,10 +136,9 @@ PROFILE_BYPASSES: Mapping[str, Change] = {
     "label gone": lambda victim: victim.template["metadata"]["labels"].pop("team"),
 }
 _POLICY: Mapping[str, Change] = {
+    "denied secret": lambda victim: _use_secret(victim, "db-password"),
     "gpus above max": lambda victim: victim.set_gpus("3"),
     "memory above max": lambda victim: victim.container["resources"]["limits"].update(memory="65Gi"),
-    "memory that cannot be counted": lambda victim: victim.container["resources"]["limits"].update(memory="1000E"),
-    "extended resource": lambda victim: victim.set_gpus("1", name="example.com/nic"),
     "disk above max": lambda victim: victim.find_volume("runyard-scratch")["ephemeral"]["volumeClaimTemplate"]["spec"][
         "resources"
     ]["requests"].update(storage="21Gi"),
@@ -132,13 +146,8 @@ _POLICY: Mapping[str, Change] = {
         storage="11Gi"
     ),
     "claim of another class": lambda victim: victim.of("PersistentVolumeClaim")["spec"].update(storageClassName="gold"),
-    "many writers": lambda victim: victim.of("PersistentVolumeClaim")["spec"].update(accessModes=["ReadWriteMany"]),
     "denied volume type": lambda victim: victim.add_volume(
         {"image": {"reference": "ghcr.io/acme/x:1", "pullPolicy": "IfNotPresent"}}
-    ),
-    "toleration of everything": _add("pod", "tolerations", {"operator": "Exists"}),
-    "toleration of the control plane": _add(
-        "pod", "tolerations", {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
     ),
     "denied toleration": _add("pod", "tolerations", {"key": "spot", "operator": "Exists"}),
     "denied node label": lambda victim: victim.pod["nodeSelector"].update({"kubernetes.io/hostname": "node-1"}),
@@ -159,28 +168,52 @@ _POLICY: Mapping[str, Change] = {
     "image of a look-alike registry": _set("container", "image", "ghcr.io:8443/acme/train:2"),
     "pull policy unlocked": _set("container", "imagePullPolicy", "Never"),
     "grace period unlocked": _set("pod", "terminationGracePeriodSeconds", 3600),
-    "priority class not offered": _set("pod", "priorityClassName", "system-node-critical"),
     "denied variable": _add("container", "env", {"name": "LD_PRELOAD", "value": "/data/x.so"}),
-    "platform's variable changed": lambda victim: victim.find_env("RUN_ID").update(value="other"),
-    "platform's variable added": _add("container", "env", {"name": "DHCORE_ENDPOINT", "value": "http://evil"}),
-    "variable twice": _add("container", "env", {"name": "EPOCHS", "value": "4"}),
 }
 _OF_JOBS: Mapping[str, Change] = {
     "deadline above max": lambda victim: victim.workload["spec"].update(activeDeadlineSeconds=86401),
-    "several at once": lambda victim: victim.workload["spec"].update(parallelism=5),
 }
 _OF_SERVICES: Mapping[str, Change] = {
     "load balancer": lambda victim: victim.of("Service")["spec"].update(type="LoadBalancer"),
+    "external name": lambda victim: victim.of("Service")["spec"].update(type="ExternalName"),
     "external addresses": lambda victim: victim.of("Service")["spec"].update(externalIPs=["10.0.0.1"]),
     "another run's pods": lambda victim: victim.of("Service")["spec"]["selector"].update({"runyard.io/run": "other"}),
     "replicas changed": lambda victim: victim.workload["spec"].update(replicas=1),
-    "replicas above max": lambda victim: victim.workload["spec"].update(replicas=4),
     "node port chosen": lambda victim: victim.of("Service")["spec"]["ports"][0].update(nodePort=30080),
     "no Pod Security": lambda victim: victim.container.pop("securityContext"),
 }
 
-JOB_BYPASSES: Mapping[str, Change] = {**_POD_SECURITY, **_REFERENCES, **_POLICY, **_OF_JOBS}
+_OF_ANCHORS: Mapping[str, Change] = {
+    "not suspended": lambda victim: victim.workload["spec"].update(suspend=False),
+    "no word on suspension": lambda victim: victim.workload["spec"].pop("suspend"),
+    "a TTL": lambda victim: victim.workload["spec"].update(ttlSecondsAfterFinished=60),
+    "another run's anchor": lambda victim: victim.of("Secret")["metadata"]["ownerReferences"][0].update(name="run-r9"),
+    "a blocking owner": lambda victim: victim.of("Secret")["metadata"]["ownerReferences"][0].update(
+        blockOwnerDeletion=True
+    ),
+    "two owners": lambda victim: victim.of("Secret")["metadata"]["ownerReferences"].append(
+        {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "1"}
+    ),
+    "an owned anchor": lambda victim: victim.workload["metadata"].update(
+        ownerReferences=victim.of("Secret")["metadata"]["ownerReferences"]
+    ),
+}
+_OF_SERVED_ANCHORS: Mapping[str, Change] = {
+    "replicas": lambda victim: victim.workload["spec"].update(replicas=1),
+}
+
+JOB_BYPASSES: Mapping[str, Change] = {**_POD_SECURITY, **_REFERENCES, **_FORMS, **_DENIALS}
+"""Bypasses of a job that need no policy: they must be seen with one and without."""
 SERVICE_BYPASSES: Mapping[str, Change] = _OF_SERVICES
+"""The same of a service."""
+ANCHOR_BYPASSES: Mapping[str, Change] = {**JOB_BYPASSES, **_OF_ANCHORS}
+SERVED_ANCHOR_BYPASSES: Mapping[str, Change] = _OF_SERVED_ANCHORS
+POLICY_BYPASSES: Mapping[str, Change] = {**_POLICY, **_OF_JOBS}
+"""Bypasses of the rules in the victim's world."""
+SERVICE_POLICY_BYPASSES: Mapping[str, Change] = {
+    "replicas above max": lambda victim: victim.workload["spec"].update(replicas=4),
+}
+POD_SECURITY_BYPASSES = _POD_SECURITY
 
 SPEC_BYPASSES: Mapping[str, Mapping[str, Any]] = {
     "gpus raised": {"gpu": 3},

@@ -43,9 +43,10 @@ class Tally:
 def play_world(seed: int, number: int, *, count: int, every: int = THOROUGH_EVERY) -> Tally:
     """Play the cases of one world, up to `count`."""
     tally = Tally()
-    stage = make_stage(draw_world(seed, number))
+    world = draw_world(seed, number)
+    stage = make_stage(world)
     for index in range(number * CASES_PER_WORLD, min(count, (number + 1) * CASES_PER_WORLD)):
-        case = draw_case(seed, index)
+        case = draw_case(seed, index, world)
         outcome = play(case, stage, is_thorough=index % every == 0)
         tally.verdicts[outcome.verdict] += 1
         tally.codes.update(f"{outcome.verdict}: {code}" for code in outcome.codes)
@@ -83,7 +84,8 @@ def _play_world(arguments: tuple[int, int, int]) -> Tally:
 
 def describe_failure(seed: int, index: int) -> str:
     """The smallest case that fails as this one does, as JSON, with its complaints."""
-    case, world = shrink(draw_case(seed, index), draw_world(seed, index // CASES_PER_WORLD))
+    drawn = draw_world(seed, index // CASES_PER_WORLD)
+    case, world = shrink(draw_case(seed, index, drawn), drawn)
     complaints = play(case, make_stage(world)).complaints
     shown = {"seed": seed, "number": index, "complaints": complaints, "case": _diff(case), "world": _diff(world)}
     return json.dumps(shown, indent=2, default=repr)

@@ -7,6 +7,10 @@ Raw = dict[str, Any]
 Form = Literal["fields", "file", "document"]
 
 CONTAINER, PYTHON = "container", "python"
+ANCHOR_UID = "0b6f6a4e-0d0f-4a53-8a4f-3a5c3a6f2f10"
+"""The UID that the apiserver gave an anchor; its dependents must name it as their owner."""
+NAMESPACES = {"vision": "runyard-vision", "speech": "team-speech", "audio": "audio"}
+"""The namespace of each project, as an admin assigned it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +24,8 @@ class World:
     volumes: dict[str, str] = field(default_factory=dict)
     claims: list[str] = field(default_factory=list)
     config_maps: list[str] = field(default_factory=list)
+    namespaces: dict[str, str] = field(default_factory=lambda: dict(NAMESPACES))
+    kubernetes_version: str = "latest"
 
     def find_profile(self, name: str) -> list[Raw] | None:
         """The file of a profile."""
@@ -28,7 +34,10 @@ class World:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What users ask. `form` says how `run` is written: bare fields, a run file, or a DigitalHub document."""
+    """What users ask. `form` says how `run` is written: bare fields, a run file, or a DigitalHub document.
+
+    `is_anchor` says what is sent: the anchor with its dependents, as an engine does it, or everything as it runs.
+    """
 
     project: str = "vision"
     action: str = "job"
@@ -40,6 +49,7 @@ class Case:
     function: Any = None
     function_name: str | None = None
     user: str | None = None
+    is_anchor: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
     """What a run file or document says beside the run's fields, however wrong."""
 

@@ -9,8 +9,11 @@ from typing import Any
 from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary.cases import Case, World
 from tests.adversary.raw import RawScope, read_scopes
+from tests.adversary.raw_asked import Asked
 from tests.adversary.raw_profiles import read_base, read_profile
 
+AT_REST = frozenset({"ttl", "replicas"})
+"""Fields that an anchor does not have yet; its release sets them."""
 SCRATCH, SECRET_FILES = "runyard-scratch", "runyard-secrets"
 DEFAULT_PROFILE = "default"
 BUILT_IN_SIZE = Quantity.parse("2Gi")
@@ -31,12 +34,14 @@ class Facts:
         self,
         objects: Sequence[Mapping[str, Any]],
         *,
-        asked: frozenset[str] = frozenset(),
+        asked: Asked | None = None,
         platform: Mapping[str, str] | None = None,
+        is_anchor: bool = False,
     ) -> None:
         self.objects = objects
-        self.asked = asked
-        """The fields that users said anything about."""
+        self.asked = asked or Asked()
+        """What users asked for."""
+        self.is_anchor = is_anchor
         self.platform = platform or {}
         """The platform's own variables, as they should be."""
         (self.workload,) = self.of("Job", "Deployment")
@@ -168,18 +173,15 @@ class Word:
         return [rule[clause] for rule in rules if rule.get(clause) is not None]
 
     def list_amounts(self, *names: str) -> list[Quantity]:
-        """Every amount that the admin said of a resource."""
+        """Every amount of a resource that the admin set. A `max` is a bound, not a value that the admin set."""
         layers = [layer.get("resources", {}) for layer in (self.profile, *self.bases)]
         said = [amount for layer in layers for name in names for amount in layer.get(name, {}).values()]
         fields = [f"resources.{name}{side}" for name in names for side in ("", ".request", ".limit")]
-        return said + [
-            rule[clause]
-            for scope in self.scopes
-            for field in fields
-            if (rule := scope.rules.get(field))
-            for clause in ("default", "max")
-            if rule.get(clause) is not None
-        ]
+        return said + [default for field in fields for default in self.list_clauses(field, "default")]
+
+    def find_cap(self, *fields: str) -> Any:
+        """The smallest `max` of these fields, or None."""
+        return min((cap for field in fields for cap in self.list_clauses(field, "max")), default=None)
 
 
 def choose_profile(case: Case, scopes: Sequence[RawScope], known: Sequence[str]) -> str | None:

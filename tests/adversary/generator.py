@@ -3,11 +3,13 @@
 from typing import Any
 
 from tests.adversary import words
-from tests.adversary.cases import CONTAINER, PYTHON, Case, World
+from tests.adversary.boundaries import ask_near_bound
+from tests.adversary.cases import CONTAINER, PYTHON, Case, Raw, World
 from tests.adversary.draws import Draws
 from tests.adversary.placements import spell_snake
 from tests.adversary.policies import PolicyDraws
 from tests.adversary.profiles import ProfileDraws
+from tests.adversary.raw import read_scopes
 from tests.adversary.users import Mood, UserDraws
 
 CASES_PER_WORLD = 100
@@ -22,19 +24,30 @@ def draw_world(seed: int, number: int) -> World:
     draws = Draws(f"world {seed} {number}")
     profiles = ProfileDraws(draws)
     names = [name for name in words.PROFILES if draws.chance(0.35 if name == "default" else 0.93)]
+    policy = PolicyDraws(draws).draw_policy()
+    files = [profiles.draw_file(name) for name in names]
     return World(
-        policy=PolicyDraws(draws).draw_policy(),
-        profiles=[profiles.draw_file(name) for name in names],
+        policy=policy,
+        profiles=[_move_to_bound(draws, file, policy) for file in files],
         secrets={name: f"value of {name}" for name in words.SECRETS if draws.chance(0.85)},
         volumes={"models": "run-old.models", "kept": "run-older.kept"}
         | ({"data": "run-x.data"} if draws.chance() else {}),
         claims=["legacy"] if draws.chance() else [],
         config_maps=["settings"] if draws.chance(0.9) else [],
+        kubernetes_version=draws.pick_of(words.KUBERNETES_VERSIONS),
     )
 
 
-def draw_case(seed: int, number: int) -> Case:
-    """What users ask in the world of the same seed."""
+def _move_to_bound(draws: Draws, file: list[Raw], policy: Raw) -> list[Raw]:
+    """The profile's file, at times with one figure at a bound of the policy or beside it."""
+    if not draws.chance(0.15):
+        return file
+    profile, *bases = file
+    return [{**profile, **ask_near_bound(draws, read_scopes(policy, draws.pick_of(words.PROJECTS)))}, *bases]
+
+
+def draw_case(seed: int, number: int, world: World) -> Case:
+    """What users ask in the world of the same seed and number."""
     draws = Draws(f"case {seed} {number}")
     mood: Mood = "plain" if (chance := draws.chance_of()) < 0.62 else "sly" if chance < 0.87 else "hostile"
     users = UserDraws(draws)
@@ -48,9 +61,12 @@ def draw_case(seed: int, number: int) -> Case:
         run.setdefault("command", ["python", "-V"])
     if mood == "hostile":
         run = _spoil(draws, run)
+    project = draws.pick_of(words.PROJECTS)
+    if mood != "hostile" and draws.chance(0.25):
+        run |= ask_near_bound(draws, read_scopes(world.policy, project))
     chance = draws.chance_of()
     return Case(
-        project=draws.pick_of(words.PROJECTS),
+        project=project,
         action=action,
         kind=kind,
         run_id=draws.pick_of(words.RUN_IDS),
@@ -60,6 +76,7 @@ def draw_case(seed: int, number: int) -> Case:
         function=function,
         function_name=draws.pick("train", "x" * 80, None),
         user=draws.pick("ada", "ada@example.com", None),
+        is_anchor=draws.chance(0.3),
         extras={draws.pick_of(_IDENTITY): draws.pick_of(words.JUNK)} if mood == "hostile" and draws.chance() else {},
     )
 

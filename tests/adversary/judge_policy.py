@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tests.adversary.cases import World
-from tests.adversary.facts import Facts, Word
+from tests.adversary.facts import AT_REST, Facts, Word
 from tests.adversary.images import glob, is_allowed, is_denied
 from tests.adversary.judge_values import collect, find_note, iter_node_keys, iter_pod_terms, list_derived
 from tests.adversary.raw import RawScope
@@ -101,6 +101,8 @@ def _is_denied(field: str, entry: Any, value: Any) -> bool:
 
 def _applies(field: str, facts: Facts) -> bool:
     """Whether such a run has the field at all."""
+    if facts.is_anchor and field in AT_REST:
+        return False
     if field in _JOB_FIELDS:
         return facts.is_job
     if field in _LONG_FIELDS:
@@ -160,14 +162,14 @@ def _judge_locked_amount(field: str, facts: Facts, word: Word) -> Iterator[str]:
         and request != default
     ):
         yield f"locked: {field} is {request}, not {default}"
-    policies = [
+    follows = [
         word.find_default(f"{field}.limit"),
         default,
         request,
         *(list_derived(facts, word) if name == "mem" else ()),
+        word.find_cap(f"{field}.limit", *([field] if name == "mem" else [])),
     ]
-    caps = [scope.rules.get(each, {}).get("max") for scope in word.scopes for each in (field, f"{field}.limit")]
-    if limit is not None and limit not in [*policies, *caps]:
+    if limit is not None and limit not in follows:
         yield f"locked: the limit of {field} is {limit}"
 
 
@@ -203,13 +205,20 @@ def _judge_denials(facts: Facts, word: Word, world: World) -> Iterator[str]:
 
 
 def _judge_namespaces(facts: Facts, word: Word) -> Iterator[str]:
+    """The platform's list lifts the denial; the project's own list, where it has one, must name them as well."""
     affinity = facts.pod.get("affinity", {})
     if affinity in word.list_said("affinity"):
         return
-    allowed = word.scopes[0].rules.get("affinity.namespaces", {}).get("allowed") or ()
+    platform, *projects = word.scopes
+    lists = [platform.rules.get("affinity.namespaces", {}).get("allowed") or ()]
+    lists += [scope.rules["affinity.namespaces"]["allowed"] for scope in projects if _rules_namespaces(scope)]
     for term in iter_pod_terms(affinity):
-        if "namespaceSelector" in term and "*" not in allowed:
+        if "namespaceSelector" in term and not all("*" in allowed for allowed in lists):
             yield f"denied: namespaces by {term['namespaceSelector']}"
         for namespace in term.get("namespaces", []):
-            if not any(glob(pattern, namespace) for pattern in allowed):
+            if not all(any(glob(pattern, namespace) for pattern in allowed) for allowed in lists):
                 yield f"denied: namespace {namespace}"
+
+
+def _rules_namespaces(scope: RawScope) -> bool:
+    return "allowed" in scope.rules.get("affinity.namespaces", {})

@@ -5,16 +5,16 @@ from typing import Any
 
 from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary.cases import Case, World
-from tests.adversary.facts import Facts, Word
+from tests.adversary.facts import AT_REST, Facts, Word
 from tests.adversary.judge_values import find_note, find_service_type
 
 
 def iter_profile_complaints(facts: Facts, word: Word, case: Case, world: World) -> Iterator[str]:
     for field, expected in word.profile.items():
-        if word.find_locked(field) is not None or not _is_asked(field, case) or expected in ([], {}):
+        if word.find_locked(field) is not None or not is_applicable(field, case) or expected in ([], {}):
             continue
-        if field in _SCALARS:
-            rendered = _SCALARS[field](facts)
+        if field in SCALARS:
+            rendered = SCALARS[field](facts)
             if rendered != expected:
                 yield f"profile: {field} is {rendered}, not {expected}"
         elif field in _COMPLAINTS:
@@ -22,8 +22,10 @@ def iter_profile_complaints(facts: Facts, word: Word, case: Case, world: World) 
     yield from _judge_admin_only(facts, word)
 
 
-def _is_asked(field: str, case: Case) -> bool:
-    """Whether the field means something to such a run."""
+def is_applicable(field: str, case: Case) -> bool:
+    """Whether the field has an effect on the objects of such a run."""
+    if case.is_anchor and field in AT_REST:
+        return False
     if field in ("backoff_limit", "timeout", "ttl"):
         return case.action == "job"
     if field in ("service_ports", "service_type", "service_name", "readiness_path"):
@@ -36,7 +38,7 @@ def _list_ports(facts: Facts) -> list[dict[str, Any]]:
     return [{"port": port["port"], "targetPort": port["targetPort"]} for port in ports]
 
 
-_SCALARS: Mapping[str, Callable[[Facts], Any]] = {
+SCALARS: Mapping[str, Callable[[Facts], Any]] = {
     "affinity": lambda facts: facts.pod.get("affinity"),
     "topology_spread": lambda facts: facts.pod.get("topologySpreadConstraints"),
     "runtime_class": lambda facts: facts.pod.get("runtimeClassName"),

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.adversary.cases import Case, World
+from tests.adversary.cases import ANCHOR_UID, Case, World
 from tests.adversary.facts import SCRATCH, SECRET_FILES, Facts, Word
 
 _POD_KEYS = frozenset(
@@ -42,7 +42,7 @@ _SPEC_KEYS: Mapping[str, frozenset[str]] = {
     "Job": frozenset(
         {
             *("completions", "parallelism", "backoffLimit", "podReplacementPolicy", "activeDeadlineSeconds"),
-            *("ttlSecondsAfterFinished", "template"),
+            *("ttlSecondsAfterFinished", "template", "suspend"),
         }
     ),
     "Deployment": frozenset(
@@ -55,8 +55,10 @@ _SOURCES = frozenset({"persistentVolumeClaim", "ephemeral", "emptyDir", "configM
 _FORBIDDEN_PATHS = ("/proc", "/sys", "/dev", "/etc", "/var/run/secrets", "/run/secrets")
 
 
-def iter_shape_complaints(facts: Facts, word: Word, case: Case, world: World, namespace: str) -> Iterator[str]:
-    yield from _judge_objects(facts, namespace)
+def iter_shape_complaints(facts: Facts, word: Word, case: Case, world: World) -> Iterator[str]:
+    yield from _judge_objects(facts, world.namespaces[case.project])
+    yield from _judge_start(facts)
+    yield from _judge_owners(facts)
     yield from _judge_pods(facts)
     yield from _judge_marks(facts, {"run": case.run_id, "project": case.project, "profile": word.profile_id})
     yield from _judge_security(facts, word)
@@ -71,12 +73,41 @@ def _judge_objects(facts: Facts, namespace: str) -> Iterator[str]:
         metadata = item["metadata"]
         if metadata.get("namespace") != namespace:
             yield f"namespace: {item['kind']} in {metadata.get('namespace')}"
-        if unknown := metadata.keys() - {"name", "namespace", "labels", "annotations"}:
+        if unknown := metadata.keys() - {"name", "namespace", "labels", "annotations", "ownerReferences"}:
             yield f"shape: metadata has {sorted(unknown)}"
         if item["kind"] not in (*_SPEC_KEYS, "Secret", "ConfigMap"):
             yield f"shape: a {item['kind']}"
         elif unknown := item.get("spec", {}).keys() - _SPEC_KEYS.get(item["kind"], frozenset()):
             yield f"shape: {item['kind']} has {sorted(unknown)}"
+
+
+def _judge_start(facts: Facts) -> Iterator[str]:
+    """An anchor starts nothing: it is suspended or has no replicas, and nobody but us may delete it."""
+    if facts.is_job and facts.spec.get("suspend", False) is not facts.is_anchor:
+        yield f"anchor: suspend is {facts.spec.get('suspend')}"
+    if facts.is_anchor and "ttlSecondsAfterFinished" in facts.spec:
+        yield "anchor: it has a TTL"
+    if facts.is_anchor and not facts.is_job and facts.spec["replicas"] != 0:
+        yield f"anchor: {facts.spec['replicas']} replicas"
+
+
+def _judge_owners(facts: Facts) -> Iterator[str]:
+    """The anchor owns what is made for the run, but for claims that are kept. Without an anchor nothing is owned."""
+    workload = facts.workload
+    owner = {
+        "apiVersion": workload["apiVersion"],
+        "kind": workload["kind"],
+        "name": workload["metadata"]["name"],
+        "uid": ANCHOR_UID,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+    for item in facts.objects:
+        is_kept = item["metadata"].get("annotations", {}).get("runyard.io/lifetime", "run") != "run"
+        is_owned = facts.is_anchor and item is not workload and not is_kept
+        found = item["metadata"].get("ownerReferences", [])
+        if found != ([owner] if is_owned else []):
+            yield f"owner: {item['kind']} {item['metadata']['name']} is owned by {found}"
 
 
 def _judge_pods(facts: Facts) -> Iterator[str]:

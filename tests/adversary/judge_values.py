@@ -6,7 +6,7 @@ from typing import Any
 
 from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary.cases import World
-from tests.adversary.facts import BUILT_IN_SIZE, Facts, Word
+from tests.adversary.facts import AT_REST, BUILT_IN_SIZE, Facts, Word
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -17,9 +17,11 @@ Values = list[tuple[Any, bool]]
 
 def collect(field: str, facts: Facts, word: Word, world: World) -> Values:
     """Every value of a ruled field."""
+    if facts.is_anchor and field in AT_REST:
+        return []
     if field in _SCALARS:
         value = _SCALARS[field](facts)
-        is_capped = field not in facts.asked and value in word.list_clauses(field, "max")
+        is_capped = field not in facts.asked.fields and value == word.find_cap(field)
         is_admins = value in word.list_said(field) or is_capped or _is_blank(field, value, facts, word)
         return [] if value is None else [(value, is_admins)]
     if field.startswith("resources."):
@@ -29,7 +31,7 @@ def collect(field: str, facts: Facts, word: Word, world: World) -> Values:
 
 def _is_blank(field: str, value: Any, facts: Facts, word: Word) -> bool:
     """Whether that is what is sent where nobody said anything: nobody's wish, so no list is about it."""
-    if field in facts.asked or field not in ("replicas", "backoff_limit", "service_type"):
+    if field in facts.asked.fields or field not in ("replicas", "backoff_limit", "service_type"):
         return False
     if field == "service_type":
         rule = word.scopes[0].rules.get(field, {})
@@ -86,13 +88,21 @@ def _collect_resource(field: str, facts: Facts, word: Word) -> Values:
         if rest:
             return [(disk[1], disk[1] in [*word.list_said(field), *word.list_said("volumes.storage_class")])]
         return [(disk[0], disk[0] in word.list_amounts("disk"))]
-    said = [*word.list_amounts(name), *(list_derived(facts, word) if name == "mem" else ())]
-    if name in _LITTLE:  # under a capped limit a request that nobody made is small
-        caps = [cap for part in ("", ".limit") for cap in word.list_clauses(f"resources.{name}{part}", "max")]
-        said += [min(*caps, _LITTLE[name])] if caps else []
     sides = rest or ["request", "limit"]
-    found = [amount for side in sides if (amount := facts.side(name, side)) is not None]
-    return [(amount, amount in said) for amount in found]
+    found = [(side, amount) for side in sides if (amount := facts.side(name, side)) is not None]
+    return [(amount, _is_admins_amount(name, side, amount, facts, word)) for side, amount in found]
+
+
+def _is_admins_amount(name: str, side: str, amount: Quantity, facts: Facts, word: Word) -> bool:
+    """Whether the admin set the amount, or it fills a blank under a cap. An amount that a user asked for does not."""
+    if amount in word.list_amounts(name) or (name == "mem" and amount in list_derived(facts, word)):
+        return True
+    if facts.asked.has_amount(name, side, amount):
+        return False
+    limit_cap = word.find_cap(f"resources.{name}.limit")
+    if side == "limit":
+        return bool(amount == (word.find_cap("resources.mem", "resources.mem.limit") if name == "mem" else limit_cap))
+    return name in _LITTLE and limit_cap is not None and amount == min(limit_cap, _LITTLE[name])
 
 
 def list_derived(facts: Facts, word: Word) -> list[Quantity]:
@@ -161,20 +171,30 @@ def _is_profiles(volume: Mapping[str, Any], word: Word) -> bool:
 
 
 def _collect_sizes(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
-    said = [*word.list_said("volumes.size"), BUILT_IN_SIZE, *word.list_clauses("volumes.size", "max")]
+    cap = word.find_cap("volumes.size")
+    blank = BUILT_IN_SIZE if cap is None else min(cap, BUILT_IN_SIZE)
     for volume in facts.iter_user_volumes():
         spec = facts.find_claim_spec(volume)
         if spec is not None:
             size = Quantity.parse(spec["resources"]["requests"]["storage"])
-            yield size, size in said or _is_profiles(volume, word)
+            yield size, _is_admins_size("volumes.size", volume, size, facts, word, blank=blank)
 
 
 def _collect_size_limits(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
     for volume in facts.iter_user_volumes():
         if "sizeLimit" in volume.get("emptyDir", {}):
             size = Quantity.parse(volume["emptyDir"]["sizeLimit"])
-            said = [*word.list_said("volumes.size_limit"), *word.list_clauses("volumes.size_limit", "max")]
-            yield size, size in said or _is_profiles(volume, word)
+            blank = word.find_cap("volumes.size_limit")
+            yield size, _is_admins_size("volumes.size_limit", volume, size, facts, word, blank=blank)
+
+
+def _is_admins_size(
+    field: str, volume: Mapping[str, Any], size: Quantity, facts: Facts, word: Word, *, blank: Quantity | None
+) -> bool:
+    """Whether the admin set the size, or it is what fills a blank."""
+    if size in word.list_said(field) or _is_profiles(volume, word):
+        return True
+    return size == blank and not facts.asked.has_size(str(volume["name"]), size)
 
 
 def _collect_classes(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:

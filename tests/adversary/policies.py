@@ -53,11 +53,14 @@ class PolicyDraws:
         draws = self.draws
         strictness = draws.pick(0.0, 0.03, 0.06, 0.1, 0.2)
         wide = self._draw_rules(strictness)
+        narrowed = [project for project in words.PROJECTS if draws.chance(0.4)]
+        scopes = {project: self._draw_rules(strictness) for project in narrowed}
+        for narrow in scopes.values():
+            unlock_sides(wide, narrow)
+        # Only now: the locks of a project can take one from the platform.
         policy = self._finish_scope(wide)
-        if draws.chance(0.5):
-            narrow = self._draw_rules(strictness)
-            _unlock_sides(wide, narrow)
-            policy["projects"] = {draws.pick_of(words.PROJECTS): self._finish_scope(narrow)}
+        if scopes:
+            policy["projects"] = {project: self._finish_scope(narrow) for project, narrow in scopes.items()}
         return policy
 
     def draw_rule(self, field: str) -> dict[str, Any]:
@@ -67,7 +70,7 @@ class PolicyDraws:
     def _draw_rules(self, strictness: float) -> dict[str, Any]:
         rules = {name: draw(self) for name, draw in _RULES.items() if self.draws.chance(strictness)}
         rules = {name: rule for name, rule in rules.items() if rule}
-        _unlock_sides(rules, rules)
+        unlock_sides(rules, rules)
         return rules
 
     def _finish_scope(self, rules: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +166,7 @@ class PolicyDraws:
         return rule
 
 
-def _unlock_sides(wide: dict[str, Any], narrow: dict[str, Any]) -> None:
+def unlock_sides(wide: dict[str, Any], narrow: dict[str, Any]) -> None:
     """An amount and its sides are locked to what can hold together: a policy that says two things is refused."""
     for name in ("cpu", "mem", "ephemeral-storage"):
         whole, *sides = (f"resources.{name}{side}" for side in ("", ".request", ".limit"))

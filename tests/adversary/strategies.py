@@ -67,8 +67,16 @@ def run_layers() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def policies() -> st.SearchStrategy[dict[str, Any]]:
-    """Legal policies: hypothesis says which fields have a rule, here and in a project; a seed draws the rule."""
-    return st.builds(lambda wide, narrow: {**wide, "projects": {"vision": narrow}}, _rules(), _rules())
+    """Legal policies: hypothesis says which fields have a rule, here and in projects; a seed draws the rule."""
+    return st.builds(_narrow, _rules(), st.dictionaries(st.sampled_from(words.PROJECTS), _rules(), min_size=1))
+
+
+def _narrow(wide: dict[str, Any], projects: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """A policy in which no two locks contradict each other: reading would refuse it."""
+    policy_draws.unlock_sides(wide, wide)
+    for narrow in projects.values():
+        policy_draws.unlock_sides(wide, narrow)
+    return {**wide, "projects": projects}
 
 
 def _rules() -> st.SearchStrategy[dict[str, Any]]:
@@ -111,4 +119,5 @@ def worlds(draw: st.DrawFn) -> World:
         volumes={"models": "run-old.models", "kept": "run-older.kept"},
         claims=["legacy"],
         config_maps=["settings"],
+        kubernetes_version=draw(st.sampled_from(words.KUBERNETES_VERSIONS)),
     )

@@ -8,20 +8,19 @@ from typing import Any, Literal, cast
 from runyard.domain.admission import check_objects
 from runyard.domain.resolution import Resolution, resolve
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
-from runyard.manifests.identity import RunIdentity
-from runyard.manifests.render import render_run
+from runyard.manifests.identity import Owner, RunIdentity
+from runyard.manifests.render import render_anchor, render_dependents, render_run
 from runyard.spec.policy import read_policy
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile_documents import read_profiles
 from runyard.spec.run_documents import read_run_file
 from runyard.spec.run_fields import Action, RunFields, read_run_fields
-from tests.adversary.cases import Case, World
+from tests.adversary.cases import ANCHOR_UID, Case, World
 from tests.adversary.facts import Library
-from tests.adversary.judge import judge_objects
-from tests.adversary.judge_answer import iter_owner_complaints, iter_silence_complaints
+from tests.adversary.judge import judge_objects, judge_silence
+from tests.adversary.judge_answer import iter_owner_complaints
 from tests.adversary.snapshots import take
 
-NAMESPACE = "runyard-vision"
 NOT_YET = frozenset({"action.unsupported", "field.missing", "service_type.unsupported"})
 """What only rendering refuses: an effective spec may be shown without an image, but not sent."""
 
@@ -122,15 +121,20 @@ _READERS = {"fields": read_run_fields, "file": _read_file, "document": _read_fil
 
 
 def render_case(case: Case, stage: Stage, resolution: Resolution) -> list[dict[str, Any]]:
-    """The objects; raises `Refused`."""
+    """The objects as they are sent; raises `Refused`."""
     identity = RunIdentity(
         run_id=case.run_id,
         project=case.project,
-        namespace=NAMESPACE,
+        namespace=stage.world.namespaces[case.project],
         user=case.user,
         function=case.function_name,
     )
-    return render_run(resolution.spec, identity, secret_values=stage.world.secrets)
+    secrets = stage.world.secrets
+    if not case.is_anchor:
+        return render_run(resolution.spec, identity, secret_values=secrets)
+    anchor = render_anchor(resolution.spec, identity)
+    owner = Owner(kind=anchor["kind"], name=anchor["metadata"]["name"], uid=ANCHOR_UID)
+    return [anchor, *render_dependents(resolution.spec, identity, owner=owner, secret_values=secrets)]
 
 
 def admit(objects: Any, case: Case, stage: Stage, resolution: Resolution) -> list[Problem]:
@@ -140,10 +144,12 @@ def admit(objects: Any, case: Case, stage: Stage, resolution: Resolution) -> lis
         policy=stage.admin_rules.policy,
         project=case.project,
         profile=resolution.profile,
+        kubernetes_version=stage.world.kubernetes_version,
         project_claims=stage.inventory.claims,
         shared_claims=frozenset(stage.inventory.volumes.values()),
         project_config_maps=stage.inventory.config_maps,
         platform_envs={"PROJECT_NAME": case.project, "RUN_ID": case.run_id},
+        is_anchor=case.is_anchor,
     )
 
 
@@ -171,7 +177,7 @@ def _play(case: Case, stage: Stage, *, is_thorough: bool) -> Outcome:
     before = take(request) if is_thorough else None
     resolution = resolve(request, stage.admin_rules, stage.inventory)
     plain = resolution.spec.to_dict()
-    complaints = [*iter_owner_complaints(resolution, plain)]
+    complaints = [*iter_owner_complaints(resolution.leaves, plain)]
     if is_thorough:
         complaints += ["inputs: the request changed"] if take(request) != before else []
         again = resolve(read_case(case), stage.admin_rules, stage.inventory)
@@ -179,8 +185,6 @@ def _play(case: Case, stage: Stage, *, is_thorough: bool) -> Outcome:
     if resolution.refusals:
         told = _refuse("refused", resolution.refusals)
         return Outcome("broken", told.codes, (*complaints, *told.complaints)) if complaints else told
-    layers = [layer for layer in (request.function, request.task, request.run) if layer is not None]
-    complaints += iter_silence_complaints(layers, resolution, plain)
     try:
         objects = render_case(case, stage, resolution)
     except Refused as refused:
@@ -190,7 +194,9 @@ def _play(case: Case, stage: Stage, *, is_thorough: bool) -> Outcome:
     if is_thorough and take(render_case(case, stage, resolution)) != take(objects):
         complaints.append("twice: render answers differently")
     complaints += [f"admission: {problem}" for problem in admit(objects, case, stage, resolution)]
-    complaints += judge_objects(objects, case, stage.library, namespace=NAMESPACE)
+    complaints += judge_objects(objects, case, stage.library)
+    warned = [warning.path for warning in resolution.warnings]
+    complaints += judge_silence(objects, case, stage.library, warned=warned, answer=plain)
     codes = tuple(sorted({warning.code for warning in resolution.warnings}))
     return Outcome("broken" if complaints else "accepted", codes, tuple(complaints))
 

@@ -1,6 +1,7 @@
 """A run that is fine, in a world with a profile and a policy; and its objects, for whoever plants a bypass."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from tests.adversary.cases import Case, World
@@ -66,6 +67,8 @@ WORLD = World(
     claims=["legacy"],
     config_maps=["settings"],
 )
+NO_POLICY = replace(WORLD, policy={})
+"""The same world without any policy."""
 _RUN = {
     "profile": NAME,
     "image": "ghcr.io/acme/train:2",
@@ -80,6 +83,8 @@ _RUN = {
 }
 JOB = Case(run={**_RUN, "timeout": "2h"})
 SERVICE = Case(action="serve", run={**_RUN, "service_name": "main"})
+ANCHOR = replace(JOB, is_anchor=True)
+SERVED_ANCHOR = replace(SERVICE, is_anchor=True)
 
 
 class Victim:

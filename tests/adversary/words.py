@@ -186,7 +186,9 @@ ODD_PROFILES: tuple[Any, ...] = (
     "*",
     "__class__",
 )
-PROJECTS = ("vision", "speech")
+PROJECTS = ("vision", "speech", "audio")
+KUBERNETES_VERSIONS = ("latest", "1.36", "v1.34", "1.30", "1.24", "1.18")
+"""Pod Security has other checks in each of them; what we send must satisfy all."""
 
 STRANGE_KEYS = (
     *("__proto__", "__class__", "constructor", "prototype", "__dict__", "toString", "hasOwnProperty", "__init__"),

@@ -11,8 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runyard.domain import rule_checks
 from runyard.domain.layer_merge import put_layer
 from runyard.domain.resolution import resolve
+from runyard.manifests.metadata import make_marks
+from runyard.manifests.workloads import render_workload
+from runyard.spec.kubernetes.quantity import Quantity
+from runyard.spec.policy import Policy
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from tests.adversary import bypasses, victim, words
@@ -22,7 +27,7 @@ from tests.adversary.generator import CASES_PER_WORLD
 from tests.adversary.judge import judge_objects
 from tests.adversary.strategies import run_layers, worlds
 from tests.adversary.tightenings import WORLD, iter_tightenings
-from tests.adversary.trial import NAMESPACE, Stage, admit, make_stage, play, read_case, render_case
+from tests.adversary.trial import Stage, admit, make_stage, play, read_case, render_case
 from tests.adversary.victim import Victim
 
 SEED = int(os.environ.get("RUNYARD_ADVERSARY_SEED", "4"))
@@ -115,12 +120,18 @@ def test_nobody_complains_when_a_case_of_a_long_campaign_is_played(name: str) ->
 
 @HYPOTHESIS
 @given(
-    world=worlds(), run=run_layers(), task=st.none() | run_layers(), action=st.sampled_from(["job", "serve", "deploy"])
+    world=worlds(),
+    run=run_layers(),
+    task=st.none() | run_layers(),
+    action=st.sampled_from(["job", "serve", "deploy"]),
+    project=st.sampled_from(words.PROJECTS),
+    is_anchor=st.booleans(),
 )
-def test_admin_wins_when_hypothesis_asks(world: World, run: Any, task: Any, action: str) -> None:
-    stage = make_stage(world)
-    outcome = play(Case(run=run, task=task, action=action), stage)
-    assert not outcome.complaints
+def test_admin_wins_when_hypothesis_asks(
+    world: World, run: Any, task: Any, action: str, project: str, is_anchor: bool
+) -> None:
+    case = Case(run=run, task=task, action=action, project=project, is_anchor=is_anchor)
+    assert not play(case, make_stage(world)).complaints
 
 
 @HYPOTHESIS
@@ -139,56 +150,83 @@ def test_answer_is_orderly_when_a_field_is_anything_at_all(field: str, value: An
     assert not outcome.complaints
 
 
+VICTIM_WORLDS = {"policy": victim.WORLD, "no policy": victim.NO_POLICY}
+
+
 @cache
-def get_stage() -> Stage:
-    return make_stage(victim.WORLD)
+def get_stage(world: str = "policy", version: str = "latest") -> Stage:
+    return make_stage(replace(VICTIM_WORLDS[world], kubernetes_version=version))
 
 
-def render_victim(case: Case) -> Victim:
-    stage = get_stage()
+def render_victim(case: Case, stage: Stage) -> Victim:
     resolution = resolve(read_case(case), stage.admin_rules, stage.inventory)
     assert not resolution.refusals
     return Victim(render_case(case, stage, resolution))
 
 
-def list_complaints(changed: Victim, case: Case) -> tuple[list[str], list[str]]:
+def list_complaints(changed: Victim, case: Case, stage: Stage) -> tuple[list[str], list[str]]:
     """What the judge says, and what admission says."""
-    stage = get_stage()
     resolution = resolve(read_case(case), stage.admin_rules, stage.inventory)
-    judged = judge_objects(changed.objects, case, stage.library, namespace=NAMESPACE)
+    judged = judge_objects(changed.objects, case, stage.library)
     return judged, [str(problem) for problem in admit(changed.objects, case, stage, resolution)]
 
 
-@pytest.mark.parametrize("case", [victim.JOB, victim.SERVICE], ids=["job", "service"])
-def test_nobody_complains_when_nothing_was_planted(case: Case) -> None:
-    assert list_complaints(render_victim(case), case) == ([], [])
-
-
-@pytest.mark.parametrize("name", bypasses.JOB_BYPASSES)
-def test_judge_and_admission_complain_when_a_bypass_is_planted_in_a_job(name: str) -> None:
-    changed = render_victim(victim.JOB)
-    bypasses.JOB_BYPASSES[name](changed)
-    judged, admitted = list_complaints(changed, victim.JOB)
+def expect_complaints(change: bypasses.Change, case: Case, stage: Stage) -> None:
+    """Plant a bypass; the judge and admission must both see it."""
+    changed = render_victim(case, stage)
+    change(changed)
+    judged, admitted = list_complaints(changed, case, stage)
     assert judged, "the judge saw nothing"
     assert admitted, "admission saw nothing"
 
 
-@pytest.mark.parametrize("name", bypasses.SERVICE_BYPASSES)
-def test_judge_and_admission_complain_when_a_bypass_is_planted_in_a_service(name: str) -> None:
-    changed = render_victim(victim.SERVICE)
-    bypasses.SERVICE_BYPASSES[name](changed)
-    judged, admitted = list_complaints(changed, victim.SERVICE)
-    assert judged, "the judge saw nothing"
-    assert admitted, "admission saw nothing"
+VICTIMS = {
+    "job": victim.JOB,
+    "service": victim.SERVICE,
+    "anchor": victim.ANCHOR,
+    "served anchor": victim.SERVED_ANCHOR,
+}
+PLANTED = {
+    "job": bypasses.JOB_BYPASSES,
+    "service": bypasses.SERVICE_BYPASSES,
+    "anchor": bypasses.ANCHOR_BYPASSES,
+    "served anchor": bypasses.SERVED_ANCHOR_BYPASSES,
+}
 
 
+@pytest.mark.parametrize("world", VICTIM_WORLDS)
+@pytest.mark.parametrize("case", VICTIMS)
+def test_nobody_complains_when_nothing_was_planted(case: str, world: str) -> None:
+    stage = get_stage(world)
+    assert list_complaints(render_victim(VICTIMS[case], stage), VICTIMS[case], stage) == ([], [])
+
+
+@pytest.mark.parametrize("world", VICTIM_WORLDS)
+@pytest.mark.parametrize(("case", "name"), [(case, name) for case, planted in PLANTED.items() for name in planted])
+def test_judge_and_admission_complain_when_a_bypass_is_planted(case: str, name: str, world: str) -> None:
+    expect_complaints(PLANTED[case][name], VICTIMS[case], get_stage(world))
+
+
+@pytest.mark.parametrize("version", words.KUBERNETES_VERSIONS)
+@pytest.mark.parametrize("name", bypasses.POD_SECURITY_BYPASSES)
+def test_judge_and_admission_complain_when_a_cluster_is_of_another_version(name: str, version: str) -> None:
+    expect_complaints(bypasses.POD_SECURITY_BYPASSES[name], victim.JOB, get_stage("no policy", version))
+
+
+@pytest.mark.parametrize("name", bypasses.POLICY_BYPASSES)
+def test_judge_and_admission_complain_when_a_job_breaks_a_rule(name: str) -> None:
+    expect_complaints(bypasses.POLICY_BYPASSES[name], victim.JOB, get_stage())
+
+
+@pytest.mark.parametrize("name", bypasses.SERVICE_POLICY_BYPASSES)
+def test_judge_and_admission_complain_when_a_service_breaks_a_rule(name: str) -> None:
+    expect_complaints(bypasses.SERVICE_POLICY_BYPASSES[name], victim.SERVICE, get_stage())
+
+
+@pytest.mark.parametrize("world", VICTIM_WORLDS)
 @pytest.mark.parametrize("name", bypasses.PROFILE_BYPASSES)
-def test_judge_and_admission_complain_when_a_leaf_of_the_profile_is_changed(name: str) -> None:
-    changed = render_victim(victim.JOB)
-    bypasses.PROFILE_BYPASSES[name](changed)
-    judged, admitted = list_complaints(changed, victim.JOB)
-    assert judged, "the judge saw nothing"
-    assert admitted, "admission saw nothing"
+def test_judge_and_admission_complain_when_a_leaf_of_the_profile_is_changed(name: str, world: str) -> None:
+    expect_complaints(bypasses.PROFILE_BYPASSES[name], victim.JOB, get_stage(world))
 
 
 def render_wrongly(wrong: Mapping[str, Any]) -> Victim:
@@ -204,14 +242,14 @@ def render_wrongly(wrong: Mapping[str, Any]) -> Victim:
 
 @pytest.mark.parametrize("name", bypasses.SPEC_BYPASSES)
 def test_judge_and_admission_complain_when_the_resolver_errs_against_the_policy(name: str) -> None:
-    judged, admitted = list_complaints(render_wrongly(bypasses.SPEC_BYPASSES[name]), victim.JOB)
+    judged, admitted = list_complaints(render_wrongly(bypasses.SPEC_BYPASSES[name]), victim.JOB, get_stage())
     assert judged, "the judge saw nothing"
     assert admitted, "admission saw nothing"
 
 
 @pytest.mark.parametrize("name", bypasses.PROFILE_SPEC_BYPASSES)
 def test_judge_and_admission_complain_when_the_resolver_errs_against_the_profile(name: str) -> None:
-    judged, admitted = list_complaints(render_wrongly(bypasses.PROFILE_SPEC_BYPASSES[name]), victim.JOB)
+    judged, admitted = list_complaints(render_wrongly(bypasses.PROFILE_SPEC_BYPASSES[name]), victim.JOB, get_stage())
     assert judged, "the judge saw nothing"
     assert admitted, "admission saw nothing"
 
@@ -232,11 +270,11 @@ def test_resolver_judge_and_admission_agree_when_one_clause_is_added(name: str) 
     before, after = make_stage(WORLD), make_stage(world)
     _, objects = list_answers(case, before)
     assert objects
-    assert not judge_objects(objects, case, before.library, namespace=NAMESPACE)
+    assert not judge_objects(objects, case, before.library)
     codes, changed = list_answers(case, after)
     assert codes or changed != objects, "the resolver goes on as before"
     resolution = resolve(read_case(case), before.admin_rules, before.inventory)
-    assert judge_objects(objects, case, after.library, namespace=NAMESPACE), "the judge saw nothing"
+    assert judge_objects(objects, case, after.library), "the judge saw nothing"
     assert admit(objects, case, after, resolution), "admission saw nothing"
 
 
@@ -270,6 +308,32 @@ def resolve_with_a_wrong_refusal(*arguments: Any) -> Any:
     return replace(resolve(*arguments), refusals=(Problem(Code.POLICY_MAX, (), ""),))
 
 
+def widen_bounds(name: str, rule: Any, scope: Any, ruled: Any) -> Any:
+    """A max that one unit more does not break."""
+    found = list(CHECK_BOUNDS(name, rule, scope, ruled))
+    is_amount = isinstance(ruled.value, Quantity)
+    unit = Quantity.parse("1m") if name.startswith("resources.cpu") else Quantity.from_int(1)
+    if rule.max is not None and ruled.value <= rule.max + (unit if is_amount else 1):
+        return [problem for problem in found if problem.code != "policy.max"]
+    return found
+
+
+def get_scopes_of_the_first_project(policy: Policy, project: str) -> Any:
+    return GET_SCOPES(policy, next(iter(policy.projects), project))
+
+
+def mark_as_visions(*arguments: Any, **more: Any) -> Any:
+    return replace(make_marks(*arguments, **more), namespace="runyard-vision")
+
+
+def start_at_once(*arguments: Any, is_anchor: bool = False) -> Any:
+    del is_anchor
+    return render_workload(*arguments, is_anchor=False)
+
+
+CHECK_BOUNDS = rule_checks._check_bounds
+GET_SCOPES = Policy.get_scopes
+
 SABOTAGES: dict[str, tuple[str, Any]] = {
     "locks are not applied": ("runyard.domain.resolution.apply_locks", lambda *_: None),
     "rules are not checked": ("runyard.domain.resolution.check_rules", lambda *_, **__: []),
@@ -286,6 +350,14 @@ SABOTAGES: dict[str, tuple[str, Any]] = {
     "the pod's security is left out": ("runyard.manifests.pod.render_pod_security", lambda _: {}),
     "requests and limits are left out": ("runyard.manifests.pod.render_resources", lambda _: {}),
     "mounts are left out": ("runyard.manifests.pod.render_mounts", lambda _: []),
+    "variables are left out": ("runyard.manifests.pod.render_env", lambda *_: []),
+    "a max is one unit too wide": ("runyard.domain.rule_checks._check_bounds", widen_bounds),
+    "all projects get the rules of the first": (
+        "runyard.spec.policy.Policy.get_scopes",
+        get_scopes_of_the_first_project,
+    ),
+    "all objects go into one namespace": ("runyard.manifests.render.make_marks", mark_as_visions),
+    "anchors start at once": ("runyard.manifests.render.render_workload", start_at_once),
 }
 
 

@@ -37,13 +37,15 @@ def check_pod(bundle: Bundle, admins: Admins, around: Surroundings, *, version: 
 
 
 def _check_security(template: Placed, admins: Admins, *, version: str) -> Iterator[Problem]:
+    """The checks of the cluster's version and of the newest: an old cluster's Pod Security does not lower ours."""
     level = admins.pod_security
+    versions = dict.fromkeys((version, "latest"))
     try:
-        violations = check_template_security(template.content, level=level, version=version)
+        found = [check_template_security(template.content, level=level, version=each) for each in versions]
     except UnreadablePod as unreadable:
         yield unreadable.problem.under(*template.path)
         return
-    for violation in violations:
+    for violation in dict.fromkeys(violation for violations in found for violation in violations):
         yield Problem(Code.ADMISSION_POD_SECURITY, template.path, f"breaks Pod Security {level}: {violation}")
 
 

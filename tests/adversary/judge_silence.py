@@ -1,0 +1,112 @@
+"""Complaints about silence: what users asked is in the objects, or a warning names it.
+
+A stronger layer of the user's own may replace a weaker one without a warning. An empty list or mapping asks nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tests.adversary.cases import Case
+from tests.adversary.facts import AT_REST, SECRET_FILES, Facts, Word
+from tests.adversary.judge_profile import SCALARS, is_applicable
+from tests.adversary.raw import snake
+
+Path = tuple[Any, ...]
+
+_UNRENDERED = frozenset({"parameters", "inputs", "init_parameters", "source", "requirements", "python_version"})
+"""Fields that no object holds; they are looked for in the answer."""
+_VOLUME_TYPES = {
+    "empty_dir": "emptyDir",
+    "ephemeral": "ephemeral",
+    "config_map": "configMap",
+    "image": "image",
+    "persistent_volume_claim": "persistentVolumeClaim",
+    "shared_volume": "persistentVolumeClaim",
+}
+
+
+def iter_silence_complaints(
+    facts: Facts, word: Word, case: Case, *, warned: Sequence[Path], answer: Mapping[str, Any]
+) -> Iterator[str]:
+    asked: dict[Path, Any] = {}
+    tolerations: list[Any] = []
+    for layer in facts.asked.layers:
+        tolerations += layer.get("tolerations", [])
+        asked |= {path: value for name, field in layer.items() for path, value in _iter_asked(name, field)}
+    for path, value in asked.items():
+        if case.is_anchor and path[0] in AT_REST:
+            continue
+        if _is_warned(path, warned):
+            continue
+        if not is_applicable(path[0], case) or not _is_held(path, value, facts, word, answer):
+            yield f"silence: {path} {value!r} is not used and nobody says so"
+    for toleration in tolerations:
+        if toleration not in facts.pod.get("tolerations", []) and not any(
+            path[:1] == ("tolerations",) for path in warned
+        ):
+            yield f"silence: toleration {toleration} is not used and nobody says so"
+
+
+def _iter_asked(name: str, value: Any) -> Iterator[tuple[Path, Any]]:
+    if name in ("node_selector", "envs"):
+        yield from (((name, key), entry) for key, entry in value.items())
+    elif name in ("volumes", "secrets"):
+        yield from (((name, entry["name"]), entry) for entry in value)
+    elif name == "resources":
+        for key, sides in value.items():
+            whole = {"gpu": "limit", "disk": "size"}.get(key)
+            yield from (((name, key, whole or side), amount) for side, amount in sides.items())
+    elif name != "tolerations" and value not in ([], {}, *([""] if name == "profile" else [])):
+        yield (name,), value
+
+
+def _is_held(path: Path, value: Any, facts: Facts, word: Word, answer: Mapping[str, Any]) -> bool:
+    match path:
+        case ("resources", "gpu", _):
+            amounts = [facts.limits[name] for name in word.gpu_names if name in facts.limits]
+            return amounts == [value] or (not amounts and bool(value.is_zero))
+        case ("resources", "disk", _):
+            disk = facts.find_disk()
+            return disk is not None and disk[0] == value
+        case ("resources", name, side):
+            return facts.side(name, side) == value
+        case ("node_selector", key):
+            return bool(facts.pod.get("nodeSelector", {}).get(key) == value)
+        case ("envs", name):
+            return bool(facts.env.get(name, {}).get("value") == value)
+        case ("volumes", name):
+            return _is_volume_held(name, value, facts)
+        case ("secrets", name):
+            return _is_secret_held(name, value, facts)
+        case ("service_name",):
+            return len(facts.services) == 2
+        case ("profile",):
+            return bool(value == word.profile_id)
+        case (name,) if name in _UNRENDERED:
+            return bool(answer.get(name) == value)
+        case (name,):
+            return bool(SCALARS[name](facts) == value)
+    raise ValueError(f"{path} is no field")
+
+
+def _is_volume_held(name: str, volume: Mapping[str, Any], facts: Facts) -> bool:
+    rendered = facts.volumes.get(name, {})
+    mounts = [mount["mountPath"] for mount in facts.mounts if mount["name"] == name]
+    return _VOLUME_TYPES[volume["volume_type"]] in rendered and mounts == [_normalize(volume["mount_path"])]
+
+
+def _normalize(path: str) -> str:
+    """As the reader writes a mount path: without repeated and final slashes, and without `.` segments."""
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def _is_secret_held(name: str, use: Mapping[str, Any], facts: Facts) -> bool:
+    path = {snake(key): value for key, value in use.items()}.get("mount_path")
+    if path is None:
+        return name in facts.iter_secret_variables()
+    mounts = {mount["mountPath"]: mount for mount in facts.mounts if mount["name"] == SECRET_FILES}
+    return bool(mounts.get(_normalize(path), {}).get("subPath") == name)
+
+
+def _is_warned(path: Path, warned: Sequence[Path]) -> bool:
+    return any(warning[: len(path)] == path or path[: len(warning)] == warning for warning in warned if warning)

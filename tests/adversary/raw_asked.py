@@ -1,0 +1,45 @@
+"""The judge's own reading of what users asked, from the raw layers."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runyard.spec.kubernetes.quantity import Quantity
+from tests.adversary.raw import snake
+from tests.adversary.raw_profiles import read_field
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What users asked for in function, task and run, weakest first; each by our field names, blanks left out."""
+
+    layers: tuple[Mapping[str, Any], ...] = ()
+    fields: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", frozenset(name for layer in self.layers for name in layer))
+
+    def has_amount(self, name: str, side: str, amount: Quantity) -> bool:
+        """Whether a user asked for this amount on this side. `limits` alone ask for the same request."""
+        asked = [layer.get("resources", {}).get(name, {}) for layer in self.layers]
+        sides = ("request", "limit") if side == "request" or name in ("gpu", "disk") else ("limit",)
+        return any(each.get(which) == amount for each in asked for which in sides)
+
+    def has_size(self, volume: str, size: Quantity) -> bool:
+        """Whether a user asked for a volume of this name and size."""
+        volumes = [entry for layer in self.layers for entry in layer.get("volumes", [])]
+        return any(entry["name"] == volume and "size" in entry and read_size(entry) == size for entry in volumes)
+
+
+def read_asked(layers: Iterable[Mapping[str, Any]]) -> Asked:
+    """Raises where a layer has a form that no reader takes."""
+    return Asked(tuple(map(_read_layer, layers)))
+
+
+def read_size(volume: Mapping[str, Any]) -> Quantity:
+    return Quantity.parse(volume["size"])
+
+
+def _read_layer(layer: Mapping[str, Any]) -> dict[str, Any]:
+    given = {snake(key): value for key, value in layer.items() if value is not None}
+    return {name: read_field(name, value) for name, value in given.items()}
