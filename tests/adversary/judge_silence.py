@@ -67,9 +67,9 @@ def _is_held(path: Path, value: Any, facts: Facts, word: Word, answer: Mapping[s
             return amounts == [value] or (not amounts and bool(value.is_zero))
         case ("resources", "disk", _):
             disk = facts.find_disk()
-            return disk is not None and disk[0] == value
+            return disk is not None and bool(disk[0] == value)
         case ("resources", name, side):
-            return facts.side(name, side) == value
+            return bool(facts.side(name, side) == value)
         case ("node_selector", key):
             return bool(facts.pod.get("nodeSelector", {}).get(key) == value)
         case ("envs", name):

@@ -98,27 +98,34 @@ def assert_kept(sent: Any, answered: Any, path: str = "") -> None:
         assert answered == sent, path
 
 
-async def dry_run(client: Client, resource: Resource, obj: Object, namespace: str) -> None:
+async def dry_run(client: Client, resource: Resource, obj: Object, namespace: str) -> str:
+    """Have the apiserver judge an object; its kind, once all that was sent stands in the answer."""
     answered = await client.create(resource, obj, namespace=namespace, dry_run=True)
     assert_kept(obj, answered, obj["kind"])
+    return str(answered["kind"])
 
 
-async def dry_run_all(client: Client, spec: EffectiveSpec, identity: RunIdentity) -> None:
+async def dry_run_all(client: Client, spec: EffectiveSpec, identity: RunIdentity) -> list[str]:
+    """The kinds of the objects that the apiserver took: as they run, the anchor, its dependents, and a pod."""
     namespace = await make_namespace(client, spec.pod_security)
     here = replace(identity, namespace=namespace)
     objects = render_run(spec, here, secret_values=SECRET_VALUES)
     owner = Owner("Job", "run-r1", "5b0a3f1e-0000-4000-8000-000000000000")
     dependents = render_dependents(spec, here, owner=owner, secret_values=SECRET_VALUES)
     anchor = render_anchor(spec, here)
-    for obj in (*objects, anchor, *dependents):
-        await dry_run(client, RESOURCES[obj["kind"]], obj, namespace)
+    sent = (*objects, anchor, *dependents)
+    taken = [await dry_run(client, RESOURCES[obj["kind"]], obj, namespace) for obj in sent]
     # The plugin only warns about the template of a Job or Deployment; pods are what it refuses.
-    await dry_run(client, PODS, pod_of(anchor), namespace)
+    return [*taken, await dry_run(client, PODS, pod_of(anchor), namespace)]
 
 
 @pytest.mark.parametrize("sample", RENDERED)
 async def test_apiserver_takes_every_object_when_a_sample_is_rendered(client: Client, sample: str) -> None:
-    await dry_run_all(client, SPECS[sample], IDENTITIES["plain"])
+    taken = await dry_run_all(client, SPECS[sample], IDENTITIES["plain"])
+
+    workload = "Job" if SPECS[sample].action == "job" else "Deployment"
+    assert taken.count(workload) == 2
+    assert taken[-1] == "Pod"
 
 
 @pytest.mark.parametrize("identity", IDENTITIES)
@@ -129,8 +136,12 @@ async def test_apiserver_takes_every_object_when_names_are_odd_or_long(client: C
         service_name="s" * 63,
         volumes=(claim(name="v" * 63), make_volume("config_map", name="c" * 63, mount_path="/c", data={"a": "1"})),
     )
-    await dry_run_all(client, spec, IDENTITIES[identity])
-    await dry_run_all(client, replace(spec, action="job"), IDENTITIES[identity])
+    served = await dry_run_all(client, spec, IDENTITIES[identity])
+    job = await dry_run_all(client, replace(spec, action="job"), IDENTITIES[identity])
+
+    kinds = {"Secret", "ConfigMap", "PersistentVolumeClaim", "Pod"}
+    assert {*served} == {*kinds, "Deployment", "Service"}
+    assert {*job} == {*kinds, "Job"}
 
 
 async def test_apiserver_refuses_the_pod_when_it_is_less_than_the_namespace_enforces(client: Client) -> None:

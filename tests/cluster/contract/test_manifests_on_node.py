@@ -151,7 +151,11 @@ def test_process_is_killed_when_it_exceeds_its_memory_limit(cluster: Cluster, re
     resources = {"mem": make_sides("16Mi", "32Mi")}
     start(cluster, restricted, script("tail /dev/zero", resources=resources))
     terminated = "{.status.containerStatuses[0].state.terminated"
-    wait_for_pod(cluster, restricted, "r1", until=f"jsonpath={terminated}.reason}}=OOMKilled")
+    wait_for_pod(cluster, restricted, "r1", until=f"jsonpath={terminated}}}")
+
+    ended = "{.items[0].status.containerStatuses[0].state.terminated"
+    assert get(cluster, restricted, "pod -l runyard.io/run=r1", f"{ended}.reason}}") == "OOMKilled"
+    assert get(cluster, restricted, "pod -l runyard.io/run=r1", f"{ended}.exitCode}}") == "137"
 
 
 def test_job_runs_when_gpus_are_asked_for_that_the_node_has(cluster: Cluster, restricted: str) -> None:
@@ -161,7 +165,10 @@ def test_job_runs_when_gpus_are_asked_for_that_the_node_has(cluster: Cluster, re
 
 def test_job_is_ended_when_its_timeout_passes(cluster: Cluster, restricted: str) -> None:
     job = start(cluster, restricted, script("sleep 600", timeout_seconds=3))
-    wait(cluster, restricted, job, until='jsonpath={.status.conditions[?(@.type=="Failed")].reason}=DeadlineExceeded')
+    wait(cluster, restricted, job, until="condition=failed")
+
+    reason = '{.status.conditions[?(@.type=="Failed")].reason}'
+    assert get(cluster, restricted, job, reason) == "DeadlineExceeded"
 
 
 @pytest.mark.parametrize(

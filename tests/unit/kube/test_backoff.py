@@ -5,7 +5,17 @@ import asyncio
 import pytest
 
 from runyard.kube.backoff import Backoff, Pace
-from runyard.kube.errors import ConfigError, Forbidden, Gone, KubeError, Throttled, Unauthorized, Unreachable, Untrusted
+from runyard.kube.errors import (
+    ConfigError,
+    Forbidden,
+    Gone,
+    KubeError,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+    Unreachable,
+    Untrusted,
+)
 
 
 @pytest.fixture
@@ -50,6 +60,15 @@ async def test_pause_adds_to_what_the_server_asks_for_when_it_asks(slept: list[f
     await build_pace().pause(Throttled("busy", retry_after_seconds=7.0))
 
     assert 7.5 <= slept[0] <= 8.0
+
+
+@pytest.mark.parametrize("error", [Throttled, Unavailable])
+async def test_pause_is_at_most_five_minutes_longer_when_the_server_asks_for_a_day(
+    slept: list[float], error: type[Throttled | Unavailable]
+) -> None:
+    await build_pace().pause(error("busy", retry_after_seconds=86_400.0))
+
+    assert 300.5 <= slept[0] <= 301.0
 
 
 async def test_delays_begin_anew_when_it_worked_for_long_enough(slept: list[float]) -> None:

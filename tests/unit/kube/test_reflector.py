@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -195,10 +196,12 @@ async def test_requests_are_few_when_every_watch_ends_at_once(api: ScriptedApi, 
 
     api.lists.append(page(version=10))
     api.watches += [one_event] * 1000
+    began_at = time.monotonic()
     async with reflect(client, timing=Timing(backoff_seconds=(0.2, 1.0))):
-        await asyncio.sleep(0.5)
+        await eventually(lambda: len(api.watch_requests) >= 4)
 
-    assert len(api.watch_requests) <= 6
+    # Three delays lie between four requests, each at least half of the shortest.
+    assert time.monotonic() - began_at >= 3 * 0.1
 
 
 async def test_delays_do_not_grow_when_every_watch_brings_something(api: ScriptedApi, client: Client) -> None:
@@ -222,10 +225,12 @@ async def test_lists_are_few_when_every_watch_fails_after_some_progress(api: Scr
 
     api.lists.append(page(version=10))
     api.watches += [progress_and_fail] * 1000
+    began_at = time.monotonic()
     async with reflect(client, timing=Timing(backoff_seconds=(0.1, 10.0))):
-        await asyncio.sleep(1.0)
+        await eventually(lambda: len(api.list_requests) >= 5)
 
-    assert len(api.list_requests) <= 6
+    # The four delays between five lists double, progress or not; each is at least half of its ceiling.
+    assert time.monotonic() - began_at >= (0.1 + 0.2 + 0.4 + 0.8) / 2
 
 
 @pytest.mark.parametrize("how", ["answer", "event"])
