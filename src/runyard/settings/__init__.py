@@ -1,8 +1,8 @@
-"""What the operator chose: flags, then `RUNYARD_*` variables, then a settings file, then defaults.
+"""The server's settings. Precedence: flags, `RUNYARD_*` variables, settings file, defaults.
 
-The only reader of the environment. Start in `table.py`, which has a row for every setting; `values.py` reads one value,
-`reading.py` puts the layers together, `checks.py` looks at settings that bear on each other. Everything that is wrong
-is told at once. May import `spec`; the command line makes its options from the table.
+The only reader of the environment. Start in `table.py`, which has one row per setting. `value_readers.py` parses one
+value, `loader.py` merges the layers, `checks.py` checks combinations of settings. All problems are reported at once.
+May import `spec`; the command line builds its options from the table.
 """
 
 from runyard.settings.loader import Loaded, read_settings

@@ -1,4 +1,4 @@
-"""From flags, variables and a file to `Settings`: every problem of every layer at once."""
+"""Merges flags, variables and the settings file into `Settings`. Reports all problems of all layers at once."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from runyard.settings.checks import check_together, list_doubts
+from runyard.settings.checks import check_together, list_warnings
 from runyard.settings.settings import Settings, is_loopback
 from runyard.settings.table import SETTINGS, SETTINGS_FILE, Setting
 from runyard.settings.value_readers import WrongValue
@@ -21,7 +21,7 @@ _MOST_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The settings, where each came from (`--port`, `RUNYARD_PORT`, `runyard.yaml:3`, `default`), and what is odd."""
+    """The settings, the source of each (`--port`, `RUNYARD_PORT`, `runyard.yaml:3`, `default`), and warnings."""
 
     settings: Settings
     sources: Mapping[str, str]
@@ -41,10 +41,10 @@ def read_settings(
     environment: Mapping[str, str] | None = None,
     only: Collection[str] | None = None,
 ) -> Loaded:
-    """Read the layers; raises `Refused` with one problem for each thing that is wrong.
+    """Read all layers; raises `Refused` with one problem per error.
 
-    `flags` are by name of the setting, and `settings` is the file; None was not given. With `only`, the others keep
-    their defaults and are not looked at: a command that needs the database does not mind the port.
+    `flags` maps setting names to values; None means not set, and `settings` is the path of the file. With `only`, other
+    settings keep their defaults and are not checked: a command that needs the database ignores a wrong port.
     """
     environment = os.environ if environment is None else environment
     problems: list[Problem] = []
@@ -60,7 +60,7 @@ def read_settings(
     problems += check_together(values, sources, wrong)
     if problems:
         raise Refused(problems)
-    warnings = (*_list_misspelt(environment), *list_doubts(values, sources, is_whole=only is None))
+    warnings = (*_list_misspelt(environment), *list_warnings(values, sources, is_whole=only is None))
     return Loaded(Settings(**values), sources, warnings)
 
 
@@ -70,13 +70,13 @@ _WRONG: Any = object()
 def _read_layers(
     flags: Mapping[str, str | bool | None], environment: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, _Given]:
-    """The strongest word on each setting."""
+    """Return the value of the strongest layer for each setting."""
     here = Path.cwd()
     named = flags.get(SETTINGS_FILE.name) or environment.get(SETTINGS_FILE.variable)
     where = SETTINGS_FILE.flag if flags.get(SETTINGS_FILE.name) else SETTINGS_FILE.variable
     given = _read_file(_Given(str(named), where, here), problems) if named else {}
     for setting in SETTINGS:
-        # A variable that is set to nothing is how many tools write «not set».
+        # Many tools write an empty variable for "not set".
         if text := environment.get(setting.variable):
             given[setting.name] = _Given(text, setting.variable, here)
         flag = flags.get(setting.name)
@@ -99,7 +99,7 @@ def _read_file(file: _Given, problems: list[Problem]) -> dict[str, _Given]:
         problems.append(_make_problem(file.where, f"`{file.text}` cannot be read: {error.strerror or error}"))
         return {}
     if not isinstance(document.data, dict):
-        problems.append(_make_problem(file.text, "holds no mapping of names to values", allowed="lines `name: value`"))
+        problems.append(_make_problem(file.text, "is not a mapping of names to values", allowed="lines `name: value`"))
         return {}
     return dict(_iter_lines(document, file=file.text, base=path.parent, problems=problems))
 
@@ -111,11 +111,11 @@ def _iter_lines(document: Document, *, file: str, base: Path, problems: list[Pro
         setting = _NAMES.get(key)
         if setting is None:
             near = find_nearest(key, _NAMES)
-            problems.append(_make_problem(where, f"there is no setting `{shorten(key)}`", suggestion=near))
+            problems.append(_make_problem(where, f"unknown setting `{shorten(key)}`", suggestion=near))
         elif setting.is_secret:
             problems.append(_make_problem(where, f"`{key}` is a secret: set the variable {setting.variable} instead"))
         elif isinstance(value, dict | list):
-            problems.append(_make_problem(where, f"`{key}` is one value, not a list or a mapping"))
+            problems.append(_make_problem(where, f"`{key}` takes one value, not a list or a mapping"))
         elif value is not None:
             yield key, _Given(document.find_text((key,)) or str(value), where, base)
 
@@ -143,9 +143,9 @@ def _read_default(setting: Setting) -> Any:
 
 
 def _fill_in(values: dict[str, Any], environment: Mapping[str, str], problems: list[Problem]) -> None:
-    """Defaults that follow from other settings."""
+    """Compute the defaults that depend on other settings."""
     if values["data"] is None:
-        values["data"] = _find_data_folder(environment, problems)
+        values["data"] = _choose_data_directory(environment, problems)
     data = values["data"]
     if data is not _WRONG:
         values["database"] = values["database"] or f"sqlite:///{quote(str(data / 'runyard.db'))}"
@@ -155,28 +155,31 @@ def _fill_in(values: dict[str, Any], environment: Mapping[str, str], problems: l
         values["auth"] = "open" if is_loopback(values["host"]) and values["behind_proxy"] is False else "accounts"
 
 
-def _find_data_folder(environment: Mapping[str, str], problems: list[Problem]) -> Any:
+def _choose_data_directory(environment: Mapping[str, str], problems: list[Problem]) -> Any:
     state, home = environment.get("XDG_STATE_HOME", ""), environment.get("HOME", "")
-    if state.startswith("/"):  # the standard says that relative ones do not count
+    if state.startswith("/"):  # the XDG specification says to ignore relative paths
         return Path(state) / "runyard"
     if home.startswith("/"):
         return Path(home) / ".local/state/runyard"
-    problems.append(_make_problem("--data (RUNYARD_DATA)", "is not given, and no home is known to put it in"))
+    problems.append(_make_problem("--data (RUNYARD_DATA)", "not set, and there is no home directory for the default"))
     return _WRONG
 
 
 def _list_misspelt(environment: Mapping[str, str]) -> Iterator[str]:
-    """Variables that are nearly ours. Others of our prefix are left alone: clients and Kubernetes have some too."""
+    """Warn about variables whose name is close to a setting's.
+
+    Other variables with our prefix are ignored: clients and Kubernetes set some too.
+    """
     known = {setting.variable for setting in (*SETTINGS, SETTINGS_FILE)}
     for name in sorted(environment):
         if name.startswith("RUNYARD_") and name not in known and not _is_kubernetes(name):
             near = find_nearest(name.removeprefix("RUNYARD_"), (word.removeprefix("RUNYARD_") for word in known))
             if near:
-                yield f"{name}: is no setting and was not used; did you mean: RUNYARD_{near}"
+                yield f"{name}: unknown setting; ignored; did you mean: RUNYARD_{near}"
 
 
 def _is_kubernetes(name: str) -> bool:
-    """Whether it is one of those that a Service named `runyard` puts into every pod."""
+    """Whether Kubernetes sets this variable in every pod for a Service named `runyard` (service links)."""
     return name.startswith(("RUNYARD_SERVICE_", "RUNYARD_PORT_"))
 
 

@@ -1,4 +1,4 @@
-"""The settings themselves, read and checked."""
+"""The parsed and checked settings."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -9,13 +9,13 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the server works with. Made by `read_settings`; secrets, and what may hold one, are not shown by `repr`."""
+    """The server's settings, made by `read_settings`. `repr` hides secrets and fields that may contain one."""
 
     host: str
     port: int
-    """0: any that is free."""
+    """0: any free port."""
     endpoint: str | None
-    """Where pods and tokens find this server; None: where it listens."""
+    """The URL that clients and pods use, and that tokens name as issuer. None: the listening address."""
     data: Path
     database: str = field(repr=False)
     engine: Literal["none"]
@@ -26,14 +26,14 @@ class Settings:
     tls_key: Path | None
     behind_proxy: bool
     trusted_proxies: tuple[str, ...]
-    """Addresses and networks whose `X-Forwarded-*` headers count; only with `behind_proxy`."""
+    """Addresses and networks whose `X-Forwarded-*` headers are trusted. Has no effect without `behind_proxy`."""
     key_file: Path
     key: str | None = field(repr=False)
-    """The text of the key instead of a file."""
+    """The text of the key, instead of a file."""
     access_token_life: timedelta
     refresh_token_life: timedelta
     personal_token_life: timedelta
-    """The longest that a personal access token may live, and its life where none is asked for."""
+    """Maximum and default lifetime of a personal access token."""
     logs: str
     """`database:PATH`, `folder:PATH` or `s3://bucket/prefix`; paths are absolute."""
     s3_endpoint: str | None
@@ -42,31 +42,31 @@ class Settings:
     s3_secret_key: str | None = field(repr=False)
     files_store: str | None
     keep_runs: timedelta | None
-    """Whole days; None: for ever."""
+    """Whole days. None: forever."""
     keep_logs: timedelta | None
     keep_audit: timedelta | None
     max_body_bytes: int
     max_list: int
     max_streams: int
     max_requests: float
-    """Of one principal, per second."""
+    """Rate limit per principal, in requests per second."""
     drain: timedelta
     log_level: Literal["debug", "info", "warning", "error"]
     log_format: Literal["json", "text"]
 
     @property
     def has_tls(self) -> bool:
-        """Whether we speak TLS ourselves."""
+        """Whether this process terminates TLS."""
         return self.tls_certificate is not None
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach us."""
+        """Whether only this machine can reach the server."""
         return is_loopback(self.host)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine's own: `localhost`, 127.0.0.0/8, ::1. Any other name may be anything."""
+    """Whether a host is a loopback address: `localhost`, 127.0.0.0/8 or ::1. Other names are not resolved."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:

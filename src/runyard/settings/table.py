@@ -1,4 +1,4 @@
-"""Every setting: its name, how it is read, what `--help` says of it. Flag, variable and key follow from the name."""
+"""The table of settings: name, reader, help text. Flag, variable and key in the settings file derive from the name."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _LOOPBACK = "127.0.0.0/8,::1/128"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One of them. `default` is read as if it had been given; None where it follows from others, or there is none."""
+    """One setting. `default` is parsed like a given value; None if it is computed from other settings or absent."""
 
     name: str
     read: Reader
@@ -18,10 +18,10 @@ class Setting:
     metavar: str = "TEXT"
     default: str | None = None
     shown_default: str | None = None
-    """In words, where `default` alone would say too little."""
+    """The default as `--help` shows it, if `default` is not enough."""
     is_switch: bool = False
     is_secret: bool = False
-    """By its variable only: command lines and settings files are seen by too many."""
+    """Set by its variable only, because command lines and settings files are easy to read for others."""
 
     @property
     def flag(self) -> str:
@@ -38,8 +38,8 @@ SETTINGS_FILE = Setting(
     name="settings",
     read=value_readers.read_file,
     metavar="FILE",
-    help="A YAML file with a line `name: value` per setting, named as the flags, with _ for -. "
-    "Flags count more, then variables, then the file; its relative paths begin at the file.",
+    help="Settings file: YAML, one `name: value` per line, named like the flags with _ for -. "
+    "Precedence: flags, variables, settings file, defaults. Relative paths in it start at the file's directory.",
 )
 
 SETTINGS: tuple[Setting, ...] = (
@@ -48,56 +48,74 @@ SETTINGS: tuple[Setting, ...] = (
         read=value_readers.read_host,
         metavar="HOST",
         default="127.0.0.1",
-        help="Where to listen. Any but loopback needs accounts, and TLS files or --behind-proxy.",
+        help="Address to listen on. Addresses other than loopback require --auth accounts, "
+        "and a TLS certificate or --behind-proxy.",
     ),
-    Setting(name="port", read=value_readers.read_port, metavar="PORT", default="8080", help="0 takes any free port."),
+    Setting(
+        name="port",
+        read=value_readers.read_port,
+        metavar="PORT",
+        default="8080",
+        help="Port to listen on; 0 picks a free one.",
+    ),
     Setting(
         name="endpoint",
         read=value_readers.read_url,
         metavar="URL",
-        shown_default="where it listens",
-        help="The URL at which users, pods and tokens find this server.",
+        shown_default="the listening address",
+        help="Public URL of this server, given to clients and pods and used as the issuer of tokens.",
     ),
     Setting(
         name="data",
         read=value_readers.read_path,
         metavar="DIR",
-        shown_default="$XDG_STATE_HOME/runyard, which is ~/.local/state/runyard",
-        help="The folder of everything that is kept on this machine.",
+        shown_default="$XDG_STATE_HOME/runyard, or ~/.local/state/runyard",
+        help="Data directory.",
     ),
     Setting(
         name="database",
         read=value_readers.read_database,
         metavar="URL",
-        shown_default="sqlite, runyard.db in the data folder",
-        help="sqlite:////path.db or postgresql://user@host/name. One with a password belongs in the variable.",
+        shown_default="SQLite, runyard.db in the data directory",
+        help="Database URL: sqlite:////path.db or postgresql://user@host/name. "
+        "Use the variable if the URL contains a password.",
     ),
     Setting(
         name="engine",
         read=value_readers.make_choice_reader("none"),
         metavar="NAME",
         default="none",
-        help="What executes runs. none: they are accepted, resolved and stored, and stay READY.",
+        help="Engine that executes runs. With none, runs are accepted, resolved and stored, and stay READY.",
     ),
-    Setting(name="profiles", read=value_readers.read_folder, metavar="DIR", help="Profiles to load at the start."),
-    Setting(name="policy", read=value_readers.read_file, metavar="FILE", help="The policy to load at the start."),
+    Setting(
+        name="profiles",
+        read=value_readers.read_directory,
+        metavar="DIR",
+        help="Directory of profiles to load at startup.",
+    ),
+    Setting(name="policy", read=value_readers.read_file, metavar="FILE", help="Policy to load at startup."),
     Setting(
         name="auth",
         read=value_readers.make_choice_reader("open", "accounts"),
         metavar="MODE",
         shown_default="open on loopback, else accounts",
-        help="open: whoever reaches the server may do everything. accounts: see `runyard user`.",
+        help="open: no sign-in, every client is an admin. accounts: clients sign in; see `runyard user`.",
     ),
     Setting(
-        name="tls_certificate", read=value_readers.read_file, metavar="FILE", help="The certificate and its chain."
+        name="tls_certificate",
+        read=value_readers.read_file,
+        metavar="FILE",
+        help="TLS certificate with its chain, PEM.",
     ),
-    Setting(name="tls_key", read=value_readers.read_file, metavar="FILE", help="The certificate's private key."),
+    Setting(
+        name="tls_key", read=value_readers.read_file, metavar="FILE", help="Private key of the TLS certificate, PEM."
+    ),
     Setting(
         name="behind_proxy",
         read=value_readers.read_switch,
         default="false",
         is_switch=True,
-        help="A proxy in front of the server speaks TLS, and nobody reaches the server but through it.",
+        help="A proxy terminates TLS, and clients can reach the server only through it.",
     ),
     Setting(
         name="trusted_proxies",
@@ -105,135 +123,142 @@ SETTINGS: tuple[Setting, ...] = (
         metavar="NETWORKS",
         default=_LOOPBACK,
         shown_default="loopback",
-        help="With --behind-proxy: whose X-Forwarded-* headers count. Name the address or network of the proxy alone.",
+        help="With --behind-proxy: addresses and networks whose X-Forwarded-* headers are trusted, "
+        "separated by commas. List only the proxy itself.",
     ),
     Setting(
         name="key_file",
         read=value_readers.read_path,
         metavar="FILE",
-        shown_default="`key` in the data folder",
-        help="The key that secrets are sealed with; made if it is not there. Back it up apart from the database.",
+        shown_default="`key` in the data directory",
+        help="File of the key that encrypts secrets; created if it does not exist. Back it up apart from the database.",
     ),
     Setting(
         name="key",
         read=value_readers.read_text,
         is_secret=True,
-        help="The key that secrets are sealed with, instead of a file.",
+        help="The key that encrypts secrets, instead of a file.",
     ),
     Setting(
         name="access_token_life",
         read=value_readers.make_duration_reader("1m", "7d"),
         metavar="DURATION",
         default="8h",
-        help="How long a token lives that was issued for a password or another token.",
+        help="Lifetime of an access token.",
     ),
     Setting(
         name="refresh_token_life",
         read=value_readers.make_duration_reader("1m", "365d"),
         metavar="DURATION",
         default="30d",
-        help="How long it can be renewed.",
+        help="Lifetime of a refresh token.",
     ),
     Setting(
         name="personal_token_life",
         read=value_readers.make_duration_reader("1m", "3650d"),
         metavar="DURATION",
         default="365d",
-        help="The longest that a personal access token may live.",
+        help="Maximum and default lifetime of a personal access token.",
     ),
     Setting(
         name="logs",
         read=value_readers.read_logs,
         metavar="PLACE",
         default="database",
-        shown_default="database: logs.db in the data folder",
-        help="Where the logs of runs are kept: database, folder:PATH or s3://bucket/prefix. "
-        "Several servers need a folder that they share, or S3.",
+        shown_default="database: logs.db in the data directory",
+        help="Storage for run logs: database, folder:PATH or s3://bucket/prefix. "
+        "Several servers need a shared folder or S3.",
     ),
     Setting(
         name="s3_endpoint",
         read=value_readers.read_url,
         metavar="URL",
-        shown_default="Amazon's of the region",
-        help="The S3-compatible server of --logs.",
+        shown_default="Amazon S3 in --s3-region",
+        help="URL of the S3-compatible server for --logs.",
     ),
-    Setting(name="s3_region", read=value_readers.read_text, metavar="NAME", default="us-east-1", help="Its region."),
-    Setting(name="s3_access_key", read=value_readers.read_text, is_secret=True, help="The access key for logs in S3."),
-    Setting(name="s3_secret_key", read=value_readers.read_text, is_secret=True, help="The secret key for logs in S3."),
+    Setting(
+        name="s3_region",
+        read=value_readers.read_text,
+        metavar="NAME",
+        default="us-east-1",
+        help="S3 region for --logs.",
+    ),
+    Setting(name="s3_access_key", read=value_readers.read_text, is_secret=True, help="S3 access key for --logs."),
+    Setting(name="s3_secret_key", read=value_readers.read_text, is_secret=True, help="S3 secret key for --logs."),
     Setting(
         name="files_store",
         read=value_readers.read_bucket,
         metavar="URL",
-        help="Where clients put files by default, such as s3://bucket.",
+        help="Default place for clients' files, such as s3://bucket.",
     ),
     Setting(
         name="keep_runs",
         read=value_readers.read_retention,
         metavar="DAYS",
         default="forever",
-        help="How long runs are kept after they ended, such as 90d.",
+        help="How long to keep finished runs, such as 90d.",
     ),
     Setting(
         name="keep_logs",
         read=value_readers.read_retention,
         metavar="DAYS",
         default="forever",
-        help="How long logs are kept after their last line.",
+        help="How long to keep logs after their last line.",
     ),
     Setting(
         name="keep_audit",
         read=value_readers.read_retention,
         metavar="DAYS",
         default="forever",
-        help="How long the audit is kept.",
+        help="How long to keep audit entries.",
     ),
     Setting(
         name="max_body_bytes",
         read=value_readers.read_size,
         metavar="SIZE",
         default="4Mi",
-        help="The largest body of a request.",
+        help="Maximum size of a request body.",
     ),
     Setting(
         name="max_list",
         read=value_readers.make_number_reader(1, 10_000),
         metavar="NUMBER",
         default="1000",
-        help="The most entities on one page.",
+        help="Maximum page size of lists.",
     ),
     Setting(
         name="max_streams",
         read=value_readers.make_number_reader(1, 100_000),
         metavar="NUMBER",
         default="500",
-        help="The most logs and events that are followed at once.",
+        help="Maximum number of log and event streams open at the same time.",
     ),
     Setting(
         name="max_requests",
         read=value_readers.read_rate,
         metavar="NUMBER",
         default="200",
-        help="The most requests of one user per second, over some seconds.",
+        help="Rate limit per user, in requests per second; short bursts are allowed.",
     ),
     Setting(
         name="drain",
         read=value_readers.make_duration_reader("1s", "10m"),
         metavar="DURATION",
         default="20s",
-        help="How long requests may take to end when the server is told to stop.",
+        help="How long to wait for requests in progress when the server stops.",
     ),
     Setting(
         name="log_level",
         read=value_readers.make_choice_reader("debug", "info", "warning", "error"),
         metavar="LEVEL",
         default="info",
-        help="debug, info, warning or error.",
+        help="Log level: debug, info, warning or error.",
     ),
     Setting(
         name="log_format",
         read=value_readers.make_choice_reader("json", "text"),
         metavar="FORMAT",
         default="text",
-        help="json or text, to standard error.",
+        help="Log format: json or text. Logs go to standard error.",
     ),
 )

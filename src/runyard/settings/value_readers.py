@@ -1,4 +1,4 @@
-"""One value, from the text of a flag, a variable or a line: each reader returns it or raises `WrongValue`."""
+"""Parsers for the text of one setting: each returns the value or raises `WrongValue`."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from runyard.spec.kubernetes.quantity import Quantity, QuantityError
 from runyard.spec.problems import find_nearest, list_words
 
 Reader = Callable[[str, Path], object]
-"""From the text, and the folder that relative paths are in."""
+"""Takes the text, and the directory at which relative paths start."""
 
 _SWITCH = {**dict.fromkeys(("true", "yes", "on", "1"), True), **dict.fromkeys(("false", "no", "off", "0"), False)}
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|\[?[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?\]?")
@@ -23,7 +23,7 @@ _DATABASE_FORMS = "sqlite:////absolute/path.db or postgresql://user@host/name"
 
 
 class WrongValue(ValueError):
-    """A value that cannot be; `text` must not be repeated where `is_private`."""
+    """An invalid value. With `is_private`, messages must not repeat the text: it may contain a password."""
 
     def __init__(
         self, message: str, *, allowed: str | None = None, suggestion: str | None = None, is_private: bool = False
@@ -33,16 +33,16 @@ class WrongValue(ValueError):
 
 
 def read_text(text: str, _base: Path) -> str:
-    """Any text but an empty one."""
+    """Any text that is not empty."""
     if not text.strip():
         raise WrongValue("is empty")
     return text
 
 
 def read_host(text: str, _base: Path) -> str:
-    """A name or an address, without a port."""
+    """A host name or an IP address, without a port."""
     if not _HOST.fullmatch(text):
-        raise WrongValue("is neither an address nor a host's name", allowed="such as 127.0.0.1, ::1 or 0.0.0.0")
+        raise WrongValue("is not a valid address or host name", allowed="such as 127.0.0.1, ::1 or 0.0.0.0")
     return text.strip("[]")
 
 
@@ -50,8 +50,8 @@ def read_port(text: str, _base: Path) -> int:
     """0 to 65535."""
     if text.startswith("tcp://"):
         cause = (
-            "is what Kubernetes sets for a Service named runyard: write `enableServiceLinks: false` into the pod, "
-            "or set --port, which counts more"
+            "was set by Kubernetes for a Service named runyard: set `enableServiceLinks: false` in the pod, "
+            "or use the flag --port, which takes precedence"
         )
         raise WrongValue(cause, allowed="0 to 65535")
     return make_number_reader(0, 65535)(text, _base)
@@ -63,11 +63,11 @@ def make_number_reader(least: int, most: int) -> Callable[[str, Path], int]:
     def read(text: str, _base: Path) -> int:
         allowed = f"{least} to {most}"
         if not re.fullmatch(r"-?[0-9]{1,18}", text, re.ASCII):
-            raise WrongValue("is no whole number", allowed=allowed)
+            raise WrongValue("is not a whole number", allowed=allowed)
         number = int(text)
         if not least <= number <= most:
             nearest = str(least if number < least else most)
-            raise WrongValue("is out of bounds", allowed=allowed, suggestion=nearest)
+            raise WrongValue("is out of range", allowed=allowed, suggestion=nearest)
         return number
 
     return read
@@ -77,21 +77,21 @@ def read_rate(text: str, _base: Path) -> float:
     """Requests per second."""
     allowed = "more than 0, up to 100000"
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", text, re.ASCII):
-        raise WrongValue("is no number of requests per second", allowed=allowed)
+        raise WrongValue("is not a number of requests per second", allowed=allowed)
     if not 0 < float(text) <= 100_000:
-        raise WrongValue("is out of bounds", allowed=allowed)
+        raise WrongValue("is out of range", allowed=allowed)
     return float(text)
 
 
 def read_size(text: str, _base: Path) -> int:
-    """An amount of bytes as Kubernetes writes it: `10Mi`."""
+    """A number of bytes as a Kubernetes quantity: `10Mi`."""
     allowed = "1Ki to 1Gi"
     try:
         size = Quantity.parse(text).value
     except QuantityError as error:
-        raise WrongValue("is no size", allowed=allowed, suggestion=error.suggestion) from None
+        raise WrongValue("is not a valid size", allowed=allowed, suggestion=error.suggestion) from None
     if not 1024 <= size <= 1 << 30:
-        raise WrongValue("is out of bounds", allowed=allowed, suggestion="1Ki" if size < 1024 else "1Gi")
+        raise WrongValue("is out of range", allowed=allowed, suggestion="1Ki" if size < 1024 else "1Gi")
     return size
 
 
@@ -103,13 +103,13 @@ def make_duration_reader(least: str, most: str) -> Callable[[str, Path], timedel
         try:
             seconds = parse_duration(text)
         except DurationError as error:
-            meant = None if error.suggestion is None else find_allowed(error.suggestion)
-            raise WrongValue("is no duration", allowed=allowed, suggestion=meant) from None
-        if (nearest := find_allowed(text)) != text:
-            raise WrongValue("is out of bounds", allowed=allowed, suggestion=nearest)
+            meant = None if error.suggestion is None else clamp(error.suggestion)
+            raise WrongValue("is not a valid duration", allowed=allowed, suggestion=meant) from None
+        if (nearest := clamp(text)) != text:
+            raise WrongValue("is out of range", allowed=allowed, suggestion=nearest)
         return timedelta(seconds=seconds)
 
-    def find_allowed(text: str) -> str:
+    def clamp(text: str) -> str:
         seconds = parse_duration(text)
         if seconds < parse_duration(least):
             return least
@@ -123,7 +123,7 @@ def read_retention(text: str, base: Path) -> timedelta | None:
     if text == "forever":
         return None
     if text.isdecimal() and len(text) < 10:
-        # Seconds, to every other reader: nobody means that here.
+        # Other readers would take it as seconds; nobody means that here.
         days = min(max(int(text), 1), 3650)
         raise WrongValue("needs a unit", allowed="forever, or 1d to 3650d", suggestion=f"{days}d")
     try:
@@ -140,11 +140,9 @@ def read_retention(text: str, base: Path) -> timedelta | None:
 
 
 def read_switch(text: str, _base: Path) -> bool:
-    """`true` or `false`, and the other words for it."""
+    """`true` or `false`; also yes, no, on, off, 1 and 0."""
     if text.lower() not in _SWITCH:
-        raise WrongValue(
-            "is neither yes nor no", allowed="true or false", suggestion=find_nearest(text, ["true", "false"])
-        )
+        raise WrongValue("is not a boolean", allowed="true or false", suggestion=find_nearest(text, ["true", "false"]))
     return _SWITCH[text.lower()]
 
 
@@ -153,7 +151,7 @@ def make_choice_reader(*words: str) -> Callable[[str, Path], str]:
 
     def read(text: str, _base: Path) -> str:
         if text not in words:
-            raise WrongValue("is not known", allowed=list_words(words), suggestion=find_nearest(text, words))
+            raise WrongValue("is not allowed", allowed=list_words(words), suggestion=find_nearest(text, words))
         return text
 
     return read
@@ -162,56 +160,56 @@ def make_choice_reader(*words: str) -> Callable[[str, Path], str]:
 def read_path(text: str, base: Path) -> Path:
     """A path that need not exist yet."""
     if not text.strip() or "\0" in text:
-        raise WrongValue("names no path")
+        raise WrongValue("is not a valid path")
     try:
         return Path(os.path.normpath(base / Path(text).expanduser()))
     except RuntimeError:
-        raise WrongValue("begins with ~, and no such home is known") from None
+        raise WrongValue("starts with ~ of an unknown user") from None
 
 
 def read_file(text: str, base: Path) -> Path:
     """A file that can be read."""
     path = read_path(text, base)
     if not path.is_file() or not os.access(path, os.R_OK):
-        raise WrongValue("is a folder" if path.is_dir() else "is no file that can be read", allowed="a file")
+        raise WrongValue("is a directory" if path.is_dir() else "cannot be read", allowed="a file")
     return path
 
 
-def read_folder(text: str, base: Path) -> Path:
-    """A folder that is there."""
+def read_directory(text: str, base: Path) -> Path:
+    """An existing directory."""
     path = read_path(text, base)
     if not path.is_dir():
-        raise WrongValue("is not a folder" if path.exists() else "is not there", allowed="a folder")
+        raise WrongValue("is not a directory" if path.exists() else "does not exist", allowed="a directory")
     return path
 
 
 def read_url(text: str, _base: Path) -> str:
-    """An http or https URL without credentials, query or fragment; without the slash at its end."""
+    """An http or https URL without credentials, query or fragment. A slash at the end is removed."""
     allowed = "such as https://runyard.example.org"
     try:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError:
-        raise WrongValue("cannot be read as a URL", allowed=allowed, is_private=True) from None
+        raise WrongValue("is not a valid URL", allowed=allowed, is_private=True) from None
     if parts.username is not None or parts.password is not None:
-        raise WrongValue("holds a user or a password", allowed=allowed, is_private=True)
+        raise WrongValue("contains a user name or a password", allowed=allowed, is_private=True)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         suggestion = f"http://{text}" if "://" not in text and text else None
-        raise WrongValue("is no http or https URL", allowed=allowed, suggestion=suggestion)
+        raise WrongValue("is not an http or https URL", allowed=allowed, suggestion=suggestion)
     if parts.query or parts.fragment:
-        raise WrongValue("has more behind its path", allowed=allowed)
+        raise WrongValue("has a query or a fragment", allowed=allowed)
     return text.rstrip("/")
 
 
 def read_database(text: str, _base: Path) -> str:
-    """A database URL. Only its scheme is looked at here, and nothing of it is repeated: it may hold a password."""
+    """A database URL. Checks only the scheme. Messages never repeat the URL: it may contain a password."""
     scheme, separator, _ = text.partition("://")
     if not separator:
-        raise WrongValue("is no database URL", allowed=_DATABASE_FORMS, is_private=True)
+        raise WrongValue("is not a database URL", allowed=_DATABASE_FORMS, is_private=True)
     if scheme not in _DATABASES:
         nearest = find_nearest(scheme, ["sqlite", "postgresql"])
         raise WrongValue(
-            "is of a kind of database that is not supported",
+            "names an unsupported kind of database",
             allowed=_DATABASE_FORMS,
             suggestion=nearest and f"{nearest}://…",
             is_private=True,
@@ -223,7 +221,7 @@ def read_bucket(text: str, _base: Path) -> str:
     """`s3://bucket` or `s3://bucket/prefix`."""
     bucket, _, prefix = text.removeprefix("s3://").partition("/")
     if not text.startswith("s3://") or not _BUCKET.fullmatch(bucket) or any(character in prefix for character in "?#"):
-        raise WrongValue("names no bucket", allowed="s3://bucket or s3://bucket/prefix")
+        raise WrongValue("is not an S3 URL", allowed="s3://bucket or s3://bucket/prefix")
     return text.rstrip("/")
 
 
@@ -237,21 +235,21 @@ def read_logs(text: str, base: Path) -> str:
     if text != "database":
         allowed = "database, database:PATH, folder:PATH, s3://bucket/prefix"
         raise WrongValue(
-            "is no place for logs", allowed=allowed, suggestion=find_nearest(kind, ["database", "folder", "s3"])
+            "is not a valid log storage", allowed=allowed, suggestion=find_nearest(kind, ["database", "folder", "s3"])
         )
     return text
 
 
 def read_networks(text: str, _base: Path) -> tuple[str, ...]:
-    """Addresses and networks, with commas between them."""
+    """Addresses and networks, separated by commas."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
         try:
             ip_network(word)
         except ValueError:
             raise WrongValue(
-                f"holds `{word}`, which is neither an address nor a network", allowed="such as 10.0.0.0/8, ::1"
+                f"contains `{word}`, which is not an address or a network", allowed="such as 10.0.0.0/8, ::1"
             ) from None
     if not words:
-        raise WrongValue("names no address", allowed="such as 10.0.0.0/8, ::1")
+        raise WrongValue("contains no address", allowed="such as 10.0.0.0/8, ::1")
     return tuple(words)
