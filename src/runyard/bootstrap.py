@@ -1,4 +1,4 @@
-"""The composition root: from settings to a server that listens. Everything is put together here and nowhere else."""
+"""The composition root: builds the server from the settings. Adapters are wired together only here."""
 
 import asyncio
 import gc
@@ -36,16 +36,16 @@ from runyard.vault import UnknownKey, open_vault
 
 _ENGINES: Mapping[str, str | None] = {"none": None}
 RUN_TOKEN_LIFE = timedelta(days=30)
-"""The longest that the issuer gives. A run's token is refused once the run is over, so it may live as long as that."""
+"""The longest lifetime that the issuer allows. A run's token is refused once the run has ended."""
 BACKLOG = 2048
-WATCHED_TICKS = 10
-_WATCHED = (H11Protocol, HttpToolsProtocol)
+IDLE_CHECK_TICKS = 10
+_CLOSABLE = (H11Protocol, HttpToolsProtocol)
 GAUGE_SECONDS = 30.0
 log = structlog.get_logger()
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, and leave in order. Raises what is wrong with database, keys or files."""
+    """Serve until SIGTERM or SIGINT, then shut down gracefully. Raises if the database, a key or a file is unusable."""
     set_up_logging(level=settings.log_level, form=settings.log_format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings))
@@ -55,12 +55,12 @@ async def _serve(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         listening = _listen(settings)
         stack.callback(listening.close)
-        _make_folder(settings.data)
-        endpoint = settings.endpoint or _name(settings, listening)
+        _create_data_directory(settings.data)
+        endpoint = settings.endpoint or _format_address(settings, listening)
         store = await open_store(settings.database)
         stack.push_async_callback(store.close)
         web = await _build(settings, store, endpoint, stack)
-        app = make_app(web, lifespan=_make_lifespan(web, _name(settings, listening), settings))
+        app = make_app(web, lifespan=_make_lifespan(web, _format_address(settings, listening), settings))
         config = uvicorn.Config(
             guard(app),
             log_config=None,
@@ -77,36 +77,36 @@ async def _serve(settings: Settings) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says that it drains before it does, so that streams end and load balancers look elsewhere."""
+    """uvicorn's server with graceful draining: streams end and readiness fails before the listener closes."""
 
     def __init__(self, config: uvicorn.Config, app: Application) -> None:
         super().__init__(config)
         self._application = app
-        self._watch = IdleConnections()
+        self._idle = IdleConnections()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal's handler
-        """A first signal drains, a second one ends.
+        """Drain on the first signal, exit on the second.
 
-        Nothing is logged here: the signal may have come in the middle of a line. Nor is the signal kept, which
-        uvicorn would send itself again at the end: the process would die of it instead of leaving in order.
+        Logs nothing, because the signal may interrupt a log line. Does not store the signal: uvicorn would raise it
+        again at the end, and the process would die of it instead of exiting with 0.
         """
         self.force_exit = self.should_exit
         self.should_exit = True
         self._application.state.is_draining = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
-        if counter % WATCHED_TICKS == 0:
-            connections = (one for one in self.server_state.connections if isinstance(one, _WATCHED))
-            self._watch.close_stale(connections)
+        """Close idle connections once a second; uvicorn calls this ten times a second."""
+        if counter % IDLE_CHECK_TICKS == 0:
+            connections = (one for one in self.server_state.connections if isinstance(one, _CLOSABLE))
+            self._idle.close_stale(connections)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Wait for what is being answered."""
+        """Wait for requests in progress."""
         log.info("server.draining")
         await super().shutdown(sockets)
         if self.force_exit:
-            # uvicorn would leave the loops to be cut off, with a traceback.
+            # On a forced exit uvicorn skips this, and the loops would be cancelled with a traceback.
             await self.lifespan.shutdown()
 
 
@@ -119,7 +119,7 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
         s3_secret_key=settings.s3_secret_key,
     )
     stack.push_async_callback(logs.close)
-    await logs.list_streams("nobody")  # a place that cannot be used is told now, not when the first line comes
+    await logs.list_streams("nobody")  # fail now if the storage is unusable, not at the first log line
     is_new = settings.key is None and not settings.key_file.exists()
     core = Core(
         store=store,
@@ -134,7 +134,7 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
             personal_token_life=settings.personal_token_life,
         ),
     )
-    await _take_files(core, settings)
+    await _load_rule_files(core, settings)
     passwords = Passwords()
     stack.callback(passwords.close)
     issuer = Issuer(core, access_life=settings.access_token_life)
@@ -158,24 +158,27 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
 
 
 async def _prepare_keys(issuer: Issuer, settings: Settings, *, is_new: bool) -> None:
-    """Keys to sign tokens with. Raises `UnknownKey` with what to do where the database belongs to another key."""
+    """Prepare the keys that sign tokens. Raises `UnknownKey`, with what to do, if the database uses another key."""
     try:
         await issuer.prepare()
     except UnknownKey as error:
         if is_new:
-            # It was made by this start, nothing is sealed with it, and it would stand in the way of the right one.
+            # This start created it and encrypted nothing with it; leaving it would hide that the right key is missing.
             settings.key_file.unlink()
         place = "RUNYARD_KEY" if settings.key is not None else f"{settings.key_file} (--key-file)"
-        raise UnknownKey(f"the database is {error}: give back the key that belongs to it, in {place}") from None
+        raise UnknownKey(f"the database is {error}: restore the key that belongs to it, in {place}") from None
 
 
 async def _warn_without_accounts(store: SqlStore) -> None:
     async with store.begin(is_read_only=True) as unit:
         if not await unit.accounts.list_accounts():
-            log.warning("accounts.none", message="nobody can sign in: stop, and run `runyard user create NAME --admin`")
+            log.warning(
+                "accounts.none",
+                message="nobody can sign in yet: stop the server, then run `runyard user create NAME --admin`",
+            )
 
 
-async def _take_files(core: Core, settings: Settings) -> None:
+async def _load_rule_files(core: Core, settings: Settings) -> None:
     warnings = []
     if settings.profiles is not None:
         warnings += await take_profiles(core, read_profile_texts(settings.profiles))
@@ -187,15 +190,15 @@ async def _take_files(core: Core, settings: Settings) -> None:
         log.warning("files.doubtful", message=str(warning))
 
 
-def _make_folder(data: Path) -> None:
+def _create_data_directory(data: Path) -> None:
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(error.errno, f"the data folder {data} cannot be made: {error.strerror}") from None
+        raise OSError(error.errno, f"cannot create the data directory {data}: {error.strerror}") from None
 
 
 def read_profile_texts(place: Path) -> dict[str, str]:
-    """The texts of a profile file, or of every `.yaml`, `.yml` and `.json` in a folder, by their names."""
+    """Return the text of a profile file, or of every `.yaml`, `.yml` and `.json` file in a directory, by file name."""
     files = sorted(place.iterdir()) if place.is_dir() else [place]
     wanted = [file for file in files if file.suffix in (".yaml", ".yml", ".json") or not place.is_dir()]
     return {str(file): file.read_text(errors="surrogateescape") for file in wanted if file.is_file()}
@@ -206,8 +209,8 @@ def _make_lifespan(web: Web, address: str, settings: Settings) -> Any:
     async def lifespan(app: Application) -> AsyncIterator[None]:
         app.state.is_draining = False
         task = asyncio.create_task(_supervise(web, settings), name="loops")
-        # What has been loaded stays: whenever the collector looked through it, everybody would wait for a tenth of
-        # a second.
+        # Exempt everything loaded so far from garbage collection: a full collection would block the event loop for a
+        # tenth of a second.
         gc.freeze()
         _announce(web, address, settings)
         try:
@@ -242,7 +245,7 @@ def _make_loops(web: Web, settings: Settings) -> Mapping[str, Loop]:
 
 
 async def _measure(web: Web) -> None:
-    """Keep the gauges of `/metrics` fresh."""
+    """Update the gauges of `/metrics` periodically."""
     while True:
         async with web.core.store.begin(is_read_only=True) as unit:
             web.metrics.set_runs(await unit.runs.count_states())
@@ -250,12 +253,12 @@ async def _measure(web: Web) -> None:
 
 
 def _announce(web: Web, address: str, settings: Settings) -> None:
-    """Where it listens, for people and programs: on stdout, flushed, whatever the log's format."""
+    """Print the address to standard output, flushed, for people and programs alike; the log format does not matter."""
     sys.stdout.write(f"runyard listens on {address}\n")
     if web.is_open:
         sys.stdout.write(
-            "!! No accounts: everybody on this machine is admin. Programs only: web pages of others are refused.\n"
-            "!! For anything but a laptop use --auth accounts, after `runyard user create --admin NAME`.\n"
+            "!! No accounts: every program on this machine has admin rights. Cross-origin requests are refused.\n"
+            "!! Beyond a laptop, use --auth accounts, after `runyard user create NAME --admin`.\n"
         )
     if settings.engine == "none":
         sys.stdout.write("No engine: runs are accepted, resolved and stored, and stay READY.\n")
@@ -264,7 +267,7 @@ def _announce(web: Web, address: str, settings: Settings) -> None:
 
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # asyncio sends small answers at once (TCP_NODELAY) only on sockets that say they are TCP.
+    # asyncio sets TCP_NODELAY only on sockets that were created with IPPROTO_TCP.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -279,10 +282,10 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 class AddressUnusable(Exception):
-    """The address is taken, or not this machine's."""
+    """The listening address is in use, or does not belong to this machine."""
 
 
-def _name(settings: Settings, listening: socket.socket) -> str:
+def _format_address(settings: Settings, listening: socket.socket) -> str:
     port = listening.getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host and not settings.host.startswith("[") else settings.host
     return f"{'https' if settings.has_tls else 'http'}://{host}:{port}"

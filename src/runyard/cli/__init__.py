@@ -1,8 +1,9 @@
 """The command line.
 
-Start in `main.py`. `commands/` says what may be written on the command line and imports nothing but click; the modules
-beside it do the work and are loaded by name when a command runs (`lazy.py`), so that `--help`, `--version` and shell
-completion answer at once.
+Start in `main.py`. `commands/` declares commands and options and imports little more than click. The modules beside it
+do the work; they are loaded by name when a command runs (`lazy_commands.py`), so that `--help`, `--version` and shell
+completion stay fast.
 
-May import the pure packages; owns click.
+Offline commands use only the pure packages, so that they work in the base install. Commands of the `server` extra load
+theirs by name. Owns click.
 """

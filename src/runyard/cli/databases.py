@@ -1,4 +1,4 @@
-"""What `runyard db` does."""
+"""Implements `runyard db`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from runyard.app.times import SystemClock
 from runyard.cli.commands.db import PRUNED
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean, print_data, print_note
-from runyard.cli.setting_options import DATABASE, call_quietly, load_settings, run_async
+from runyard.cli.setting_options import DATABASE, load_settings, run_async, run_sync
 from runyard.settings import Settings
 
 Flags = Mapping[str, Any]
@@ -19,7 +19,7 @@ _S3 = ("s3_access_key", "s3_secret_key")
 
 
 def print_status(flags: Flags, *, output: str) -> None:
-    """Where the database stands; raises where it cannot be used."""
+    """Print the schema revision of the database; raises if this release cannot use it."""
     status = run_async(load("runyard.store:read_status")(_read_url(flags)))
     if output == "text":
         click.echo(f"database: {clean(status.shown_url)}")
@@ -31,41 +31,41 @@ def print_status(flags: Flags, *, output: str) -> None:
         names = ("shown_url", "state", "revision", "head")
         data = {name: getattr(status, name) for name in names} | {"pending": list(status.pending)}
         print_data({"database": data.pop("shown_url"), **data}, output=output)
-    call_quietly(status.check_usable)
+    run_sync(status.check_usable)
 
 
 def upgrade(flags: Flags) -> None:
-    """Bring it to this release's tables."""
+    """Migrate the schema to this release."""
     before = run_async(load("runyard.store:upgrade")(_read_url(flags)))
     if before.state == "current":
-        click.echo(f"{clean(before.shown_url)} is at revision {before.head} already")
+        click.echo(f"{clean(before.shown_url)} is already at revision {before.head}")
     else:
-        click.echo(f"{clean(before.shown_url)} went from revision {before.revision or 'none'} to {before.head}")
+        click.echo(f"{clean(before.shown_url)} upgraded from revision {before.revision or 'none'} to {before.head}")
 
 
 def backup(flags: Flags, *, file: str) -> None:
-    """Write it to a new file."""
+    """Back up the database to a new file."""
     url = _read_url(flags)
     run_async(load("runyard.store:backup")(url, Path(file)))
-    click.echo(f"{_show(url)} is backed up in {clean(file)}")
-    print_note("the key of the secrets is not in it: back that up as well, elsewhere")
+    click.echo(f"{_show(url)} backed up to {clean(file)}")
+    print_note("the key that encrypts secrets is not in the backup: back it up separately")
 
 
 def restore(flags: Flags, *, file: str) -> None:
-    """Make it from a backup."""
+    """Restore a backup into an empty database."""
     url = _read_url(flags)
     run_async(load("runyard.store:restore")(Path(file), url))
-    click.echo(f"{_show(url)} is made from {clean(file)}")
-    print_note("it is a new epoch: nothing that it does not know is swept away before an admin says so")
+    click.echo(f"{_show(url)} restored from {clean(file)}")
+    print_note("new epoch: objects missing from this backup are kept until an admin confirms the clean-up")
 
 
 def prune(flags: Flags) -> None:
-    """Delete what is old enough."""
+    """Delete runs, logs and audit entries that are older than the retention settings."""
     settings = load_settings(flags, only=(*PRUNED, *_S3)).settings
     if settings.keep_runs is settings.keep_logs is settings.keep_audit is None:
-        raise click.UsageError("nothing is old enough: give --keep-runs, --keep-logs or --keep-audit")
+        raise click.UsageError("nothing to delete: set --keep-runs, --keep-logs or --keep-audit")
     pruned = run_async(_prune(settings))
-    others = f"{pruned.log_streams} other logs, {pruned.audit_entries} audit rows"
+    others = f"{pruned.log_streams} other logs, {pruned.audit_entries} audit entries"
     click.echo(f"deleted: {pruned.runs} runs with their logs, {others}")
 
 

@@ -1,4 +1,4 @@
-"""Reading what the user named: bounded, and with the reason in one line where it cannot be read."""
+"""Reads files named on the command line, bounded in size."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,18 +12,18 @@ PROFILE_ENDINGS = (".yaml", ".yml", ".json")
 
 
 class Unreadable(click.ClickException):
-    """A file that cannot be read at all: wrong use, where wrong content would be refused."""
+    """A file cannot be read. This is a usage error (exit code 2); wrong content is a refusal (exit code 1)."""
 
     exit_code = 2
 
 
 def show_name(file: str) -> str:
-    """How a file is called in messages."""
+    """Return the name of a file for messages."""
     return "<stdin>" if file == STDIN else file
 
 
 def read_bytes(file: str, *, most_bytes: int = MOST_BYTES) -> bytes:
-    """A file's content, or standard input's for `-`; raises `Unreadable`, also where it is larger than is read."""
+    """Read a file, or standard input for `-`; raises `Unreadable`, also if it is larger than `most_bytes`."""
     try:
         if file == STDIN:
             content = sys.stdin.buffer.read(most_bytes + 1)
@@ -33,12 +33,12 @@ def read_bytes(file: str, *, most_bytes: int = MOST_BYTES) -> bytes:
     except OSError as error:
         raise Unreadable(f"{show_name(file)}: cannot be read: {error.strerror or error}") from None
     if len(content) > most_bytes:
-        raise Unreadable(f"{show_name(file)}: is larger than the {most_bytes:,} bytes that are read")
+        raise Unreadable(f"{show_name(file)}: larger than the limit of {most_bytes:,} bytes")
     return content
 
 
 def list_profile_files(given: Iterable[str]) -> Iterator[str]:
-    """Files as they are, and the profile files of folders by name; hidden ones are not taken."""
+    """Yield files as given, and the profile files of directories in order of name, without hidden ones."""
     for name in given:
         if not Path(name).is_dir():
             yield name
@@ -48,7 +48,7 @@ def list_profile_files(given: Iterable[str]) -> Iterator[str]:
         except OSError as error:
             raise Unreadable(f"{name}: cannot be read: {error.strerror or error}") from None
         if not found:
-            raise Unreadable(f"{name}: no file in it ends with {', '.join(PROFILE_ENDINGS)}")
+            raise Unreadable(f"{name}: contains no file that ends with {', '.join(PROFILE_ENDINGS)}")
         yield from map(str, found)
 
 

@@ -1,4 +1,4 @@
-"""What was found wrong or doubtful, with its place: how it is shown, and how it ends a command."""
+"""Errors and warnings with their place in a file: how they are printed, and how they end a command."""
 
 import re
 import sys
@@ -16,14 +16,14 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem, and where it is: a file, or the option that said it; None where no place is to blame."""
+    """A problem and its location: a file, or the option that set the value. None if it has no location."""
 
     problem: Problem
     file: str | None = None
     place: Place | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, in the words of the effective spec; what is not known is left out."""
+        """Convert to JSON with the names of the effective spec; unknown parts are omitted."""
         shown = self.problem.to_dict()
         if self.file is not None:
             shown["file"] = self.file
@@ -33,7 +33,7 @@ class Finding:
 
 
 class Failed(click.ClickException):
-    """Inputs were refused: all that is wrong with them, and what is doubtful beside it. Ends a command with 1."""
+    """Input was refused. Carries all errors, and the warnings found beside them. Ends a command with 1."""
 
     def __init__(self, errors: Iterable[Finding], warnings: Iterable[Finding] = ()) -> None:
         self.errors = tuple(errors)
@@ -41,20 +41,20 @@ class Failed(click.ClickException):
         super().__init__(f"{len(self.errors)} problems")
 
     def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
-        """All of it, on standard error."""
+        """Print all warnings and errors to standard error."""
         print_findings(self.warnings, "warning")
         print_findings(self.errors, "error")
 
 
 def print_findings(findings: Iterable[Finding], severity: Severity, *, is_answer: bool = False) -> None:
-    """Findings, each with its place first; to standard error, unless they are what was asked for."""
+    """Print findings, location first. They go to standard error, or to standard output if `is_answer`."""
     stream = sys.stdout if is_answer else sys.stderr
     for finding in findings:
         click.echo(format_finding(finding, severity, colour=has_colour(stream)), file=stream, color=has_colour(stream))
 
 
 def format_finding(finding: Finding, severity: Severity, *, colour: bool = False) -> str:
-    """`run.yaml:3:10: error: resources.mem: …`, and below it what was given, what is allowed, what was meant."""
+    """Format as `run.yaml:3:10: error: resources.mem: …`; value, allowed values and suggestion follow on own lines."""
     problem = finding.problem
     place = [clean(finding.file)] if finding.file is not None else []
     place += map(str, finding.place or ())
@@ -64,7 +64,7 @@ def format_finding(finding: Finding, severity: Severity, *, colour: bool = False
         lead.append(clean(show_path(problem.path)) + ":")
     lines = [" ".join([*lead, clean(problem.message)])]
     given = "" if problem.value is None else clean(shorten(problem.value))
-    if given and not _says(problem.message, given):
+    if given and not _mentions(problem.message, given):
         lines.append(f"    given: {given}")
     if problem.allowed:
         lines.append(f"    allowed: {clean(problem.allowed)}")
@@ -73,12 +73,12 @@ def format_finding(finding: Finding, severity: Severity, *, colour: bool = False
     return "\n".join(lines)
 
 
-def _says(message: str, value: str) -> bool:
+def _mentions(message: str, value: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", message) is not None
 
 
 def show_path(path: Path) -> str:
-    """A path in the words in which users write it: `resources.mem.requests`, `volumes[data].size`."""
+    """Format a path as users write it: `resources.mem.requests`, `volumes[data].size`."""
     if len(path) == 3 and path[0] == "resources" and path[2] in ("request", "limit"):
         path = (*path[:2], f"{path[2]}s")
     return format_path(path)

@@ -1,4 +1,4 @@
-"""What `runyard keys` does."""
+"""Implements `runyard keys`: rotation of the key that encrypts secrets (envelope encryption)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,12 +15,12 @@ WHO = Principal(name="system", is_admin=True, via="system", address="command lin
 
 
 def rotate(flags: Mapping[str, Any]) -> None:
-    """Make a key, and wrap everything with it."""
+    """Create a new key and rewrap every secret with it."""
     _work(flags, rotate_keys)
 
 
 def rewrap(flags: Mapping[str, Any]) -> None:
-    """Wrap everything with the current key."""
+    """Rewrap every secret with the current key."""
     _work(flags, rewrap_values)
 
 
@@ -34,8 +34,8 @@ def _work(flags: Mapping[str, Any], act: Any) -> None:
             return done
 
     done = run_async(work())
-    click.echo(f"key {done.key_id} is current; {done.rewrapped} values were wrapped with it")
+    click.echo(f"current key: {done.key_id}; values rewrapped: {done.rewrapped}")
     if done.failed:
         for project, name, version in done.failed:
-            click.echo(f"error: secret {name} of project {project}, version {version}: cannot be opened", err=True)
+            click.echo(f"error: secret {name} of project {project}, version {version}: cannot be decrypted", err=True)
         raise click.exceptions.Exit(1)

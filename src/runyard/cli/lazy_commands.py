@@ -1,4 +1,4 @@
-"""Commands and functions by name: what is not needed for an answer is not imported for it."""
+"""Lazy loading of commands and functions by name, so that a command imports only what it needs."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A command that is not loaded: where it is, and its line in the list of commands."""
+    """A command that is not loaded yet: where it is, and its line in the list of commands."""
 
     target: str
     """`package.module:name`."""
@@ -19,24 +19,24 @@ class Entry(NamedTuple):
 
 
 def load(target: str) -> Any:
-    """What stands under a name such as `runyard.cli.manifest_output:print_manifests`."""
+    """Import and return an object by its name, such as `runyard.cli.manifest_output:print_manifests`."""
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)
 
 
 class LazyGroup(click.Group):
-    """A group whose commands stand in a table; listing and completing their names loads none of them."""
+    """A click group whose commands are in a table. Listing and completing their names imports none of them."""
 
     def __init__(self, *args: Any, entries: Mapping[str, Entry], **more: Any) -> None:
         super().__init__(*args, **more)
         self.entries = entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The names, in the order of the table."""
+        """Return the names, in the order of the table."""
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command itself, or None where there is no such."""
+        """Load a command, or return None if the name is unknown."""
         entry = self.entries.get(cmd_name)
         if entry is None:
             return None
@@ -46,21 +46,21 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, but with the nearest name, which click looks for among the loaded commands alone."""
+        """Resolve a command; suggest the nearest name if it is unknown. Click searches only loaded commands."""
         name = args[0]
         if name not in self.entries and not name.startswith("-") and not ctx.resilient_parsing:
             nearest = load("runyard.spec.problems:find_nearest")(name, self.entries)
-            meant = f"did you mean `{nearest}`?" if nearest else f"there are: {', '.join(self.entries)}."
-            ctx.fail(f"no such command: `{name}`; {meant}")
+            meant = f"did you mean `{nearest}`?" if nearest else f"allowed: {', '.join(self.entries)}"
+            ctx.fail(f"unknown command `{name}`; {meant}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The list of commands, from the table."""
+        """Write the list of commands from the table."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.line) for name, entry in self.entries.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        """Names from the table, then options."""
+        """Complete names from the table, then options."""
         return [*self._iter_items(incomplete), *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _iter_items(self, incomplete: str) -> "Iterator[CompletionItem[str]]":

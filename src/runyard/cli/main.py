@@ -1,6 +1,6 @@
-"""The root of the `runyard` command: the table of commands, and how a call ends.
+"""The `runyard` command: the table of subcommands, and how errors become exit codes.
 
-Exit codes: 0 done, 1 refused, 2 wrong use; 130 interrupted, 141 the reader of our output went away.
+Exit codes: 0 success, 1 refused or failed, 2 usage error, 130 interrupted, 141 broken pipe.
 """
 
 import os
@@ -17,15 +17,15 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 COMMANDS = {
-    "render": Entry("runyard.cli.commands.render:render", "Print the Kubernetes objects that a run becomes."),
-    "explain": Entry("runyard.cli.commands.explain:explain", "Show every value of a run, and who decided it."),
-    "policy": Entry("runyard.cli.commands.policy:policy", "Check a policy; rehearse a new one."),
-    "schema": Entry("runyard.cli.commands.schema:schema", "Print the JSON Schema of a kind of file."),
-    "server": Entry("runyard.cli.commands.server:server", "Serve the API."),
-    "db": Entry("runyard.cli.commands.db:db", "Look after the database, and back it up."),
-    "user": Entry("runyard.cli.commands.user:user", "Accounts of those who may sign in."),
-    "keys": Entry("runyard.cli.commands.keys:keys", "The key that secrets are sealed with."),
-    "completion": Entry("runyard.cli.commands.completion:completion", "Print the completion script of a shell."),
+    "render": Entry("runyard.cli.commands.render:render", "Print the Kubernetes objects of a run."),
+    "explain": Entry("runyard.cli.commands.explain:explain", "Show every value of a run and who set it."),
+    "policy": Entry("runyard.cli.commands.policy:policy", "Check a policy, or compare two against recorded runs."),
+    "schema": Entry("runyard.cli.commands.schema:schema", "Print the JSON Schema of a document."),
+    "server": Entry("runyard.cli.commands.server:server", "Start the API server."),
+    "db": Entry("runyard.cli.commands.db:db", "Upgrade, back up, restore and prune the database."),
+    "user": Entry("runyard.cli.commands.user:user", "Manage accounts and personal access tokens."),
+    "keys": Entry("runyard.cli.commands.keys:keys", "Rotate the key that encrypts secrets."),
+    "completion": Entry("runyard.cli.commands.completion:completion", "Print a shell completion script."),
 }
 
 
@@ -33,7 +33,7 @@ class Root(LazyGroup):
     """The group of all commands."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As click does, but that a closed pipe has an exit code of its own: 1 would say «refused»."""
+        """Run the command; exit with 141 on a broken pipe, because 1 means refused."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -45,7 +45,7 @@ class Root(LazyGroup):
     cls=Root,
     entries=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="`runyard COMMAND --help` explains a command, with examples.",
+    epilog="Use `runyard COMMAND --help` for the options of a command, with examples.",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="runyard", message="%(prog)s %(version)s")
 def root() -> None:
@@ -53,15 +53,15 @@ def root() -> None:
 
 
 def main() -> int:
-    """The console script: run one command line, and say how it ended."""
+    """The console script: run one command line and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        # What a terminal cannot show is shown escaped; an answer is never lost to an encoding.
+        # Escape characters that the terminal's encoding lacks, instead of failing on them.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # the real streams have it
     return run(sys.argv[1:])
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit code. Never raises for what the user wrote, and tells a bug in one line."""
+    """Run one command line and return its exit code. Reports errors, and bugs in one line, without a traceback."""
     try:
         ended = root.main(args=list(arguments), prog_name="runyard", standalone_mode=False)
     except click.ClickException as error:
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _silence_output() -> None:
-    """Let the interpreter's own flush at its end go nowhere."""
+    """Redirect standard output to /dev/null, so that the interpreter's final flush cannot fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -90,5 +90,5 @@ def _describe_bug(error: Exception) -> str:
     where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
     return (
         f"internal error: {type(error).__name__} in {where}: {str(error)[:200]}\n"
-        "This is a bug in Runyard and not in your files. Please report it, with the command and the files."
+        "This is a bug in Runyard, not in your files. Please report it with the command and the files."
     )

@@ -1,4 +1,4 @@
-"""What `render` and `explain` are told on the command line, and its first checks."""
+"""Options of `render` and `explain`, and their first checks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ ACTIONS = ("job", "serve", "deploy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """A run and everything that decides about it, as given on the command line."""
+    """A run, the profiles and policy, and what the project has, as given on the command line."""
 
     file: str
     profiles: tuple[str, ...] = ()
@@ -29,21 +29,21 @@ class RunOptions:
     namespace: str | None = None
     secrets: tuple[str, ...] = ()
     volumes: tuple[tuple[str, str], ...] = ()
-    """Kept volumes: the name users gave it, and its claim."""
+    """Kept volumes: name and claim."""
     claims: tuple[str, ...] = ()
     config_maps: tuple[str, ...] = ()
     strict: bool = False
 
 
 def add_run_options(command: Command) -> Command:
-    """Give a command the options of `RunOptions`."""
+    """Add the options of `RunOptions` to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def checked(check: Check) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A callback that refuses values, one or several, by the check's own words."""
+    """Make a click callback that refuses values with the message of `check`."""
 
     def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         for given in value if isinstance(value, tuple) else (value,):
@@ -60,54 +60,56 @@ def _read_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ..
     for given in value:
         name, _, claim = given.partition("=")
         if not name or (error := check_dns_subdomain(claim)):
-            reason = "has no name before `=`" if not name else f"names no claim after `=`: it {error}"
-            raise click.BadParameter(f"`{given}` {reason}; write NAME=CLAIM", ctx=ctx, param=param)
+            reason = "has no name before `=`" if not name else f"has no valid claim after `=`: it {error}"
+            raise click.BadParameter(f"`{given}` {reason}; allowed: NAME=CLAIM", ctx=ctx, param=param)
         pairs.append((name, claim))
     return tuple(pairs)
 
 
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 _OPTIONS = (
-    click.option("-f", "--file", required=True, type=_FILE, help="The run: a file, or - for standard input."),
+    click.option("-f", "--file", required=True, type=_FILE, help="Run file, or - for standard input."),
     click.option(
         "--profiles",
         multiple=True,
         type=click.Path(exists=True),
-        help="Profiles: a file, or a folder of .yaml, .yml and .json files. May be repeated.",
+        help="Profile file, or a directory of .yaml, .yml and .json files. Repeatable.",
     ),
     click.option(
         "--policy",
         type=click.Path(exists=True, dir_okay=False),
-        help="The policy: Runyard's YAML, or DigitalHub's settings (K8S_… names).",
+        help="Policy file: Runyard's YAML, or DigitalHub's settings (K8S_… names).",
     ),
-    click.option("--profile", metavar="NAME", help="The profile to use, whatever the file says."),
-    click.option("--image", metavar="IMAGE", help="The image to run, whatever the file says."),
-    click.option("--action", type=click.Choice(ACTIONS), help="How to run it.  [default: the file's, or job]"),
+    click.option("--profile", metavar="NAME", help="Profile to use. Overrides the file."),
+    click.option("--image", metavar="IMAGE", help="Container image. Overrides the file."),
+    click.option(
+        "--action", type=click.Choice(ACTIONS), help="Action. Overrides the file.  [default: the file's, or job]"
+    ),
     click.option(
         "--id",
         "run_id",
         metavar="ID",
         callback=checked(check_slug),
-        help="The run's id, from which objects are named.  [default: the file's, or one made of its content]",
+        help="Run id, part of the objects' names.  [default: the file's, or a hash of its content]",
     ),
     click.option(
         "--project",
         metavar="NAME",
         callback=checked(check_project_name),
-        help="The project, for the policy's narrower rules and the labels.  [default: the file's, or default]",
+        help="Project, for the policy's rules per project and for labels.  [default: the file's, or default]",
     ),
     click.option(
         "--namespace",
         metavar="NAME",
         callback=checked(check_dns_label),
-        help="The namespace to write into the objects.  [default: none; kubectl's decides]",
+        help="Namespace of the objects.  [default: none, so that kubectl uses its current one]",
     ),
     click.option(
         "--secret",
         "secrets",
         metavar="NAME",
         multiple=True,
-        help="A secret that the platform stores. Offline it is rendered empty. May be repeated.",
+        help="Name of a secret stored on the server; rendered with an empty value. Repeatable.",
     ),
     click.option(
         "--volume",
@@ -115,7 +117,7 @@ _OPTIONS = (
         metavar="NAME=CLAIM",
         multiple=True,
         callback=_read_pairs,
-        help="A kept volume, for `shared_volume`, and the claim behind it. May be repeated.",
+        help="Kept volume, for `shared_volume`, and its claim. Repeatable.",
     ),
     click.option(
         "--claim",
@@ -123,7 +125,7 @@ _OPTIONS = (
         metavar="NAME",
         multiple=True,
         callback=checked(check_dns_subdomain),
-        help="An existing claim that belongs to the project. May be repeated.",
+        help="Existing claim of the project. Repeatable.",
     ),
     click.option(
         "--config-map",
@@ -131,7 +133,7 @@ _OPTIONS = (
         metavar="NAME",
         multiple=True,
         callback=checked(check_dns_subdomain),
-        help="A config map that belongs to the project. May be repeated.",
+        help="Config map of the project. Repeatable.",
     ),
-    click.option("--strict", is_flag=True, help="Refuse the run if a value you set would not be used."),
+    click.option("--strict", is_flag=True, help="Refuse the run if a value you set would be ignored."),
 )

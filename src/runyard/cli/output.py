@@ -1,4 +1,4 @@
-"""What is written to a terminal or a pipe: data for programs, values for people, colour only where a person looks."""
+"""Output to a terminal or a pipe: JSON and YAML, values for people, colour only on a terminal."""
 
 import json
 import os
@@ -18,40 +18,40 @@ Severity = Literal["error", "warning", "note"]
 
 _COLOURS: Mapping[Severity, str] = {"error": "red", "warning": "yellow", "note": "cyan"}
 _HARMFUL = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""What JSON leaves as it is and a terminal obeys or hides behind."""
+"""Characters that JSON does not escape and that a terminal interprets: C1 controls, separators, bidi overrides."""
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Whether a person looks at the stream, and wants colour."""
+    """Whether the stream is a terminal, and NO_COLOR is not set."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def print_data(data: Any, *, output: str) -> None:
-    """One value for programs, as `json` or `yaml`, in UTF-8 whatever the terminal's encoding is."""
+    """Print a value as `json` or `yaml`, always in UTF-8."""
     text = dump_json(data) if output == "json" else dump_yaml(data)
     click.echo(text.encode(errors="backslashreplace"), nl=False)
 
 
 def print_documents(documents: Iterable[Any]) -> None:
-    """Several values as the documents of one YAML text."""
+    """Print values as a YAML stream with several documents."""
     text = "---\n".join(map(dump_yaml, documents))
     click.echo(text.encode(errors="backslashreplace"), nl=False)
 
 
 def dump_json(data: Any) -> str:
-    """JSON for people and programs: indented, letters as they are, nothing that a terminal would obey."""
+    """Return indented JSON with readable letters and without characters that a terminal interprets."""
     text = json.dumps(data, indent=2, ensure_ascii=False)
     return _HARMFUL.sub(lambda match: f"\\u{ord(match.group()):04x}", text) + "\n"
 
 
 def print_note(text: str) -> None:
-    """Something to know that nobody has to act on."""
+    """Print information that needs no action to standard error."""
     colour = has_colour(sys.stderr)
     click.echo(f"{paint('note:', 'note', colour=colour)} {clean(text)}", err=True, color=colour)
 
 
 def format_value(path: Path, value: Any) -> str:
-    """A leaf as its user would write it, in one bounded line: `2h`, `true`, `[a, b]`."""
+    """Format a leaf as its user would write it, in one bounded line: `2h`, `true`, `[a, b]`."""
     is_time = path[-1:] == ("lifetime",) or (len(path) == 1 and path[0] in SECONDS)
     if is_time and isinstance(value, int):
         return format_duration(value)
@@ -60,12 +60,12 @@ def format_value(path: Path, value: Any) -> str:
 
 
 def clean(text: str) -> str:
-    """The text without what a terminal would obey: control characters are shown, not sent."""
+    """Escape control characters (terminal escape injection)."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
 
 
 def paint(text: str, severity: Severity, *, colour: bool) -> str:
-    """A word in the colour of what it says."""
+    """Return the text in the colour of a severity."""
     return click.style(text, fg=_COLOURS[severity], bold=True) if colour else text

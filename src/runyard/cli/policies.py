@@ -1,11 +1,11 @@
-"""Policies as files: Runyard's own YAML, or the settings that configured DigitalHub's Core."""
+"""Policy files: Runyard's YAML, or the settings of DigitalHub's Core."""
 
 import re
 from dataclasses import dataclass, replace
 
 from runyard.cli.files import read_bytes, show_name
 from runyard.cli.findings import Failed, Finding
-from runyard.cli.source_locations import Source, speak_out
+from runyard.cli.source_locations import Source, extract_place
 from runyard.spec.digitalhub.core_settings import read_settings
 from runyard.spec.policy import Policy, lint_policy, read_policy
 from runyard.spec.problem_codes import Code
@@ -18,7 +18,7 @@ _QUOTES = ("'", '"')
 
 @dataclass(frozen=True, slots=True)
 class LoadedPolicy:
-    """A policy, what is doubtful about its file, and which form that has."""
+    """A policy, the warnings about its file, and the form of the file."""
 
     policy: Policy
     warnings: tuple[Finding, ...] = ()
@@ -26,7 +26,7 @@ class LoadedPolicy:
 
 
 def load_policy(file: str) -> LoadedPolicy:
-    """Read a policy file in either form; raises `Failed` with everything that is wrong with it."""
+    """Read a policy file in either form; raises `Failed` with all its problems."""
     content, name = read_bytes(file), show_name(file)
     lines = _find_settings(content)
     if lines is not None:
@@ -34,15 +34,15 @@ def load_policy(file: str) -> LoadedPolicy:
     try:
         document = load_document(content)
     except Refused as refused:
-        raise Failed(speak_out(problem, name) for problem in refused.problems) from None
+        raise Failed(extract_place(problem, name) for problem in refused.problems) from None
     source = Source(name, document)
-    doubts = [source.locate(warning) for warning in document.warnings]
+    document_warnings = [source.locate(warning) for warning in document.warnings]
     if _has_settings(document):
         values = {key: _get_text(document, key) for key in document.data}
         loaded = _load_settings(values, source)
     else:
         loaded = _load_own(source)
-    return replace(loaded, warnings=(*doubts, *loaded.warnings))
+    return replace(loaded, warnings=(*document_warnings, *loaded.warnings))
 
 
 def _load_own(source: Source) -> LoadedPolicy:
@@ -67,7 +67,7 @@ def _has_settings(document: Document) -> bool:
 
 
 def _get_text(document: Document, key: str) -> str:
-    """A setting as it was written: `1.10` and `true` are text to whoever reads an environment."""
+    """Return a setting as written: environment variables are text, so `1.10` must not become 1.1."""
     text = document.find_text((key,))
     return "" if text is None and document.data[key] is None else str(document.data[key]) if text is None else text
 
@@ -81,7 +81,7 @@ class _Line:
 
 
 def _find_settings(content: bytes) -> list[_Line] | None:
-    """The settings of a text that has nothing but lines KEY=VALUE, blank lines and comments; None if it has more."""
+    """Return the settings of a text that consists of KEY=VALUE lines, blank lines and comments; else None."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -107,11 +107,9 @@ def _load_lines(lines: list[_Line], name: str) -> LoadedPolicy:
         line = by_name.get(str(problem.path[0])) if problem.path else None
         return Finding(problem, name, None if line is None else (line.number, line.column))
 
-    doubts = [
+    document_warnings = [
         Finding(
-            Problem(
-                Code.SETTING_TWICE, (line.name,), f"is said again in line {by_name[line.name].number}, which holds"
-            ),
+            Problem(Code.SETTING_TWICE, (line.name,), f"is set again in line {by_name[line.name].number}; ignored"),
             name,
             (line.number, line.column),
         )
@@ -121,5 +119,5 @@ def _load_lines(lines: list[_Line], name: str) -> LoadedPolicy:
     try:
         policy, warnings = read_settings({key: line.value for key, line in by_name.items()})
     except Refused as refused:
-        raise Failed(map(locate, refused.problems), doubts) from None
-    return LoadedPolicy(policy, (*doubts, *map(locate, warnings)), is_settings=True)
+        raise Failed(map(locate, refused.problems), document_warnings) from None
+    return LoadedPolicy(policy, (*document_warnings, *map(locate, warnings)), is_settings=True)

@@ -1,19 +1,19 @@
-"""Profiles from files and folders."""
+"""Profiles from files and directories."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from runyard.cli.files import list_profile_files, read_bytes
 from runyard.cli.findings import Failed, Finding
-from runyard.cli.source_locations import speak_out
+from runyard.cli.source_locations import extract_place
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile import Profile
 from runyard.spec.profile_documents import load_profile_files
 
 
 def load_profiles(given: Iterable[str]) -> tuple[Mapping[str, Profile], tuple[Finding, ...]]:
-    """All profiles and what is doubtful about them; raises `Failed` with every problem of every file."""
-    # What is not UTF-8 becomes characters that the loader refuses, with their line and column.
+    """Return all profiles and warnings; raises `Failed` with the problems of all files."""
+    # Bytes that are not UTF-8 become unpaired surrogates, which the loader refuses with line and column.
     texts = {file: read_bytes(file).decode(errors="surrogateescape") for file in list_profile_files(given)}
     try:
         profiles, warnings = load_profile_files(texts)
@@ -23,11 +23,11 @@ def load_profiles(given: Iterable[str]) -> tuple[Mapping[str, Profile], tuple[Fi
 
 
 def _locate(problem: Problem, files: Iterable[str]) -> Finding:
-    """The loader says file, line and column in the words of the problem; the longest name is the file's own."""
+    """Move file, line and column from the start of the message to the finding. The longest matching file name wins."""
     named = [file for file in files if problem.message.startswith(f"{file}: ")]
     if not named:
         return Finding(problem)
     match problem.path:
         case ("documents", int(), *rest):
             problem = replace(problem, path=tuple(rest))
-    return speak_out(problem, max(named, key=len))
+    return extract_place(problem, max(named, key=len))

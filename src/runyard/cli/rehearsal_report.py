@@ -1,8 +1,7 @@
-"""What `runyard policy` does: check a policy, and play recorded runs against another."""
+"""Implements `runyard policy check` and `runyard policy diff`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import click
@@ -15,11 +14,10 @@ from runyard.cli.output import clean, format_value, print_data
 from runyard.cli.policies import LoadedPolicy, load_policy
 from runyard.cli.profile_files import load_profiles
 from runyard.cli.run_files import LoadedRun, load_runs
-from runyard.domain.rehearsal import Played, Recorded, Rehearsal, rehearse
-from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
+from runyard.domain.rehearsal import Played, Recorded, Rehearsal, assume_inventory, rehearse
+from runyard.domain.resolve_inputs import AdminRules, Request
 from runyard.spec.policy import Policy
 from runyard.spec.profile import Profile
-from runyard.spec.run_fields import RunFields
 
 BUILT_IN_ALONE = "none"
 HEAD = ("run", "project", "outcome", "field", "before", "after", "decided by")
@@ -27,7 +25,7 @@ _OUTCOMES = ("refused", "accepted", "smaller", "larger", "mixed", "changed", "un
 
 
 def print_check(file: str) -> None:
-    """Say what is wrong or doubtful about a policy, or that nothing is."""
+    """Print the warnings about a policy and a summary; raises `Failed` with its errors."""
     loaded = load_policy(file)
     print_findings(loaded.warnings, "warning")
     rules, projects = len(loaded.policy.scope.rules), len(loaded.policy.projects)
@@ -46,12 +44,12 @@ def print_rehearsal(
     show_all: bool,
     output: str,
 ) -> None:
-    """Say run by run and in sum what another policy, or other profiles, would make of recorded runs."""
-    before, doubts = _prepare(old, profiles)
-    after, more_doubts = _prepare(new, new_profiles or profiles)
+    """Print what another policy, or other profiles, would change in recorded runs: per run, and in sum."""
+    before, old_warnings = _prepare(old, profiles)
+    after, new_warnings = _prepare(new, new_profiles or profiles)
     known = [*before.profiles.values(), *after.profiles.values()]
     recorded = [*_iter_recorded(runs, project=project, profiles=known)]
-    print_findings(dict.fromkeys([*doubts, *more_doubts]), "warning")
+    print_findings(dict.fromkeys([*old_warnings, *new_warnings]), "warning")
     rehearsal = rehearse(recorded, old=before, new=after)
     shown = [run for run in rehearsal.runs if show_all or run.outcome != "unchanged"]
     if output != "table":
@@ -65,13 +63,13 @@ def print_rehearsal(
 
 def _prepare(policy: str, profiles: tuple[str, ...]) -> tuple[AdminRules, list[Finding]]:
     loaded = LoadedPolicy(Policy()) if policy == BUILT_IN_ALONE else load_policy(_check_exists(policy))
-    named, doubts = load_profiles(profiles)
-    return AdminRules(policy=loaded.policy, profiles=named), [*loaded.warnings, *doubts]
+    named, profile_warnings = load_profiles(profiles)
+    return AdminRules(policy=loaded.policy, profiles=named), [*loaded.warnings, *profile_warnings]
 
 
 def _check_exists(file: str) -> str:
     if file != STDIN and not Path(file).is_file():
-        raise Unreadable(f"{file}: no such file; a policy is a file, or `{BUILT_IN_ALONE}` for the built-in policy")
+        raise Unreadable(f"{file}: no such file; allowed: a policy file, or `{BUILT_IN_ALONE}` for the built-in policy")
     return file
 
 
@@ -85,7 +83,7 @@ def _iter_recorded(files: Iterable[str], *, project: str, profiles: list[Profile
                 kind=run.kind or DEFAULT_KIND,
                 run=run.fields,
             )
-            inventory = _assume_inventory(run.fields, *(profile.fields for profile in profiles))
+            inventory = assume_inventory(run.fields, *(profile.fields for profile in profiles))
             yield Recorded(id=_name_run(loaded, number), request=request, inventory=inventory)
 
 
@@ -93,20 +91,8 @@ def _name_run(loaded: LoadedRun, number: int) -> str:
     return loaded.run.id or loaded.run.name or f"{loaded.source.file}#{number}"
 
 
-def _assume_inventory(*layers: RunFields) -> ProjectInventory:
-    """A project that has whatever is named: only a server knows, and it would be the same on both sides."""
-    volumes = [volume for fields in layers for volume in fields.volumes or ()]
-    kept = {volume.claim_name or volume.name for volume in volumes if volume.type == "shared_volume"}
-    return ProjectInventory(
-        secrets=frozenset(use.name for fields in layers for use in fields.secrets or ()),
-        volumes=MappingProxyType({name: name for name in sorted(kept)}),
-        claims=frozenset(volume.claim_name for volume in volumes if volume.claim_name is not None),
-        config_maps=frozenset(volume.config_map for volume in volumes if volume.config_map is not None),
-    )
-
-
 def _count(rehearsal: Rehearsal) -> Mapping[str, int]:
-    """Runs by what becomes of them; the changed ones by their direction where they have one."""
+    """Count runs by outcome; changed runs by direction, if they have one."""
     counted = dict.fromkeys(_OUTCOMES, 0)
     for run in rehearsal.runs:
         counted[run.direction or run.outcome] += 1

@@ -1,4 +1,4 @@
-"""Runs from files: one for `render` and `explain`, as many as there are for a rehearsal."""
+"""Run files: one run for `render` and `explain`, any number for a rehearsal."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from runyard.cli.files import read_bytes, show_name
 from runyard.cli.findings import Failed, Finding
-from runyard.cli.source_locations import Source, speak_out
+from runyard.cli.source_locations import Source, extract_place
 from runyard.spec.digitalhub.reference_strings import find_run_kind
 from runyard.spec.problems import Path, Refused
 from runyard.spec.run_documents import RunFile, read_run_file
@@ -18,37 +18,37 @@ MOST_RUNS_DOCUMENTS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedRun:
-    """A run, where its fields stand, and what is doubtful about its text."""
+    """A run, the location of its fields, and warnings about its text."""
 
     run: RunFile
     source: Source
-    """Begins where the run's fields begin."""
+    """Rooted where the run's fields start."""
     content: bytes = b""
     warnings: tuple[Finding, ...] = ()
 
 
 def load_run(file: str) -> LoadedRun:
-    """The one run of a file; raises `Failed` with everything that is wrong with it."""
+    """Read the one run of a file; raises `Failed` with all its problems."""
     content, name = read_bytes(file), show_name(file)
     try:
         document = load_document(content)
     except Refused as refused:
-        raise Failed(speak_out(problem, name) for problem in refused.problems) from None
-    doubts = tuple(map(Source(name, document).locate, document.warnings))
+        raise Failed(extract_place(problem, name) for problem in refused.problems) from None
+    document_warnings = tuple(map(Source(name, document).locate, document.warnings))
     try:
         run, source = _read_run(document, name)
     except Failed as failed:
-        raise Failed(failed.errors, doubts) from None
-    return LoadedRun(run=run, source=source, content=content, warnings=doubts)
+        raise Failed(failed.errors, document_warnings) from None
+    return LoadedRun(run=run, source=source, content=content, warnings=document_warnings)
 
 
 def load_runs(file: str) -> list[LoadedRun]:
-    """All runs of a file, as documents or in lists; raises `Failed` with everything that is wrong with any of them."""
+    """Read all runs of a file, as documents or lists; raises `Failed` with the problems of all of them."""
     content, name = read_bytes(file, most_bytes=MOST_RUNS_BYTES), show_name(file)
     try:
         documents = load_documents(content, most_documents=MOST_RUNS_DOCUMENTS, most_bytes=MOST_RUNS_BYTES)
     except Refused as refused:
-        raise Failed(speak_out(problem, name) for problem in refused.problems) from None
+        raise Failed(extract_place(problem, name) for problem in refused.problems) from None
     runs: list[LoadedRun] = []
     errors: list[Finding] = []
     for document, path in _iter_places(documents):

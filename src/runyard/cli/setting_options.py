@@ -1,4 +1,4 @@
-"""Options made of the table of settings, and the commands that need an extra."""
+"""Click options generated from the table of settings, and helpers of commands that need the `server` extra."""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
@@ -16,8 +16,8 @@ T = TypeVar("T")
 Command = Callable[..., Any]
 
 DATABASE = ("data", "database")
-"""What a command needs that works on the database alone."""
-# What is wrong with the world, and told in one line: not a bug of ours.
+"""Settings of a command that works on the database only."""
+# Failures of the environment. They are reported in one line, unlike bugs.
 _FAILURES = (
     "runyard.store.errors:StoreError",
     "runyard.vault.errors:VaultError",
@@ -28,7 +28,7 @@ _FAILURES = (
 
 
 class WrongSettings(click.ClickException):
-    """Everything that is wrong with the settings, a line each. Ends a command with 2: wrong use."""
+    """All errors in the settings, one line each. Ends a command with 2 (usage error)."""
 
     exit_code = 2
 
@@ -37,14 +37,14 @@ class WrongSettings(click.ClickException):
         self._lines = [str(problem) for problem in refused.problems]
 
     def show(self, file: Any = None) -> None:  # noqa: ARG002 - click's signature
-        """All of it, on standard error."""
+        """Print all lines to standard error."""
         clean = load("runyard.cli.output:clean")
         for line in self._lines:
             click.echo(f"error: {clean(line)}", err=True)
 
 
 def add_settings(names: Collection[str] | None = None) -> Callable[[Command], Command]:
-    """Give a command the flags of those settings, or of all, and `--settings`."""
+    """Add the flags of the named settings, or of all settings, and `--settings` to a command."""
     wanted = [setting for setting in SETTINGS if (names is None or setting.name in names) and not setting.is_secret]
 
     def add(command: Command) -> Command:
@@ -56,15 +56,15 @@ def add_settings(names: Collection[str] | None = None) -> Callable[[Command], Co
 
 
 def describe_variables() -> str:
-    """The settings that have a variable and no flag, for the end of a help text."""
+    """Describe the settings that have a variable but no flag, for the end of a help text."""
     secrets = [setting for setting in SETTINGS if setting.is_secret]
     width = max(len(setting.variable) for setting in secrets)
     lines = [f"  {setting.variable:<{width}}  {setting.help}" for setting in secrets]
-    return "\n".join(["\b", "Secrets, by variable only:", *lines])
+    return "\n".join(["\b", "Secrets, set by environment variable only:", *lines])
 
 
 def load_settings(flags: Mapping[str, Any], *, only: Collection[str] | None = None) -> Loaded:
-    """Read them, warn about what is odd; raises `WrongSettings`."""
+    """Read the settings and print warnings; raises `WrongSettings`."""
     try:
         loaded = read_settings(flags, only=only)
     except Refused as refused:
@@ -76,22 +76,23 @@ def load_settings(flags: Mapping[str, Any], *, only: Collection[str] | None = No
 
 
 def require_server() -> None:
-    """Raises a line that says what to install where the `server` extra is not."""
+    """Raise an error that says what to install if the `server` extra is missing."""
     needed = ("sqlalchemy", "alembic", "argon2", "fastapi", "starlette", "structlog", "uvicorn", "uvloop")
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise click.ClickException(
-            f"this command needs packages that are not installed ({', '.join(missing)}): pip install 'runyard[server]'"
+            f"this command requires packages that are not installed ({', '.join(missing)}): "
+            "run pip install 'runyard[server]'"
         )
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run it; what is wrong with the world ends the command with one line and 1."""
-    return call_quietly(lambda: asyncio.run(work))
+    """Run a coroutine; failures of the environment end the command with one line and exit code 1."""
+    return run_sync(lambda: asyncio.run(work))
 
 
-def call_quietly(work: Callable[[], T]) -> T:
-    """The same of a plain function."""
+def run_sync(work: Callable[[], T]) -> T:
+    """Like `run_async`, for a plain function."""
     failures: tuple[type[Exception], ...] = tuple(map(load, _FAILURES))
     try:
         return work()

@@ -1,4 +1,4 @@
-"""Where in a file a problem is: line and column of what the user wrote, in whichever of its forms."""
+"""Finds line and column of a problem in a file, in any of the forms that users may write."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,23 +10,23 @@ from runyard.spec.problems import Path, Problem, Refused
 from runyard.spec.readers import to_snake_case
 from runyard.spec.yaml.loader import Document
 
-_SPOKEN_PLACE = re.compile(r"line (\d+), (?:column|byte) (\d+): ")
+_PLACE_PREFIX = re.compile(r"line (\d+), (?:column|byte) (\d+): ")
 _WRITTEN = {"request": ("requests",), "limit": ("limits",), "size": ("size_limit",)}
-"""Words of the effective spec that users write otherwise."""
+"""Field names of the effective spec that users write differently."""
 _NAMES = ("name", "key")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A document of a file, and where in it paths begin: a run in DigitalHub's form has its fields under `spec`."""
+    """A document of a file, and the root of its paths: a run in DigitalHub's form has its fields under `spec`."""
 
     file: str
     document: Document
     root: Path = ()
 
     def locate(self, problem: Problem) -> Finding:
-        """The finding with its place. What is not in the document is the file's as a whole."""
-        spoken = speak_out(problem, self.file)
+        """Return the finding with its line and column, or with the file only if the path is not in the document."""
+        spoken = extract_place(problem, self.file)
         if spoken.place is not None or not problem.path:
             return spoken
         written = _find_written(self._get_root(), problem.path)
@@ -34,7 +34,7 @@ class Source:
         return Finding(problem, self.file, place)
 
     def refuse(self, refused: Refused) -> Failed:
-        """All of a reader's problems with their places, in the order of the file."""
+        """Convert a reader's problems to findings, in the order of the file."""
         return Failed(sorted(map(self.locate, refused.problems), key=lambda finding: finding.place or (0, 0)))
 
     def _get_root(self) -> Any:
@@ -44,10 +44,10 @@ class Source:
         return node
 
 
-def speak_out(problem: Problem, file: str) -> Finding:
-    """A problem whose words begin with the file, the line and the column has them as its place instead."""
+def extract_place(problem: Problem, file: str) -> Finding:
+    """Move file, line and column from the start of the message to the finding."""
     message = problem.message.removeprefix(f"{file}: ")
-    match = _SPOKEN_PLACE.match(message)
+    match = _PLACE_PREFIX.match(message)
     if match is None:
         return Finding(replace(problem, message=message), file)
     place = int(match[1]), int(match[2])
@@ -55,12 +55,12 @@ def speak_out(problem: Problem, file: str) -> Finding:
 
 
 def _find_written(node: Any, path: Path) -> Path:
-    """The path as the document has it, as far as it goes: other spellings, list entries by name, dotted keys."""
+    """Return the path as written in the document, as far as it exists: other spellings, names of items, dotted keys."""
     return _follow(node, path)[0]
 
 
 def _follow(node: Any, path: Path) -> tuple[Path, int]:
-    """The way that gets furthest along a path, and how far that is."""
+    """Return the longest match of a path, and its length."""
     best: tuple[Path, int] = ((), 0)
     if not path:
         return best
@@ -83,19 +83,19 @@ def _iter_items(items: list[Any], wanted: str | int) -> Iterator[tuple[Path, int
 
 
 def _iter_keys(node: Any, path: Path) -> Iterator[tuple[Path, int]]:
-    """Ways to go on from a mapping: the keys, and how many parts of the path each stands for."""
+    """Yield keys of a mapping that match the start of a path, and how many parts of the path each covers."""
     if not isinstance(node, Mapping):
         return
     first = str(path[0])
     names = {first, *_WRITTEN.get(first, ())}
     yield from (((key,), 1) for key in node if to_snake_case(key) in names or key in names)
-    # A policy's `resources.mem: {…}` is `resources: {mem: {…}}`, and its lints name it in one word.
+    # A policy may write `resources.mem: {…}` for `resources: {mem: {…}}`; its lints use the dotted form.
     for count in range(2, len(path) + 1):
         if (joined := ".".join(map(str, path[:count]))) in node:
             yield (joined,), count
     outer, dot, inner = first.partition(".")
     if dot and outer in node:
         yield from (((outer, *steps), 1) for steps, count in _iter_keys(node[outer], (inner,)))
-    # A volume says most of what it is one level deeper.
+    # Most fields of a volume are one level deeper, under `spec`.
     if first != "spec" and isinstance(node.get("spec"), Mapping):
         yield from ((("spec", *steps), count) for steps, count in _iter_keys(node["spec"], path))

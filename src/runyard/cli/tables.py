@@ -1,6 +1,6 @@
-"""Tables for people. On a terminal they keep to its width; in a pipe every row is one whole line.
+"""Prints tables. On a terminal they fit its width; in a pipe every row is one line.
 
-Our own forty lines: the library that would draw them is a third of what a user installs.
+No library is used: the usual one is a third of the size of the base install.
 """
 
 import shutil
@@ -16,7 +16,7 @@ NARROWEST = 12
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under a head; a cell that is too wide is folded, never cut."""
+    """Print rows under a header. Cells that are too wide are wrapped, never truncated."""
     cells = [[str(cell) for cell in row] for row in rows]
     titles = [name.upper() for name in head]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -30,7 +30,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def _choose_widths(rows: Sequence[Sequence[str]], *, most: int | None) -> list[int]:
-    """As wide as the cells, or narrower from the widest on until a line fits."""
+    """Return the widths of the columns; shrinks the widest columns until a line fits."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = None if most is None else most - len(GAP) * (len(widths) - 1)
     while room is not None and sum(widths) > room and max(widths) > NARROWEST:

@@ -1,4 +1,4 @@
-"""What `runyard user token`, `tokens` and `revoke` do: personal tokens of others, as the system."""
+"""Implements `runyard user token`, `tokens` and `revoke`: personal access tokens of any account."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,34 +11,34 @@ from runyard.app.model import Principal, Token
 from runyard.cli.output import clean, print_data, print_note
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
 from runyard.cli.tables import print_table
-from runyard.cli.users import WHO, Flags, naming_near, open_core
+from runyard.cli.users import WHO, Flags, open_core, suggest_account
 from runyard.spec.duration import DurationError, format_duration, parse_duration
 
 COLUMNS = ("id", "name", "scopes", "ends", "last used")
 
 
 def print_token(flags: Flags, *, name: str, label: str, scopes: tuple[str, ...], life: str | None) -> None:
-    """Make one and print its text: the only thing on standard output, so that it can be piped."""
+    """Create a token and print its text, alone on standard output, so that it can be piped."""
     settings = load_settings(flags, only=(*DATABASE, "personal_token_life")).settings
     lasting = _read_life(life, most=settings.personal_token_life)
 
     async def work() -> Any:
         async with open_core(settings) as core:
-            # As the user themself: what it may do is what they may, and no more.
+            # Act as the user, so that the token cannot have more rights than they have.
             who = Principal(name=name, via="system", address="command line")
             return await identity.create_personal_token(core, who, name=label, scopes=scopes, life=lasting)
 
     created = run_async(work())
     click.echo(created.text)
-    print_note(f"it is shown this once, and ends at {created.token.expires_at.isoformat(timespec='seconds')}")
+    print_note(f"the token is shown only once; it expires at {created.token.expires_at.isoformat(timespec='seconds')}")
 
 
 def print_tokens(flags: Flags, *, name: str, output: str) -> None:
-    """The personal tokens of an account."""
+    """List the personal access tokens of an account."""
     settings = load_settings(flags, only=DATABASE).settings
 
     async def work() -> Any:
-        async with open_core(settings) as core, naming_near(core):
+        async with open_core(settings) as core, suggest_account(core):
             return await identity.list_account_tokens(core, WHO, name)
 
     held = run_async(work())
@@ -49,11 +49,11 @@ def print_tokens(flags: Flags, *, name: str, output: str) -> None:
 
 
 def revoke(flags: Flags, *, name: str, token_id: str | None) -> None:
-    """One token of an account, or all of them."""
+    """Revoke one token of an account, or all of them."""
     settings = load_settings(flags, only=DATABASE).settings
 
     async def work() -> Any:
-        async with open_core(settings) as core, naming_near(core):
+        async with open_core(settings) as core, suggest_account(core):
             try:
                 return await identity.revoke_account_tokens(core, WHO, name, token_id=token_id)
             except Missing as missing:
@@ -104,5 +104,5 @@ def _read_life(given: str | None, *, most: timedelta) -> timedelta:
         raise click.UsageError(f"--life: {error}{meant}") from None
     if life > most:
         longest = format_duration(int(most.total_seconds()))
-        raise click.UsageError(f"--life: {given} is longer than a personal token may live, which is {longest}")
+        raise click.UsageError(f"--life: {given} is longer than the maximum lifetime of {longest}")
     return life

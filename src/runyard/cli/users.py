@@ -1,4 +1,4 @@
-"""What `runyard user` does: the use cases of accounts, on the database itself, as the system."""
+"""Implements `runyard user`: account use cases, run on the database directly, as the system principal."""
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -25,7 +25,7 @@ WHO = Principal(name="system", is_admin=True, via="system", address="command lin
 
 
 def create(flags: Flags, *, name: str, is_admin: bool, has_password: bool, is_password_piped: bool) -> None:
-    """Make an account."""
+    """Create an account."""
     settings = _load(flags)
     password = _ask_password(is_piped=is_password_piped) if has_password else None
 
@@ -34,17 +34,17 @@ def create(flags: Flags, *, name: str, is_admin: bool, has_password: bool, is_pa
             try:
                 await identity.create_account(core, WHO, hasher, name=name, password=password, is_admin=is_admin)
             except Duplicate:
-                raise click.ClickException(f"there is an account {clean(name)} already") from None
+                raise click.ClickException(f"account {clean(name)} already exists") from None
             return any(account.is_admin for account in await identity.list_accounts(core, WHO))
 
     has_admin = run_async(work())
     click.echo(f"created: {clean(name)}{' (admin)' if is_admin else ''}")
     if not has_admin:
-        print_note("there is no admin yet: `runyard user create NAME --admin` makes one")
+        print_note("there is no admin yet: create one with `runyard user create NAME --admin`")
 
 
 def print_list(flags: Flags, *, output: str) -> None:
-    """All accounts."""
+    """List all identity."""
     settings = _load(flags)
 
     async def work() -> Any:
@@ -67,24 +67,24 @@ def print_list(flags: Flags, *, output: str) -> None:
 
 
 def set_disabled(flags: Flags, *, name: str, is_disabled: bool) -> None:
-    """Let somebody in, or no more."""
+    """Disable or enable an account."""
     _change(flags, lambda core: identity.set_disabled(core, WHO, name, is_disabled=is_disabled))
     click.echo(f"{'disabled' if is_disabled else 'enabled'}: {clean(name)}")
 
 
 def delete(flags: Flags, *, name: str) -> None:
-    """An account with its tokens and memberships."""
+    """Delete an account with its tokens and memberships."""
     _change(flags, lambda core: identity.delete_account(core, WHO, name))
     click.echo(f"deleted: {clean(name)}")
 
 
 def set_password(flags: Flags, *, name: str, is_password_piped: bool, keeps_tokens: bool) -> None:
-    """Another password; what was signed in with the old one ends."""
+    """Set a password; sessions that signed in with the old one end."""
     settings = _load(flags)
     password = _ask_password(is_piped=is_password_piped)
 
     async def work() -> None:
-        async with open_core(settings) as core, _open_passwords() as hasher, naming_near(core):
+        async with open_core(settings) as core, _open_passwords() as hasher, suggest_account(core):
             await identity.set_password(core, WHO, hasher, name=name, password=password, keeps_tokens=keeps_tokens)
 
     run_async(work())
@@ -92,16 +92,16 @@ def set_password(flags: Flags, *, name: str, is_password_piped: bool, keeps_toke
 
 
 def set_admin(flags: Flags, *, name: str, is_admin: bool) -> None:
-    """Make somebody an admin, or an ordinary user."""
+    """Grant or remove the admin role."""
     _change(flags, lambda core: identity.set_admin(core, WHO, name, is_admin=is_admin))
-    click.echo(f"{'admin' if is_admin else 'no admin'}: {clean(name)}")
+    click.echo(f"{'admin' if is_admin else 'no longer admin'}: {clean(name)}")
 
 
 def _change(flags: Flags, act: Callable[[Core], Awaitable[object]]) -> None:
     settings = _load(flags)
 
     async def work() -> None:
-        async with open_core(settings) as core, naming_near(core):
+        async with open_core(settings) as core, suggest_account(core):
             await act(core)
 
     run_async(work())
@@ -113,7 +113,7 @@ def _load(flags: Flags) -> Settings:
 
 @asynccontextmanager
 async def open_core(settings: Settings) -> AsyncIterator[Core]:
-    """A Core for work on the database alone: it has no vault and no logs, and none is made for it."""
+    """Open a Core for work on the database only, without vault and logs."""
     if settings.database.startswith("sqlite"):
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     store = await load("runyard.store:open_store")(settings.database)
@@ -135,8 +135,8 @@ async def _open_passwords() -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def naming_near(core: Core) -> AsyncIterator[None]:
-    """What is missing is told with the name that was probably meant."""
+async def suggest_account(core: Core) -> AsyncIterator[None]:
+    """Turn an unknown account into an error that suggests the nearest name."""
     try:
         yield
     except Missing as missing:
@@ -144,11 +144,11 @@ async def naming_near(core: Core) -> AsyncIterator[None]:
             raise
         near = find_nearest(missing.id, [account.name for account in await identity.list_accounts(core, WHO)])
         meant = f"; did you mean {near}?" if near else ""
-        raise click.ClickException(f"there is no account {clean(missing.id)}{meant}") from None
+        raise click.ClickException(f"unknown account {clean(missing.id)}{meant}") from None
 
 
 def _ask_password(*, is_piped: bool) -> str:
-    """From a prompt without echo, or the first line of standard input; never from a command line, which others see."""
+    """Read a password from a prompt without echo, or from the first line of standard input; never from an argument."""
     if is_piped:
         line = sys.stdin.buffer.readline(MOST_PASSWORD_BYTES).rstrip(b"\r\n")
         try:
@@ -156,6 +156,6 @@ def _ask_password(*, is_piped: bool) -> str:
         except UnicodeDecodeError:
             raise click.UsageError("the password on standard input is not UTF-8") from None
     if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask for the password: use --password-stdin")
+        raise click.UsageError("no terminal to prompt for the password: use --password-stdin")
     asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     return asked

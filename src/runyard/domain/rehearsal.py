@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 from runyard.domain.resolution import Resolution, resolve
@@ -10,6 +11,7 @@ from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problems import Path, Problem, format_path
 from runyard.spec.resources import LARGEST_AMOUNT
+from runyard.spec.run_fields import RunFields
 
 Outcome = Literal["refused", "accepted", "changed", "unchanged"]
 OUTCOMES: tuple[Outcome, ...] = ("refused", "accepted", "changed", "unchanged")
@@ -22,6 +24,22 @@ class Recorded:
     id: str
     request: Request
     inventory: ProjectInventory
+
+
+def assume_inventory(*layers: RunFields | None) -> ProjectInventory:
+    """Make the inventory of a project that has every secret, volume, claim and config map named in the layers.
+
+    It is for questions about policies and profiles only: what a project has is the same on both sides.
+    """
+    fields = [layer for layer in layers if layer is not None]
+    volumes = [volume for layer in fields for volume in layer.volumes or ()]
+    kept = {volume.claim_name or volume.name for volume in volumes if volume.type == "shared_volume"}
+    return ProjectInventory(
+        secrets=frozenset(use.name for layer in fields for use in layer.secrets or ()),
+        volumes=MappingProxyType({name: name for name in sorted(kept)}),
+        claims=frozenset(volume.claim_name for volume in volumes if volume.claim_name is not None),
+        config_maps=frozenset(volume.config_map for volume in volumes if volume.config_map is not None),
+    )
 
 
 @dataclass(frozen=True, slots=True)

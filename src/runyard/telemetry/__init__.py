@@ -1,8 +1,8 @@
-"""What the server tells about itself: structured logs, metrics, and the ids that tie a request's lines together.
+"""Structured logs, Prometheus metrics, and request ids that correlate log lines.
 
-Start in `log_setup.py` (once, at the start), `metrics.py` (what is counted) and `middleware.py` (around every request).
-Anyone may import it; it imports nothing of ours. Owns structlog's configuration and prometheus-client. No run or user
-id ever becomes a label: the number of series is what metrics cost.
+Start in `log_setup.py` (called once at startup), `metrics.py` (all metrics) and `middleware.py` (wraps every request).
+Every package may import it; it imports nothing of ours. Owns structlog's configuration and prometheus-client. Run and
+user ids never become labels, so that cardinality stays bounded.
 """
 
 from runyard.telemetry.log_setup import set_up_logging

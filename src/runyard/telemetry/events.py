@@ -3,5 +3,5 @@
 REQUEST_DONE = "request.done"
 REQUEST_FAILED = "request.failed"
 REQUEST_ABANDONED = "request.abandoned"
-"""The client went away before there was an answer."""
+"""The client disconnected before a response started."""
 LOOP_FAILED = "loop.failed"

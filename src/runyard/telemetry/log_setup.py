@@ -1,4 +1,4 @@
-"""Logs to standard error, as JSON for programs or as text for people; our own lines and those of libraries alike."""
+"""Sets up logging to standard error, as JSON or text, for our own lines and those of libraries."""
 
 import logging
 import sys
@@ -13,12 +13,12 @@ from runyard.telemetry.redaction import redact
 Format = Literal["json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
 
-# A line for each request of ours to others says too much.
+# These log one line per outgoing request at INFO.
 _QUIET = ("asyncio", "alembic", "httpcore2", "httpx2")
 
 
 def set_up_logging(*, level: Level = "info", form: Format = "text", stream: TextIO | None = None) -> None:
-    """Once, before anything is logged; again changes it. Idempotent."""
+    """Configure logging. Call it before anything is logged; a second call replaces the configuration."""
     stream = stream or sys.stderr
     number = logging.getLevelNamesMapping()[level.upper()]
     before = _list_processors()
@@ -56,7 +56,7 @@ def _make_renderer(form: Format, stream: TextIO) -> list[Processor]:
 
 
 def _clean(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Control characters are shown, not sent: a name that a client chose must not write lines of its own."""
+    """Escape control characters: a name chosen by a client must not forge log lines (log injection)."""
     return {
         key: value if key == "exception" or not isinstance(value, str) else _escape(value)
         for key, value in event.items()
@@ -81,7 +81,7 @@ def _set_up_libraries(number: int, before: list[Processor], renderer: list[Proce
     for old in [one for one in root.handlers if isinstance(one.formatter, structlog.stdlib.ProcessorFormatter)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    # What libraries tell at debug is for who works on them, and may be anything: parameters of SQL, headers.
+    # Debug lines of libraries may contain secrets, such as SQL parameters and headers.
     root.setLevel(max(number, logging.INFO))
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(number, logging.WARNING))

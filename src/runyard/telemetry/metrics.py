@@ -1,4 +1,4 @@
-"""What is counted, in a registry of its own, and how it is shown to Prometheus."""
+"""The server's Prometheus metrics, in a registry of their own."""
 
 from collections.abc import Mapping
 
@@ -14,34 +14,39 @@ NO_ROUTE = "none"
 
 
 class Metrics:
-    """The server's metrics. Labels are few and known beforehand: methods, route templates, states, names of loops."""
+    """The server's metrics. Labels have few, fixed values: methods, route templates, states, names of loops."""
 
     def __init__(self) -> None:
-        # Without it there is a second series for each, which nobody asks for.
+        # Otherwise every metric has a second `_created` series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._requests = Histogram(
             "runyard_http_request_seconds",
-            "Time from a request to the beginning of its answer.",
+            "Time from a request to the start of its response.",
             ("method", "route", "status"),
             buckets=_REQUEST_BUCKETS,
             registry=self.registry,
         )
         self.in_flight = Gauge(
             "runyard_http_requests_in_flight",
-            "Requests that are being answered, streams among them.",
+            "Requests in progress, including streams.",
             registry=self.registry,
         )
-        self._sent = Counter("runyard_http_sent_bytes", "Bytes of answers.", registry=self.registry)
-        self._runs = Gauge("runyard_runs", "Runs by their state.", ("state",), registry=self.registry)
+        self._sent = Counter("runyard_http_sent_bytes", "Bytes sent in responses.", registry=self.registry)
+        self._runs = Gauge("runyard_runs", "Runs by state.", ("state",), registry=self.registry)
         self._failures = Counter(
-            "runyard_loop_failures", "Times that a loop failed and was begun again.", ("loop",), registry=self.registry
+            "runyard_loop_failures",
+            "Failures of background loops; a failed loop is restarted.",
+            ("loop",),
+            registry=self.registry,
         )
-        Gauge("runyard_build_info", "The release.", ("version",), registry=self.registry).labels(__version__).set(1)
+        Gauge("runyard_build_info", "The version of this server.", ("version",), registry=self.registry).labels(
+            __version__
+        ).set(1)
         self._children: dict[tuple[str, str, str], Histogram] = {}
 
     def count_request(self, *, method: str, route: str | None, status: int | None, seconds: float) -> None:
-        """One that was answered; without a status, one whose client went away before."""
+        """Count a finished request. `status` is None if the client disconnected before a response started."""
         key = (method if method in _METHODS else "other", route or NO_ROUTE, f"{status // 100}xx" if status else "none")
         child = self._children.get(key)
         if child is None:
@@ -49,19 +54,19 @@ class Metrics:
         child.observe(seconds)
 
     def count_sent(self, size: int) -> None:
-        """Bytes of an answer."""
+        """Count bytes sent in a response."""
         self._sent.inc(size)
 
     def set_runs(self, counts: Mapping[str, int]) -> None:
-        """How many runs there are, by state; a state that is not named has none."""
+        """Set the number of runs by state. States that are not in `counts` have none."""
         self._runs.clear()
         for state, number in counts.items():
             self._runs.labels(state).set(number)
 
     def count_failure(self, loop: str) -> None:
-        """A loop that failed, and is begun again."""
+        """Count a failure of a background loop."""
         self._failures.labels(loop).inc()
 
     def render(self) -> bytes:
-        """All of it, in Prometheus' text; its type is `CONTENT_TYPE`."""
+        """Return all metrics in Prometheus' text format; its media type is `CONTENT_TYPE`."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""Around every request: its id, its line in the log, its place in the metrics. Pure ASGI, since every request pays."""
+"""ASGI middleware around every request: assigns a request id, writes the access log line, updates the metrics."""
 
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 class Observer:
-    """The outermost layer. Query strings are not logged: what clients put there may be anything."""
+    """The outermost middleware. Query strings are not logged: they may contain secrets."""
 
     def __init__(self, app: App, *, metrics: Metrics) -> None:
         self._app = app
@@ -44,14 +44,14 @@ class Observer:
             except Exception:
                 answer.status = answer.status or 500
                 log.exception(events.REQUEST_FAILED, **_describe(scope))
-                # Raised on, it would be written down again, and end the connection under the client's next request.
+                # After a complete response, re-raising would log it twice and close a connection that can be reused.
                 if not answer.is_complete:
                     raise
             finally:
                 self._metrics.in_flight.dec()
-                self._note(scope, answer)
+                self._record(scope, answer)
 
-    def _note(self, scope: Scope, answer: "_Answer") -> None:
+    def _record(self, scope: Scope, answer: "_Answer") -> None:
         seconds = time.perf_counter() - answer.begun
         self._metrics.count_request(
             method=scope["method"],
@@ -72,7 +72,7 @@ class Observer:
 
 
 class _Answer:
-    """What is sent: it gets the id, and is measured."""
+    """Wraps `send`: adds the request id to the headers, and measures status, size and time to first byte."""
 
     __slots__ = ("_metrics", "_request_id", "_send", "begun", "is_complete", "size", "status", "waited")
 
@@ -87,7 +87,7 @@ class _Answer:
         self.is_complete = False
 
     async def send(self, message: Message) -> None:
-        """Pass a message on."""
+        """Forward a message."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.waited = time.perf_counter() - self.begun
@@ -116,6 +116,6 @@ def _describe(scope: Scope) -> dict[str, Any]:
 
 
 def _find_route(scope: Scope) -> str | None:
-    """The template, `/api/v1/-/{project}/runs/{id}`: never the path, which has ids in it."""
+    """Return the route template, such as `/api/v1/-/{project}/runs/{id}`. The path itself contains ids."""
     path = getattr(scope.get("route"), "path", None)
     return path if isinstance(path, str) else None

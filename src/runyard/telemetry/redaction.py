@@ -1,4 +1,4 @@
-"""Nothing secret leaves by the log: values under telling keys, values of environments, and what looks like a token."""
+"""Redacts log events: values under telling keys, environment variables, and text that looks like a token."""
 
 import re
 from collections.abc import Mapping, MutableMapping
@@ -22,12 +22,12 @@ _TEXTS = (
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor: the same event without secrets. Comes after exceptions became text."""
+    """A structlog processor that redacts an event. Runs after exceptions were rendered as text."""
     return {key: redact_value(value, key=key) for key, value in event.items()}
 
 
 def redact_value(value: Any, *, key: str = "", depth: int = 0) -> Any:
-    """The value as it may be shown under a key. Of something nested too deeply nothing is."""
+    """Return the value without secrets. Anything nested deeper than `MOST_DEPTH` is hidden."""
     if _KEYS.search(key) and not isinstance(value, bool | None):
         return HIDDEN
     if isinstance(value, str):
@@ -50,7 +50,7 @@ def redact_value(value: Any, *, key: str = "", depth: int = 0) -> Any:
 
 
 def redact_text(text: str) -> str:
-    """A text without what looks like credentials."""
+    """Return the text without substrings that look like credentials."""
     for pattern, instead in _TEXTS:
         text = pattern.sub(instead, text)
     return text
@@ -59,7 +59,7 @@ def redact_text(text: str) -> str:
 def _redact_mapping(mapping: Mapping[Any, Any], *, is_environment: bool, depth: int) -> dict[str, Any]:
     if is_environment and "name" not in mapping:
         return {str(name): HIDDEN for name in mapping}
-    # `{name: HF_TOKEN, value: …}`, wherever it stands, is an entry of an environment.
+    # `{name: HF_TOKEN, value: …}` is an environment variable, wherever it appears.
     is_entry = "value" in mapping and "name" in mapping
     return {
         str(name): HIDDEN if is_entry and name == "value" else redact_value(value, key=str(name), depth=depth + 1)

@@ -1,4 +1,4 @@
-"""An id per request: the client's own if it is harmless, else one of ours. Every log line of the request carries it."""
+"""Request ids (`X-Request-ID`), which every log line of a request carries. A client's own id is kept if it is safe."""
 
 import re
 import secrets
@@ -12,7 +12,7 @@ _CLEAN = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def choose_request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The one that was sent, if it is short and clean and the only one; else a new one."""
+    """Return the id from the header if there is exactly one and it is short and printable; else a new id."""
     sent = [value for name, value in headers if name.lower() == HEADER]
     if len(sent) == 1 and _CLEAN.fullmatch(sent[0]):
         return sent[0].decode()
@@ -20,6 +20,6 @@ def choose_request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def find_request_id() -> str | None:
-    """That of the request in which we are."""
+    """Return the id of the current request, or None outside a request."""
     found = get_contextvars().get(NAME)
     return None if found is None else str(found)

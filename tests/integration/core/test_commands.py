@@ -81,5 +81,5 @@ async def test_secrets_stay_readable_and_old_runs_go_when_keys_and_runs_are_seen
             name = environment["RUNYARD_DATABASE"].rpartition("/")[2]
             postgres.run_sql("UPDATE runs SET updated_at = updated_at - interval '2 days'", database=name)
             pruned = run("db", "prune", "--keep-runs", "1d")
-            assert pruned.out == "deleted: 1 runs with their logs, 0 other logs, 0 audit rows\n"
+            assert pruned.out == "deleted: 1 runs with their logs, 0 other logs, 0 audit entries\n"
             assert [one["id"] for one in (await client.get(f"{context}/runs")).json()["content"]] == ["waiting"]

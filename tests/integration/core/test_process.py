@@ -69,9 +69,9 @@ def test_one_line_names_what_is_wrong_when_the_server_cannot_work_with_it(tmp_pa
     file, policy = str(tmp_path / "file"), str(tmp_path / "policy.yaml")
     for flags, environment, words in (
         ((), {"RUNYARD_KEY": "not a key that could be"}, "key"),
-        (("--data", f"{file}/data"), {}, f"{file}/data cannot be made"),
+        (("--data", f"{file}/data"), {}, f"cannot create the data directory {file}/data"),
         (("--policy", policy), {}, f"{policy}:1"),
-        (("--tls-certificate", file, "--tls-key", file), {}, f"{file} are no pair"),
+        (("--tls-certificate", file, "--tls-key", file), {}, f"{file} do not match"),
         (
             ("--logs", f"folder:{tmp_path}/logs"),
             {"RUNYARD_DATABASE": "postgresql://u:hunter2@127.0.0.1:1/x"},
@@ -96,7 +96,7 @@ async def test_one_line_says_so_when_the_database_was_sealed_with_another_key(tm
     assert ended.code == 1
     assert len(ended.err.splitlines()) == 1, ended.err
     assert "is not among the keys at hand" in ended.err
-    assert f"give back the key that belongs to it, in {tmp_path / 'data' / 'key'} (--key-file)" in ended.err
+    assert f"restore the key that belongs to it, in {tmp_path / 'data' / 'key'} (--key-file)" in ended.err
     # None was made that would stand in the way of the right one.
     assert not (tmp_path / "data" / "key").exists()
     (tmp_path / "data" / "lost").rename(tmp_path / "data" / "key")

@@ -33,8 +33,8 @@ def test_status_follows_the_database_when_it_is_made(call: Call, data: Path) -> 
     assert not data.exists()
     upgraded = call("db", "upgrade")
     assert (upgraded.code, upgraded.err) == (0, "")
-    assert upgraded.out.startswith(f"sqlite:///{data}/runyard.db went from revision none to ")
-    assert "is at revision" in call("db", "upgrade").out
+    assert upgraded.out.startswith(f"sqlite:///{data}/runyard.db upgraded from revision none to ")
+    assert "is already at revision" in call("db", "upgrade").out
     assert "state: current" in call("db", "status").out
 
 
@@ -54,13 +54,15 @@ def test_backup_becomes_a_database_when_restored(call: Call, tmp_path: Path) -> 
     call("db", "upgrade")
     backed_up = call("db", "backup", tmp_path / "copy.db")
     assert backed_up.code == 0
-    assert "key of the secrets is not in it" in backed_up.err
+    assert backed_up.err == "note: the key that encrypts secrets is not in the backup: back it up separately\n"
     again = call("db", "backup", tmp_path / "copy.db")
     assert again.code == 1
     assert "exists already" in again.err
     restored = call("db", "restore", tmp_path / "copy.db", "--data", tmp_path / "other")
     assert restored.code == 0
-    assert "new epoch" in restored.err
+    assert restored.err == (
+        "note: new epoch: objects missing from this backup are kept until an admin confirms the clean-up\n"
+    )
     assert "state: current" in call("db", "status", "--data", tmp_path / "other").out
     assert call("db", "restore", tmp_path / "copy.db").code == 1
 
@@ -80,7 +82,7 @@ def test_prune_needs_to_know_what_is_old_when_everything_is_kept(call: Call) -> 
 def test_prune_counts_when_there_is_nothing_old(call: Call) -> None:
     call("db", "upgrade")
     called = call("db", "prune", "--keep-runs", "30d", "--keep-logs", "1w", "--keep-audit", "365d")
-    assert (called.code, called.out) == (0, "deleted: 0 runs with their logs, 0 other logs, 0 audit rows\n")
+    assert (called.code, called.out) == (0, "deleted: 0 runs with their logs, 0 other logs, 0 audit entries\n")
 
 
 def test_old_runs_go_with_their_logs_when_pruned(call: Call, data: Path) -> None:
@@ -106,7 +108,7 @@ def test_old_runs_go_with_their_logs_when_pruned(call: Call, data: Path) -> None
     data.mkdir()
     asyncio.run(fill())
     called = call("db", "prune", "--keep-runs", "30d", "--keep-logs", "30d")
-    assert (called.code, called.out) == (0, "deleted: 1 runs with their logs, 1 other logs, 0 audit rows\n")
+    assert (called.code, called.out) == (0, "deleted: 1 runs with their logs, 1 other logs, 0 audit entries\n")
     assert asyncio.run(list_left()) == ["new"]
 
 

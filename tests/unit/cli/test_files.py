@@ -8,7 +8,7 @@ from runyard.cli.files import Unreadable, list_profile_files, read_bytes
 def test_content_is_refused_when_it_is_larger_than_is_read(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * 11)
     assert len(read_bytes(str(tmp_path / "large"), most_bytes=11)) == 11
-    with pytest.raises(Unreadable, match="is larger than the 10 bytes"):
+    with pytest.raises(Unreadable, match="larger than the limit of 10 bytes"):
         read_bytes(str(tmp_path / "large"), most_bytes=10)
 
 
@@ -35,5 +35,5 @@ def test_profile_files_are_sorted_and_others_left_out_when_a_folder_is_given(tmp
 
 
 def test_folder_is_refused_when_it_has_no_profile_files(tmp_path: Path) -> None:
-    with pytest.raises(Unreadable, match=r"no file in it ends with \.yaml, \.yml, \.json"):
+    with pytest.raises(Unreadable, match=r"contains no file that ends with \.yaml, \.yml, \.json"):
         list(list_profile_files([str(tmp_path)]))

@@ -24,9 +24,9 @@ def test_problems_of_all_files_have_their_places_when_refused(tmp_path: Path) ->
 def test_profiles_come_with_doubts_when_files_are_sound(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text('id: a\nname: "A",\nenvs: {A: 1}\n')
-    profiles, doubts = load_profiles([str(file), str(file)])
+    profiles, warned = load_profiles([str(file), str(file)])
     assert list(profiles) == ["a"]
-    assert [(doubt.problem.code, doubt.file, doubt.place) for doubt in doubts] == [
+    assert [(doubt.problem.code, doubt.file, doubt.place) for doubt in warned] == [
         ("yaml.trailing_comma", str(file), (2, 10))
     ]
 

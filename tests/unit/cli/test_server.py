@@ -103,4 +103,4 @@ def test_certificate_and_key_are_a_pair_when_checked(call: Call, tmp_path: Path)
         (tmp_path / name).write_text("not a certificate")
     called = call("server", "--check", "--tls-certificate", tmp_path / "tls.crt", "--tls-key", tmp_path / "tls.key")
     assert called.code == 1
-    assert "are no pair" in called.err
+    assert "do not match" in called.err

@@ -1,6 +1,6 @@
 import pytest
 
-from runyard.cli.source_locations import Source, speak_out
+from runyard.cli.source_locations import Source, extract_place
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused
 from runyard.spec.yaml.loader import load_document
@@ -77,10 +77,10 @@ def test_place_is_found_when_a_policy_has_dotted_or_nested_names(text: str, path
 
 def test_place_leaves_the_words_when_they_begin_with_it() -> None:
     problem = Problem(Code.FIELD_INVALID, (), "a.yaml: line 3, column 7: a fault")
-    finding = speak_out(problem, "a.yaml")
+    finding = extract_place(problem, "a.yaml")
     assert (finding.problem.message, finding.place) == ("a fault", (3, 7))
-    assert speak_out(Problem(Code.FIELD_INVALID, (), "line 2, byte 1: a fault"), "b").place == (2, 1)
-    assert speak_out(Problem(Code.FIELD_INVALID, (), "a fault"), "b").place is None
+    assert extract_place(Problem(Code.FIELD_INVALID, (), "line 2, byte 1: a fault"), "b").place == (2, 1)
+    assert extract_place(Problem(Code.FIELD_INVALID, (), "a fault"), "b").place is None
 
 
 def test_findings_are_in_the_order_of_the_file_when_a_reader_refuses() -> None:

@@ -1,11 +1,10 @@
 """What a profile and the policy say against each other, found by playing a bare run of that profile. Pure."""
 
 from collections.abc import Iterable, Iterator
-from types import MappingProxyType
 
-from runyard.domain.rehearsal import Recorded
+from runyard.domain.rehearsal import Recorded, assume_inventory
 from runyard.domain.resolution import Resolution, resolve
-from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
+from runyard.domain.resolve_inputs import AdminRules, Request
 from runyard.spec.policy import Policy
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, find_nearest, list_words, shorten
@@ -52,19 +51,6 @@ def iter_default_profiles(policy: Policy) -> Iterator[tuple[tuple[str, ...], str
         rule = scope.rules.get("profile")
         if rule is not None and rule.default is not None:
             yield (*path, "profile", "default"), str(rule.default)
-
-
-def assume_inventory(*layers: RunFields | None) -> ProjectInventory:
-    """A project that has whatever is named: it had when the run was accepted, or is not what is asked about."""
-    fields = [layer for layer in layers if layer is not None]
-    volumes = [volume for layer in fields for volume in layer.volumes or ()]
-    kept = {volume.claim_name or volume.name for volume in volumes if volume.type == "shared_volume"}
-    return ProjectInventory(
-        secrets=frozenset(use.name for layer in fields for use in layer.secrets or ()),
-        volumes=MappingProxyType({name: name for name in sorted(kept)}),
-        claims=frozenset(volume.claim_name for volume in volumes if volume.claim_name is not None),
-        config_maps=frozenset(volume.config_map for volume in volumes if volume.config_map is not None),
-    )
 
 
 def assume_recorded(run_id: str, request: Request, profiles: Iterable[Profile]) -> Recorded:

@@ -1,1 +1,1 @@
-"""What may be written on a command line: one light module per command, which names the function that does the work."""
+"""Declarations of commands and options: one light module per command, which names the function that does the work."""

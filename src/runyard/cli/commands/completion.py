@@ -16,10 +16,10 @@ Examples:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell."""
+    """Print the completion script for a shell."""
     shell_class = get_completion_class(shell)
     if shell_class is None:
-        raise click.UsageError(f"this version of click knows no completion for {shell}")
+        raise click.UsageError(f"this version of click does not support completion for {shell}")
     root = ctx.find_root()
-    # The variable that click looks for when it is called as `runyard`.
+    # The variable that click reads when the program is called `runyard`.
     click.echo(shell_class(root.command, {}, "runyard", "_RUNYARD_COMPLETE").source())

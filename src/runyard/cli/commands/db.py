@@ -9,11 +9,11 @@ from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
 PRUNED = (*DATABASE, "keep_runs", "keep_logs", "keep_audit", "logs", "s3_endpoint", "s3_region")
 ENTRIES = {
-    "status": Entry("runyard.cli.commands.db:status", "Say at which revision the database is."),
-    "upgrade": Entry("runyard.cli.commands.db:upgrade", "Bring the database to this release's tables."),
-    "backup": Entry("runyard.cli.commands.db:backup", "Write everything in it to a file, while the server runs."),
-    "restore": Entry("runyard.cli.commands.db:restore", "Make the database from a backup."),
-    "prune": Entry("runyard.cli.commands.db:prune", "Delete old runs, logs and audit rows."),
+    "status": Entry("runyard.cli.commands.db:status", "Show the schema revision of the database."),
+    "upgrade": Entry("runyard.cli.commands.db:upgrade", "Upgrade the database schema to this release."),
+    "backup": Entry("runyard.cli.commands.db:backup", "Back up the database to a file; the server may run."),
+    "restore": Entry("runyard.cli.commands.db:restore", "Restore a backup into an empty database."),
+    "prune": Entry("runyard.cli.commands.db:prune", "Delete old runs, logs and audit entries."),
 }
 EXAMPLES = """\b
 Examples:
@@ -24,27 +24,27 @@ Examples:
 
 \b
 Exit codes:
-  0 done    1 not done, and why    2 wrong use
+  0 success    1 failed    2 usage error
 """
 
 
 @click.group(cls=LazyGroup, entries=ENTRIES, epilog=EXAMPLES)
 def db() -> None:
-    """Look after the database."""
+    """Upgrade, back up, restore and prune the database."""
 
 
 @click.command()
 @add_settings(DATABASE)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def status(output: str, **flags: Any) -> None:
-    """Say at which revision the database is. Ends with 1 where this release cannot use it."""
+    """Show the schema revision of the database. Exits with 1 if this release cannot use it."""
     _call("print_status", flags, output=output)
 
 
 @click.command()
 @add_settings(DATABASE)
 def upgrade(**flags: Any) -> None:
-    """Bring the database to this release's tables. Make a backup first."""
+    """Upgrade the database schema to this release. Make a backup first."""
     _call("upgrade", flags)
 
 
@@ -52,9 +52,9 @@ def upgrade(**flags: Any) -> None:
 @click.argument("file", type=click.Path(dir_okay=False))
 @add_settings(DATABASE)
 def backup(file: str, **flags: Any) -> None:
-    """Write everything in the database to a new FILE, while the server runs.
+    """Back up the database to a new FILE. The server may be running.
 
-    The key of the secrets and the logs of runs are not in it.
+    The backup contains neither the key that encrypts secrets nor the logs of runs.
     """
     _call("backup", flags, file=file)
 
@@ -63,14 +63,14 @@ def backup(file: str, **flags: Any) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @add_settings(DATABASE)
 def restore(file: str, **flags: Any) -> None:
-    """Make the database from the backup FILE. Where there is one already, nothing is done."""
+    """Restore the backup FILE into an empty database. An existing database is never overwritten."""
     _call("restore", flags, file=file)
 
 
 @click.command()
 @add_settings(PRUNED)
 def prune(**flags: Any) -> None:
-    """Delete runs that ended, logs and audit rows that are older than the settings say."""
+    """Delete finished runs, logs and audit entries that are older than --keep-runs, --keep-logs and --keep-audit."""
     _call("prune", flags)
 
 

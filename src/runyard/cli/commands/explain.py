@@ -15,7 +15,7 @@ Examples:
 
 \b
 Exit codes:
-  0 it could run    1 refused; the table is printed all the same    2 wrong use
+  0 accepted    1 refused; the table is printed anyway    2 usage error
 """
 
 
@@ -23,10 +23,10 @@ Exit codes:
 @add_run_options
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def explain(output: str, **given: Any) -> None:
-    """Show every value of a run, who set it, and what it replaced; then warnings and refusals.
+    """Show every value of a run, who set it, and what it replaced; then warnings and errors.
 
-    Weakest first, these may set a value: platform default, base template, function, task, you, profile, policy.
+    Values come from these layers, weakest first: platform default, base template, function, task, you, profile, policy.
 
-    Takes the options of `render`, so that one word changed in a command line explains what it renders.
+    Takes the same options as `runyard render`. Contacts neither a cluster nor a server.
     """
     load("runyard.cli.explanation:print_explanation")(RunOptions(**given), output=output)

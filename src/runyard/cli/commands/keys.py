@@ -8,8 +8,8 @@ from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
 ENTRIES = {
-    "rotate": Entry("runyard.cli.commands.keys:rotate", "Make a new key, and wrap every secret with it."),
-    "rewrap": Entry("runyard.cli.commands.keys:rewrap", "Wrap every secret with the current key."),
+    "rotate": Entry("runyard.cli.commands.keys:rotate", "Create a new key and rewrap every secret with it."),
+    "rewrap": Entry("runyard.cli.commands.keys:rewrap", "Rewrap every secret with the current key."),
 }
 EXAMPLES = """\b
 Examples:
@@ -18,25 +18,27 @@ Examples:
 
 \b
 Exit codes:
-  0 done    1 some secrets could not be wrapped anew, or nothing could be done    2 wrong use
+  0 success    1 failed, or some secrets could not be rewrapped    2 usage error
 """
 
 
 @click.group(cls=LazyGroup, entries=ENTRIES, epilog=EXAMPLES)
 def keys() -> None:
-    """The key that the values of secrets are sealed with.
+    """Rotate the key that encrypts secrets.
 
-    It lies in a file of its own, outside the database and its backups: without it no secret can be opened. Works on the
-    database itself. With SQLite the server must not be running; a server on PostgreSQL may, and follows the key file.
+    The key is in a file of its own, outside the database and its backups. Without it no secret can be decrypted.
+
+    These commands work on the database directly. With SQLite, stop the server first. A server on PostgreSQL may keep
+    running; it reloads the key file.
     """
 
 
 @click.command()
 @add_settings((*DATABASE, "key_file"))
 def rotate(**flags: Any) -> None:
-    """Make a new key, and wrap every secret with it; the old keys stay in the file, for old backups.
+    """Create a new key and rewrap every secret with it. Old keys stay in the file, for old backups.
 
-    A key that is given by RUNYARD_KEY is made by who gives it: add a line to it, then use `runyard keys rewrap`.
+    If the key comes from RUNYARD_KEY, add a line with a new key to it and use `runyard keys rewrap` instead.
     """
     require_server()
     load("runyard.cli.key_rotation:rotate")(flags)
@@ -45,6 +47,6 @@ def rotate(**flags: Any) -> None:
 @click.command()
 @add_settings((*DATABASE, "key_file"))
 def rewrap(**flags: Any) -> None:
-    """Wrap every secret with the current key: ends a rotation that was broken off."""
+    """Rewrap every secret with the current key, for instance after an interrupted rotation."""
     require_server()
     load("runyard.cli.key_rotation:rewrap")(flags)

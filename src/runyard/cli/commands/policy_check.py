@@ -11,15 +11,15 @@ Examples:
 
 \b
 Exit codes:
-  0 it can be used    1 refused    2 wrong use
+  0 valid    1 refused    2 usage error
 """
 
 
 @click.command(epilog=EXAMPLES)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 def check(file: str) -> None:
-    """Read a policy FILE and say all that is wrong or doubtful about it.
+    """Check a policy FILE for errors and likely mistakes.
 
-    The file is Runyard's YAML or DigitalHub's settings: lines KEY=VALUE, or a YAML mapping, with K8S_… names.
+    FILE is Runyard's YAML, or DigitalHub's settings: KEY=VALUE lines or a YAML mapping, with K8S_… names.
     """
     load("runyard.cli.rehearsal_report:print_check")(file)

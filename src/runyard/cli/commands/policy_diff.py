@@ -17,7 +17,7 @@ Examples:
 
 \b
 Exit codes:
-  0 compared, whatever came of it    1 a file was refused    2 wrong use
+  0 compared, whatever the outcome    1 a file was refused    2 usage error
 """
 
 
@@ -30,27 +30,29 @@ Exit codes:
     multiple=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="Runs, as several documents or a list. May be repeated.",
+    help="Recorded runs, as YAML documents or a list. Repeatable.",
 )
-@click.option("--profiles", multiple=True, type=click.Path(exists=True), help="Profiles of both sides.")
-@click.option("--new-profiles", multiple=True, type=click.Path(exists=True), help="Profiles of the new side instead.")
+@click.option("--profiles", multiple=True, type=click.Path(exists=True), help="Profiles for both sides. Repeatable.")
+@click.option(
+    "--new-profiles", multiple=True, type=click.Path(exists=True), help="Profiles for the new side only. Repeatable."
+)
 @click.option(
     "--project",
     metavar="NAME",
     default="default",
     show_default=True,
     callback=checked(check_project_name),
-    help="Of runs that name none.",
+    help="Project of runs that name none.",
 )
-@click.option("--all", "show_all", is_flag=True, help="Show unchanged runs too, not only their number.")
+@click.option("--all", "show_all", is_flag=True, help="Also list unchanged runs.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def diff(**given: Any) -> None:
-    """Play recorded runs against the policies OLD and NEW, and say what would become of each.
+    """Resolve recorded runs under the policies OLD and NEW, and show the difference for each run.
 
-    OLD and NEW are policies (Runyard's YAML or DigitalHub's settings), or `none` for the built-in policy alone.
+    OLD and NEW are policy files (Runyard's YAML or DigitalHub's settings), or `none` for the built-in policy.
 
-    Runs are run files in any of their forms. What they name and only a server knows (secrets, kept volumes, claims,
-    config maps) is taken to exist, so that nothing but the policies and profiles makes a difference.
+    Runs are run files in any form. Secrets, kept volumes, claims and config maps that they name are assumed to exist,
+    so that only policies and profiles make a difference.
     """
     if [given["old"], given["new"], *given["runs"]].count("-") > 1:
         raise click.UsageError("standard input (-) can be read only once")

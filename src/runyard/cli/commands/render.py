@@ -16,7 +16,7 @@ Examples:
 
 \b
 Exit codes:
-  0 rendered    1 refused; nothing is printed    2 wrong use
+  0 rendered    1 refused; no objects are printed    2 usage error
 """
 
 
@@ -24,14 +24,14 @@ Exit codes:
 @add_run_options
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def render(output: str, **given: Any) -> None:
-    """Print the Kubernetes objects that a run becomes, for `kubectl apply -f -`.
+    """Print the Kubernetes objects of a run, for `kubectl apply -f -`.
 
-    The file is a run file, a DigitalHub run document, or nothing but a few fields: --image and --action say the rest.
-    No cluster and no server is asked. Warnings and refusals go to standard error, each with its place in the file.
+    The file is a run file, a DigitalHub run document, or just a few fields completed by --image and --action.
+    Contacts neither a cluster nor a server. Warnings and errors go to standard error, with file, line and column.
 
-    The same files and options print the same objects: without --id, the id is made of the run's file and of --image,
-    --action, --profile and --project.
+    The output is deterministic. Without --id, the run id is a hash of the run's file and of --image, --action,
+    --profile and --project.
 
-    Secrets stay with the platform. The ones named by --secret are rendered empty; any other is refused.
+    Secret values are known only to a server. Secrets named by --secret are rendered empty; any other is refused.
     """
     load("runyard.cli.manifest_output:print_manifests")(RunOptions(**given), output=output)

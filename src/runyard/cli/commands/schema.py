@@ -18,7 +18,7 @@ KINDS = MappingProxyType(
         "secret": "A secret that the platform stores.",
     }
 )
-"""Repeated from `runyard.spec.json_schema`, so that completion need not load it. A test keeps the two equal."""
+"""Repeated from `runyard.spec.json_schema`, so that completion need not import it. A test compares the two."""
 
 EXAMPLES = """\b
 Examples:
@@ -32,7 +32,7 @@ Examples:
 @click.argument("kind", type=click.Choice(list(KINDS)), metavar="[KIND]", required=False)
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), default="json", show_default=True)
 def schema(kind: str | None, output: str) -> None:
-    """Print the JSON Schema of a kind of file; without KIND, list the kinds."""
+    """Print the JSON Schema of a KIND of document; without KIND, list the kinds."""
     if kind is None:
         width = max(map(len, KINDS))
         for name, line in KINDS.items():

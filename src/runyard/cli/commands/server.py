@@ -18,18 +18,21 @@ Examples:
 
 \b
 Exit codes:
-  0 ended as told    1 cannot be served    2 wrong settings, a line each
+  0 stopped by a signal    1 cannot start    2 usage error or wrong settings, one line each
 """
 
 
 @click.command(epilog=EXAMPLES)
 @add_settings()
-@click.option("--check", is_flag=True, help="Look at all settings and the files they name, print them, and leave.")
+@click.option("--check", is_flag=True, help="Check all settings and the files they name, print them, and exit.")
 def server(check: bool, **flags: Any) -> None:  # noqa: FBT001 - click passes it by name
-    """Serve the API: DigitalHub's, so that its SDK works unchanged, and Runyard's own.
+    """Start the API server.
 
-    On a laptop no option is needed: SQLite in the data folder, loopback only, no accounts. Every flag can be given as
-    the variable in brackets, or as a line of the settings file.
+    It serves DigitalHub's API, so that the `digitalhub` SDK works unchanged, and Runyard's own. Without options it uses
+    SQLite in the data directory, listens on loopback and has no accounts.
+
+    Every flag can also be set by the variable in brackets or in the settings file. Precedence: flags, variables,
+    settings file, defaults.
     """
     require_server()
     load("runyard.cli.server_start:check" if check else "runyard.cli.server_start:serve")(flags)

@@ -8,16 +8,16 @@ from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
 ENTRIES = {
-    "create": Entry("runyard.cli.commands.user:create", "Make an account."),
-    "list": Entry("runyard.cli.commands.user:list_users", "All accounts."),
-    "disable": Entry("runyard.cli.commands.user:disable", "Let somebody in no more."),
-    "enable": Entry("runyard.cli.commands.user:enable", "Let somebody in again."),
+    "create": Entry("runyard.cli.commands.user:create", "Create an account."),
+    "list": Entry("runyard.cli.commands.user:list_users", "List accounts."),
+    "disable": Entry("runyard.cli.commands.user:disable", "Disable an account."),
+    "enable": Entry("runyard.cli.commands.user:enable", "Enable a disabled account."),
     "delete": Entry("runyard.cli.commands.user:delete", "Delete an account."),
-    "admin": Entry("runyard.cli.commands.user:admin", "Make somebody an admin, or no longer."),
+    "admin": Entry("runyard.cli.commands.user:admin", "Grant or remove the admin role."),
     "password": Entry("runyard.cli.commands.user:password", "Set a password."),
-    "token": Entry("runyard.cli.commands.user:token", "Make a personal access token."),
-    "tokens": Entry("runyard.cli.commands.user:tokens", "Personal access tokens of somebody."),
-    "revoke": Entry("runyard.cli.commands.user:revoke", "End personal access tokens."),
+    "token": Entry("runyard.cli.commands.user:token", "Create a personal access token."),
+    "tokens": Entry("runyard.cli.commands.user:tokens", "List the personal access tokens of an account."),
+    "revoke": Entry("runyard.cli.commands.user:revoke", "Revoke personal access tokens."),
 }
 EXAMPLES = """\b
 Examples:
@@ -29,29 +29,32 @@ Examples:
 
 \b
 Exit codes:
-  0 done    1 refused, and why    2 wrong use
+  0 success    1 refused    2 usage error
 """
-_STDIN = click.option("--password-stdin", is_flag=True, help="Read the password from standard input, not a prompt.")
+_STDIN = click.option(
+    "--password-stdin", is_flag=True, help="Read the password from standard input instead of a prompt."
+)
 
 
 @click.group(cls=LazyGroup, entries=ENTRIES, epilog=EXAMPLES)
 def user() -> None:
-    """Accounts of those who may sign in.
+    """Manage accounts and personal access tokens.
 
-    Works on the database itself. With SQLite the server must not be running; a server on PostgreSQL may.
+    These commands work on the database directly. With SQLite, stop the server first. A server on PostgreSQL may keep
+    running.
     """
 
 
 @click.command()
 @click.argument("name")
-@click.option("--admin", "is_admin", is_flag=True, help="May do everything, on the whole platform.")
-@click.option("--no-password", is_flag=True, help="Signs in by tokens alone.")
+@click.option("--admin", "is_admin", is_flag=True, help="Grant the admin role: all permissions, in every project.")
+@click.option("--no-password", is_flag=True, help="Create an account that can sign in by token only.")
 @_STDIN
 @add_settings(DATABASE)
 def create(name: str, is_admin: bool, no_password: bool, password_stdin: bool, **flags: Any) -> None:  # noqa: FBT001
-    """Make the account NAME. The password is asked for."""
+    """Create the account NAME. Prompts for the password."""
     if no_password and password_stdin:
-        raise click.UsageError("--no-password and --password-stdin do not go together")
+        raise click.UsageError("--no-password and --password-stdin exclude each other")
     _call("create", flags, name=name, is_admin=is_admin, has_password=not no_password, is_password_piped=password_stdin)
 
 
@@ -59,7 +62,7 @@ def create(name: str, is_admin: bool, no_password: bool, password_stdin: bool, *
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @add_settings(DATABASE)
 def list_users(output: str, **flags: Any) -> None:
-    """All accounts."""
+    """List all accounts."""
     _call("print_list", flags, output=output)
 
 
@@ -67,7 +70,7 @@ def list_users(output: str, **flags: Any) -> None:
 @click.argument("name")
 @add_settings(DATABASE)
 def disable(name: str, **flags: Any) -> None:
-    """Let NAME in no more, by password or token; nothing else is changed."""
+    """Disable the account NAME: its password and tokens stop working. Nothing is deleted."""
     _call("set_disabled", flags, name=name, is_disabled=True)
 
 
@@ -75,13 +78,13 @@ def disable(name: str, **flags: Any) -> None:
 @click.argument("name")
 @add_settings(DATABASE)
 def enable(name: str, **flags: Any) -> None:
-    """Let NAME in again."""
+    """Enable the disabled account NAME."""
     _call("set_disabled", flags, name=name, is_disabled=False)
 
 
 @click.command()
 @click.argument("name")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @add_settings(DATABASE)
 def delete(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Delete the account NAME with its tokens and memberships."""
@@ -92,34 +95,34 @@ def delete(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
 
 @click.command()
 @click.argument("name")
-@click.option("--keep-tokens", is_flag=True, help="Personal tokens go on working.")
+@click.option("--keep-tokens", is_flag=True, help="Do not revoke personal access tokens.")
 @_STDIN
 @add_settings(DATABASE)
 def password(name: str, keep_tokens: bool, password_stdin: bool, **flags: Any) -> None:  # noqa: FBT001
-    """Set the password of NAME. It is asked for.
+    """Set the password of the account NAME. Prompts for it.
 
-    All sessions of NAME end, and so do all personal tokens, unless --keep-tokens is given.
+    Ends all sessions of NAME and revokes its personal access tokens, unless --keep-tokens is set.
     """
     _call("set_password", flags, name=name, is_password_piped=password_stdin, keeps_tokens=keep_tokens)
 
 
 @click.command()
 @click.argument("name")
-@click.option("--no", "is_no", is_flag=True, help="An ordinary user again.")
+@click.option("--no", "is_no", is_flag=True, help="Remove the role instead.")
 @add_settings(DATABASE)
 def admin(name: str, is_no: bool, **flags: Any) -> None:  # noqa: FBT001
-    """Make NAME an admin, who may do everything on the whole platform."""
+    """Grant the admin role to the account NAME: all permissions, in every project."""
     _call("set_admin", flags, name=name, is_admin=not is_no)
 
 
 @click.command()
 @click.argument("name")
-@click.option("--name", "label", default="", metavar="TEXT", help="What the token is for.")
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="read, write or admin. May be repeated.")
-@click.option("--life", metavar="DURATION", help="Such as 90d.  [default: --personal-token-life]")
+@click.option("--name", "label", default="", metavar="TEXT", help="Label of the token.")
+@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Scope: read, write or admin. Repeatable.")
+@click.option("--life", metavar="DURATION", help="Lifetime, such as 90d.  [default: --personal-token-life]")
 @add_settings((*DATABASE, "personal_token_life"))
 def token(name: str, label: str, scopes: tuple[str, ...], life: str | None, **flags: Any) -> None:
-    """Make a personal access token of NAME and print it, once."""
+    """Create a personal access token for the account NAME and print it. It cannot be shown again."""
     _call("print_token", flags, module="user_tokens", name=name, label=label, scopes=scopes, life=life)
 
 
@@ -128,19 +131,19 @@ def token(name: str, label: str, scopes: tuple[str, ...], life: str | None, **fl
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @add_settings(DATABASE)
 def tokens(name: str, output: str, **flags: Any) -> None:
-    """Personal access tokens of NAME: what each is for, what it may do, when it ends, when it was last used."""
+    """List the personal access tokens of the account NAME: label, scopes, expiry, last use."""
     _call("print_tokens", flags, module="user_tokens", name=name, output=output)
 
 
 @click.command()
 @click.argument("name")
 @click.argument("token_id", metavar="[ID]", required=False)
-@click.option("--all", "is_all", is_flag=True, help="All personal tokens of NAME.")
+@click.option("--all", "is_all", is_flag=True, help="Revoke all personal access tokens of NAME.")
 @add_settings(DATABASE)
 def revoke(name: str, token_id: str | None, is_all: bool, **flags: Any) -> None:  # noqa: FBT001
-    """End the personal access token ID of NAME, or all, with every session that was begun with them."""
+    """Revoke the personal access token ID of the account NAME, or all, and end the sessions started with them."""
     if (token_id is None) is not is_all:
-        raise click.UsageError("give either the ID of a token, which `runyard user tokens` lists, or --all")
+        raise click.UsageError("set either the ID of a token (see `runyard user tokens`) or --all")
     _call("revoke", flags, module="user_tokens", name=name, token_id=token_id)
 
 
