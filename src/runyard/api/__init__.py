@@ -1,5 +1,6 @@
-"""HTTP over the use cases: thin routers, one place for who may call what, one for errors, one for shapes of answers.
+"""The HTTP API: thin routes over the use cases of `app`.
 
-Start in `application.py`. Routes are declared by `routing.Routes`, which asks for the permission each needs; a route
-without one cannot be written. Owner of FastAPI.
+Start in `application.py`, which lists all routes. A route is declared by `routing.Routes` in `routes/`, and its
+permission stands in the first line of that declaration: `@routes.get("/data", permission=Permission.READ_SECRETS)`. A
+route without one cannot be declared; `dispatcher.py` checks it before the endpoint is called. Owner of Starlette.
 """

@@ -1,4 +1,4 @@
-"""From a request to the route that is for it."""
+"""The router: finds the route of a request, checks its permission, reads its query and calls its endpoint."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -7,15 +7,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from runyard.api.context import get_web
+from runyard.api.query_parameters import read_parameters
 from runyard.api.routing import Route, check_access, get_who
 from runyard.app.errors import Forbidden
 from runyard.app.identity import RefusalAudit
 from runyard.app.ports import Unavailable, Unkeepable
+from runyard.domain.access import Permission
 
 
 class Dispatcher:
-    """A tree of the segments of all paths: a look-up costs as many steps as the path has segments, not as there are
-    routes. What is written out goes before a parameter: `/runs/explain` before `/runs/{id}`.
+    """A prefix tree over the segments of all paths. A look-up takes one step per segment, not per route.
+
+    A literal segment wins over a parameter: `/runs/explain` over `/runs/{id}`.
     """
 
     def __init__(self, routes: Iterable[Route], *, otherwise: ASGIApp) -> None:
@@ -35,7 +39,11 @@ class Dispatcher:
         scope["route"], scope["path_params"] = route, named
         request = Request(scope, receive, send)
         try:
-            await check_access(request, route.needs)
+            await check_access(request, route.permission)
+            # Nobody reads the query of a public route: probes and sign-in clients add parameters of their own.
+            if route.permission is not Permission.PUBLIC:
+                limits = get_web(request).limits
+                request.state.parameters = read_parameters(request.query_params, route.parameters, limits=limits)
             response = await route.endpoint(request, **named)
         except Forbidden as error:
             await _note_refusal(request, route, error)
@@ -58,7 +66,7 @@ async def _note_refusal(request: Request, route: Route, error: Forbidden) -> Non
     project, act = request.path_params.get("project"), f"{route.method} {route.path}"
     # It is refused, whether or not that can be written down.
     with suppress(Unavailable, Unkeepable):
-        await refusals.note(get_who(request), route.needs, project=project, act=act, why=str(error))
+        await refusals.note(get_who(request), route.permission, project=project, act=act, why=str(error))
 
 
 class _Node:

@@ -1,24 +1,42 @@
-"""The OpenAPI document. FastAPI writes it, and takes no part in serving: what it did for every request was nearly half
-of a GET, and to load it is a good part of the start.
-"""
+"""The OpenAPI document, written from the declared routes and the pydantic models in `openapi_models.py`."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import inspect
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard import __version__
+from runyard.api.openapi_models import ErrorAnswer
+from runyard.api.query_parameters import QueryParameter
 from runyard.api.responses import answer
-from runyard.api.routing import DESCRIBED, Route
+from runyard.api.routing import Route
 from runyard.domain.access import Permission
 
 DESCRIPTION = """Runs AI tasks on Kubernetes with exactly the resources they need.
 
 The routes of DigitalHub's Core, so that its SDK works unchanged, and Runyard's own beside them. Every error names
 everything that is wrong with a request, for people in `message` and for programs in `errors`."""
+
+_ERRORS: Mapping[int, str] = {
+    400: "Refused: `message` says why, `errors` names every problem.",
+    401: "Nobody, or credentials that are wrong or have ended.",
+    403: "Known, but may not do that.",
+    404: "No such thing, or not in that project.",
+    408: "Nothing more of the body came for 30 seconds.",
+    412: "`If-Match` names another revision than the stored one.",
+    413: "The body is too large.",
+    415: "The body is neither JSON nor YAML.",
+    429: "Too many requests: `Retry-After` says when to come again.",
+    503: "The database cannot be reached now.",
+}
+_REF = "#/components/schemas/{model}"
 
 
 def make_openapi_route(routes: Sequence[Route]) -> Route:
@@ -28,32 +46,105 @@ def make_openapi_route(routes: Sequence[Route]) -> Route:
 
     @cache
     def make() -> Response:
-        return answer(describe(routes))
+        return answer(make_document(routes))
 
     async def get_openapi(request: Request) -> Response:  # noqa: ARG001 - an endpoint
         async with turn:
             return await asyncio.to_thread(make)
 
-    return Route(method="GET", path="/openapi.json", needs=Permission.PUBLIC, endpoint=get_openapi, described={})
+    return Route(method="GET", path="/openapi.json", permission=Permission.PUBLIC, endpoint=get_openapi)
 
 
-def describe(routes: Iterable[Route]) -> dict[str, Any]:
+def make_document(routes: Iterable[Route]) -> dict[str, Any]:
     """The document of those routes."""
-    from fastapi.openapi.utils import get_openapi  # noqa: PLC0415 - half a second that no start should pay
-    from fastapi.routing import APIRoute  # noqa: PLC0415
+    models: dict[str, type[BaseModel]] = {}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _Operation(route, models).describe()
+    # Without a title: models are named by their keys, and pydantic would name the whole.
+    _, schemas = models_json_schema([(model, "validation") for model in models.values()], ref_template=_REF)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Runyard", "description": DESCRIPTION, "version": __version__},
+        "paths": paths,
+        "components": {"schemas": schemas["$defs"]},
+    }
 
-    made = [
-        APIRoute(one.path, one.endpoint, methods=[one.method], response_model=None, **one.described) for one in routes
-    ]
-    document = get_openapi(title="Runyard", version=__version__, description=DESCRIPTION, routes=made)
-    schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    for model in DESCRIBED.values():
-        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-        schemas |= schema.pop("$defs", {})
-        schemas[model.__name__] = schema
-    schemas.pop("HTTPValidationError", None)
-    schemas.pop("ValidationError", None)
-    for path in document["paths"].values():
-        for operation in path.values():
-            operation["responses"].pop("422", None)
-    return document
+
+class _Operation:
+    """One route as OpenAPI describes it; the models that it refers to are added to `models`."""
+
+    def __init__(self, route: Route, models: dict[str, type[BaseModel]]) -> None:
+        self._route = route
+        self._models = models
+
+    def describe(self) -> dict[str, Any]:
+        """The operation object."""
+        route = self._route
+        name = route.name or getattr(route.endpoint, "__name__", "")
+        operation: dict[str, Any] = {
+            "tags": [route.tag],
+            "summary": name.replace("_", " ").title(),
+            "description": inspect.cleandoc(route.endpoint.__doc__ or ""),
+            "operationId": f"{re.sub(r'[^0-9a-zA-Z_]', '_', name + route.path)}_{route.method.lower()}",
+            "parameters": [
+                *(_describe_path(part[1:-1]) for part in route.path.split("/") if part.startswith("{")),
+                *map(_describe_query, route.parameters),
+            ],
+            "requestBody": self._describe_body(),
+            "responses": self._describe_responses(),
+            "x-needs": route.permission.value,
+        }
+        return {key: value for key, value in operation.items() if value}
+
+    def _describe_body(self) -> Mapping[str, Any] | None:
+        body = self._route.body
+        if not isinstance(body, type):
+            return body
+        kinds = ("application/json", "application/x-yaml")
+        return {"required": True, "content": {kind: self._describe_content(body) for kind in kinds}}
+
+    def _describe_responses(self) -> dict[str, Any]:
+        errors = {
+            status: {"description": words, "content": {"application/json": ErrorAnswer}}
+            for status, words in _ERRORS.items()
+        }
+        done = {"description": "Done.", "content": {"application/json": self._route.response}}
+        return {
+            str(status): self._describe_response(response)
+            for status, response in {200: done, **errors, **self._route.responses}.items()
+        }
+
+    def _describe_response(self, response: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "content" not in response:
+            return response
+        content = {kind: self._describe_content(shape) for kind, shape in response["content"].items()}
+        return {**response, "content": content}
+
+    def _describe_content(self, shape: Any) -> Mapping[str, Any]:
+        """A media type object: it is given as one, or as a model or another type."""
+        if isinstance(shape, Mapping):
+            return shape
+        if isinstance(shape, type) and issubclass(shape, BaseModel):
+            self._models[shape.__name__] = shape
+            return {"schema": {"$ref": _REF.format(model=shape.__name__)}}
+        return {"schema": {} if shape is None else _describe_type(shape)}
+
+
+@cache
+def _describe_type(shape: Any) -> dict[str, Any]:
+    return TypeAdapter(shape).json_schema()
+
+
+def _describe_path(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "title": name.title()}}
+
+
+def _describe_query(parameter: QueryParameter[Any]) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": "query",
+        "required": False,
+        "description": parameter.description,
+        "schema": parameter.schema,
+    }

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, Protocol
+from enum import Enum
+from typing import Annotated, Literal, Protocol, get_origin, get_type_hints
 
 from runyard.app.model import (
     Account,
@@ -48,9 +49,28 @@ class Unkeepable(Exception):
 Span = tuple[datetime | None, datetime | None]
 
 
+class FilterKind(Enum):
+    """How a list filter is compared. The store has one condition per kind."""
+
+    EXACT = "exact"
+    NAME = "name"
+    """Exact; for projects, contained."""
+    SEARCH = "search"
+    """Contained in id or name, in any case; of runs also in function or workflow."""
+    REFERENCE = "reference"
+    """A reference with `:id` is exact; without, every version of the function or workflow."""
+    LABELS = "labels"
+    """All of them are in `metadata.labels`."""
+    SPAN = "span"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A list of entities of one type. A filter that is None does not filter; all others are exact, but for `q`."""
+    """A list of entities of one type. A filter that has its default, None or no labels, does not filter.
+
+    A field annotated with a `FilterKind` is a list filter. This is the only place that declares it: the conditions and
+    the totals of the store, and the query parameters of the API, are made from `LIST_FILTERS`.
+    """
 
     type: str
     project: str | None = None
@@ -58,30 +78,39 @@ class Query:
     """For the list of projects: those that may be seen; None is all."""
     visible_to: str | None = None
     """Whose projects may be seen beside those, because they made them."""
-    q: str | None = None
-    """Contained in id or name, in any case; of runs also in function or workflow."""
-    name: str | None = None
-    """Exact; for projects, contained."""
-    kind: str | None = None
-    user: str | None = None
-    state: str | None = None
-    function: str | None = None
-    """A reference with `:id` is exact; without, every version of the function."""
-    workflow: str | None = None
-    task: str | None = None
-    action: str | None = None
-    labels: tuple[str, ...] = ()
-    """All of them are in `metadata.labels`."""
-    created: Span | None = None
-    updated: Span | None = None
+    q: Annotated[str | None, FilterKind.SEARCH] = None
+    name: Annotated[str | None, FilterKind.NAME] = None
+    kind: Annotated[str | None, FilterKind.EXACT] = None
+    user: Annotated[str | None, FilterKind.EXACT] = None
+    state: Annotated[str | None, FilterKind.EXACT] = None
+    function: Annotated[str | None, FilterKind.REFERENCE] = None
+    workflow: Annotated[str | None, FilterKind.REFERENCE] = None
+    task: Annotated[str | None, FilterKind.EXACT] = None
+    action: Annotated[str | None, FilterKind.EXACT] = None
+    labels: Annotated[tuple[str, ...], FilterKind.LABELS] = ()
+    created: Annotated[Span | None, FilterKind.SPAN] = None
+    updated: Annotated[Span | None, FilterKind.SPAN] = None
     versions: Literal["latest", "all"] = "latest"
     """Of types with versions: the newest of each name, or all."""
     sort: tuple[tuple[str, Literal["asc", "desc"]], ...] = ()
-    """By columns: created, updated, name, kind, project, state, id, user. Default: created desc; ties by id."""
+    """By fields of `SORT_FIELDS`. Default: created desc; ties by id."""
     page: int = 0
     size: int = 25
     is_brief: bool = False
     """Of runs: leave request, effective spec and provenance empty, which are most of a run and in no list."""
+
+    def find_filters(self) -> Sequence[tuple[str, FilterKind]]:
+        """The filters that are set."""
+        return [(name, kind) for name, kind in LIST_FILTERS.items() if getattr(self, name) not in (None, ())]
+
+
+LIST_FILTERS: Mapping[str, FilterKind] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(Query, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
+"""Every filter of a list, by the name of its field in `Query`."""
+SORT_FIELDS = ("created", "updated", "name", "kind", "project", "state", "id", "user")
 
 
 @dataclass(frozen=True, slots=True)

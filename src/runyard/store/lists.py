@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 from sqlalchemy import ColumnElement, RowMapping, Select, Table, func, select, true
 
-from runyard.app.ports import Query, Span
+from runyard.app.ports import SORT_FIELDS, FilterKind, Query, Span
 from runyard.store import tables
 from runyard.store.columns import LARGEST
 from runyard.store.derived_columns import VERSIONED_TYPES, find_base
@@ -14,26 +14,16 @@ from runyard.store.expressions import contains, is_one_of
 from runyard.store.session import Session
 from runyard.store.totals import can_total, read_total
 
-SORTABLE = {
-    "created": "created_at",
-    "updated": "updated_at",
-    "name": "name",
-    "kind": "kind",
-    "project": "project",
-    "state": "state",
-    "id": "id",
-    "user": "user",
-}
-# Seldom the same again, and of any size.
-_VARIED = ("visible_projects", "visible_to", "q", "name", "labels", "created", "updated")
-_EXACT = ("kind", "user", "state", "task", "action")
+_SORT_COLUMNS = dict(zip(SORT_FIELDS, SORT_FIELDS, strict=True)) | {"created": "created_at", "updated": "updated_at"}
+_CACHED_KINDS = (FilterKind.EXACT, FilterKind.REFERENCE)
+"""Filters whose statements are worth keeping: the values of others are seldom the same again, and of any size."""
 
 
 async def fetch_page(
     session: Session, table: Table, query: Query, *, columns: Sequence[ColumnElement[Any]]
 ) -> tuple[Sequence[RowMapping], int]:
     """The rows of one page in order, and the number of all that match."""
-    make = _make_statements if any(getattr(query, name) for name in _VARIED) else _keep_statements
+    make = _keep_statements if _is_cacheable(query) else _make_statements
     page, count = make(table, query, tuple(columns), session.is_sqlite)
     rows = await session.fetch_all(page)
     if rows and len(rows) < query.size:
@@ -41,6 +31,11 @@ async def fetch_page(
     if table is tables.runs and can_total(query):
         return rows, await read_total(session, query)
     return rows, await session.fetch_value(count) or 0
+
+
+def _is_cacheable(query: Query) -> bool:
+    is_of_all = query.visible_projects is None and query.visible_to is None
+    return is_of_all and all(kind in _CACHED_KINDS for _, kind in query.find_filters())
 
 
 def _make_statements(
@@ -79,20 +74,34 @@ def _iter_conditions(table: Table, query: Query, *, is_sqlite: bool) -> Iterator
         of_projects = columns.id if query.type == "project" else columns.project
         is_visible = is_one_of(of_projects, sorted(query.visible_projects), is_sqlite=is_sqlite)
         yield is_visible if query.visible_to is None else is_visible | (columns.user == query.visible_to)
-    if query.name is not None:
-        is_contained = query.type == "project"
-        part = contains(columns.name, query.name, is_sqlite=is_sqlite)
-        yield part if is_contained else columns.name == query.name
-    if query.q:
-        yield contains(columns.search, query.q.casefold(), is_sqlite=is_sqlite)
-    for name in _EXACT:
-        if (wanted := getattr(query, name)) is not None:
+    for name, kind in query.find_filters():
+        yield from _iter_filter_conditions(table, query, name, kind, is_sqlite=is_sqlite)
+
+
+def _iter_filter_conditions(
+    table: Table, query: Query, name: str, kind: FilterKind, *, is_sqlite: bool
+) -> Iterator[ColumnElement[bool]]:
+    """What one filter asks of a row."""
+    columns, wanted = table.c, getattr(query, name)
+    match kind:
+        case FilterKind.EXACT:
             yield columns[name] == wanted
-    yield from _iter_reference_conditions(table, query)
-    for label in query.labels:
-        yield _has_label(table, query.type, label)
-    yield from _iter_span_conditions(columns.created_at, query.created)
-    yield from _iter_span_conditions(columns.updated_at, query.updated)
+        case FilterKind.NAME if query.type == "project":
+            yield contains(columns[name], wanted, is_sqlite=is_sqlite)
+        case FilterKind.NAME:
+            yield columns[name] == wanted
+        case FilterKind.SEARCH:
+            yield contains(columns.search, wanted.casefold(), is_sqlite=is_sqlite)
+        case FilterKind.REFERENCE:
+            is_exact = find_base(wanted) != wanted
+            yield columns[name if is_exact else f"{name}_base"] == wanted
+        case FilterKind.LABELS:
+            for label in wanted:
+                yield _has_label(table, query.type, label)
+        case FilterKind.SPAN:
+            yield from _iter_span_conditions(columns[f"{name}_at"], wanted)
+        case _:
+            assert_never(kind)
 
 
 def _iter_order(table: Table, query: Query) -> Iterator[ColumnElement[Any]]:
@@ -109,21 +118,13 @@ def _iter_order(table: Table, query: Query) -> Iterator[ColumnElement[Any]]:
 
 
 def _get_sort_column(name: str) -> str:
-    if name not in SORTABLE:
-        raise ValueError(f"lists cannot be sorted by {name}; they can by {', '.join(SORTABLE)}")
-    return SORTABLE[name]
+    if name not in _SORT_COLUMNS:
+        raise ValueError(f"lists cannot be sorted by {name}; they can by {', '.join(SORT_FIELDS)}")
+    return _SORT_COLUMNS[name]
 
 
-def _iter_reference_conditions(table: Table, query: Query) -> Iterator[ColumnElement[bool]]:
-    for name in ("function", "workflow"):
-        reference = getattr(query, name)
-        if reference is not None:
-            is_exact = find_base(reference) != reference
-            yield table.c[name if is_exact else f"{name}_base"] == reference
-
-
-def _iter_span_conditions(column: ColumnElement[Any], span: Span | None) -> Iterator[ColumnElement[bool]]:
-    since, until = span or (None, None)
+def _iter_span_conditions(column: ColumnElement[Any], span: Span) -> Iterator[ColumnElement[bool]]:
+    since, until = span
     if since is not None:
         yield column >= since
     if until is not None:

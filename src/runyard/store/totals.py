@@ -12,20 +12,6 @@ from runyard.store.expressions import Insert, make_insert
 from runyard.store.session import Session
 
 _totals = tables.run_totals
-_FILTERS = (
-    "q",
-    "name",
-    "kind",
-    "user",
-    "state",
-    "function",
-    "workflow",
-    "task",
-    "action",
-    "labels",
-    "created",
-    "updated",
-)
 
 
 async def count_runs(session: Session, projects: Iterable[str], *, step: int) -> None:
@@ -44,8 +30,8 @@ def _make_count(is_sqlite: bool) -> Insert:  # noqa: FBT001 - the key of the cac
 
 
 def can_total(query: Query) -> bool:
-    """Whether the list is of all runs of projects, so that the totals answer how many there are."""
-    return not any(getattr(query, name) for name in _FILTERS)
+    """Whether the list has no filter but for its projects, so that the totals answer how many runs it has."""
+    return query.visible_to is None and not query.find_filters()
 
 
 async def read_total(session: Session, query: Query) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runyard.app.model import Run
-from runyard.app.ports import Duplicate, Query, Stale, Store
+from runyard.app.ports import LIST_FILTERS, Duplicate, FilterKind, Query, Stale, Store
 from runyard.domain.lifecycle import State
 from tests.contract.store.builders import after, make_run, make_transition
 
@@ -211,6 +211,19 @@ async def test_list_holds_what_matches_when_it_is_filtered(
 ) -> None:
     await add(store, *LISTED)
     assert await find_ids(store, **filters) == expected
+
+
+UNMATCHED: dict[FilterKind, Any] = {FilterKind.LABELS: ("no such",), FilterKind.SPAN: (after(1000), None)}
+
+
+@pytest.mark.parametrize("size", [0, 25])
+async def test_list_and_total_are_empty_when_any_filter_matches_nothing(store: Store, size: int) -> None:
+    await add(store, *LISTED)
+    async with store.begin(is_read_only=True) as work:
+        for name, kind in LIST_FILTERS.items():
+            wanted: Any = UNMATCHED.get(kind, "no such")
+            page = await work.runs.find_page(Query(type="run", size=size, **{name: wanted}))
+            assert (name, page.content, page.total) == (name, (), 0)
 
 
 async def test_total_is_right_when_runs_come_and_go(store: Store) -> None:

@@ -36,9 +36,7 @@ def make_endpoint(name: str) -> Endpoint:
 
 def make_routes(*paths: str) -> list[Route]:
     return [
-        Route(
-            method=method, path=path, needs=Permission.PUBLIC, endpoint=make_endpoint(f"{method} {path}"), described={}
-        )
+        Route(method=method, path=path, permission=Permission.PUBLIC, endpoint=make_endpoint(f"{method} {path}"))
         for method, path in (one.split() for one in paths)
     ]
 

@@ -111,6 +111,7 @@ async def test_comment_comes_when_nothing_happens(app: Any, monkeypatch: pytest.
     monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.0)
     async with open_stream(app, EVENTS, headers=SSE) as stream:
         await stream.wait_for(b": still there\n\n")
+        assert stream.chunks[-1] == b": still there\n\n"
 
 
 async def test_place_is_free_again_when_a_client_goes(server: Server, running: httpx2.AsyncClient) -> None:

@@ -8,9 +8,10 @@ import httpx2
 import pytest
 from jsonschema import Draft202012Validator
 
-from runyard.api.routing import _WORDS
+from runyard.api.application import ALL
 from tests.http_servers import serve
 
+NAMES = {one.name for routes in ALL for route in routes.declared for one in route.parameters}
 METHODS = ("get", "post", "put", "delete", "patch")
 
 
@@ -125,14 +126,14 @@ async def find_taken(client: httpx2.AsyncClient, name: str) -> set[str]:
     for place, value in PLACES.items():
         path = path.replace(f"{{{place}}}", value)
     # One that no route knows: the request goes no further than its parameters.
-    params = {"unheard_of": "1", **dict.fromkeys(_WORDS, "1")}
+    params = {"unheard_of": "1", **dict.fromkeys(NAMES, "1")}
     answer = await client.request(method, path, params=params, json={"kind": "project"})
     assert answer.status_code == 400, (name, answer.text)
     unknown = {
         each["path"].partition(".")[2] for each in answer.json()["errors"] if each["code"] == "parameter.unknown"
     }
     assert "unheard_of" in unknown, name
-    return set(_WORDS) - unknown
+    return set(NAMES) - unknown
 
 
 async def test_every_request_that_changes_something_describes_its_body_when_it_has_one(

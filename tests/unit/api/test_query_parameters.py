@@ -4,6 +4,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.datastructures import QueryParams
+
+from runyard.api.context import Limits
+from runyard.api.query_parameters import CASCADE, STRICT, read_parameters
 
 RUNS = "/api/v1/-/demo/runs"
 
@@ -82,7 +86,26 @@ async def test_list_is_answered_when_the_parameters_are_right(demo: httpx2.Async
         assert answer.json()["content"] == []
 
 
-STRICT: list[Any] = [
+@pytest.mark.parametrize(
+    ("direction", "expected"),
+    [("", ["t1", "t2"]), (",asc", ["t1", "t2"]), (",ASC", ["t1", "t2"])]
+    + [(text, ["t2", "t1"]) for text in (",desc", ",DESC", ", Desc ")],
+)
+async def test_order_is_the_one_asked_for_when_a_direction_is_in_any_case(
+    demo: httpx2.AsyncClient, direction: str, expected: list[str]
+) -> None:
+    answer = await demo.get("/api/v1/-/demo/tasks", params={"sort": f"id{direction}"})
+    assert [one["id"] for one in answer.json()["content"]] == expected
+
+
+async def test_parameter_cannot_be_read_when_its_route_does_not_declare_it() -> None:
+    parameters = read_parameters(QueryParams("strict=true"), (STRICT,), limits=Limits())
+    assert parameters[STRICT] is True
+    with pytest.raises(KeyError):
+        parameters[CASCADE]
+
+
+REFUSED: list[Any] = [
     ("GET", "/api/v1/-/demo/functions/f1"),
     ("POST", "/api/v1/-/demo/functions"),
     ("PUT", "/api/v1/-/demo/functions/f1"),
@@ -100,7 +123,7 @@ STRICT: list[Any] = [
 
 
 async def test_request_is_refused_when_a_parameter_is_not_known(demo: httpx2.AsyncClient) -> None:
-    for method, path in STRICT:
+    for method, path in REFUSED:
         answer = await demo.request(method, path, params={"strct": "true"})
         assert answer.status_code == 400
         assert "parameter.unknown" in [problem["code"] for problem in answer.json()["errors"]]

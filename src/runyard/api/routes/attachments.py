@@ -6,7 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.context import get_web
-from runyard.api.query_parameters import Parameters, read_expected_revision, read_page, refuse_expected_revision
+from runyard.api.if_match import read_expected_revision, refuse_expected_revision
+from runyard.api.query_parameters import PAGE, SIZE, get_parameters
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer, answer_slice
 from runyard.api.routing import Routes, get_who
@@ -16,26 +17,22 @@ from runyard.app.runs import get_run
 from runyard.domain.access import Permission
 
 _METRICS = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]},
-                "example": [0.5, 0.6],
-            }
-        },
-    }
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]},
+            "example": [0.5, 0.6],
+        }
+    },
 }
 _FILES = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {"type": "array", "items": {"type": "object"}},
-                "example": [{"path": "model.bin", "name": "model.bin", "size": 5}],
-            }
-        },
-    }
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {"type": "array", "items": {"type": "object"}},
+            "example": [{"path": "model.bin", "name": "model.bin", "size": 5}],
+        }
+    },
 }
 FILED = ("artifact", "dataitem", "model", "containerimage")
 MEASURED = ("run", "artifact", "dataitem", "model", "function", "workflow", "task")
@@ -45,27 +42,22 @@ def _add_metrics(routes: Routes, type_name: str, plural: str) -> None:
     writing = Permission.REPORT if type_name == "run" else Permission.PRODUCE
     path = f"/{plural}/{{id}}/metrics"
 
-    @routes.get(path, needs=Permission.READ, response_model=dict[str, object], name=f"list_{type_name}_metrics")
+    @routes.get(path, permission=Permission.READ, response=dict[str, object], name=f"list_{type_name}_metrics")
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """Its metrics: numbers and series by name."""
-        Parameters(request, ()).finish()
         return answer(dict(await list_metrics(get_web(request).core, type_name, project, id)))
 
     @routes.get(
-        f"{path}/{{name}}", needs=Permission.READ, response_model=dict[str, object], name=f"get_{type_name}_metric"
+        f"{path}/{{name}}", permission=Permission.READ, response=dict[str, object], name=f"get_{type_name}_metric"
     )
     async def get(request: Request, project: str, id: str, name: str) -> Response:  # noqa: A002 - the name in the path
         """One metric by its name; an empty series if there is none."""
-        Parameters(request, ()).finish()
         values = await list_metrics(get_web(request).core, type_name, project, id)
         return answer({name: values.get(name, [])})
 
-    @routes.put(
-        f"{path}/{{name}}", needs=writing, response_model=None, openapi_extra=_METRICS, name=f"put_{type_name}_metric"
-    )
+    @routes.put(f"{path}/{{name}}", permission=writing, body=_METRICS, name=f"put_{type_name}_metric")
     async def put(request: Request, project: str, id: str, name: str) -> Response:  # noqa: A002 - the name in the path
         """A number or a series, in place of what was there."""
-        Parameters(request, ()).finish()
         refuse_expected_revision(request)
         core, who = get_web(request).core, get_who(request)
         await put_metric(core, who, type_name, project, id, name=name, given=await read_body(request))
@@ -75,23 +67,20 @@ def _add_metrics(routes: Routes, type_name: str, plural: str) -> None:
 def _add_files(routes: Routes, type_name: str, plural: str) -> None:
     path = f"/{plural}/{{id}}/files/info"
 
-    @routes.get(
-        path, needs=Permission.READ, takes=("page", "size"), response_model=None, name=f"list_{type_name}_files"
-    )
+    @routes.get(path, permission=Permission.READ, parameters=(PAGE, SIZE), name=f"list_{type_name}_files")
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """Its files: a list, or a page where a page is asked for."""
-        parameters = Parameters(request, ("page", "size"))
-        number, size = read_page(parameters, request)
-        parameters.finish()
+        parameters = get_parameters(request)
         files = await list_files(get_web(request).core, type_name, project, id)
-        return answer_slice(files, number=number, size=size) if request.query_params else answer(files)
+        return (
+            answer_slice(files, number=parameters[PAGE], size=parameters[SIZE])
+            if request.query_params
+            else answer(files)
+        )
 
-    @routes.put(
-        path, needs=Permission.PRODUCE, response_model=None, openapi_extra=_FILES, name=f"put_{type_name}_files"
-    )
+    @routes.put(path, permission=Permission.PRODUCE, body=_FILES, name=f"put_{type_name}_files")
     async def put(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """Replace what is said of its files."""
-        Parameters(request, ()).finish()
         core, who = get_web(request).core, get_who(request)
         revision, given = read_expected_revision(request), await read_body(request)
         await put_files(core, who, type_name, project, id, given, expected_revision=revision)
@@ -103,13 +92,12 @@ def _add_relationships(routes: Routes, type_name: str, plural: str) -> None:
 
     @routes.get(
         path,
-        needs=Permission.READ,
-        response_model=list[dict[str, object]],
+        permission=Permission.READ,
+        response=list[dict[str, object]],
         name=f"list_{type_name}_relationships",
     )
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """What it says that it has to do with."""
-        Parameters(request, ()).finish()
         core = get_web(request).core
         entity = (
             (await get_run(core, project, id))[0]

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from runyard.api.context import get_web
 from runyard.api.openapi_models import AuditAnswer
-from runyard.api.query_parameters import Parameters
+from runyard.api.query_parameters import get_parameters, integer, optional_integer, text
 from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes
 from runyard.app.audit import MOST_ENTRIES, list_audit
@@ -14,19 +14,26 @@ from runyard.app.model import AuditEntry, Json
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/audit", tag="audit")
-TAKES = ("project", "actor", "before", "limit")
+PROJECT = text("project", "The name of a project.")
+ACTOR = text("actor", "Who did it.")
+BEFORE = optional_integer("before", "Only those with a smaller sequence.", at_least=1, at_most=2**63 - 1)
+LIMIT = integer("limit", "At most that many.", default=100, at_least=1, at_most=MOST_ENTRIES)
 
 
-@routes.get("", needs=Permission.ADMINISTER, takes=TAKES, response_model=AuditAnswer, name="list_audit")
+@routes.get(
+    "",
+    permission=Permission.ADMINISTER,
+    parameters=(PROJECT, ACTOR, BEFORE, LIMIT),
+    response=AuditAnswer,
+    name="list_audit",
+)
 async def list_all(request: Request) -> Response:
     """Newest first. To go on, ask again with `before` = `next`."""
-    parameters = Parameters(request, TAKES)
-    project, actor = parameters.find("project"), parameters.find("actor")
-    before = parameters.integer("before", default=0, at_least=1, at_most=2**63 - 1) or None
-    limit = parameters.integer("limit", default=100, at_least=1, at_most=MOST_ENTRIES)
-    parameters.finish()
-    core = get_web(request).core
-    found = await list_audit(core, project=project, actor=actor, before=before, limit=limit)
+    parameters, core = get_parameters(request), get_web(request).core
+    limit = parameters[LIMIT]
+    found = await list_audit(
+        core, project=parameters[PROJECT], actor=parameters[ACTOR], before=parameters[BEFORE], limit=limit
+    )
     following = found[-1][0] if len(found) == limit else None
     entries = [_to_json(sequence, entry) for sequence, entry in found]
     return answer({"entries": entries, **({} if following is None else {"next": following})})

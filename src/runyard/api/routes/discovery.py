@@ -10,10 +10,10 @@ from runyard import __version__
 from runyard.api.context import get_address, get_web
 from runyard.api.openapi_models import PageAnswer
 from runyard.api.origin_guard import API_LEVEL
-from runyard.api.query_parameters import Parameters, read_page
+from runyard.api.query_parameters import PAGE, SIZE, get_parameters, text
 from runyard.api.request_bodies import read_bytes
 from runyard.api.responses import answer, answer_slice
-from runyard.api.routing import Routes, get_who
+from runyard.api.routing import PLAIN_TEXT, Routes, get_who
 from runyard.api.throttle import take_failure, take_turn
 from runyard.app.entities import find_schema, list_schemas
 from runyard.app.identity import GRANTS, GrantRefused, grant_token, list_visible_projects
@@ -23,12 +23,13 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 CLIENT_ID = "runyard"
+RUNTIME = text("runtime", "The kind of function.")
 _PUBLIC = {"Cache-Control": "public, max-age=60"}
 
 routes = Routes(tag="discovery")
 
 
-@routes.get("/.well-known/configuration", needs=Permission.PUBLIC, response_model=dict[str, object])
+@routes.get("/.well-known/configuration", permission=Permission.PUBLIC, response=dict[str, object])
 async def get_configuration(request: Request) -> Response:
     """What this server is and has, flat."""
     web = get_web(request)
@@ -51,8 +52,8 @@ async def get_configuration(request: Request) -> Response:
     return answer(dict(sorted(content.items())), headers=_PUBLIC)
 
 
-@routes.get("/.well-known/openid-configuration", needs=Permission.PUBLIC, response_model=dict[str, object])
-@routes.get("/.well-known/oauth-authorization-server", needs=Permission.PUBLIC, response_model=dict[str, object])
+@routes.get("/.well-known/openid-configuration", permission=Permission.PUBLIC, response=dict[str, object])
+@routes.get("/.well-known/oauth-authorization-server", permission=Permission.PUBLIC, response=dict[str, object])
 async def get_openid(request: Request) -> Response:
     """Where tokens come from."""
     return answer(_describe_tokens(get_web(request).core.options.endpoint), headers=_PUBLIC)
@@ -71,7 +72,7 @@ def _describe_tokens(endpoint: str, *, prefix: str = "") -> dict[str, object]:
     return {f"{prefix}{name}": value for name, value in described.items()}
 
 
-@routes.get("/.well-known/security.txt", needs=Permission.PUBLIC, response_class=PlainTextResponse)
+@routes.get("/.well-known/security.txt", permission=Permission.PUBLIC, responses=PLAIN_TEXT)
 async def get_security(request: Request) -> Response:
     """Whom to tell of a weakness."""
     endpoint = get_web(request).core.options.endpoint
@@ -79,7 +80,7 @@ async def get_security(request: Request) -> Response:
     return PlainTextResponse(text)
 
 
-@routes.get("/auth/jwks", needs=Permission.PUBLIC, response_model=dict[str, object])
+@routes.get("/auth/jwks", permission=Permission.PUBLIC, response=dict[str, object])
 async def get_keys(request: Request) -> Response:
     """The public keys of our tokens."""
     return answer(await get_web(request).issuer.jwks(), headers=_PUBLIC)
@@ -87,18 +88,16 @@ async def get_keys(request: Request) -> Response:
 
 @routes.post(
     "/auth/token",
-    needs=Permission.PUBLIC,
-    response_model=dict[str, object],
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/x-www-form-urlencoded": {
-                    "schema": {"type": "object", "additionalProperties": {"type": "string"}},
-                    "example": {"grant_type": "refresh_token", "refresh_token": "…", "client_id": CLIENT_ID},
-                }
-            },
-        }
+    permission=Permission.PUBLIC,
+    response=dict[str, object],
+    body={
+        "required": True,
+        "content": {
+            "application/x-www-form-urlencoded": {
+                "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+                "example": {"grant_type": "refresh_token", "refresh_token": "…", "client_id": CLIENT_ID},
+            }
+        },
     },
 )
 async def get_token(request: Request) -> Response:
@@ -121,19 +120,17 @@ async def get_token(request: Request) -> Response:
     return answer(granted, headers={"Cache-Control": "no-store"})
 
 
-@routes.get("/auth/userinfo", needs=Permission.SIGNED_IN, response_model=dict[str, object])
+@routes.get("/auth/userinfo", permission=Permission.SIGNED_IN, response=dict[str, object])
 async def get_user(request: Request) -> Response:
     """Who you are."""
-    Parameters(request, ()).finish()
     who = get_who(request)
     return answer({"sub": who.name, "preferred_username": who.name})
 
 
-@routes.get("/api/auth", needs=Permission.SIGNED_IN, response_model=dict[str, object])
-@routes.post("/api/auth", needs=Permission.SIGNED_IN, response_model=dict[str, object])
+@routes.get("/api/auth", permission=Permission.SIGNED_IN, response=dict[str, object])
+@routes.post("/api/auth", permission=Permission.SIGNED_IN, response=dict[str, object])
 async def probe(request: Request) -> Response:
     """Whether your credentials are good, and what they are good for."""
-    Parameters(request, ()).finish()
     who = get_who(request)
     permissions = ["ROLE_ADMIN"] if who.is_admin else ["ROLE_USER"]
     core = get_web(request).core
@@ -146,21 +143,19 @@ async def probe(request: Request) -> Response:
 
 @routes.get(
     "/api/v1/schemas/{entity}",
-    needs=Permission.SIGNED_IN,
-    takes=("runtime", "page", "size"),
-    response_model=PageAnswer,
+    permission=Permission.SIGNED_IN,
+    parameters=(RUNTIME, PAGE, SIZE),
+    response=PageAnswer,
 )
 async def get_schemas(request: Request, entity: str) -> Response:
     """JSON Schemas of the specs of a type, as a page."""
-    parameters = Parameters(request, ("runtime", "page", "size"))
-    runtime, (number, size) = parameters.find("runtime"), read_page(parameters, request)
-    parameters.finish()
+    parameters = get_parameters(request)
+    runtime = parameters[RUNTIME]
     found = [one for one in list_schemas(entity) if runtime is None or one["runtime"] == runtime]
-    return answer_slice(found, number=number, size=size)
+    return answer_slice(found, number=parameters[PAGE], size=parameters[SIZE])
 
 
-@routes.get("/api/v1/schemas/{entity}/{kind}", needs=Permission.SIGNED_IN, response_model=dict[str, object])
+@routes.get("/api/v1/schemas/{entity}/{kind}", permission=Permission.SIGNED_IN, response=dict[str, object])
 async def get_schema(request: Request, entity: str, kind: str) -> Response:
     """The JSON Schema of the spec of one kind."""
-    Parameters(request, ()).finish()
     return answer(find_schema(entity, kind))

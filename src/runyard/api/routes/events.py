@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from runyard.api.context import get_web
 from runyard.api.openapi_models import EventList
-from runyard.api.query_parameters import Parameters
+from runyard.api.query_parameters import get_parameters, integer
 from runyard.api.responses import answer, transition_to_json
-from runyard.api.routing import Routes, describe_content, get_who
+from runyard.api.routing import Routes, get_who
 from runyard.api.streams import Streamed, StreamGuard
 from runyard.app.model import Transition
 from runyard.app.ports import Unavailable
@@ -25,14 +25,12 @@ EVENTS = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 2000
 MOST_SEQUENCE = 2**53
+AFTER = integer("after", "Only those with a greater sequence.", default=0, at_least=0, at_most=MOST_SEQUENCE)
 _EXAMPLE = 'id: 2\nevent: transition\ndata: {"sequence":2,"status":"READY"}\n\nevent: end\ndata: {"reason":"final"}\n\n'
 _RESPONSES = {
     200: {
         "description": "The steps, oldest first; as a stream, each an event `transition` whose id is its sequence.",
-        "content": {
-            **describe_content(EventList)["content"],
-            EVENTS: {"schema": {"type": "string"}, "example": _EXAMPLE},
-        },
+        "content": {"application/json": EventList, EVENTS: {"schema": {"type": "string"}, "example": _EXAMPLE}},
     },
     204: {"description": "As a stream: the run has ended and nothing came after; there is no need to ask again."},
 }
@@ -40,8 +38,8 @@ _RESPONSES = {
 
 @routes.get(
     "/{id}/events",
-    needs=Permission.READ,
-    takes=("after",),
+    permission=Permission.READ,
+    parameters=(AFTER,),
     responses=_RESPONSES,
     name="list_run_events",
 )
@@ -102,12 +100,9 @@ def _write_event(name: str, data: object, *, event_id: int | None = None) -> byt
 
 def _read_after(request: Request) -> int:
     """Where to go on. A browser repeats the address and adds the header, so the header is the newer one."""
-    parameters = Parameters(request, ("after",))
-    after = parameters.integer("after", default=0, at_least=0, at_most=MOST_SEQUENCE)
-    parameters.finish()
     given = request.headers.get("last-event-id")
     if not given:
-        return after
+        return get_parameters(request)[AFTER]
     if not given.isascii() or not given.isdigit():
         raise refuse(Code.HEADER_LAST_EVENT_ID, "not an id of ours", path=("header", "Last-Event-ID"), value=given[:80])
     return expect_integer(given[:20], what="Last-Event-ID", at_least=0, at_most=MOST_SEQUENCE)

@@ -1,29 +1,29 @@
 """Whether the server lives, and whether it can work."""
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
 from runyard.api.context import get_web
 from runyard.api.responses import answer
-from runyard.api.routing import Routes
+from runyard.api.routing import PLAIN_TEXT, Routes
 from runyard.domain.access import Permission
 
 routes = Routes(tag="health")
 
 
-@routes.get("/healthz", needs=Permission.PUBLIC, response_model=dict[str, str])
+@routes.get("/healthz", permission=Permission.PUBLIC, response=dict[str, str])
 async def is_alive(request: Request) -> Response:
     """That the process answers."""
     return answer({"status": "ok"})
 
 
-@routes.get("/metrics", needs=Permission.PUBLIC, response_class=PlainTextResponse)
+@routes.get("/metrics", permission=Permission.PUBLIC, responses=PLAIN_TEXT)
 async def get_metrics(request: Request) -> Response:
     """Counts and times, for Prometheus. Nothing in it names a run or a user."""
     return Response(get_web(request).metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-@routes.get("/readyz", needs=Permission.PUBLIC, response_model=dict[str, str])
+@routes.get("/readyz", permission=Permission.PUBLIC, response=dict[str, str])
 async def is_ready(request: Request) -> Response:
     """That the database answers and the server is not about to leave."""
     if getattr(request.app.state, "is_draining", False):

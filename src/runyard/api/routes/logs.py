@@ -5,11 +5,11 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
 from runyard.api.context import get_web
 from runyard.api.openapi_models import LogList
-from runyard.api.query_parameters import Parameters
+from runyard.api.query_parameters import Parameters, flag, get_parameters, optional_integer, text, time_point
 from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes, get_who
 from runyard.api.streams import Streamed, StreamGuard
@@ -19,9 +19,14 @@ from runyard.app.runs import follow_run
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")
-TAKES = ("follow", "since", "tail", "container", "pod", "offset")
+STATE = text("state", "The state, exact.")
+FOLLOW = flag("follow", "Go on as long as the run does.")
+SINCE = time_point("since", "Only what was written from that time on (ISO 8601).")
+TAIL = optional_integer("tail", "Only the last lines, that many.", at_least=0, at_most=MOST_TAIL)
+CONTAINER = text("container", "The name of one container.")
+POD = text("pod", "The name of one pod.")
+OFFSET = optional_integer("offset", "From that byte on.", at_least=0, at_most=2**53)
 TEXT = "text/plain; charset=utf-8"
-_NOT_GIVEN = -1
 _RESPONSES = {
     200: {
         "description": "The text, as the containers wrote it.",
@@ -48,17 +53,14 @@ _RESPONSES = {
 }
 
 
-@routes.get("/{id}/logs", needs=Permission.READ, takes=("state",), response_model=LogList, name="list_run_logs")
+@routes.get("/{id}/logs", permission=Permission.READ, parameters=(STATE,), response=LogList, name="list_run_logs")
 async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """What each container wrote, its last 2 MiB, in base64; an empty list if there is nothing.
 
     Lines that begin with `status.marker` are ours: what was left out before, and gaps. With `state`, the logs of a
     run in that state, none if it is in another.
     """
-    parameters = Parameters(request, ("state",))
-    state = parameters.find("state")
-    parameters.finish()
-    marker = Marker()
+    state, marker = get_parameters(request)[STATE], Marker()
     run, tails = await list_logs(get_web(request).core, project, id, marker=marker)
     if state is not None and state != run.state:
         return answer([])
@@ -67,9 +69,8 @@ async def list_all(request: Request, project: str, id: str) -> Response:  # noqa
 
 @routes.get(
     "/{id}/log",
-    needs=Permission.READ,
-    takes=TAKES,
-    response_class=PlainTextResponse,
+    permission=Permission.READ,
+    parameters=(FOLLOW, SINCE, TAIL, CONTAINER, POD, OFFSET),
     responses=_RESPONSES,
     name="get_run_log",
 )
@@ -81,7 +82,8 @@ async def get_text(request: Request, project: str, id: str) -> Response:  # noqa
     answer and so never the program's own, is ours: a gap with its span, cause and offset; the name of a stream; or why
     a followed log ends before the run does, and the offset to go on from.
     """
-    wanted, is_following = _read_wanted(request)
+    parameters = get_parameters(request)
+    wanted, is_following = _make_wanted(parameters), parameters[FOLLOW]
     core, marker = get_web(request).core, Marker()
     follower = await follow_run(core, project, id)
     parts = await choose_parts(core, id, wanted, can_come=is_following and not follower.has_ended)
@@ -99,20 +101,14 @@ async def get_text(request: Request, project: str, id: str) -> Response:  # noqa
     return Streamed(chunks, request=request, who=get_who(request), media_type=TEXT, headers=headers)
 
 
-def _read_wanted(request: Request) -> tuple[Wanted, bool]:
-    parameters = Parameters(request, TAKES)
-    tail = parameters.integer("tail", default=_NOT_GIVEN, at_least=0, at_most=MOST_TAIL)
-    offset = parameters.integer("offset", default=_NOT_GIVEN, at_least=0, at_most=2**53)
-    wanted = Wanted(
-        container=parameters.find("container"),
-        pod=parameters.find("pod"),
-        since=parameters.time("since"),
-        tail=None if tail == _NOT_GIVEN else tail,
-        offset=None if offset == _NOT_GIVEN else offset,
+def _make_wanted(parameters: Parameters) -> Wanted:
+    return Wanted(
+        container=parameters[CONTAINER],
+        pod=parameters[POD],
+        since=parameters[SINCE],
+        tail=parameters[TAIL],
+        offset=parameters[OFFSET],
     )
-    is_following = parameters.flag("follow")
-    parameters.finish()
-    return wanted, is_following
 
 
 def _tail_to_json(run: Run, tail: LogTail, *, marker: Marker) -> Json:

@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.context import get_web
+from runyard.api.if_match import read_expected_revision
 from runyard.api.openapi_models import (
     AnyBody,
     PolicyAnswer,
@@ -12,7 +13,7 @@ from runyard.api.openapi_models import (
     RevisionAnswer,
     RevisionList,
 )
-from runyard.api.query_parameters import Parameters, read_expected_revision, read_strict
+from runyard.api.query_parameters import STRICT, get_parameters
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer
 from runyard.api.routes.profiles import read_revision_number, revision_to_json
@@ -27,19 +28,18 @@ from runyard.spec.policy import BUILT_IN
 routes = Routes("/api/v1/policy", tag="policy")
 
 
-@routes.get("", needs=Permission.SIGNED_IN, response_model=PolicyAnswer, name="get_policy")
+@routes.get("", permission=Permission.SIGNED_IN, response=PolicyAnswer, name="get_policy")
 async def get(request: Request) -> Response:
     """The rules that hold now: the admin's, and under them the built-in ones."""
-    Parameters(request, ()).finish()
     return _answer(await get_policy(get_web(request).core))
 
 
 @routes.put(
     "",
-    needs=Permission.ADMINISTER,
+    permission=Permission.ADMINISTER,
     body=AnyBody,
-    takes=("strict",),
-    response_model=PolicyAnswer,
+    parameters=(STRICT,),
+    response=PolicyAnswer,
     name="put_policy",
 )
 async def put(request: Request) -> Response:
@@ -47,51 +47,47 @@ async def put(request: Request) -> Response:
 
     What does nothing, and which profiles it stands against, is told in `warnings`, and refused with `strict`.
     """
-    is_strict = read_strict(request)
+    is_strict = get_parameters(request)[STRICT]
     revision, document = read_expected_revision(request), await read_body(request)
     core, who = get_web(request).core, get_who(request)
     return _answer(await put_policy(core, who, document, expected_revision=revision, is_strict=is_strict))
 
 
-@routes.delete("", needs=Permission.ADMINISTER, response_model=None, name="delete_policy")
+@routes.delete("", permission=Permission.ADMINISTER, name="delete_policy")
 async def delete(request: Request) -> Response:
     """Back to the built-in rules alone; the revisions stay."""
-    Parameters(request, ()).finish()
     core, who = get_web(request).core, get_who(request)
     await delete_policy(core, who, expected_revision=read_expected_revision(request))
     return answer({})
 
 
-@routes.get("/revisions", needs=Permission.ADMINISTER, response_model=RevisionList, name="list_policy_revisions")
+@routes.get("/revisions", permission=Permission.ADMINISTER, response=RevisionList, name="list_policy_revisions")
 async def list_history(request: Request) -> Response:
     """All that it ever was, newest first, its deletions too."""
-    Parameters(request, ()).finish()
     return answer([revision_to_json(one) for one in await list_revisions(get_web(request).core, "policy")])
 
 
 @routes.get(
     "/revisions/{revision}",
-    needs=Permission.ADMINISTER,
-    response_model=RevisionAnswer,
+    permission=Permission.ADMINISTER,
+    response=RevisionAnswer,
     name="get_policy_revision",
 )
 async def get_one(request: Request, revision: str) -> Response:
     """What it was at one revision."""
-    Parameters(request, ()).finish()
     number = read_revision_number(revision)
     return answer(revision_to_json(await get_revision(get_web(request).core, "policy", number)))
 
 
 @routes.post(
     "/rehearse",
-    needs=Permission.ADMINISTER,
+    permission=Permission.ADMINISTER,
     body=RehearsalBody,
-    response_model=RehearsalAnswer,
+    response=RehearsalAnswer,
     name="rehearse_policy",
 )
 async def rehearse(request: Request) -> Response:
     """Play the runs of a time span against another policy or other profiles. Nothing but an audit entry is stored."""
-    Parameters(request, ()).finish()
     outcome = await rehearse_candidate(get_web(request).core, get_who(request), await read_body(request))
     return answer(outcome.to_dict())
 

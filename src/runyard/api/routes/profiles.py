@@ -4,8 +4,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.context import get_web
+from runyard.api.if_match import read_expected_revision
 from runyard.api.openapi_models import AnyBody, ProfileAnswer, ProfileList, RevisionAnswer, RevisionList
-from runyard.api.query_parameters import Parameters, read_expected_revision, read_strict
+from runyard.api.query_parameters import STRICT, get_parameters
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes, get_who
@@ -28,26 +29,24 @@ routes = Routes("/api/v1/profiles", tag="profiles")
 MOST_NUMBER = 2**53
 
 
-@routes.get("", needs=Permission.SIGNED_IN, response_model=ProfileList, name="list_profiles")
+@routes.get("", permission=Permission.SIGNED_IN, response=ProfileList, name="list_profiles")
 async def list_all(request: Request) -> Response:
     """The profiles that a run may name, by name."""
-    Parameters(request, ()).finish()
     return answer([profile_to_json(kept) for kept in await list_profiles(get_web(request).core)])
 
 
-@routes.get("/{name}", needs=Permission.SIGNED_IN, response_model=ProfileAnswer, name="get_profile")
+@routes.get("/{name}", permission=Permission.SIGNED_IN, response=ProfileAnswer, name="get_profile")
 async def get(request: Request, name: str) -> Response:
     """One profile, and what the platform's rules of now have against it."""
-    Parameters(request, ()).finish()
     return _answer(await get_profile(get_web(request).core, name))
 
 
 @routes.put(
     "/{name}",
-    needs=Permission.ADMINISTER,
+    permission=Permission.ADMINISTER,
     body=AnyBody,
-    takes=("strict",),
-    response_model=ProfileAnswer,
+    parameters=(STRICT,),
+    response=ProfileAnswer,
     name="put_profile",
 )
 async def put(request: Request, name: str) -> Response:
@@ -56,16 +55,15 @@ async def put(request: Request, name: str) -> Response:
     The body is a profile, or `{documents: […]}` where DigitalHub's base objects stand beside it. What contradicts the
     policy is told in `warnings`, and refused with `strict`.
     """
-    is_strict = read_strict(request)
+    is_strict = get_parameters(request)[STRICT]
     revision, document = read_expected_revision(request), await read_body(request)
     core, who = get_web(request).core, get_who(request)
     return _answer(await put_profile(core, who, name, document, expected_revision=revision, is_strict=is_strict))
 
 
-@routes.delete("/{name}", needs=Permission.ADMINISTER, response_model=None, name="delete_profile")
+@routes.delete("/{name}", permission=Permission.ADMINISTER, name="delete_profile")
 async def delete(request: Request, name: str) -> Response:
     """Take it from new runs. Its revisions stay, and so do the runs that had it."""
-    Parameters(request, ()).finish()
     core, who = get_web(request).core, get_who(request)
     await delete_profile(core, who, name, expected_revision=read_expected_revision(request))
     return answer({})
@@ -73,25 +71,23 @@ async def delete(request: Request, name: str) -> Response:
 
 @routes.get(
     "/{name}/revisions",
-    needs=Permission.ADMINISTER,
-    response_model=RevisionList,
+    permission=Permission.ADMINISTER,
+    response=RevisionList,
     name="list_profile_revisions",
 )
 async def list_history(request: Request, name: str) -> Response:
     """All that it ever was, newest first, its deletions too."""
-    Parameters(request, ()).finish()
     return answer([revision_to_json(one) for one in await list_revisions(get_web(request).core, "profile", name)])
 
 
 @routes.get(
     "/{name}/revisions/{revision}",
-    needs=Permission.ADMINISTER,
-    response_model=RevisionAnswer,
+    permission=Permission.ADMINISTER,
+    response=RevisionAnswer,
     name="get_profile_revision",
 )
 async def get_one(request: Request, name: str, revision: str) -> Response:
     """What it was at one revision."""
-    Parameters(request, ()).finish()
     number = read_revision_number(revision)
     return answer(revision_to_json(await get_revision(get_web(request).core, "profile", number, name=name)))
 

@@ -6,8 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.context import get_web
+from runyard.api.if_match import read_expected_revision
+from runyard.api.list_parameters import LIST, read_query
 from runyard.api.openapi_models import EntityAnswer, EntityBody, PageAnswer
-from runyard.api.query_parameters import LIST, Parameters, read_expected_revision, read_query
+from runyard.api.query_parameters import CASCADE, USER, get_parameters, read_name, text
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer, answer_entity, answer_page, entity_in_short, entity_to_json
 from runyard.api.routing import Routes, get_who
@@ -19,9 +21,12 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 routes = Routes("/api/v1", tag="projects")
+ROLE = text("role", "owner, editor or viewer.", reader=read_name, schema={"enum": ["owner", "editor", "viewer"]})
+SHARE_ID = text("id", "The id.")
+LABEL = text("label", "Contained in the label.")
 
 
-@routes.get("/projects", needs=Permission.SIGNED_IN, takes=LIST, response_model=PageAnswer)
+@routes.get("/projects", permission=Permission.SIGNED_IN, parameters=LIST, response=PageAnswer)
 async def list_all(request: Request) -> Response:
     """The projects that you may see."""
     core, who = get_web(request).core, get_who(request)
@@ -33,70 +38,62 @@ async def list_all(request: Request) -> Response:
     return answer_page([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
 
 
-@routes.post("/projects", needs=Permission.CREATE_PROJECT, body=EntityBody, response_model=EntityAnswer)
+@routes.post("/projects", permission=Permission.CREATE_PROJECT, body=EntityBody, response=EntityAnswer)
 async def create(request: Request) -> Response:
     """A new project, which is yours."""
-    Parameters(request, ()).finish()
     return answer_entity(await create_project(get_web(request).core, get_who(request), await read_body(request)))
 
 
-@routes.get("/projects/{project}", needs=Permission.READ, response_model=EntityAnswer)
+@routes.get("/projects/{project}", permission=Permission.READ, response=EntityAnswer)
 async def get(request: Request, project: str) -> Response:
     """A project, with the newest of what is in it."""
-    Parameters(request, ()).finish()
     entity, content = await get_project(get_web(request).core, project)
     lists = {plural: [entity_in_short(one) for one in entities] for plural, entities in content.items()}
     return answer_entity(entity, lists=lists)
 
 
-@routes.put("/projects/{project}", needs=Permission.MANAGE, body=EntityBody, response_model=EntityAnswer)
+@routes.put("/projects/{project}", permission=Permission.MANAGE, body=EntityBody, response=EntityAnswer)
 async def update(request: Request, project: str) -> Response:
     """Replace metadata and spec. With `If-Match`, only the revision that was read."""
-    Parameters(request, ()).finish()
     revision, document = read_expected_revision(request), await read_body(request)
     core, who = get_web(request).core, get_who(request)
     return answer_entity(await update_project(core, who, project, document, expected_revision=revision))
 
 
-@routes.delete("/projects/{project}", needs=Permission.MANAGE, takes=("cascade",), response_model=None)
+@routes.delete("/projects/{project}", permission=Permission.MANAGE, parameters=(CASCADE,))
 async def delete(request: Request, project: str) -> Response:
     """Remove a project; one that is not empty only with `cascade`. With `If-Match`, only the revision that was read."""
-    parameters = Parameters(request, ("cascade",))
-    is_cascading = parameters.flag("cascade")
-    parameters.finish()
+    is_cascading = get_parameters(request)[CASCADE]
     core, who, revision = get_web(request).core, get_who(request), read_expected_revision(request)
     await delete_project(core, who, project, is_cascading=is_cascading, expected_revision=revision)
     return answer({})
 
 
-@routes.get("/projects/{project}/share", needs=Permission.READ, response_model=list[dict[str, str]])
+@routes.get("/projects/{project}/share", permission=Permission.READ, response=list[dict[str, str]])
 async def get_shares(request: Request, project: str) -> Response:
     """With whom it is shared; its creator is not in the list."""
-    Parameters(request, ()).finish()
     shares = await list_shares(get_web(request).core, project)
     return answer([{"id": share.id, "user": share.user, "role": share.role} for share in shares])
 
 
 @routes.post(
-    "/projects/{project}/share", needs=Permission.MANAGE, takes=("user", "role"), response_model=dict[str, str]
+    "/projects/{project}/share", permission=Permission.MANAGE, parameters=(USER, ROLE), response=dict[str, str]
 )
 async def share(request: Request, project: str) -> Response:
     """Share it with a user, `*` for everyone; the role is editor if it is not said."""
-    parameters = Parameters(request, ("user", "role"))
-    user, role = parameters.find("user"), parameters.find("role")
-    parameters.finish()
+    parameters = get_parameters(request)
+    user, role = parameters[USER], parameters[ROLE]
     if user is None:
         raise refuse(Code.PARAMETER_MISSING, "say with whom", path=("query", "user"))
     made = await put_share(get_web(request).core, get_who(request), project, user=user, role=role or "editor")
     return answer({"id": made.id, "user": made.user, "role": made.role})
 
 
-@routes.delete("/projects/{project}/share", needs=Permission.MANAGE, takes=("id", "user"), response_model=None)
+@routes.delete("/projects/{project}/share", permission=Permission.MANAGE, parameters=(SHARE_ID, USER))
 async def unshare(request: Request, project: str) -> Response:
     """End it, by the id of the share or the name of the user."""
-    parameters = Parameters(request, ("id", "user"))
-    share_id, user = parameters.find("id"), parameters.find("user")
-    parameters.finish()
+    parameters = get_parameters(request)
+    share_id, user = parameters[SHARE_ID], parameters[USER]
     core = get_web(request).core
     if share_id is None:
         known = await list_shares(core, project)
@@ -107,10 +104,7 @@ async def unshare(request: Request, project: str) -> Response:
     return answer({})
 
 
-@routes.get("/-/{project}/labels", needs=Permission.READ, takes=("label",), response_model=list[str])
+@routes.get("/-/{project}/labels", permission=Permission.READ, parameters=(LABEL,), response=list[str])
 async def get_labels(request: Request, project: str) -> Response:
     """The labels that are used in a project."""
-    parameters = Parameters(request, ("label",))
-    text = parameters.find("label")
-    parameters.finish()
-    return answer(await list_labels(get_web(request).core, project, text))
+    return answer(await list_labels(get_web(request).core, project, get_parameters(request)[LABEL]))

@@ -6,8 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.context import get_web
+from runyard.api.if_match import read_expected_revision
+from runyard.api.list_parameters import LIST, read_query
 from runyard.api.openapi_models import EffectiveAnswer, EntityAnswer, EntityBody, ExplanationAnswer, PageAnswer
-from runyard.api.query_parameters import LIST, Parameters, read_expected_revision, read_query, read_strict
+from runyard.api.query_parameters import CASCADE, NAME, STRICT, get_parameters, text
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer, answer_entity, answer_page, run_to_json
 from runyard.api.routing import Routes, get_who
@@ -18,9 +20,10 @@ from runyard.app.runs import delete_run, explain_run, get_run, list_runs, report
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")
+REASON = text("reason", "Why, in words of your own.")
 
 
-@routes.get("", needs=Permission.READ, takes=LIST, response_model=PageAnswer)
+@routes.get("", permission=Permission.READ, parameters=LIST, response=PageAnswer)
 async def list_all(request: Request, project: str) -> Response:
     """A page of runs, newest first."""
     query = replace(read_query(request, "run"), is_brief=True)
@@ -29,19 +32,19 @@ async def list_all(request: Request, project: str) -> Response:
     return answer_page(contents, Page(tuple(runs), total), number=query.page, size=query.size)
 
 
-@routes.post("", needs=Permission.WRITE, body=EntityBody, takes=("strict",), response_model=EntityAnswer)
+@routes.post("", permission=Permission.WRITE, body=EntityBody, parameters=(STRICT,), response=EntityAnswer)
 async def submit(request: Request, project: str) -> Response:
     """Submit a run under the id that the client chose. The same id with the same request is the same run."""
-    is_strict = read_strict(request)
+    is_strict = get_parameters(request)[STRICT]
     document = await read_body(request)
     core = get_web(request).core
     return answer_entity(*await submit_run(core, get_who(request), project, document, is_strict=is_strict))
 
 
-@routes.post("/explain", needs=Permission.READ, body=EntityBody, takes=("strict",), response_model=ExplanationAnswer)
+@routes.post("/explain", permission=Permission.READ, body=EntityBody, parameters=(STRICT,), response=ExplanationAnswer)
 async def explain(request: Request, project: str) -> Response:
     """What a run would get, who decides each value, and what stands against it. Nothing is stored."""
-    is_strict = read_strict(request)
+    is_strict = get_parameters(request)[STRICT]
     found = await explain_run(get_web(request).core, project, await read_body(request), is_strict=is_strict)
     return answer(
         {
@@ -55,22 +58,19 @@ async def explain(request: Request, project: str) -> Response:
     )
 
 
-@routes.get("/{id}", needs=Permission.READ, takes=("name",), response_model=EntityAnswer)
+@routes.get("/{id}", permission=Permission.READ, parameters=(NAME,), response=EntityAnswer)
 async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """One run, with its history, newest first; where a name is said, only if it is its name."""
-    parameters = Parameters(request, ("name",))
-    wanted = parameters.find("name")
-    parameters.finish()
+    wanted = get_parameters(request)[NAME]
     run, transitions = await get_run(get_web(request).core, project, id)
     if wanted not in (None, run.name):
         raise Missing("run", f"{wanted}:{id}")
     return answer_entity(run, transitions)
 
 
-@routes.get("/{id}/effective", needs=Permission.READ, response_model=EffectiveAnswer)
+@routes.get("/{id}/effective", permission=Permission.READ, response=EffectiveAnswer)
 async def get_effective(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """What a run got and who decided each value, as it was when it was submitted."""
-    Parameters(request, ()).finish()
     run, _ = await get_run(get_web(request).core, project, id)
     return answer(
         {
@@ -86,38 +86,32 @@ async def get_effective(request: Request, project: str, id: str) -> Response:  #
     )
 
 
-@routes.put("/{id}", needs=Permission.REPORT, body=EntityBody, response_model=EntityAnswer)
+@routes.put("/{id}", permission=Permission.REPORT, body=EntityBody, response=EntityAnswer)
 async def report(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """Results and metadata; of a run that its client executes also state and spec. A stale state changes nothing."""
-    Parameters(request, ()).finish()
     revision, document = read_expected_revision(request), await read_body(request)
     core, who = get_web(request).core, get_who(request)
     return await _answer_run(request, await report_run(core, who, project, id, document, expected_revision=revision))
 
 
-@routes.delete("/{id}", needs=Permission.WRITE, takes=("cascade",), response_model=EntityAnswer)
+@routes.delete("/{id}", permission=Permission.WRITE, parameters=(CASCADE,), response=EntityAnswer)
 async def delete(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """Remove what the run made, and then the run."""
-    parameters = Parameters(request, ("cascade",))
-    parameters.flag("cascade")
-    parameters.finish()
     core, who, revision = get_web(request).core, get_who(request), read_expected_revision(request)
     return answer_entity(await delete_run(core, who, project, id, expected_revision=revision))
 
 
-@routes.post("/{id}/stop", needs=Permission.WRITE, takes=("reason",), response_model=EntityAnswer)
+@routes.post("/{id}/stop", permission=Permission.WRITE, parameters=(REASON,), response=EntityAnswer)
 async def stop(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """End it, from every state in which something may still happen."""
-    words = _read_reason(request)
-    core, who = get_web(request).core, get_who(request)
+    words, core, who = get_parameters(request)[REASON], get_web(request).core, get_who(request)
     return await _answer_run(request, await stop_run(core, who, project, id, words=words))
 
 
-@routes.post("/{id}/resume", needs=Permission.WRITE, takes=("reason",), response_model=EntityAnswer)
+@routes.post("/{id}/resume", permission=Permission.WRITE, parameters=(REASON,), response=EntityAnswer)
 async def resume(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """Let a stopped service go on."""
-    words = _read_reason(request)
-    core, who = get_web(request).core, get_who(request)
+    words, core, who = get_parameters(request)[REASON], get_web(request).core, get_who(request)
     return await _answer_run(request, await resume_run(core, who, project, id, words=words))
 
 
@@ -125,10 +119,3 @@ async def _answer_run(request: Request, run: Run) -> Response:
     """The run with its history, unless it is gone meanwhile."""
     async with get_web(request).core.store.begin(is_read_only=True) as unit:
         return answer_entity(run, await unit.runs.list_transitions(run.id))
-
-
-def _read_reason(request: Request) -> str | None:
-    parameters = Parameters(request, ("reason",))
-    words = parameters.find("reason")
-    parameters.finish()
-    return words

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from runyard.api.context import get_web
 from runyard.api.openapi_models import SearchAnswer
-from runyard.api.query_parameters import Parameters
+from runyard.api.query_parameters import PAGE, SIZE, ParameterValues, QueryParameter, get_parameters, read_text, text
 from runyard.api.responses import answer_page, entity_to_json
 from runyard.api.routing import Routes
 from runyard.app.model import Entity, Json
@@ -24,7 +24,6 @@ from runyard.spec.problems import find_nearest
 from runyard.spec.readers import Findings, expect_option, expect_text, refuse
 
 routes = Routes("/api/v1/-/{project}/solr/search", tag="search")
-TAKES = ("q", "fq", "page", "size", "sort")
 SORTS: Mapping[str, SortedBy] = {
     "metadata.updated": "updated",
     "metadata.created": "created",
@@ -39,77 +38,55 @@ MOST_VALUES = 50
 _SHOWN = ("id", "key", "kind", "name", "project", "metadata")
 
 
-@routes.get("/item", needs=Permission.READ, takes=TAKES, response_model=SearchAnswer, name="search_items")
-async def search(request: Request, project: str) -> Response:
-    """Everything in a project that fits all filters, every version, newest change first.
-
-    At most 1000 matches are served, and descriptions are looked through in the newest 2000 entities; where that left
-    something out, the header `X-Search-Bounded` says what.
-    """
-    wanted = _read_search(request, project)
-    found = await search_project(get_web(request).core, wanted)
-    contents = [_to_item(entity) for entity in found.page.content]
-    response = answer_page(contents, found.page, number=wanted.page, size=wanted.size)
-    if found.bound is not None:
-        response.headers["X-Search-Bounded"] = found.bound
-    return response
-
-
 def _to_item(entity: Entity) -> Json:
     whole = entity_to_json(entity)
     return {"type": entity.type, **{name: whole[name] for name in _SHOWN}, "status": {"state": str(entity.state)}}
 
 
 def _read_search(request: Request, project: str) -> Search:
-    parameters = Parameters(request, TAKES)
-    sorted_by, direction = _read_sort(parameters)
-    values = _read_filters(parameters)
-    read = Search(
+    parameters = get_parameters(request)
+    sorted_by, direction = parameters[SORT]
+    return Search(
         project=project,
-        words=parameters.find("q"),
+        words=parameters[Q],
         sorted_by=sorted_by,
         direction=direction,
-        page=parameters.integer("page", default=0, at_least=0, at_most=2**31),
-        size=parameters.integer("size", default=25, at_least=1, at_most=get_web(request).limits.list_size),
-        **values,
+        page=parameters[PAGE],
+        size=parameters[SIZE],
+        **parameters[FILTERS],
     )
-    parameters.finish()
-    return read
 
 
-def _read_sort(parameters: Parameters) -> tuple[SortedBy, Literal["asc", "desc"]]:
-    given = parameters.list("sort")
+def _read_sort(values: ParameterValues) -> tuple[SortedBy, Literal["asc", "desc"]]:
+    given = values.list(read_text)
     if len(given) > 1:
-        parameters.findings.add(Code.SIZE_ENTRIES, ("query", "sort"), "one column at most")
+        values.add(Code.SIZE_ENTRIES, "one column at most")
     name, _, direction = (given[0] if given else "metadata.updated,desc").partition(",")
     if direction.lower() not in ("", "asc", "desc"):
-        allowed = "field,asc or field,desc"
-        parameters.findings.add(Code.VALUE_OPTION, ("query", "sort"), "no direction", value=given[0], allowed=allowed)
-    column = parameters.findings.read(
-        lambda text: expect_option(text, what="a sort", options=SORTS), name.strip(), "query", "sort"
-    )
+        values.add(Code.VALUE_OPTION, "no direction", value=given[0], allowed="field,asc or field,desc")
+    column = values.read_part(lambda field: expect_option(field, what="a sort", options=SORTS), name.strip())
     return SORTS.get(column or "", "updated"), "desc" if direction.lower() == "desc" else "asc"
 
 
-def _read_filters(parameters: Parameters) -> dict[str, Any]:
-    findings, given = parameters.findings, parameters.list("fq")
+def _read_filters(values: ParameterValues) -> dict[str, Any]:
+    given = values.list(read_text)
     if len(given) > MOST_FILTERS:
-        findings.add(Code.SIZE_ENTRIES, ("query", "fq"), f"at most {MOST_FILTERS} filters")
-    values: dict[str, Any] = {}
-    for text in given[:MOST_FILTERS]:
-        name, separator, value = text.partition(":")
+        values.add(Code.SIZE_ENTRIES, f"at most {MOST_FILTERS} filters")
+    filters: dict[str, Any] = {}
+    for filter_ in given[:MOST_FILTERS]:
+        name, separator, value = filter_.partition(":")
         name = name.strip()
-        if not separator or name not in _FILTERS:
+        if not separator or name not in _READERS:
             message = "no such filter" if separator else "a filter is `field:value`"
-            allowed, nearest = ", ".join(_FILTERS), find_nearest(name, _FILTERS)
-            findings.add(Code.FILTER_UNKNOWN, ("query", "fq"), message, value=text, allowed=allowed, suggestion=nearest)
+            allowed, nearest = ", ".join(_READERS), find_nearest(name, _READERS)
+            values.add(Code.FILTER_UNKNOWN, message, value=filter_, allowed=allowed, suggestion=nearest)
             continue
-        target, reader = _FILTERS[name]
-        if target in values:
-            findings.add(Code.FILTER_TWICE, ("query", "fq"), f"`{name}` is filtered twice", value=text)
+        target, reader = _READERS[name]
+        if target in filters:
+            values.add(Code.FILTER_TWICE, f"`{name}` is filtered twice", value=filter_)
             continue
-        values[target] = findings.read(reader, value.strip(), "query", "fq")
-    return values
+        filters[target] = values.read_part(reader, value.strip())
+    return filters
 
 
 def _read_phrase(given: str) -> str:
@@ -151,7 +128,7 @@ def _read_span(given: str) -> Span | None:
 
 
 Reader = Callable[[str], Any]
-_FILTERS: Mapping[str, tuple[str, Reader]] = {
+_READERS: Mapping[str, tuple[str, Reader]] = {
     "type": ("types", _read_types),
     "kind": ("kind", _read_phrase),
     "metadata.name": ("name", _read_phrase),
@@ -160,3 +137,38 @@ _FILTERS: Mapping[str, tuple[str, Reader]] = {
     "metadata.updated": ("updated", _read_span),
     "metadata.created": ("created", _read_span),
 }
+Q = text("q", "Contained in id or name, in any case; of runs also in function or workflow.")
+FILTERS = QueryParameter(
+    name="fq",
+    description="A filter: `type:(function)`, `metadata.labels:(a AND b)`; may be repeated.",
+    schema={"type": "array", "items": {"type": "string"}},
+    read=_read_filters,
+)
+SORT = QueryParameter(
+    name="sort",
+    description="`field,asc` or `field,desc`; may be repeated.",
+    schema={"type": "array", "items": {"type": "string"}},
+    read=_read_sort,
+)
+
+
+@routes.get(
+    "/item",
+    permission=Permission.READ,
+    parameters=(Q, FILTERS, PAGE, SIZE, SORT),
+    response=SearchAnswer,
+    name="search_items",
+)
+async def search(request: Request, project: str) -> Response:
+    """Everything in a project that fits all filters, every version, newest change first.
+
+    At most 1000 matches are served, and descriptions are looked through in the newest 2000 entities; where that left
+    something out, the header `X-Search-Bounded` says what.
+    """
+    wanted = _read_search(request, project)
+    found = await search_project(get_web(request).core, wanted)
+    contents = [_to_item(entity) for entity in found.page.content]
+    response = answer_page(contents, found.page, number=wanted.page, size=wanted.size)
+    if found.bound is not None:
+        response.headers["X-Search-Bounded"] = found.bound
+    return response

@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from runyard.api.context import get_web
 from runyard.api.openapi_models import TokenBody
-from runyard.api.query_parameters import Parameters
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import answer, format_time
 from runyard.api.routing import Routes, get_who
@@ -22,18 +21,16 @@ FIELDS = ("name", "scopes", "days")
 YEAR_DAYS = 365
 
 
-@routes.get("", needs=Permission.OWN_TOKENS, response_model=list[dict[str, object]])
+@routes.get("", permission=Permission.OWN_TOKENS, response=list[dict[str, object]])
 async def list_all(request: Request) -> Response:
     """Your tokens; their texts are not kept."""
-    Parameters(request, ()).finish()
     tokens = await list_personal_tokens(get_web(request).core, get_who(request))
     return answer([_to_json(token) for token in tokens])
 
 
-@routes.post("", needs=Permission.OWN_TOKENS, body=TokenBody, response_model=dict[str, object])
+@routes.post("", permission=Permission.OWN_TOKENS, body=TokenBody, response=dict[str, object])
 async def create(request: Request) -> Response:
     """A new token, for who signed in by password. Its text is in this answer and nowhere else."""
-    Parameters(request, ()).finish()
     given = await read_body(request)
     findings = Findings()
     document = expect_mapping(given, of="a token's fields")
@@ -66,10 +63,9 @@ async def create(request: Request) -> Response:
     return answer({**_to_json(created.token), "value": created.text}, headers={"Cache-Control": "no-store"})
 
 
-@routes.get("/{id}", needs=Permission.OWN_TOKENS, response_model=dict[str, object])
+@routes.get("/{id}", permission=Permission.OWN_TOKENS, response=dict[str, object])
 async def get(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
     """One of your tokens."""
-    Parameters(request, ()).finish()
     tokens = await list_personal_tokens(get_web(request).core, get_who(request))
     found = next((token for token in tokens if token.id == id), None)
     if found is None:
@@ -77,10 +73,9 @@ async def get(request: Request, id: str) -> Response:  # noqa: A002 - the name i
     return answer(_to_json(found))
 
 
-@routes.delete("/{id}", needs=Permission.OWN_TOKENS, response_model=None)
+@routes.delete("/{id}", permission=Permission.OWN_TOKENS)
 async def revoke(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
     """End a token at once, and all that was got with it."""
-    Parameters(request, ()).finish()
     await revoke_personal_token(get_web(request).core, get_who(request), id)
     return answer({})
 
