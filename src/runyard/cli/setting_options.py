@@ -77,7 +77,7 @@ def load_settings(flags: Mapping[str, Any], *, only: Collection[str] | None = No
 
 def require_server() -> None:
     """Raise an error that says what to install if the `server` extra is missing."""
-    needed = ("sqlalchemy", "alembic", "argon2", "fastapi", "starlette", "structlog", "uvicorn", "uvloop")
+    needed = ("sqlalchemy", "alembic", "argon2", "starlette", "structlog", "uvicorn", "uvloop")
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise click.ClickException(

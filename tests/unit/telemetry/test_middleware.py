@@ -4,8 +4,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi import FastAPI, Request
-from fastapi.responses import StreamingResponse
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from runyard.app.model import Principal
 from runyard.telemetry import Metrics, Observer, find_request_id
@@ -19,36 +21,35 @@ def metrics() -> Metrics:
     return Metrics()
 
 
-@pytest.fixture
-def app() -> FastAPI:
-    app = FastAPI()
+async def healthz(_request: Request) -> Response:
+    return Response("ok")
 
-    @app.get("/healthz")
-    async def healthz() -> str:
-        return "ok"
 
-    @app.get("/runs/{run_id}")
-    async def read_run(run_id: str, request: Request) -> dict[str, str | None]:
-        request.state.who = Principal(name="ada")
-        return {"request_id": find_request_id()}
+async def read_run(request: Request) -> Response:
+    request.state.who = Principal(name="ada")
+    return JSONResponse({"request_id": find_request_id()})
 
-    @app.get("/fails")
-    async def fail() -> None:
-        raise RuntimeError("Bearer abcdefghijk")
 
-    @app.get("/stream")
-    async def stream() -> StreamingResponse:
-        async def pieces() -> AsyncIterator[bytes]:
-            for _ in range(3):
-                yield b"x" * 100
+async def fail(_request: Request) -> Response:
+    raise RuntimeError("Bearer abcdefghijk")
 
-        return StreamingResponse(pieces())
 
-    return app
+async def stream(_request: Request) -> Response:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"x" * 100
+
+    return StreamingResponse(pieces())
 
 
 @pytest.fixture
-async def get(app: FastAPI, metrics: Metrics, written: Written) -> AsyncIterator[Get]:
+def app() -> Starlette:
+    endpoints = {"/healthz": healthz, "/runs/{run_id}": read_run, "/fails": fail, "/stream": stream}
+    return Starlette(routes=[Route(path, endpoint) for path, endpoint in endpoints.items()])
+
+
+@pytest.fixture
+async def get(app: Starlette, metrics: Metrics, written: Written) -> AsyncIterator[Get]:
     transport = httpx2.ASGITransport(Observer(app, metrics=metrics), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
 
