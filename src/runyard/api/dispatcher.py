@@ -19,7 +19,7 @@ from runyard.domain.access import Permission
 class Dispatcher:
     """A prefix tree over the segments of all paths. A look-up takes one step per segment, not per route.
 
-    A literal segment wins over a parameter: `/runs/explain` over `/runs/{id}`.
+    A literal segment wins over a parameter: `/runs/explain` over `/runs/{id}`. HEAD goes to the route of GET.
     """
 
     def __init__(self, routes: Iterable[Route], *, otherwise: ASGIApp) -> None:
@@ -91,6 +91,8 @@ class _Node:
         if route.method in node.routes:
             raise ValueError(f"two routes for {route.method} {route.path}")
         node.routes[route.method] = route
+        if route.method == "GET":
+            node.routes["HEAD"] = route
 
     def iter_ends(self, parts: list[str], index: int) -> Iterator["_Node"]:
         """Where such a path may end, the most particular first. A parameter is never empty."""

@@ -41,6 +41,8 @@ class Gate:
                 headers["X-Api-Level"] = API_LEVEL
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers.setdefault("Cache-Control", "no-cache")
+            elif scope["method"] == "HEAD":
+                message["body"] = b""
             await send(message)
 
         if self._web.is_open and (reason := self._find_stranger(Headers(scope=scope))):

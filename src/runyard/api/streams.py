@@ -42,8 +42,12 @@ class Streamed(Response):
         self._throttle = get_throttle(request)
         self._name = _name(request, who)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        """Send until the chunks end or the client is gone."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the chunks end or the client is gone; to HEAD, the headers alone."""
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         with self._throttle.hold_stream(self._name):
             tasks = [asyncio.ensure_future(self._send(send)), asyncio.ensure_future(_wait_until_gone(receive))]
             try:

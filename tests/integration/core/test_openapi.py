@@ -112,6 +112,14 @@ def test_nothing_fails_and_every_answer_is_documented(
     assert "Traceback" not in core.read_errors()
 
 
+async def test_connection_serves_on_when_head_was_asked_on_it(core: CoreProcess) -> None:
+    async with core.client(("ada", PASSWORD)) as client:
+        for path in ("/openapi.json", "/api/v1/-/demo/runs/one", "/api/v1/-/demo/runs/one/log?follow=true", "/nothing"):
+            head = await client.head(path)
+            assert (head.status_code, head.content) == (404 if path == "/nothing" else 200, b"")
+            assert (await client.get("/healthz")).json() == {"status": "ok"}
+
+
 async def test_every_model_and_parameter_is_described_when_the_document_is_read(core: CoreProcess) -> None:
     async with core.client() as client:
         answer: httpx2.Response = await client.get("/openapi.json")

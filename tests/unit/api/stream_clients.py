@@ -62,7 +62,12 @@ class OpenStream:
 
 @asynccontextmanager
 async def open_stream(
-    app: Any, path: str, *, headers: Mapping[str, str] | None = None, is_reading: bool = True
+    app: Any,
+    path: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    is_reading: bool = True,
+    method: str = "GET",
 ) -> AsyncIterator[OpenStream]:
     """Ask, and read on while the block lasts; or take nothing of the body."""
     path, _, query = path.partition("?")
@@ -72,7 +77,7 @@ async def open_stream(
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
         "http_version": "1.1",
-        "method": "GET",
+        "method": method,
         "scheme": "http",
         "path": path,
         "raw_path": path.encode(),

@@ -23,13 +23,14 @@ PATHS = (
     "GET /runs/{id}/logs",
     "GET /{project}/things/{id}",
     "GET /runs/things/{name}",
+    "POST /jobs",
 )
 
 
 def make_endpoint(name: str) -> Endpoint:
     async def endpoint(request: Request, **named: str) -> Response:
         assert request.path_params == named
-        return JSONResponse({"route": name, **named})
+        return JSONResponse({"route": name, **named}, headers={"X-Route": name})
 
     return endpoint
 
@@ -76,6 +77,12 @@ async def test_route_is_the_most_particular_that_takes_the_method_when_asked(ask
     assert answer.json() == found
 
 
+@pytest.mark.parametrize("path", ["/runs/r1", "/runs/explain"])
+async def test_head_goes_to_the_route_of_get_when_asked(path: str) -> None:
+    answer = await ask("HEAD", path)
+    assert (answer.status_code, answer.headers["X-Route"]) == (200, "GET /runs/{id}")
+
+
 @pytest.mark.parametrize(
     "path", ["/", "/run", "/runs/", "/runs//logs", "//runs", "/runs/a%2Fb", "/RUNS", "/runs/r1/logs/x", "/things/x"]
 )
@@ -86,10 +93,10 @@ async def test_nothing_is_found_when_no_path_is_like_that(path: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "allowed"),
     [
-        ("PUT /runs", "GET, POST"),
-        ("HEAD /runs", "GET, POST"),
-        ("OPTIONS /runs/explain", "DELETE, GET, POST"),
-        ("POST /runs/r1/logs", "GET"),
+        ("PUT /runs", "GET, HEAD, POST"),
+        ("OPTIONS /runs/explain", "DELETE, GET, HEAD, POST"),
+        ("POST /runs/r1/logs", "GET, HEAD"),
+        ("HEAD /jobs", "POST"),
     ],
 )
 async def test_every_method_that_is_taken_is_told_when_another_is_asked_for(asked: str, allowed: str) -> None:
