@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from runyard.app.model import Json
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.outcomes import Seen
 
 STATUS_KEYS = ("pods", "service", "k8s", "events")
@@ -56,8 +57,7 @@ class Assignment:
     user: str
     function: str | None = None
     task: str | None = None
-    effective: Json
-    """The effective spec as it is stored."""
+    effective: EffectiveSpec
     generation: int
     """Counts what was wanted of the run: an act of an older generation than the anchor has seen does nothing."""
     access: Access = field(repr=False, compare=False)

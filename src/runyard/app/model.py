@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from runyard.domain.effective_document import read_effective
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.lifecycle import State
 
 Json = dict[str, Any]
@@ -69,6 +71,7 @@ class Run(Entity):
     """As sent, word for word; timestamps and status aside it is what the hash is of."""
     request_hash: str
     effective: Json | None = None
+    """As `domain.effective_document` writes it; read it by `find_effective`."""
     provenance: tuple[Json, ...] = ()
     warnings: tuple[Json, ...] = ()
     profile_revision: int | None = None
@@ -85,6 +88,10 @@ class Run(Entity):
     anchor_uid: str | None = None
     reason: str | None = None
     message: str | None = None
+
+    def find_effective(self) -> EffectiveSpec | None:
+        """Its effective spec; None for a run that its client executes. Raises `UnknownSchema`."""
+        return None if self.effective is None else read_effective(self.effective)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

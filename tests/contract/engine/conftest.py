@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import pytest
 
 from runyard.app.engine import Assignment, Engine
+from runyard.domain.effective_spec import EffectiveSpec
 from tests.engines.memory import MemoryEngine
 
 
@@ -68,7 +69,7 @@ def assign(run_id: str = "r1", **fields: Any) -> Assignment:
         "name": run_id,
         "kind": "container+job:run",
         "user": "ada",
-        "effective": {"kind": "container", "action": "job", "image": "busybox", "args": ["true"]},
+        "effective": EffectiveSpec(kind="container", action="job", image="busybox", args=("true",)),
         "generation": 1,
         "access": FixedAccess(),
     }

@@ -2,10 +2,11 @@
 
 import asyncio
 
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.outcomes import ENDED, Seen
 from tests.contract.engine.conftest import Lab, assign
 
-SERVICE = {"kind": "container", "action": "serve", "image": "nginx"}
+SERVICE = EffectiveSpec(kind="container", action="serve", image="nginx")
 
 
 async def test_anchor_is_the_same_when_it_is_ensured_again(lab: Lab) -> None:

@@ -72,10 +72,11 @@ async def get(request: Request, project: str, id: str) -> Response:  # noqa: A00
 async def get_effective(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """What a run got and who decided each value, as it was when it was submitted."""
     run, _ = await get_run(get_web(request).core, project, id)
+    effective = run.find_effective()
     return answer(
         {
             "run": run.id,
-            "effective": run.effective,
+            "effective": None if effective is None else effective.to_dict(),
             "provenance": list(run.provenance),
             "warnings": list(run.warnings),
             "request": run.request,

@@ -60,8 +60,8 @@ async def _note(
 
 async def _check_named(unit: UnitOfWork, run_id: str, project: str, names: Sequence[str]) -> None:
     run = await unit.runs.find(run_id, project=project)
-    effective = (run.effective if run is not None else None) or {}
-    named = {use["name"] for use in effective.get("secrets", [])}
+    effective = None if run is None else run.find_effective()
+    named = set() if effective is None else {use.name for use in effective.secrets}
     if not_named := sorted(set(names) - named):
         raise Forbidden(f"this run's spec does not name the secret {list_words(not_named)}")
 

@@ -1,4 +1,4 @@
-"""A run as an engine gets it: its stored spec, and what it may know, read only when it is asked for."""
+"""A run as an engine gets it: its effective spec, and access to its secrets and token, read only on demand."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -6,35 +6,36 @@ from dataclasses import dataclass
 from runyard.app.core import Core
 from runyard.app.engine import Assignment, EngineRefusal
 from runyard.app.model import Run
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.reasons import Reason
 
 IssueToken = Callable[[Run], Awaitable[str]]
-"""Makes a token for a run alone; the composition root gives it."""
+"""Issues a token for one run; the composition root provides it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAccess:
-    """`app.engine.Access`, from the store, the vault and who issues tokens. Holds no values."""
+    """`app.engine.Access` from the store, the vault and the token issuer. Holds no secret values."""
 
     core: Core
     run: Run
     issue: IssueToken
 
     async def read_secrets(self) -> Mapping[str, str]:
-        """The newest values of the secrets that the effective spec names."""
+        """The current values of the secrets that the effective spec names; `EngineRefusal` if one has none."""
         values = {}
         async with self.core.store.begin(is_read_only=True) as unit:
-            for name in list_secrets(self.run):
-                sealed = await unit.secrets.find(self.run.project, name)
+            for use in get_effective(self.run).secrets:
+                sealed = await unit.secrets.find(self.run.project, use.name)
                 if sealed is None:
                     raise EngineRefusal(
-                        Reason.SECRET_MISSING, f"secret `{name}` has no value any more in project {self.run.project}"
+                        Reason.SECRET_MISSING, f"secret `{use.name}` of project {self.run.project} has no value anymore"
                     )
-                values[name] = self.core.vault.open(sealed)
+                values[use.name] = self.core.vault.open(sealed)
         return values
 
     async def issue_token(self) -> str:
-        """A token for that run alone, another with each call: it ends with the run, or after 30 days."""
+        """A new token for this run alone; it expires with the run, or after 30 days."""
         return await self.issue(self.run)
 
 
@@ -42,7 +43,7 @@ def make_assignment(core: Core, run: Run, *, issue_token: IssueToken) -> Assignm
     """The run as it is stored now."""
     return Assignment(
         run_id=run.id,
-        # A deleted id may be used again; no two runs of one id begin at the same microsecond with the same request.
+        # A deleted id may be reused; no two runs with one id have the same microsecond of creation and request.
         incarnation=f"{run.created_at.isoformat()}/{run.request_hash}",
         project=run.project,
         name=run.name,
@@ -50,13 +51,15 @@ def make_assignment(core: Core, run: Run, *, issue_token: IssueToken) -> Assignm
         user=run.user,
         function=run.function,
         task=run.task,
-        effective=run.effective or {},
+        effective=get_effective(run),
         generation=run.desired_generation,
         access=StoredAccess(core, run, issue_token),
     )
 
 
-def list_secrets(run: Run) -> list[str]:
-    """The names of the secrets that a run's effective spec names."""
-    uses = (run.effective or {}).get("secrets") or []
-    return [str(use["name"]) for use in uses if isinstance(use, Mapping) and "name" in use]
+def get_effective(run: Run) -> EffectiveSpec:
+    """The effective spec of a run that an engine executes: it always has one."""
+    effective = run.find_effective()
+    if effective is None:
+        raise RuntimeError(f"run {run.id} has no effective spec")
+    return effective

@@ -13,7 +13,7 @@ from runyard.app.core import Core
 from runyard.app.engine import Engine, EngineError, EngineRefusal, EngineUnavailable
 from runyard.app.loops import run_updates
 from runyard.app.loops.assignments import IssueToken, make_assignment
-from runyard.app.loops.deadlines import find_deadline, has_timers
+from runyard.app.loops.deadlines import find_deadline, has_timeouts
 from runyard.app.loops.pace import Pace
 from runyard.app.model import Lease, Run
 from runyard.app.ports import Stale
@@ -103,7 +103,7 @@ class Stepper:
         stored = await self._write(lease, run_updates.record(seen))
         if is_final(State(stored.state)) or stored.desired != "run":
             return stored
-        if not has_timers(stored):
+        if not has_timeouts(stored):
             return self._pace.resync
         async with self._core.store.begin(is_read_only=True) as unit:
             deadline = find_deadline(stored, await unit.runs.list_transitions(stored.id))

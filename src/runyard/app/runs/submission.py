@@ -23,6 +23,7 @@ from runyard.app.ports import UnitOfWork
 from runyard.app.rules import CurrentRules, load_current
 from runyard.app.runs.run_requests import RunRequest, load_inventory, read_run_request
 from runyard.app.runs.transitions import make_first_transitions
+from runyard.domain.effective_document import write_effective
 from runyard.domain.lifecycle import State
 from runyard.domain.reasons import Reason
 from runyard.domain.resolution import NOT_USED, Resolution, resolve
@@ -30,7 +31,6 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.readers import to_snake_case
 
-NO_ENGINE = Reason.ENGINE_NONE
 NO_ENGINE_MESSAGE = "no engine is configured: the run is accepted and stored, and nothing starts it"
 
 
@@ -222,7 +222,7 @@ def _make_run(
         extensions=draft.extensions,
         request=request,
         request_hash=request_hash,
-        effective=None if resolution is None else resolution.spec.to_dict(),
+        effective=None if resolution is None else write_effective(resolution.spec),
         provenance=() if resolution is None else tuple(leaf.to_dict() for leaf in resolution.leaves),
         warnings=tuple(problem.to_dict() for problem in _list_warnings(run_request, resolution)),
         profile_revision=None if resolution is None else _find_profile_revision(resolution, rules),
@@ -232,7 +232,7 @@ def _make_run(
         workflow=run_request.workflow_reference,
         is_local=run_request.is_local,
         due_at=None if is_idle else now,
-        reason=NO_ENGINE if is_idle and not run_request.is_local else None,
+        reason=Reason.ENGINE_NONE if is_idle and not run_request.is_local else None,
         message=NO_ENGINE_MESSAGE if is_idle and not run_request.is_local else None,
     )
 

@@ -137,8 +137,8 @@ def can_be_resumed(run: Run) -> bool:
 
 def find_action(run: Run) -> str | None:
     """`job`, `serve` …, from the effective spec or the kind."""
-    if run.effective is not None and isinstance(run.effective.get("action"), str):
-        return str(run.effective["action"])
+    if (effective := run.find_effective()) is not None:
+        return effective.action
     kind = find_run_kind(run.kind)
     return None if kind is None else kind.action
 

@@ -114,6 +114,7 @@ def _may_use(run: Run, claim: str) -> bool:
 
 
 def _iter_claims(run: Run) -> Iterator[str]:
-    for volume in (run.effective or {}).get("volumes", ()):
-        if volume.get("claim_name") is not None:
-            yield volume["claim_name"]
+    effective = run.find_effective()
+    for volume in effective.volumes if effective is not None else ():
+        if volume.claim_name is not None:
+            yield volume.claim_name

@@ -1,0 +1,98 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runyard.domain.effective_document import SCHEMA_VERSION, UnknownSchema, read_effective, write_effective
+from runyard.domain.resolution import resolve
+from runyard.spec.kubernetes.quantity import Quantity
+from runyard.spec.problems import Refused
+from runyard.spec.volumes import Volume
+from tests.adversary.generator import draw_case, draw_world
+from tests.adversary.trial import make_stage, read_case
+
+SAMPLES = Path(__file__).parents[2] / "data" / "effective"
+
+
+def _list_samples(version: int) -> list[Path]:
+    return sorted((SAMPLES / str(version)).glob("*.json"))
+
+
+def _load(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_there_are_samples_when_a_version_was_ever_stored(version: int) -> None:
+    assert [path.stem for path in _list_samples(version)] == ["full-job", "python-job", "service", "small-job"]
+
+
+@pytest.mark.parametrize("path", _list_samples(1), ids=lambda path: path.stem)
+def test_document_of_version_1_is_upgraded_when_it_is_read(path: Path) -> None:
+    newest = _load(SAMPLES / str(SCHEMA_VERSION) / path.name)
+    assert write_effective(read_effective(_load(path))) == newest
+
+
+@pytest.mark.parametrize("path", _list_samples(SCHEMA_VERSION), ids=lambda path: path.stem)
+def test_document_is_the_same_when_it_is_read_and_written_again(path: Path) -> None:
+    document = _load(path)
+    assert write_effective(read_effective(document)) == document
+
+
+def test_values_have_their_types_when_a_document_is_read() -> None:
+    spec = read_effective(_load(SAMPLES / "1" / "full-job.json"))
+    assert (spec.gpu, spec.gpu_resource, spec.timeout_seconds) == (2, "nvidia.com/gpu", 7200)
+    assert spec.resources["cpu"].limit == Quantity.parse("8")
+    assert spec.disk is not None
+    assert spec.disk.size == Quantity.parse("100Gi")
+    assert spec.volumes[0] == Volume(
+        name="data",
+        type="persistent_volume_claim",
+        mount_path="/data",
+        size=Quantity.parse("10Gi"),
+        storage_class="fast",
+        sub_path="a/b",
+        lifetime=604800,
+    )
+    assert [use.name for use in spec.secrets] == ["token", "kaggle"]
+    assert spec.command == ("python", "train.py")
+
+
+def test_spec_says_that_no_gpu_is_wanted_when_it_was_stored_so() -> None:
+    assert (read_effective(_load(SAMPLES / "1" / "service.json"))).gpu == 0
+
+
+@pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1, "2", None, 1.5])
+def test_document_is_refused_when_its_version_is_not_known(version: object) -> None:
+    document = {"kind": "container", "action": "job", "schema_version": version}
+    with pytest.raises(
+        UnknownSchema, match=r"^the stored effective spec has schema version .*, and this release reads up"
+    ):
+        read_effective(document)
+
+
+@pytest.mark.parametrize("document", [{"kind": "container"}, {"kind": "container", "action": "job", "colour": "red"}])
+def test_document_is_refused_when_its_fields_are_not_the_types(document: dict[str, Any]) -> None:
+    with pytest.raises(UnknownSchema, match=r"^the stored effective spec cannot be read: "):
+        read_effective(document)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_spec_is_the_same_when_it_is_stored_and_read(number: int) -> None:
+    stage = make_stage(draw_world(10, number))
+    count = 0
+    for case in (draw_case(10, number * 100 + index) for index in range(100)):
+        try:
+            request = read_case(case)
+        except Refused:
+            continue
+        resolution = resolve(request, stage.admin_rules, stage.inventory)
+        if resolution.refusals:
+            continue
+        stored = json.loads(json.dumps(write_effective(resolution.spec)))
+        assert read_effective(stored) == resolution.spec
+        assert write_effective(read_effective(stored)) == stored
+        count += 1
+    assert count >= 20
