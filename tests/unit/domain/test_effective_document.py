@@ -81,9 +81,10 @@ def test_document_is_refused_when_its_fields_are_not_the_types(document: dict[st
 
 @pytest.mark.parametrize("number", range(4))
 def test_spec_is_the_same_when_it_is_stored_and_read(number: int) -> None:
-    stage = make_stage(draw_world(10, number))
+    world = draw_world(10, number)
+    stage = make_stage(world)
     count = 0
-    for case in (draw_case(10, number * 100 + index) for index in range(100)):
+    for case in (draw_case(10, number * 100 + index, world) for index in range(100)):
         try:
             request = read_case(case)
         except Refused:
