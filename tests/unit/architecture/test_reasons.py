@@ -18,6 +18,7 @@ RULED_FIELD = "volumes.type"
 RULED_FIELD_MODULES = ("domain/admission/facts.py", "domain/rule_checks.py", "spec/rule_grammar.py")
 TAKE_A_CODE_FIRST = ("EngineError", "EngineRefusal", "EngineUnavailable", "Failure", "NotPossible", "Problem", "refuse")
 
+TAKE_A_REASON = ("Deadline", "Move", "Observation", "Outcome", "Run", "make_first_transitions")
 PINNED = Path(__file__).parents[2] / "data" / "codes"
 
 
@@ -79,7 +80,7 @@ def _iter_undeclared() -> Iterator[tuple[str, int, str]]:
                 continue
             called = node.func.id if isinstance(node.func, ast.Name) else ""
             given = node.args[:1] if called in TAKE_A_CODE_FIRST else []
-            given += [word.value for word in node.keywords if word.arg in ("code", "reason") and called != "fail"]
+            given += [word.value for word in node.keywords if word.arg == "reason" and called in TAKE_A_REASON]
             for argument in given:
                 if isinstance(argument, ast.JoinedStr | ast.Constant) and ast.unparse(argument) != "None":
                     yield name, node.lineno, ast.unparse(argument)
