@@ -162,6 +162,23 @@ async def test_run_is_due_at_once_when_it_is_nudged_whoever_holds_it(store: Stor
     assert {run.revision for run in claimed} == {1}
 
 
+async def test_run_rests_until_it_is_due_when_its_nudge_was_claimed(store: Store) -> None:
+    """Otherwise whoever released it would get it back at once, for ever."""
+    async with store.begin() as work:
+        later = await work.read_clock() + LONG
+        await work.runs.add(make_run("r1", due_at=None), [])
+        await work.runs.nudge(["r1"])
+        [(_, lease)] = await work.runs.claim_due(owner="loop", limit=1, lease_for=LONG)
+        await work.runs.release(lease, due_at=later)
+        await work.commit()
+
+    async with store.begin() as work:
+        assert await work.runs.claim_due(owner="loop", limit=1, lease_for=LONG) == []
+        found = await work.runs.find("r1")
+    assert found is not None
+    assert found.due_at == later
+
+
 async def test_every_run_is_in_one_shard_when_replicas_share_the_queue(store: Store) -> None:
     names = {f"r{number}" for number in range(60)}
     async with store.begin() as work:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from argon2 import extract_parameters
 
 from runyard.app.errors import TooMany, Unauthenticated
 from runyard.app.identity.accounts import set_disabled, set_password
@@ -39,14 +40,16 @@ async def test_words_and_work_are_the_same_when_anything_is_wrong(world: World) 
             await world.sign_in(name, password)
         words.add(str(caught.value))
     assert words == {"the name or the password is wrong"}
-    assert len(world.passwords.checked) == len(attempts)
+    # One real hash each, all of the same cost: the time taken tells nobody which accounts exist (timing attack).
+    usual = extract_parameters(await world.passwords.hash(PASSWORD))
+    assert [extract_parameters(stored) for stored in world.hasher.verified] == [usual] * len(attempts)
 
 
 async def test_password_is_hashed_once_when_it_is_used_often(world: World) -> None:
     await world.add_account("ada")
     await asyncio.gather(*(world.sign_in("ada") for _ in range(40)))
     await world.sign_in("ada")
-    assert len(world.passwords.checked) == 1
+    assert len(world.hasher.verified) == 1
 
 
 async def test_memory_does_not_help_when_the_password_was_changed_or_the_account_disabled(world: World) -> None:
@@ -69,7 +72,7 @@ async def test_hashing_stops_when_too_many_passwords_were_wrong(world: World) ->
     answers = await asyncio.gather(*(world.sign_in("ada", f"wrong {n}") for n in range(30)), return_exceptions=True)
     assert sum(isinstance(answer, Unauthenticated) for answer in answers) == burst
     assert sum(isinstance(answer, TooMany) for answer in answers) == 30 - burst
-    assert len(world.passwords.checked) == burst + 1
+    assert len(world.hasher.verified) == burst + 1
     with pytest.raises(TooMany):
         await world.sign_in("ada", "wrong again")
     await world.sign_in("ada", address="192.0.2.99")
@@ -95,7 +98,7 @@ async def test_answer_reaches_the_others_when_one_client_goes_away(world: World)
     await world.add_account("ada")
     first = asyncio.create_task(world.sign_in("ada"))
     second = asyncio.create_task(world.sign_in("ada"))
-    await world.passwords.begun.wait()
+    await world.hasher.begun.wait()
     first.cancel()
     assert (await second).name == "ada"
 

@@ -2,15 +2,29 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 from argon2 import PasswordHasher, Type, extract_parameters
+from argon2.exceptions import VerifyMismatchError
 
 from runyard.app.errors import TooMany
 from runyard.auth import failure_limiter as limits
 from runyard.auth.failure_limiter import FailureLimiter
 from runyard.auth.passwords import Passwords
 from tests.unit.auth.world import ADDRESS
+
+
+class NotingHasher(PasswordHasher):
+    """Notes what it really verified."""
+
+    def __init__(self, *, time_cost: int) -> None:
+        super().__init__(time_cost=time_cost, memory_cost=16, parallelism=2)
+        self.verified: list[str] = []
+
+    def verify(self, hash: str | bytes, password: str | bytes) -> Any:  # noqa: A002 - the name of argon2's argument
+        self.verified.append(str(hash))
+        return super().verify(hash, password)
 
 
 @pytest.fixture
@@ -33,12 +47,15 @@ async def test_password_is_the_same_when_letters_are_composed_differently(passwo
     assert await passwords.verify(await passwords.hash("caf\u00e9"), "cafe\u0301")
 
 
-async def test_work_is_the_same_when_there_is_no_hash() -> None:
-    passwords = Passwords()
-    real = extract_parameters(PasswordHasher().hash("a"))
-    assert extract_parameters(passwords._nobodys_hash) == real
-    quick = Passwords(hasher=PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
-    assert not await quick.verify(None, "anything")
+@pytest.mark.parametrize("cost", [1, 2])
+async def test_password_is_hashed_at_the_usual_cost_when_there_is_no_account(cost: int) -> None:
+    """An early answer would tell which accounts exist (timing attack)."""
+    hasher = NotingHasher(time_cost=cost)
+    assert not await Passwords(hasher=hasher).verify(None, "anything")
+    [stored] = hasher.verified
+    assert extract_parameters(stored) == extract_parameters(hasher.hash("a"))
+    with pytest.raises(VerifyMismatchError):
+        PasswordHasher().verify(stored, "anything")
 
 
 @pytest.mark.parametrize("stored", ["", "garbage", "$argon2id$v=19$m=8,t=1,p=1$$", "$2b$12$abcdefghijklmnopqrstuv"])

@@ -111,8 +111,17 @@ def test_nothing_is_shown_when_values_and_keys_are_printed_or_fail(vault: TextVa
     assert max(map(len, map(str, shown))) < 5000
 
 
-def test_bindings_differ_when_parts_only_meet_differently(vault: TextVault) -> None:
-    places = [("ab", "c", 1), ("a", "bc", 1), ("", "abc", 1), ("abc", "", 1), ("abc", "1", 1), ("abc", "", 11)]
+@pytest.mark.parametrize("separator", ["", "/", ":", ".", ",", "|", "-", " ", "\0", "\n"])
+def test_bindings_differ_when_parts_only_meet_differently(vault: TextVault, separator: str) -> None:
+    whole = f"b{separator}c"
+    places = [
+        ("a", whole, 1),
+        (f"a{separator}b", "c", 1),
+        ("", f"a{separator}{whole}", 1),
+        ("abc", "", 1),
+        ("abc", "1", 1),
+        ("abc", "", 11),
+    ]
     for one, other in pairwise(places):
         sealed = vault.seal(*one, VALUE)
         moved = SealedValue(
