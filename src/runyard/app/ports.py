@@ -152,9 +152,6 @@ class Entities(EntityLookup, Protocol):
     async def delete(self, entity_type: str, entity_id: str, *, project: str) -> bool:
         """Whether there was one. An older version of its name becomes the latest."""
 
-    async def delete_named(self, entity_type: str, *, project: str, name: str) -> int:
-        """All versions; how many."""
-
     async def delete_project(self, project: str) -> None:
         """Everything in it, runs and secret values too, and the project. The caller has its lock."""
 

@@ -67,19 +67,6 @@ class Client(Verbs):
         path = PODS.path(namespace=namespace, name=pod, subresource="eviction")
         await self._post(path, eviction, dry_run=dry_run, deadline_seconds=deadline_seconds)
 
-    async def get_scale(
-        self,
-        resource: Resource,
-        name: str,
-        *,
-        namespace: str,
-        deadline_seconds: float = DEADLINE_SECONDS,
-    ) -> Object:
-        """The Scale of a Deployment, ReplicaSet or custom resource."""
-        return await self.get(
-            resource, name, namespace=namespace, subresource="scale", deadline_seconds=deadline_seconds
-        )
-
     async def scale(
         self,
         resource: Resource,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import quote
 
-EMPTY_HASH = hashlib.sha256(b"").hexdigest()
 _ALGORITHM = "AWS4-HMAC-SHA256"
 
 

@@ -73,7 +73,6 @@ def check_qualified_name(name: str) -> str | None:
     return f"must have a name {'after `/` ' if slash else ''}of {_PART_CHARACTERS}"
 
 
-check_label_key = check_qualified_name
 check_toleration_key = check_qualified_name
 
 
@@ -147,11 +146,6 @@ def suggest_dns_label(name: str) -> str | None:
 def suggest_dns_1035_label(name: str) -> str | None:
     """The nearest DNS-1035 label."""
     return _suggest(name.lower().lstrip("0123456789-_. "), r"[^a-z0-9]+", check=check_dns_1035_label, most=63)
-
-
-def suggest_dns_subdomain(name: str) -> str | None:
-    """The nearest DNS-1123 subdomain."""
-    return _suggest(name.lower(), r"[^a-z0-9.]+", check=check_dns_subdomain, most=MOST_SUBDOMAIN_CHARACTERS)
 
 
 def suggest_env_name(name: str) -> str | None:

@@ -28,7 +28,6 @@ PodSecurity = Literal["restricted", "baseline"]
 
 DEFAULT_GPU_RESOURCE = "nvidia.com/gpu"
 DEFAULT_MEM_TOLERANCE = Decimal("1.1")
-MOST_PROJECTS = 10_000
 _SIDES = ("", ".request", ".limit")
 _TWO_SIDED = tuple(name.removesuffix(".limit") for name in RULED if name.endswith(".limit"))
 

@@ -1,7 +1,7 @@
 """Profiles as files: Runyard's own form, several in a file if need be, and DigitalHub's template files as they are."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -19,16 +19,6 @@ MOST_WORDS = 4096
 """Characters of a name or description."""
 
 _Base = tuple[BaseKind, AdminFields]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileLoad:
-    """The outcome of loading anew: what holds now, and what was found in the files."""
-
-    profiles: Mapping[str, Profile]
-    problems: tuple[Problem, ...] = ()
-    """Where there are any, `profiles` is what held before."""
-    warnings: tuple[Problem, ...] = ()
 
 
 def read_profiles(documents: Sequence[Any]) -> tuple[list[Profile], list[Problem]]:
@@ -83,15 +73,6 @@ def load_profile_files(files: Mapping[str, str]) -> tuple[Mapping[str, Profile],
             homes[profile.id] = name
     findings.finish()
     return MappingProxyType(profiles), warnings
-
-
-def reload_profiles(current: Mapping[str, Profile], files: Mapping[str, str]) -> ProfileLoad:
-    """The files' profiles if all is well with them, else `current`, whole, and why."""
-    try:
-        profiles, warnings = load_profile_files(files)
-    except Refused as refused:
-        return ProfileLoad(profiles=current, problems=refused.problems)
-    return ProfileLoad(profiles=profiles, warnings=tuple(warnings))
 
 
 def _load_file(text: str, name: str) -> tuple[list[Profile], list[Problem]]:

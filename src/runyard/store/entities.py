@@ -143,18 +143,6 @@ class SqlEntities:
             await self._set_latest(entity)
         return bool(deleted)
 
-    async def delete_named(self, entity_type: str, *, project: str, name: str) -> int:
-        """All versions; how many."""
-        if entity_type in VERSIONED_TYPES:
-            await self._lock_name(entity_type, project=project, name=name)
-        rows = await self._session.write_returning(
-            delete(tables.entities)
-            .where(*_name(entity_type, project=project, name=name))
-            .returning(tables.entities.c.id)
-        )
-        await delete_dependent_rows(self._session, entity_type, ids=[row["id"] for row in rows])
-        return len(rows)
-
     async def delete_project(self, project: str) -> None:
         """Everything in it, runs (tombstones stay) and secret values too, and the project."""
         await delete_project_rows(self._session, project)

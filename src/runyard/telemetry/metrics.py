@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from runyard import __version__
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 _REQUEST_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
@@ -68,5 +66,5 @@ class Metrics:
         self._failures.labels(loop).inc()
 
     def render(self) -> bytes:
-        """Return all metrics in Prometheus' text format; its media type is `CONTENT_TYPE`."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -206,7 +206,8 @@ async def test_replicas_follow_when_a_deployment_is_scaled(client: Client, names
     # Without its resourceVersion: the deployment's controller writes to it at the same time.
     metadata = {"name": "d", "namespace": namespace}
     await client.replace(DEPLOYMENTS, {**scale, "metadata": metadata, "spec": {"replicas": 2}}, subresource="scale")
-    assert (await client.get_scale(DEPLOYMENTS, "d", namespace=namespace))["spec"]["replicas"] == 2
+    stored = await client.get(DEPLOYMENTS, "d", namespace=namespace, subresource="scale")
+    assert stored["spec"]["replicas"] == 2
 
 
 async def test_account_is_itself_when_it_uses_its_token(

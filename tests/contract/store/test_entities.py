@@ -60,7 +60,6 @@ async def test_odd_texts_are_refused_or_match_nothing_when_they_cannot_be_names(
         with pytest.raises(ValueError, match="stored"):
             await work.runs.add(make_run(odd), [])
         assert await work.entities.delete("function", odd, project=odd) is False
-        assert await work.entities.delete_named("function", project="p", name=odd) == 0
         assert await work.accounts.delete_token(odd, user=odd) is False
         assert await work.runs.has_tombstone(odd) is False
         assert await work.secrets.find(odd, odd) is None
@@ -234,24 +233,6 @@ async def test_delete_says_whether_there_was_one_when_it_is_called_twice(store: 
         assert await work.entities.delete("function", "f1", project="p") is False
         await work.entities.add(make_entity("f1"))
         await work.commit()
-
-
-async def test_all_versions_go_when_a_name_is_deleted(store: Store) -> None:
-    await add(
-        store,
-        *(make_entity(f"f{number}", created_at=after(number)) for number in range(3)),
-        make_entity("g1", name="g"),
-        make_entity("q1", project="q"),
-    )
-
-    async with store.begin() as work:
-        assert await work.entities.delete_named("function", project="p", name="f") == 3
-        assert await work.entities.delete_named("function", project="p", name="f") == 0
-        await work.commit()
-
-    async with store.begin(is_read_only=True) as work:
-        left = await work.entities.find_page(Query(type="function", versions="all"))
-        assert {entity.id for entity in left.content} == {"g1", "q1"}
 
 
 async def test_metrics_and_labels_go_when_their_entity_goes(store: Store) -> None:

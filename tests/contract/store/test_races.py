@@ -83,7 +83,9 @@ async def test_no_version_is_hidden_when_its_name_is_deleted_meanwhile(store: St
 
         async def add_or_delete(work: UnitOfWork, index: int, attempt: int = attempt) -> None:
             if index:
-                await work.entities.delete_named("function", project="p", name="f")
+                known = await work.entities.find_page(Query(type="function", project="p", versions="all"))
+                for entity in known.content:
+                    await work.entities.delete("function", entity.id, project="p")
             else:
                 await work.entities.add(make_entity(f"old-{attempt}", created_at=after(5)))
 

@@ -297,17 +297,16 @@ async def test_subresources_are_addressed_when_they_have_verbs_of_their_own() ->
     async with connected(answer({"kind": "Status", "status": "Success"})) as (client, server):
         await client.bind("p", namespace="n", node="k8s.gpu", uid="u")
         await client.evict("p", namespace="n", uid="u", grace_period_seconds=5, dry_run=True)
-        await client.get_scale(DEPLOYMENTS, "d", namespace="n")
         await client.scale(DEPLOYMENTS, "d", namespace="n", replicas=3, uid="u")
         await client.create_token("s", namespace="n", audiences=["a"], expiration_seconds=600)
-    bind, evict, get_scale, scale, token = server.requests
+    bind, evict, scale, token = server.requests
     assert bind.target == "/api/v1/namespaces/n/pods/p/binding"
     assert bind.json()["metadata"] == {"name": "p", "namespace": "n", "uid": "u"}
     assert bind.json()["target"] == {"apiVersion": "v1", "kind": "Node", "name": "k8s.gpu"}
     assert evict.target == "/api/v1/namespaces/n/pods/p/eviction?dryRun=All"
     assert evict.json()["deleteOptions"]["preconditions"] == {"uid": "u"}
     assert evict.json()["deleteOptions"]["dryRun"] == ["All"]
-    assert get_scale.target == "/apis/apps/v1/namespaces/n/deployments/d/scale"
+    assert scale.target == "/apis/apps/v1/namespaces/n/deployments/d/scale?fieldValidation=Strict"
     assert scale.json() == {"metadata": {"uid": "u"}, "spec": {"replicas": 3}}
     assert token.target == "/api/v1/namespaces/n/serviceaccounts/s/token"
     assert token.json()["spec"] == {"audiences": ["a"], "expirationSeconds": 600}

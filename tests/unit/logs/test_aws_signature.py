@@ -1,16 +1,18 @@
 """Amazon's published examples: of Signature Version 4 for S3, and of its general test suite."""
 
+import hashlib
 from datetime import UTC, datetime
 
 import pytest
 
-from runyard.logs.aws_signature import EMPTY_HASH, Signer, encode_path, encode_query
+from runyard.logs.aws_signature import Signer, encode_path, encode_query
 
 S3_AT = datetime(2013, 5, 24, tzinfo=UTC)
 S3 = Signer(
     access_key="AKIAIOSFODNN7EXAMPLE", secret_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", region="us-east-1"
 )
 BUCKET = {"Host": "examplebucket.s3.amazonaws.com", "x-amz-date": "20130524T000000Z"}
+EMPTY_HASH = hashlib.sha256(b"").hexdigest()
 PUT_HASH = "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072"
 
 SUITE_AT = datetime(2015, 8, 30, 12, 36, tzinfo=UTC)

@@ -20,7 +20,6 @@ from runyard.spec.names import (
     check_toleration_key,
     suggest_dns_1035_label,
     suggest_dns_label,
-    suggest_dns_subdomain,
     suggest_env_name,
     suggest_project_name,
 )
@@ -86,7 +85,6 @@ def test_name_is_refused_when_something_strange_follows_it(check: Check, tail: s
         (suggest_dns_label, f"{'x' * 62}-y", "x" * 62),
         (suggest_dns_1035_label, "1-Service", "service"),
         (suggest_dns_1035_label, "123", None),
-        (suggest_dns_subdomain, "My.PVC_1.-x", "my.pvc-1.x"),
         (suggest_env_name, "1 A=b", "_1_A_b"),
         (suggest_env_name, "ok", None),
         (suggest_env_name, "=", None),
@@ -105,7 +103,6 @@ def test_proposed_name_keeps_the_rule_when_text_is_anything(name: str) -> None:
     pairs = [
         (suggest_dns_label, check_dns_label),
         (suggest_dns_1035_label, check_dns_1035_label),
-        (suggest_dns_subdomain, check_dns_subdomain),
         (suggest_env_name, check_env_name),
         (suggest_project_name, check_project_name),
     ]

@@ -6,7 +6,7 @@ import pytest
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile import Profile
-from runyard.spec.profile_documents import load_profile_files, read_profiles, reload_profiles
+from runyard.spec.profile_documents import load_profile_files, read_profiles
 from runyard.spec.resources import Sides
 from runyard.spec.services import ServicePort
 
@@ -263,21 +263,6 @@ def test_all_files_problems_are_told_at_once_when_several_are_broken() -> None:
     assert named == ["a.yaml", "b.yaml", "d.yaml"]
     assert refused.value.problems[0].message.startswith("a.yaml: line 2, column ")
     assert "`c` is also in c.yaml" in refused.value.problems[2].message
-
-
-def test_what_was_loaded_before_stays_whole_when_a_new_file_is_broken() -> None:
-    current, _ = _load("small.yaml")
-
-    load = reload_profiles(current, {"small.yaml": "id: smaller\n", "broken.yaml": "id: x\nkpu: 1\n"})
-
-    assert load.profiles is current
-    assert [problem.where for problem in load.problems] == ["documents[0].kpu"]
-
-
-def test_the_new_profiles_hold_when_every_file_is_well() -> None:
-    load = reload_profiles(_load("small.yaml")[0], {"new.yaml": "id: new\n"})
-
-    assert (list(load.profiles), load.problems, load.warnings) == (["new"], (), ())
 
 
 def test_inputs_stay_as_they_were_when_profiles_are_read() -> None:

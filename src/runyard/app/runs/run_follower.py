@@ -27,11 +27,6 @@ class RunFollower:
         """Whether nothing more is to be expected: the run is final, or gone."""
         return self.is_gone or is_final(self._last.state)
 
-    @property
-    def last_sequence(self) -> int:
-        """Of the newest step that is known."""
-        return self._last.sequence
-
     async def wait(self, *, seconds: float = POLL_SECONDS) -> None:
         """Until something may have happened, at most that long."""
         await self._core.signals.wait(self.run.id, seconds=seconds)

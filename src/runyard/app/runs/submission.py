@@ -62,8 +62,8 @@ async def submit_run(
     `noted` is what the server itself says in the run's metadata.
     """
     draft = read_draft(document)
-    request = _keep(document)
-    request_hash = _hash(request)
+    request = canonicalize_request(document)
+    request_hash = hash_request(request)
     async with core.store.begin() as unit:
         # From here on nobody deletes the project, or a volume that is kept in it.
         await enter_project(unit, project)
@@ -112,17 +112,14 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
     )
 
 
-def hash_request(document: Any) -> str:
-    """What makes two submits the same: everything a client says, but for status, times and what the server says."""
-    return _hash(_keep(document))
-
-
-def _hash(said: Json) -> str:
-    canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+def hash_request(request: Json) -> str:
+    """Two submits with the same hash are the same submit. Takes what `canonicalize_request` returns."""
+    canonical = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _keep(document: Any) -> Json:
+def canonicalize_request(document: Any) -> Json:
+    """What the client asks for: without status, times, fields that the server sets, and empty values."""
     said = {key: value for key, value in dict(document).items() if key not in ("status", "key", "user")}
     metadata = said.get("metadata")
     if isinstance(metadata, dict):

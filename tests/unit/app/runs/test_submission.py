@@ -13,7 +13,7 @@ from runyard.app.entities.crud import create_entity
 from runyard.app.errors import Duplicate, Missing, NotPossible
 from runyard.app.projects.entity_deletion import delete_entity
 from runyard.app.runs.run_deletion import delete_run
-from runyard.app.runs.submission import explain_run, hash_request, submit_run
+from runyard.app.runs.submission import canonicalize_request, explain_run, hash_request, submit_run
 from runyard.spec.problems import Refused
 from tests.unit.app.demo import ADA, RUN, TASK, list_audit, open_demo
 
@@ -33,6 +33,10 @@ REQUEST: dict[str, Any] = {
 }
 
 
+def hash_of(document: Any) -> str:
+    return hash_request(canonicalize_request(document))
+
+
 @pytest.mark.parametrize(
     "aside",
     [
@@ -48,7 +52,7 @@ REQUEST: dict[str, Any] = {
     ],
 )
 def test_hash_is_the_same_when_only_what_the_server_says_differs(aside: dict[str, Any]) -> None:
-    assert hash_request({**REQUEST, **aside}) == hash_request(REQUEST)
+    assert hash_of({**REQUEST, **aside}) == hash_of(REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +75,12 @@ def test_hash_is_the_same_when_only_what_the_server_says_differs(aside: dict[str
     ],
 )
 def test_hash_is_another_when_anything_else_differs(change: dict[str, Any]) -> None:
-    assert hash_request({**REQUEST, **change}) != hash_request(REQUEST)
+    assert hash_of({**REQUEST, **change}) != hash_of(REQUEST)
 
 
 @given(st.permutations(list(REQUEST.items())))
 def test_hash_is_the_same_when_the_order_of_keys_differs(items: list[tuple[str, Any]]) -> None:
-    assert hash_request(dict(items)) == hash_request(REQUEST)
+    assert hash_of(dict(items)) == hash_of(REQUEST)
 
 
 async def test_one_run_is_made_when_the_same_is_submitted_by_many_at_once(core: Core) -> None:
@@ -126,7 +130,7 @@ async def test_request_and_decision_are_kept_together_when_a_run_is_stored(core:
     body = {**RUN, "status": {"state": "CREATED"}, "key": "k", "user": "eve", "metadata": {"created": "x", "a": 1}}
     run, _ = await submit_run(core, ADA, "demo", body)
     assert run.request == {**RUN, "metadata": {"a": 1}}
-    assert run.request_hash == hash_request(body)
+    assert run.request_hash == hash_of(body)
     assert run.effective is not None
     assert run.effective["image"] == "busybox:1.36"
     assert {leaf["path"]: leaf["set_by"] for leaf in run.provenance}["image"] == "function"
