@@ -21,7 +21,7 @@ from tests.adversary.judge import judge_objects, judge_silence
 from tests.adversary.judge_answer import iter_owner_complaints
 from tests.adversary.snapshots import take
 
-NOT_YET = frozenset({"action.unsupported", "field.missing", "service_type.unsupported"})
+NOT_YET = frozenset({"run.not_run", "field.missing", "launcher.missing", "service_type.unsupported"})
 """What only rendering refuses: an effective spec may be shown without an image, but not sent."""
 
 Verdict = Literal["accepted", "unreadable", "refused", "unrendered", "broken"]

@@ -1,18 +1,15 @@
-"""What `runyard explain` does: every value of a run, who set it, and what it replaced."""
+"""Output of `runyard explain`: every value of a run, who set it, and what it replaced."""
 
-from dataclasses import replace
 from typing import Any
 
 import click
 
 from runyard.cli.findings import Failed, Finding, print_findings, show_path
-from runyard.cli.inputs import Decision, Inputs, decide, locate, read_inputs
+from runyard.cli.inputs import Decision, Inputs, decide, read_inputs
 from runyard.cli.lazy_commands import load
 from runyard.cli.options import RunOptions
 from runyard.cli.output import clean, format_value, print_data
 from runyard.domain.effective_spec import Leaf
-from runyard.manifests.checks import check_run
-from runyard.spec.problems import Refused
 from runyard.spec.run_fields import ADMIN_FIELDS
 
 HEAD = ("field", "value", "set by", "replaced")
@@ -20,7 +17,7 @@ _ORDER = {name: index for index, name in enumerate(("kind", "action", "pod_secur
 
 
 def print_explanation(options: RunOptions, *, output: str) -> None:
-    """Print the table, then warnings and refusals; or all of it for programs. Ends with 1 where the run is refused."""
+    """Print the table, then warnings and refusals; or all of it as JSON or YAML. Exits with 1 if the run is refused."""
     try:
         inputs = read_inputs(options)
     except Failed as failed:
@@ -29,7 +26,7 @@ def print_explanation(options: RunOptions, *, output: str) -> None:
         found = _show_findings(failed.warnings, failed.errors)
         print_data({"effective": None, "provenance": [], **found}, output=output)
         raise click.exceptions.Exit(failed.exit_code) from None
-    decision = _add_rendering(inputs, decide(inputs))
+    decision = decide(inputs)
     if output == "table":
         _print_table(inputs, decision)
     else:
@@ -38,18 +35,8 @@ def print_explanation(options: RunOptions, *, output: str) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _add_rendering(inputs: Inputs, decision: Decision) -> Decision:
-    """What `render` would refuse is a warning here: a server may know more than the file says."""
-    try:
-        check_run(decision.resolution.spec, secret_values=dict.fromkeys(inputs.options.secrets, ""))
-    except Refused as refused:
-        lacking = [replace(problem, message=f"render would refuse: {problem.message}") for problem in refused.problems]
-        return replace(decision, warnings=(*decision.warnings, *(locate(inputs, problem) for problem in lacking)))
-    return decision
-
-
 def to_data(inputs: Inputs, decision: Decision) -> dict[str, Any]:
-    """The explanation for programs: amounts as text, times in seconds, nothing shortened."""
+    """The explanation as plain data: amounts as text, times in seconds, nothing shortened."""
     run = {"id": inputs.run_id, "project": inputs.request.project, "namespace": inputs.options.namespace}
     return {
         "run": {name: value for name, value in run.items() if value is not None},
@@ -71,7 +58,7 @@ def _print_table(inputs: Inputs, decision: Decision) -> None:
 
 
 def _sort_leaves(decision: Decision) -> list[Leaf]:
-    """In the order in which fields are documented; entries of one field as they were decided."""
+    """In the order in which fields are documented; entries of one field in the order of the resolution."""
     return sorted(decision.resolution.leaves, key=lambda leaf: _ORDER.get(str(leaf.path[0]), len(_ORDER)))
 
 

@@ -1,4 +1,4 @@
-"""From the command line to what `resolve` takes: every file read, every problem of all of them told at once."""
+"""Turns the command line into the input of `resolve_run`: reads every file and reports all their problems at once."""
 
 import hashlib
 import json
@@ -15,8 +15,10 @@ from runyard.cli.policies import LoadedPolicy, load_policy
 from runyard.cli.profile_files import load_profiles
 from runyard.cli.run_files import LoadedRun, load_run
 from runyard.domain.effective_spec import USERS, Leaf
-from runyard.domain.resolution import NOT_USED, Resolution, resolve
+from runyard.domain.resolution import NOT_USED, Resolution
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
+from runyard.manifests.renderability import resolve_run
+from runyard.spec.kinds.registry import DEFAULT_KIND
 from runyard.spec.policy import BUILT_IN, Policy
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused
@@ -26,13 +28,12 @@ T = TypeVar("T")
 
 DEFAULT_PROJECT = "default"
 DEFAULT_ACTION: Action = "job"
-DEFAULT_KIND = "container"
 ID_CHARACTERS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """Everything that was read, and what is doubtful about it."""
+    """Everything that was read, and the warnings about it."""
 
     options: RunOptions
     loaded: LoadedRun
@@ -46,7 +47,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What came of it, with the places of all that is doubtful or refused."""
+    """The resolution; warnings and refusals with their places in files and options."""
 
     resolution: Resolution
     warnings: tuple[Finding, ...]
@@ -78,8 +79,8 @@ def read_inputs(options: RunOptions) -> Inputs:
 
 
 def decide(inputs: Inputs) -> Decision:
-    """Resolve; with `--strict`, values that would not be used are refusals."""
-    resolution = resolve(inputs.request, inputs.admin_rules, inputs.inventory)
+    """Resolve and refuse what could not be rendered; with `--strict`, also values that would not be used."""
+    resolution = resolve_run(inputs.request, inputs.admin_rules, inputs.inventory)
     resolution = replace(resolution, leaves=tuple(_iter_owned(inputs, resolution.leaves)))
     not_used = [problem for problem in resolution.warnings if problem.code in NOT_USED and inputs.options.strict]
     doubts = [problem for problem in resolution.warnings if problem not in not_used]
@@ -88,22 +89,29 @@ def decide(inputs: Inputs) -> Decision:
         warnings=(*inputs.warnings, *(locate(inputs, problem) for problem in doubts)),
         refusals=tuple(
             Finding(problem) if _is_admins(problem.path, resolution.leaves) else locate(inputs, problem)
-            for problem in resolution.refusals
+            for problem in map(_propose_option, resolution.refusals)
         )
         + tuple(locate(inputs, problem) for problem in not_used),
     )
 
 
 def locate(inputs: Inputs, problem: Problem) -> Finding:
-    """The place of what the user said: the option that says it, or where it stands in the run's file."""
+    """The problem with its place: the option that set the value, or the line of the run's file."""
     first = problem.path[0] if problem.path else None
     if first in ("image", "profile") and getattr(inputs.options, str(first)) is not None:
         return Finding(problem, f"--{first}")
     return inputs.loaded.source.locate(problem)
 
 
+def _propose_option(problem: Problem) -> Problem:
+    """Names the option that sets a missing image."""
+    if (problem.code, problem.path) != (Code.FIELD_MISSING, ("image",)):
+        return problem
+    return replace(problem, allowed="`image` in the file, or --image IMAGE")
+
+
 def _iter_owned(inputs: Inputs, leaves: Iterable[Leaf]) -> Iterator[Leaf]:
-    """The leaves, with the command line's own defaults as what they are: nobody said them."""
+    """The leaves, with the defaults of the command line owned by the platform."""
     run, options = inputs.loaded.run, inputs.options
     unsaid = {("kind",): run.kind is None, ("action",): run.action is None and options.action is None}
     for leaf in leaves:
@@ -112,14 +120,14 @@ def _iter_owned(inputs: Inputs, leaves: Iterable[Leaf]) -> Iterator[Leaf]:
 
 
 def _is_admins(path: Path, leaves: Iterable[Leaf]) -> bool:
-    """Whether a profile set the value at a path, or the request from which it follows: no line of the user's did."""
+    """Whether a profile, and no user, set the value at a path or the request that it follows from."""
     causes = {path, (*path[:2], "request")} if path[:1] == ("resources",) and path[-1] == "limit" else {path}
     owners = {leaf.owner for leaf in leaves if leaf.path in causes}
     return not owners.isdisjoint({"profile", "base"}) and owners.isdisjoint(USERS)
 
 
 def make_id(options: RunOptions, content: bytes) -> str:
-    """An id of the run's content and the options that change what is asked: the same call renders the same objects."""
+    """An id derived from the run's content and the options that change it: the same call renders the same objects."""
     said = json.dumps([options.image, options.action, options.profile, options.project])
     return hashlib.sha256(content + b"\0" + said.encode()).hexdigest()[:ID_CHARACTERS]
 
@@ -133,7 +141,7 @@ def _attempt(reader: Callable[[Any], T], given: Any, failures: list[Failed]) -> 
 
 
 def _read_flags(options: RunOptions) -> RunFields:
-    """The fields of a run that options say; wrong ones are wrong use."""
+    """The run fields that options set; an invalid one is a usage error."""
     said = {"profile": options.profile, "image": options.image}
     try:
         return read_run_fields({name: value for name, value in said.items() if value is not None})
@@ -167,7 +175,7 @@ def _make_inventory(options: RunOptions) -> ProjectInventory:
 
 
 def _iter_replaced(loaded: LoadedRun, options: RunOptions) -> Iterator[Finding]:
-    """What the file says and an option says otherwise: the option holds, and nothing is ignored in silence."""
+    """A warning for each value of the file that an option overrides."""
     run, fields = loaded.run, loaded.run.fields
     pairs = (
         ("image", fields.image, options.image),

@@ -1,4 +1,4 @@
-"""What `runyard render` does: files in, manifests out."""
+"""Output of `runyard render`: the Kubernetes objects of a run."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,18 +14,20 @@ from runyard.manifests.environment import get_platform_envs
 from runyard.manifests.identity import RunIdentity
 from runyard.manifests.render import render_run
 from runyard.spec.problem_codes import Code
-from runyard.spec.problems import Problem, Refused
+from runyard.spec.problems import Problem
 
 Objects = list[dict[str, Any]]
 
 
 def print_manifests(options: RunOptions, *, output: str) -> None:
-    """Print a run's objects as YAML documents or a `v1` List, or everything that stands against it."""
+    """Print a run's objects as YAML documents or a `v1` List; raises `Failed` with every reason why it is refused."""
     inputs = read_inputs(options)
     decision = decide(inputs)
     if decision.refusals:
         raise Failed(decision.refusals, decision.warnings)
-    objects = _render(inputs, decision)
+    # Values of secrets are not known offline.
+    values = dict.fromkeys(inputs.options.secrets, "")
+    objects = render_run(decision.resolution.spec, _identify(inputs), secret_values=values)
     _check(objects, inputs, decision)
     print_findings([*decision.warnings, *_iter_empty_secrets(inputs, decision)], "warning")
     if inputs.is_id_made:
@@ -34,16 +36,6 @@ def print_manifests(options: RunOptions, *, output: str) -> None:
         print_data({"apiVersion": "v1", "kind": "List", "items": objects}, output="json")
     else:
         print_documents(objects)
-
-
-def _render(inputs: Inputs, decision: Decision) -> Objects:
-    values = dict.fromkeys(inputs.options.secrets, "")
-    try:
-        return render_run(decision.resolution.spec, _identify(inputs), secret_values=values)
-    except Refused as refused:
-        raise Failed(
-            (locate(inputs, problem) for problem in map(_propose, refused.problems)), decision.warnings
-        ) from None
 
 
 def _identify(inputs: Inputs) -> RunIdentity:
@@ -57,20 +49,13 @@ def _identify(inputs: Inputs) -> RunIdentity:
     )
 
 
-def _propose(problem: Problem) -> Problem:
-    """What only the command line knows: which option says what the file leaves out."""
-    if (problem.code, problem.path) != (Code.FIELD_MISSING, ("image",)):
-        return problem
-    return Problem(problem.code, problem.path, problem.message, allowed="`image` in the file, or --image IMAGE")
-
-
 def _check(objects: Objects, inputs: Inputs, decision: Decision) -> None:
-    """The last look at exactly what would be printed. What it finds is our mistake: the resolver let it pass."""
+    """Check exactly the objects that would be printed. A violation is a bug: resolve should have refused the run."""
     problems = _find_violations(objects, inputs, decision)
     if problems:
         lines = [format_finding(Finding(problem), "error") for problem in problems]
         raise click.ClickException(
-            "internal error: what was rendered breaks a rule for which the run should have been refused:\n"
+            "internal error: the rendered objects break a rule for which the run should have been refused:\n"
             + "\n".join(lines)
             + "\nNothing is printed. This is a bug in Runyard; please report it, with the command and the files."
         )
@@ -92,5 +77,5 @@ def _find_violations(objects: Objects, inputs: Inputs, decision: Decision) -> li
 
 def _iter_empty_secrets(inputs: Inputs, decision: Decision) -> Iterator[Finding]:
     for use in decision.resolution.spec.secrets:
-        message = "is rendered empty: its value is the platform's and is not known offline"
+        message = "is rendered empty; its value is not known offline"
         yield locate(inputs, Problem(Code.SECRET_EMPTY, ("secrets", use.name), message))

@@ -8,7 +8,7 @@ import click
 
 from runyard.cli.files import STDIN, Unreadable
 from runyard.cli.findings import Finding, print_findings, show_path
-from runyard.cli.inputs import DEFAULT_ACTION, DEFAULT_KIND
+from runyard.cli.inputs import DEFAULT_ACTION
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean, format_value, print_data
 from runyard.cli.policies import LoadedPolicy, load_policy
@@ -16,6 +16,7 @@ from runyard.cli.profile_files import load_profiles
 from runyard.cli.run_files import LoadedRun, load_runs
 from runyard.domain.rehearsal import Played, Recorded, Rehearsal, assume_inventory, rehearse
 from runyard.domain.resolve_inputs import AdminRules, Request
+from runyard.spec.kinds.registry import DEFAULT_KIND
 from runyard.spec.policy import Policy
 from runyard.spec.profile import Profile
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from runyard.domain.board import Board, Offer
 from runyard.domain.effective_spec import Owner
+from runyard.spec.kinds.function_kind import FunctionKind
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
@@ -31,7 +32,6 @@ INAPPLICABLE_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
     }
 )
 """Fields that mean nothing to an action: a user who sets one is told, a profile may serve several actions."""
-INAPPLICABLE_TO_CONTAINERS = frozenset({"parameters", "inputs", "init_parameters", "requirements", "python_version"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Setting:
     """What the layers lie on: the action and kind of the run, and the admin's names of GPUs."""
 
     action: str
-    kind: str
+    kind: FunctionKind
     gpu_resources: tuple[str, ...]
 
 
@@ -58,9 +58,7 @@ def put_layer(board: Board, layer: Layer, setting: Setting) -> None:
         is_blank = value is None or (not value and not isinstance(value, int))
         if is_blank or name == "profile":
             continue
-        if name in INAPPLICABLE_FIELDS[setting.action] or (
-            setting.kind == "container" and name in INAPPLICABLE_TO_CONTAINERS
-        ):
+        if name in INAPPLICABLE_FIELDS[setting.action] or name in setting.kind.inapplicable_fields:
             _warn_inapplicable(board, layer, name, value, setting)
             continue
         put = _PUTTERS.get(name)
@@ -76,7 +74,9 @@ def _warn_inapplicable(board: Board, layer: Layer, name: str, value: Any, settin
     offer = Offer(value, layer.owner, layer.source)
     if offer.is_users:
         what = (
-            f"a {WAYS[setting.action]}" if name in INAPPLICABLE_FIELDS[setting.action] else f"a {setting.kind} function"
+            f"a {WAYS[setting.action]}"
+            if name in INAPPLICABLE_FIELDS[setting.action]
+            else f"a {setting.kind.name} function"
         )
         message = f"`{name}` says nothing to {what}; it is not used"
         board.warnings.append(Problem(Code.FIELD_POINTLESS, (name,), message))

@@ -7,6 +7,7 @@ from typing import Any
 from runyard.domain.board import Board, Offer, show
 from runyard.domain.layer_merge import INAPPLICABLE_FIELDS, LIMIT, REQUEST, Setting, settle_contradiction
 from runyard.domain.project_policy import Choice, ProjectPolicy, offer_of
+from runyard.spec.kinds.function_kind import VersionedImages
 from runyard.spec.kubernetes.placement import iter_node_keys
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.patterns import matches
@@ -290,10 +291,17 @@ def _fill_platform(board: Board, policy: ProjectPolicy, setting: Setting) -> Non
         choice = policy.find_default("resources.disk.storage_class") or policy.find_default("volumes.storage_class")
         if choice is not None and medium.value == "ephemeral":
             board.put(("resources", "disk", "storage_class"), choice.offer("default"))
-    version = board.value("python_version")
-    if setting.kind == "python" and version is not None and version in policy.python_images:
-        images = policy.get_platform("python_images")
-        board.fill(("image",), replace(images, value=policy.python_images[version], rule=f"the image for {version}"))
+    if setting.kind.default_images is not None:
+        _fill_image(board, policy, setting.kind.default_images)
+
+
+def _fill_image(board: Board, policy: ProjectPolicy, images: VersionedImages) -> None:
+    """The image of the function's language version."""
+    version = board.value(images.version_field)
+    known = policy.get_images(images.platform_choice)
+    if version is not None and version in known:
+        offer = policy.get_platform(images.platform_choice)
+        board.fill(("image",), replace(offer, value=known[version], rule=f"the image for {version}"))
 
 
 def complete_volume(volume: Volume, policy: ProjectPolicy) -> tuple[Volume, Mapping[str, Offer]]:

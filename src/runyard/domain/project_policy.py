@@ -95,12 +95,11 @@ class ProjectPolicy:
         offer = offer_of(scope, scope.platform.mem_tolerance)
         return offer.value, offer
 
-    @property
-    def python_images(self) -> Mapping[str, str]:
-        """The image of each python version."""
+    def get_images(self, platform_choice: str) -> Mapping[str, str]:
+        """The image of each version under a platform choice such as `python_images`; narrower scopes win."""
         images: dict[str, str] = {}
         for scope in self.scopes:
-            images |= scope.platform.python_images or {}
+            images |= getattr(scope.platform, platform_choice) or {}
         return images
 
 

@@ -14,6 +14,7 @@ from runyard.domain.project_policy import ProjectPolicy
 from runyard.domain.project_references import settle_collisions, settle_references
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.domain.rule_checks import check_rules
+from runyard.spec.kinds.registry import get_kind
 from runyard.spec.lints import lint_fields
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, find_nearest, list_words
@@ -45,7 +46,7 @@ def resolve(request: Request, admin_rules: AdminRules, inventory: ProjectInvento
     """Decide. Deterministic; never raises on a parsed request; inputs are not changed."""
     policy = ProjectPolicy(admin_rules.policy, request.project)
     board = Board()
-    setting = Setting(request.action, request.kind, policy.gpu_resources)
+    setting = Setting(request.action, get_kind(request.kind), policy.gpu_resources)
     profile = _choose_profile(board, request, admin_rules, policy)
     for layer in _iter_layers(request, profile):
         put_layer(board, layer, setting)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from runyard.spec.kinds.registry import DEFAULT_KIND
 from runyard.spec.policy import Policy
 from runyard.spec.profile import Profile
 from runyard.spec.run_fields import Action, RunFields
@@ -15,7 +16,7 @@ class Request:
 
     project: str
     action: Action
-    kind: str = "container"
+    kind: str = DEFAULT_KIND
     run: RunFields = field(default_factory=RunFields)
     task: RunFields | None = None
     function: RunFields | None = None

@@ -1,56 +1,64 @@
-"""What cannot become objects, told before anything is rendered, and all at once.
+"""Why a run cannot be rendered: every reason at once, before the first object is created.
 
-Most of it never gets past `domain`; nothing here relies on that, because a bad object is refused by the apiserver only
-after the anchor was made.
+`domain` refuses most of it earlier. Nothing here relies on that: the apiserver would refuse a bad object only after the
+anchor exists.
 """
 
 from collections.abc import Iterator, Mapping
 
 from runyard.domain.effective_spec import EffectiveSpec
+from runyard.spec.kinds.registry import get_kind
 from runyard.spec.names import check_config_key
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, list_words
 from runyard.spec.volumes import SCRATCH_PATH, Volume
 
 MOST_SECRET_BYTES = 1_048_576
-"""Kubernetes' own limit for all values of a Secret together."""
+"""Kubernetes' limit for all values of a Secret together."""
+_BUILD = "build"
 
 
 def check_workload(spec: EffectiveSpec) -> None:
-    """Raise `Refused` where the Job or Deployment, its Services and claims cannot be rendered."""
-    _finish([*_iter_workload_problems(spec)])
+    """Raise `Refused` if the Job or Deployment, its Services and claims cannot be rendered."""
+    _refuse_if_any(find_unrenderable(spec))
 
 
 def check_run(spec: EffectiveSpec, *, secret_values: Mapping[str, str]) -> None:
-    """The same for the whole run: every secret that it uses needs its value."""
-    _finish([*_iter_workload_problems(spec), *_iter_secret_problems(spec, secret_values)])
+    """The same for the whole run, including its Secret: every secret that the run uses needs a value."""
+    _refuse_if_any([*find_unrenderable(spec), *_iter_secret_problems(spec, secret_values)])
 
 
-def _finish(problems: list[Problem]) -> None:
+def find_unrenderable(spec: EffectiveSpec) -> list[Problem]:
+    """Every reason why the spec cannot become objects, whatever the values of its secrets."""
+    launcher = find_missing_launcher(spec)
+    return [*_iter_spec_problems(spec), *([launcher] if launcher is not None else [])]
+
+
+def find_missing_launcher(spec: EffectiveSpec) -> Problem | None:
+    """The problem of a run that only a launcher could start. No engine has a launcher yet."""
+    if spec.command or not get_kind(spec.kind).needs_launcher:
+        return None
+    message = f"a {spec.kind} function without `command` needs a launcher, and there is none"
+    return Problem(Code.LAUNCHER_MISSING, ("command",), message, allowed="the program to start, as words")
+
+
+def _refuse_if_any(problems: list[Problem]) -> None:
     if problems:
         raise Refused(problems)
 
 
-def _iter_workload_problems(spec: EffectiveSpec) -> Iterator[Problem]:
-    if spec.action == "build":
-        yield Problem(
-            Code.ACTION_UNSUPPORTED,
-            ("action",),
-            "building images is not possible yet",
-            value=spec.action,
-            allowed="job, serve, deploy",
-        )
+def _iter_spec_problems(spec: EffectiveSpec) -> Iterator[Problem]:
+    yield from _iter_action_problems(spec)
     if not spec.image:
         yield Problem(Code.FIELD_MISSING, ("image",), "a run needs an `image`")
-    if spec.kind == "python" and not spec.command:
-        message = "a python function cannot be started without a `command` yet"
-        yield Problem(Code.FIELD_MISSING, ("command",), message, allowed="the program to start, as words")
     for field in ("run_as_user", "run_as_group", "fs_group"):
         given = getattr(spec, field)
         if given is not None and given < 1:
             yield Problem(Code.IDENTITY_ROOT, (field,), "a run is never root", value=given, allowed="1 or more")
     if spec.gpu and not spec.gpu_resource:
-        yield Problem(Code.GPU_RESOURCE, ("resources", "gpu"), "GPUs have no resource name here", value=spec.gpu)
+        yield Problem(
+            Code.GPU_RESOURCE, ("resources", "gpu"), "the platform names no resource for GPUs", value=spec.gpu
+        )
     if spec.action == "serve" and spec.service_type == "ExternalName":
         yield Problem(
             Code.SERVICE_TYPE_UNSUPPORTED,
@@ -63,7 +71,22 @@ def _iter_workload_problems(spec: EffectiveSpec) -> Iterator[Problem]:
         if lacking := _find_lacking(volume):
             message = f"a {volume.type} needs its `{lacking}`"
             yield Problem(Code.FIELD_MISSING, ("volumes", index, "spec", lacking), message)
+    for index, use in enumerate(spec.secrets):
+        if error := check_config_key(use.name):
+            yield Problem(Code.SECRETS_NAME, ("secrets", index), error, value=use.name)
     yield from _iter_clashes(spec)
+
+
+def _iter_action_problems(spec: EffectiveSpec) -> Iterator[Problem]:
+    actions = get_kind(spec.kind).actions
+    if spec.action == _BUILD:
+        message = "images are not built here; build the image elsewhere and name it in `image`"
+    elif spec.action not in actions:
+        message = f"a {spec.kind} function has no action `{spec.action}`"
+    else:
+        return
+    allowed = ", ".join(action for action in actions if action != _BUILD)
+    yield Problem(Code.RUN_NOT_RUN, ("action",), message, value=spec.action, allowed=allowed)
 
 
 def _find_lacking(volume: Volume) -> str | None:
@@ -82,7 +105,7 @@ def _find_lacking(volume: Volume) -> str | None:
 
 
 def _iter_clashes(spec: EffectiveSpec) -> Iterator[Problem]:
-    """One path with two mounts, one variable with two values: each was decided, and only one can be."""
+    """Two mounts at one path, or two values of one variable: only one of them can hold."""
     taken = {SCRATCH_PATH: "`resources.disk`"} if spec.disk else {}
     mounts = [(("volumes", index, "mount_path"), volume.mount_path) for index, volume in enumerate(spec.volumes)]
     mounts += [(("secrets", i, "mount_path"), use.mount_path) for i, use in enumerate(spec.secrets) if use.mount_path]
@@ -104,8 +127,6 @@ def _iter_secret_problems(spec: EffectiveSpec, values: Mapping[str, str]) -> Ite
             message = f"the secret `{use.name}` has no value"
             known = f"secrets with values: {list_words(sorted(values))}" if values else None
             yield Problem(Code.SECRETS_MISSING, ("secrets", index), message, value=use.name, allowed=known)
-        if error := check_config_key(use.name):
-            yield Problem(Code.SECRETS_NAME, ("secrets", index), error, value=use.name)
     if sum(len(value.encode()) for value in used.values() if value) > MOST_SECRET_BYTES:
         yield Problem(
             Code.SIZE_BYTES, ("secrets",), "the secrets of one run are too large", allowed=f"{MOST_SECRET_BYTES} bytes"

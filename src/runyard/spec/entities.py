@@ -1,4 +1,4 @@
-"""Entities around a run, in DigitalHub's form: project, function, task, run, secret. Specs are strict."""
+"""Entities around a run, in DigitalHub's form: project, function, task, run, secret. Specs are read strictly."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,6 +14,15 @@ from runyard.spec.digitalhub.reference_strings import (
     parse_function_reference,
     parse_task_reference,
 )
+from runyard.spec.kinds.function_kind import FunctionSpec
+from runyard.spec.kinds.registry import (
+    find_kind,
+    get_kind,
+    list_function_kinds,
+    list_legacy_run_kinds,
+    list_run_kinds,
+    list_task_kinds,
+)
 from runyard.spec.names import check_project_name, check_slug, suggest_project_name
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
@@ -27,10 +36,7 @@ from runyard.spec.readers import (
     read_each,
     refuse,
 )
-from runyard.spec.run_fields import ACTIONS, RunFields, read_model
-
-FUNCTION_KINDS = ("python", "container")
-"""The kinds we run; others may be stored by a server, word for word."""
+from runyard.spec.run_fields import RunFields, read_model
 
 _TEXT = {"type": "string"}
 
@@ -57,18 +63,6 @@ def _read_secret_path(given: Any) -> str:
     return path
 
 
-class ContainerSpec(RunFields):
-    """The spec of a `container` function: its image and program, and defaults for its runs."""
-
-    base_image: Annotated[str | None, *read_by(_read_text, _TEXT)] = Field(
-        default=None, description="What a build starts from."
-    )
-
-
-class PythonSpec(ContainerSpec):
-    """The spec of a `python` function: its code, and the version it is written for."""
-
-
 class TaskSpec(RunFields):
     """The spec of a task: a function, an action, and defaults for its runs."""
 
@@ -77,24 +71,24 @@ class TaskSpec(RunFields):
     )
     workflow: Annotated[FunctionReference | None, *read_by(parse_function_reference, _TEXT)] = None
     instructions: Annotated[tuple[str, ...] | None, *read_by(_read_lines, {"type": "array", "items": _TEXT})] = Field(
-        default=None, description="Of a build: lines added to the image's recipe."
+        default=None, description="Lines added to the Dockerfile of a build."
     )
 
 
 class RunSpec(TaskSpec):
-    """The spec of a run: its task, and what it asks for itself."""
+    """The spec of a run: its task, and what the run itself asks for."""
 
     task: Annotated[TaskReference | None, *read_by(parse_task_reference, _TEXT)] = Field(
         default=None, description="kind+action://project/id"
     )
     local_execution: Annotated[bool | None, *read_by(_read_flag, {"type": "boolean"})] = Field(
-        default=None, description="That the client runs it itself."
+        default=None, description="Whether the client executes the run itself."
     )
     base_image: Annotated[str | None, *read_by(_read_text, _TEXT)] = None
 
 
 class SecretSpec(BaseModel):
-    """The spec of a secret: where its value is kept. The value itself is never part of an entity."""
+    """The spec of a secret: where its value is stored. The value itself is never part of an entity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -105,7 +99,7 @@ class SecretSpec(BaseModel):
 
 
 class ProjectSpec(BaseModel):
-    """The spec of a project: what the client keeps there, word for word."""
+    """The spec of a project, kept as the client sent it."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -114,7 +108,7 @@ class ProjectSpec(BaseModel):
 
 
 class Entity(BaseModel):
-    """What all entities have in common; `spec` is the model of its type and kind."""
+    """The fields that all entities have; `spec` is the model of the type and kind."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -134,48 +128,47 @@ ENTITY_TYPES = ("project", "function", "task", "run", "secret")
 
 
 def read_entity(entity_type: str, given: Any) -> Entity:
-    """An entity of one of the types and kinds we run; raises `Refused` with everything that is wrong with it."""
+    """An entity of a type and kind that is run here; raises `Refused` with every problem."""
     findings = Findings()
     document = expect_mapping(given, of="an entity's fields")
     entity = findings.read(lambda value: read_model(Entity, value), document)
-    kind, asked = document.get("kind"), document.get("spec")
+    kind, content = document.get("kind"), document.get("spec")
     is_named = isinstance(kind, str)
     model = findings.read(lambda name: find_spec_model(entity_type, name), kind, "kind") if is_named else None
-    content = {} if asked is None else asked
-    spec = findings.read(lambda value: read_model(model, value), content, "spec") if model is not None else None
+    spec: BaseModel | None = None
+    if model is not None:
+        spec = findings.read(lambda value: read_model(model, value), {} if content is None else content, "spec")
     findings.problems += [*_check_names(entity_type, document), *_check_spec(str(kind), spec)]
     findings.finish()
-    assert entity is not None  # noqa: S101 - told apart by the findings above
+    assert entity is not None  # noqa: S101 - refused above
     return entity.model_copy(update={"spec": spec})
 
 
 def find_spec_model(entity_type: str, kind: str) -> type[BaseModel]:
-    """The model of a spec; raises `Refused` where we do not run such a thing."""
+    """The model of a spec; raises `Refused` for a type or kind that is not run here."""
     if entity_type in ("project", "secret"):
         expect_option(kind, what=f"the kind of a {entity_type}", options=(entity_type,))
         return ProjectSpec if entity_type == "project" else SecretSpec
     if entity_type == "function":
-        expect_option(kind, what="the kind of a function", options=FUNCTION_KINDS)
-        return PythonSpec if kind == "python" else ContainerSpec
+        return get_kind(expect_option(kind, what="the kind of a function", options=list_function_kinds())).spec_model
     if entity_type == "task":
-        expect_option(kind, what="the kind of a task", options=TASK_KINDS)
+        expect_option(kind, what="the kind of a task", options=list_task_kinds())
         return TaskSpec
     expect_option(entity_type, what="the type", options=ENTITY_TYPES)
-    run_kind = find_run_kind(kind)
-    if run_kind is None or (run_kind.function, run_kind.action or "job") not in _PAIRS:
-        expect_option(kind, what="the kind of a run", options=[*RUN_KINDS, *_OLD_RUN_KINDS])
+    if not is_run_kind(kind):
+        expect_option(kind, what="the kind of a run", options=[*list_run_kinds(), *list_legacy_run_kinds()])
     return RunSpec
 
 
-_PAIRS = tuple(
-    (name, action) for name in FUNCTION_KINDS for action in ACTIONS if (name, action) != ("python", "deploy")
-)
-TASK_KINDS = tuple(f"{name}+{action}" for name, action in _PAIRS)
-RUN_KINDS = tuple(f"{kind}:run" for kind in TASK_KINDS)
-_OLD_RUN_KINDS = tuple(f"{name}+run" for name in FUNCTION_KINDS)
+def is_run_kind(text: str) -> bool:
+    """Whether runs of this kind are run here."""
+    run_kind = find_run_kind(text)
+    kind = find_kind(run_kind.function) if run_kind is not None else None
+    return run_kind is not None and kind is not None and (run_kind.action is None or run_kind.action in kind.actions)
+
 
 SPEC_MODELS: Mapping[str, type[BaseModel]] = MappingProxyType(
-    {"project": ProjectSpec, "function": PythonSpec, "task": TaskSpec, "run": RunSpec, "secret": SecretSpec}
+    {"project": ProjectSpec, "function": FunctionSpec, "task": TaskSpec, "run": RunSpec, "secret": SecretSpec}
 )
 
 
@@ -200,13 +193,9 @@ def _check_spec(kind: str, spec: BaseModel | None) -> list[Problem]:
     if spec is None:
         return []
     found = []
-    if isinstance(spec, PythonSpec) and kind == "python":
-        found += [
-            Problem(Code.FIELD_MISSING, ("spec", field), f"a python function needs `{field}`")
-            for field in ("python_version", "source")
-            if getattr(spec, field) is None
-        ]
-    if isinstance(spec, RunSpec):
+    if isinstance(spec, FunctionSpec):
+        found += [problem.under("spec") for problem in get_kind(kind).find_spec_problems(spec)]
+    elif isinstance(spec, RunSpec):
         if spec.task is None:
             found.append(Problem(Code.FIELD_MISSING, ("spec", "task"), "a run needs its `task`"))
     elif isinstance(spec, TaskSpec):

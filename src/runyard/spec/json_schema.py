@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from runyard.spec.entities import FUNCTION_KINDS, SPEC_MODELS, Entity
+from runyard.spec.entities import SPEC_MODELS, Entity
+from runyard.spec.kinds.registry import DEFAULT_KIND, list_function_kinds
 from runyard.spec.rule_grammar import RULED, RuledField
 from runyard.spec.run_fields import ACTIONS, AdminFields, RunFields
 
@@ -20,7 +21,7 @@ def build_schema(kind: str) -> dict[str, Any]:
 def _build_run_file() -> dict[str, Any]:
     schema = RunFields.model_json_schema()
     identity = {
-        "kind": {"enum": list(FUNCTION_KINDS), "description": "What is run; container if it is not said."},
+        "kind": {"enum": [*list_function_kinds()], "description": f"The kind of function; {DEFAULT_KIND} by default."},
         "action": {"enum": list(ACTIONS), "description": "How it is run."},
         "project": {**_TEXT, "description": "The project the run belongs to."},
         "id": {**_TEXT, "description": "The run's id; chosen if it is not said."},

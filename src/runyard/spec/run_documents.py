@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runyard.spec.digitalhub.reference_strings import find_run_kind, find_task_kind, parse_function_reference
-from runyard.spec.entities import FUNCTION_KINDS, RunSpec, read_entity
+from runyard.spec.entities import RunSpec, read_entity
+from runyard.spec.kinds.registry import list_function_kinds
 from runyard.spec.names import check_project_name, check_slug, suggest_project_name
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import shorten
@@ -105,7 +106,7 @@ def _read_flat(document: Mapping[str, Any]) -> RunFile:
 
 
 def _read_kind(given: Any) -> str:
-    return expect_option(given, what="the kind", options=FUNCTION_KINDS)
+    return expect_option(given, what="the kind", options=list_function_kinds())
 
 
 def _read_action(given: Any) -> Action:

@@ -42,7 +42,8 @@ def test_values_that_lose_are_refused_when_strict(call: Call, folder: Path) -> N
 
 
 def test_durations_and_long_values_are_readable_when_in_a_table(call: Call) -> None:
-    run = yaml.safe_dump({"timeout": "2h", "kind": "python", "source": {"source": "print(1)\n" * 99}, "image": "a:1"})
+    source = {"source": "print(1)\n" * 99}
+    run = yaml.safe_dump({"timeout": "2h", "kind": "python", "source": source, "image": "a:1", "command": "python"})
     called = call("explain", "-f", "-", stdin=run)
     assert called.code == 0, called.out
     rows = [" ".join(line.split()) for line in called.out.splitlines()]
@@ -90,8 +91,15 @@ def test_problems_are_on_standard_error_when_there_is_no_table(call: Call) -> No
     assert "<stdin>:2:6: error: cpu: `cpu` belongs under `resources`" in called.err
 
 
-def test_explanation_needs_no_image_when_only_resources_are_asked(call: Call) -> None:
-    assert call("explain", "-f", "-", stdin="resources: {cpu: 8}\n").code == 0
+def test_values_are_shown_before_the_refusal_when_a_run_has_no_image(call: Call) -> None:
+    called = call("explain", "-f", "-", stdin="resources: {cpu: 8}\n")
+    assert (called.code, called.err) == (1, "")
+    rows = [" ".join(line.split()) for line in called.out.splitlines()]
+    assert "resources.cpu.requests 8 you" in rows
+    assert rows[-2:] == [
+        "<stdin>: error: image: a run needs an `image`",
+        "allowed: `image` in the file, or --image IMAGE",
+    ]
 
 
 def test_place_is_the_runs_when_a_limit_follows_from_its_request(call: Call, folder: Path) -> None:

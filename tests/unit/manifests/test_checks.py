@@ -21,10 +21,11 @@ def find_problems(spec: EffectiveSpec, **values: str) -> tuple[Problem, ...]:
 @pytest.mark.parametrize(
     ("fields", "code", "where"),
     [
-        ({"action": "build"}, "action.unsupported", "action"),
+        ({"action": "build"}, "run.not_run", "action"),
+        ({"kind": "python", "command": ["python"], "action": "deploy"}, "run.not_run", "action"),
         ({"image": None}, "field.missing", "image"),
         ({"image": ""}, "field.missing", "image"),
-        ({"kind": "python", "args": ["x"]}, "field.missing", "command"),
+        ({"kind": "python", "args": ["x"]}, "launcher.missing", "command"),
         ({"run_as_user": 0}, "identity.root", "run_as_user"),
         ({"run_as_group": 0}, "identity.root", "run_as_group"),
         ({"fs_group": -1}, "identity.root", "fs_group"),

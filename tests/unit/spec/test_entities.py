@@ -127,7 +127,7 @@ def test_a_function_is_read_when_it_is_python() -> None:
             "name": "f1",
             "project": "demo",
             "spec": {
-                "source": {"source": "main.py", "handler": "main:run", "lang": "python"},
+                "source": {"source": "git+https://example.org/code", "handler": "main:run", "lang": "python"},
                 "python_version": "PYTHON3_11",
                 "requirements": ["numpy"],
                 "base_image": "python:3.11",
@@ -195,7 +195,11 @@ def test_a_project_is_refused_with_the_nearest_name_when_it_cannot_be_a_namespac
     [
         ("function", {"kind": "python", "name": "f", "spec": {"source": {}}}, "spec.python_version"),
         ("function", {"kind": "python", "name": "f", "spec": {"python_version": "PYTHON3_11"}}, "spec.source"),
-        ("function", {"kind": "container", "spec": {}}, "name"),
+        ("function", {"kind": "container", "spec": {"image": "a:1"}}, "name"),
+        ("function", {"kind": "container", "name": "f", "spec": {"command": "sh"}}, "spec.image"),
+        ("function", {"kind": "container", "name": "f", "spec": {"base_image": "a:1"}}, "spec.image"),
+        ("function", {"kind": "container", "name": "f", "spec": None}, "spec.image"),
+        ("function", {"kind": "container", "name": "f"}, "spec.image"),
         ("function", {"kind": "dbt", "name": "f"}, "kind"),
         ("task", {"kind": "container+job", "spec": {}}, "spec.function"),
         ("task", {"kind": "python+deploy", "spec": {"function": "python://demo/f"}}, "kind"),

@@ -140,7 +140,14 @@ def test_a_profile_is_valid_when_it_can_be_read() -> None:
     [
         ("run", RUN),
         ("task", {"kind": "container+job", "spec": {"function": "container://demo/f", "resources": {"cpu": 1}}}),
-        ("function", {"kind": "python", "name": "f", "spec": {"python_version": "PYTHON3_11", "source": {}}}),
+        (
+            "function",
+            {
+                "kind": "python",
+                "name": "f",
+                "spec": {"python_version": "PYTHON3_11", "source": {"handler": "main", "code": "def main(): ..."}},
+            },
+        ),
         ("secret", {"kind": "secret", "name": "s", "spec": {"path": "secret://s"}}),
         ("project", {"kind": "project", "name": "demo", "spec": {"source": "./", "anything": 1}}),
     ],

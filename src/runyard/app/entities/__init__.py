@@ -34,7 +34,7 @@ from runyard.app.entities.kind_schemas import find_schema, list_schemas
 from runyard.app.entities.ownership import PRODUCER, check_own_entity, find_actor, find_state_since, note_change
 from runyard.app.entities.secret_rotation import Rotation, rewrap_values, rotate_keys
 from runyard.app.entities.secret_values import get_secret_values, put_secret_values
-from runyard.app.entities.spec_checks import check_same_project, find_function, is_ran_kind, unknown_reference
+from runyard.app.entities.spec_checks import check_same_project, find_function, is_runnable_kind, unknown_reference
 
 __all__ = [
     "LISTED_IN_PROJECTS",
@@ -65,7 +65,7 @@ __all__ = [
     "get_entity",
     "get_secret_values",
     "is_deeper",
-    "is_ran_kind",
+    "is_runnable_kind",
     "list_entities",
     "list_files",
     "list_schemas",

@@ -9,7 +9,7 @@ from runyard.app.entities.drafts import EntityDraft, check_id, check_project, re
 from runyard.app.entities.entity_types import TYPES, EntityType
 from runyard.app.entities.ignored_fields import find_kept, find_unused, take_status, with_warnings
 from runyard.app.entities.ownership import KEPT, check_own_entity, name_producer, note_change
-from runyard.app.entities.spec_checks import check_new, check_spec
+from runyard.app.entities.spec_checks import check_new, check_spec, find_near_kinds
 from runyard.app.errors import Conflict, Missing, NotPossible
 from runyard.app.locks import lock_of_entity, lock_of_project
 from runyard.app.model import Entity, Json, Principal
@@ -68,7 +68,8 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
             raise Duplicate(f"Duplicated entity {type_name}:{entity_id}.") from None
         await audit(core, unit, who, f"{type_name}.create", entity)
         await unit.commit()
-    return with_warnings(entity, find_unused(entity, draft, is_clients=entity_type.has_clients_state))
+    unused = find_unused(entity, draft, is_clients=entity_type.has_clients_state)
+    return with_warnings(entity, [*find_near_kinds(entity_type, draft), *unused])
 
 
 async def get_entity(core: Core, type_name: str, project: str, entity_id: str) -> Entity:

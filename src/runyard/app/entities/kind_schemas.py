@@ -1,23 +1,24 @@
-"""JSON Schemas of the specs that we run, by type and kind, in DigitalHub's envelope."""
+"""JSON Schemas of the specs that are run here, by type and kind, in DigitalHub's envelope."""
 
 from functools import cache
 
 from runyard.app.model import Json
-from runyard.spec.entities import ENTITY_TYPES, FUNCTION_KINDS, RUN_KINDS, TASK_KINDS, find_spec_model
+from runyard.spec.entities import ENTITY_TYPES, find_spec_model
 from runyard.spec.json_schema import DRAFT
+from runyard.spec.kinds.registry import list_function_kinds, list_run_kinds, list_task_kinds
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words
 from runyard.spec.readers import expect_option
 
 
 def list_schemas(entity_type: str) -> list[Json]:
-    """Of all kinds of a type; raises `Refused` for an unknown type."""
+    """The schemas of all kinds of a type; raises `Refused` for an unknown type."""
     expect_option(entity_type, what="missing spec: the type", options=ENTITY_TYPES)
     return [_build(entity_type, kind) for kind in _list_kinds(entity_type)]
 
 
 def find_schema(entity_type: str, kind: str) -> Json:
-    """Of one kind; raises `Refused` for one that we do not run."""
+    """The schema of one kind; raises `Refused` for a kind that is not run here."""
     expect_option(entity_type, what="missing spec: the type", options=ENTITY_TYPES)
     kinds = _list_kinds(entity_type)
     if kind not in kinds:
@@ -31,8 +32,8 @@ def find_schema(entity_type: str, kind: str) -> Json:
 
 
 def _list_kinds(entity_type: str) -> tuple[str, ...]:
-    kinds = {"function": FUNCTION_KINDS, "task": TASK_KINDS, "run": RUN_KINDS}
-    return kinds.get(entity_type, (entity_type,))
+    lists = {"function": list_function_kinds, "task": list_task_kinds, "run": list_run_kinds}
+    return lists[entity_type]() if entity_type in lists else (entity_type,)
 
 
 @cache

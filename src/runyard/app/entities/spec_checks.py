@@ -1,8 +1,7 @@
-"""What must be true of an entity's spec: by itself, and beside what the project has. Foreign kinds are kept as sent."""
+"""Checks of an entity's spec: by itself, and against what the project has. Specs of foreign kinds are kept as sent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from runyard.app.entities.drafts import EntityDraft, expect_name
 from runyard.app.entities.entity_types import STATES, EntityType
@@ -17,7 +16,8 @@ from runyard.spec.digitalhub.reference_strings import (
     parse_function_reference,
     parse_task_reference,
 )
-from runyard.spec.entities import FUNCTION_KINDS, read_entity
+from runyard.spec.entities import read_entity
+from runyard.spec.kinds.registry import find_kind, find_near_kind
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.readers import Findings, describe_type
@@ -27,9 +27,8 @@ COLUMN_TYPES = (
     *("string", "number", "integer", "boolean", "object", "array", "date", "time", "datetime"),
     *("year", "yearmonth", "duration", "geopoint", "geojson", "any"),
 )
-"""The types of a table's columns that SDKs know."""
+"""The column types of a table that SDKs know."""
 _PATHED = ("artifact", "dataitem", "model")
-_CODE = ("source", "code", "base64")
 _FOUND_BY = ("function", "workflow", "task")
 _MODEL: Mapping[str, str] = {"framework": "text", "algorithm": "text", "parameters": "mapping"}
 _TYPED: Mapping[tuple[str, str], Mapping[str, str]] = {
@@ -51,30 +50,37 @@ _TYPED: Mapping[tuple[str, str], Mapping[str, str]] = {
         "model_revision": "text",
     },
 }
-"""What SDKs check of the specs that are their own matter: one of another type makes their whole list fail."""
+"""The fields that SDKs check in specs that they define: a value of another type makes their whole list fail."""
 _TYPES: Mapping[str, type] = {"text": str, "mapping": dict, "list": list}
 _TYPE_CODES: Mapping[str, Code] = {"text": Code.TYPE_TEXT, "mapping": Code.TYPE_MAPPING, "list": Code.TYPE_LIST}
 
 
 def check_spec(entity_type: EntityType, draft: EntityDraft, *, project: str) -> list[Problem]:
-    """Every problem of a spec that can be seen in itself. A trigger without `template` gets an empty one."""
+    """Every problem that the spec has by itself. A trigger without `template` gets an empty one."""
     if entity_type.name == "trigger":
         if draft.kind in TRIGGER_KINDS:
-            # No SDK can read a list with a trigger that has none.
+            # No SDK can read a list that contains a trigger without template.
             draft.spec.setdefault("template", {})
         return find_trigger_problems(draft.kind, draft.spec, project=project, states=STATES)
     return [*_check_fields(entity_type, draft), *_check_names(entity_type, draft)]
 
 
+def find_near_kinds(entity_type: EntityType, draft: EntityDraft) -> list[Problem]:
+    """A warning for a function whose kind is probably a misspelling of one that is run here."""
+    meant = find_near_kind(draft.kind) if entity_type.name == "function" else None
+    if meant is None:
+        return []
+    message = "functions of this kind are stored but not run here"
+    return [Problem(Code.KIND_NEAR, ("kind",), message, value=draft.kind, suggestion=meant)]
+
+
 def _check_fields(entity_type: EntityType, draft: EntityDraft) -> list[Problem]:
-    if is_ran_kind(entity_type.name, draft.kind):
+    if is_runnable_kind(entity_type.name, draft.kind):
         document = {"kind": draft.kind, "name": draft.name or "unnamed", "spec": draft.spec}
         try:
             read_entity(entity_type.name, document)
         except Refused as refused:
             return list(refused.problems)
-        if (entity_type.name, draft.kind) == ("function", "python"):
-            return _check_source(draft.spec["source"])
     problems = _check_types(draft.spec, _TYPED.get((entity_type.name, draft.kind), {}))
     if entity_type.name in _PATHED and not isinstance(draft.spec.get("path"), str):
         missing = f"missing spec: a {entity_type.name} needs its `path`"
@@ -110,7 +116,7 @@ def _check_types(spec: Mapping[str, Any], types: Mapping[str, str]) -> list[Prob
 
 
 def _check_names(entity_type: EntityType, draft: EntityDraft) -> list[Problem]:
-    """Texts that things are found by, where they are not read as references."""
+    """Checks the fields that lists filter by, where nothing reads them as references."""
     findings = Findings()
     for name in _FOUND_BY if entity_type.name != "task" else ("task",):
         if isinstance(given := draft.spec.get(name), str) and given:
@@ -118,48 +124,18 @@ def _check_names(entity_type: EntityType, draft: EntityDraft) -> list[Problem]:
     return findings.problems
 
 
-def _check_source(source: Mapping[str, Any]) -> list[Problem]:
-    """Without code and handler nothing can be run, and no SDK can read the list in which it stands."""
-    problems = [
-        Problem(Code.TYPE_TEXT, ("spec", "source", key), f"must be text, not {describe_type(source[key])}")
-        for key in ("handler", *_CODE)
-        if not isinstance(source.get(key, ""), str)
-    ]
-    if not source.get("handler"):
-        problems.append(
-            Problem(Code.FIELD_MISSING, ("spec", "source", "handler"), "missing spec: the code's `handler`")
-        )
-    if not any(source.get(key) for key in _CODE):
-        allowed = ", ".join(_CODE)
-        problems.append(Problem(Code.FIELD_MISSING, ("spec", "source"), "missing spec: the code", allowed=allowed))
-    elif not problems and not source.get("code") and not source.get("base64") and _is_local(source["source"]):
-        message = "is a file of the client, which nobody else can read: send its text in `code` or `base64`"
-        allowed = "an address, such as git+https://… or s3://…"
-        path = ("spec", "source", "source")
-        problems.append(Problem(Code.SOURCE_LOCAL, path, message, value=source["source"], allowed=allowed))
-    return problems
-
-
-def _is_local(source: str) -> bool:
-    """Whether it is a path and no address, as SDKs tell them apart: they look for the file wherever they run."""
-    try:
-        return not urlsplit(source).scheme
-    except ValueError:
-        return False
-
-
-def is_ran_kind(type_name: str, kind: str) -> bool:
-    """Whether we run such a thing, and so read its spec strictly."""
+def is_runnable_kind(type_name: str, kind: str) -> bool:
+    """Whether entities of this kind are run here; their specs are read strictly."""
     if type_name == "function":
-        return kind in FUNCTION_KINDS
+        return find_kind(kind) is not None
     if type_name == "task":
-        found = find_task_kind(kind)
-        return found is not None and found[0] in FUNCTION_KINDS
+        pair = find_task_kind(kind)
+        return pair is not None and find_kind(pair[0]) is not None
     return type_name == "secret"
 
 
 async def check_new(unit: UnitOfWork, entity: Entity) -> Sequence[Problem]:
-    """What an entity refers to must be there, and in its own project."""
+    """Problems of references: what a task or trigger refers to must exist in its own project."""
     problems: list[Problem] = []
     for name, type_name in (("function", "function"), ("workflow", "workflow")):
         given = entity.spec.get(name)
@@ -197,7 +173,7 @@ async def _check_task(unit: UnitOfWork, entity: Entity, given: object) -> list[P
 async def find_function(
     entities: EntityLookup, reference: FunctionReference, *, type_name: str = "function"
 ) -> Entity | None:
-    """The function or workflow of a reference; without id, the newest of its name. Kinds must agree."""
+    """The function or workflow of a reference; without id, the newest version. None if the kind differs."""
     if reference.id is not None:
         found = await entities.find(type_name, reference.id, project=reference.project)
     else:
@@ -208,14 +184,14 @@ async def find_function(
 def check_same_project(
     reference: FunctionReference | TaskReference, project: str, *, path: tuple[str, ...]
 ) -> Problem | None:
-    """Another project is never reached by a reference."""
+    """The problem of a reference into another project."""
     if reference.project == project:
         return None
     return Problem(
-        Code.REFERENCE_PROJECT, path, f"invalid project: it must be one of `{project}`", value=str(reference)
+        Code.REFERENCE_PROJECT, path, f"invalid project: must be in project `{project}`", value=str(reference)
     )
 
 
 def unknown_reference(text: str, *, path: tuple[str, ...], what: str) -> Problem:
-    """That there is no such thing."""
+    """The problem of a reference to nothing."""
     return Problem(Code.REFERENCE_UNKNOWN, path, f"the project has no such {what}", value=text)

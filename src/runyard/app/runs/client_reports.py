@@ -5,7 +5,7 @@ from typing import Any
 
 from runyard.app.core import Core
 from runyard.app.engine import STATUS_KEYS
-from runyard.app.entities import EntityDraft, check_project, find_unused_name, is_ran_kind, read_draft
+from runyard.app.entities import EntityDraft, check_project, find_unused_name, is_runnable_kind, read_draft
 from runyard.app.errors import NotPossible
 from runyard.app.model import Json, Principal, Run
 from runyard.app.runs.transitions import NOTES, Change, Move, change_run
@@ -118,7 +118,7 @@ def _read_local_spec(run: Run, draft: EntityDraft) -> Json:
         return run.spec
     spec = {**draft.spec, **{key: run.spec[key] for key in _FIXED_SPEC if key in run.spec}}
     kind = find_run_kind(run.kind)
-    if kind is not None and is_ran_kind("function", kind.function):
+    if kind is not None and is_runnable_kind("function", kind.function):
         read_entity("run", {"kind": run.kind, "spec": spec})
     return spec
 

@@ -1,4 +1,4 @@
-"""From a run as a client writes it to what `resolve` takes: its task and function found, every problem named."""
+"""Turns a run as a client wrote it into the input of `resolve`: finds its task and function, names every problem."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from runyard.app.entities import (
     check_project,
     check_same_project,
     find_function,
-    is_ran_kind,
+    is_runnable_kind,
     list_secret_names,
     list_volume_claims,
     read_draft,
@@ -20,18 +20,17 @@ from runyard.app.model import Entity
 from runyard.app.ports import EntityLookup, UnitOfWork
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.digitalhub.reference_strings import FunctionReference, TaskReference, find_run_kind, find_task_kind
-from runyard.spec.entities import RUN_KINDS, RunSpec, TaskSpec, find_spec_model, read_entity
+from runyard.spec.entities import RunSpec, TaskSpec, find_spec_model, read_entity
+from runyard.spec.kinds.registry import list_function_kinds, list_run_kinds
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest
 from runyard.spec.readers import Findings
 from runyard.spec.run_fields import ACTIONS, RunFields, read_model
 
-BUILD = "build"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """A run that was written, and what it refers to."""
+    """A run as it was requested, and the task and function that it refers to."""
 
     draft: EntityDraft
     id: str
@@ -39,7 +38,7 @@ class RunRequest:
     task: Entity
     function: Entity | None
     request: Request | None
-    """None for a run that the client executes: nothing is decided for it."""
+    """None for a run that the client executes itself: nothing is resolved for it."""
     task_reference: str
     function_reference: str | None
     workflow_reference: str | None
@@ -74,7 +73,7 @@ async def read_run_request(entities: EntityLookup, project: str, document: Any) 
 
 
 async def load_inventory(unit: UnitOfWork, request: Request, admin_rules: AdminRules) -> ProjectInventory:
-    """What the project has of the things that may be named; asked for only where something is named."""
+    """The secrets and volumes of the project; queried only if a layer names any."""
     layers: list[RunFields] = [fields for fields in (request.function, request.task, request.run) if fields is not None]
     layers += [profile.fields for profile in admin_rules.profiles.values()]
     has_secrets = any(fields.secrets for fields in layers)
@@ -89,15 +88,16 @@ def _read_spec(draft: EntityDraft, project: str, *, is_local: bool) -> RunSpec:
     findings = Findings()
     findings.problems += [*check_id(draft), *check_project(draft, project)]
     kind = find_run_kind(draft.kind)
-    is_ours = kind is not None and is_ran_kind("function", kind.function)
+    is_ours = kind is not None and is_runnable_kind("function", kind.function)
     fields: RunSpec | None = None
     if is_ours:
         document = {"kind": draft.kind, "id": draft.id, "name": draft.name, "spec": draft.spec}
         entity = findings.read(lambda given: read_entity("run", given), document)
         fields = entity.spec if entity is not None else None
     elif not is_local:
-        message = "runs of this kind are not run here: Runyard runs python and container functions, and keeps others"
-        allowed, meant = "python+…:run, container+…:run", find_nearest(draft.kind, RUN_KINDS)
+        kinds = list_function_kinds()
+        message = f"runs of this kind are not run here: Runyard runs {' and '.join(kinds)} functions and stores others"
+        allowed, meant = ", ".join(f"{name}+…:run" for name in kinds), find_nearest(draft.kind, list_run_kinds())
         findings.add(Code.RUN_NOT_RUN, ("kind",), message, value=draft.kind, allowed=allowed, suggestion=meant)
     else:
         known = {key: draft.spec[key] for key in ("task", "function", "workflow") if key in draft.spec}
@@ -155,7 +155,7 @@ def _check_function(fields: RunSpec, function: Entity | None) -> None:
 
 
 def _is_of(reference: FunctionReference, function: Entity) -> bool:
-    """A reference without id means the task's version."""
+    """Whether it refers to that function; a reference without id means the task's version."""
     is_same = (reference.kind, reference.project, reference.name) == (function.kind, function.project, function.name)
     return is_same and reference.id in (None, function.id)
 
@@ -167,9 +167,6 @@ def _name_function(function: Entity) -> str:
 
 def _make_request(draft: EntityDraft, task: Entity, function: Entity | None, fields: RunSpec, project: str) -> Request:
     kind, action = find_task_kind(task.kind) or ("", "")
-    if action == BUILD:
-        message = "images are not built here: build it elsewhere and name it in the function's `image`"
-        raise Refused([Problem(Code.RUN_NOT_RUN, ("kind",), message, value=draft.kind)])
     known = next((each for each in ACTIONS if each == action), None)
     if known is None or function is None:
         message = f"the action {action} is stored but not run here"
@@ -187,6 +184,6 @@ def _make_request(draft: EntityDraft, task: Entity, function: Entity | None, fie
 
 
 def _read_layer(type_name: str, kind: str, spec: Any) -> RunFields:
-    """What a task or function asks; it was read once when it was stored, but rules may have become stricter."""
+    """The fields of a stored task or function. Reading may have become stricter since they were stored."""
     read = read_model(find_spec_model(type_name, kind), spec)
     return RunFields.model_construct(**{name: getattr(read, name) for name in RunFields.model_fields})

@@ -1,4 +1,4 @@
-"""Submit a run: read, decide, store. What was asked, what was decided and by whom commit together, or nothing does."""
+"""Submit a run: read, resolve, store. Request, effective spec and provenance commit in one transaction."""
 
 import hashlib
 import json
@@ -26,7 +26,9 @@ from runyard.app.runs.transitions import make_first_transitions
 from runyard.domain.effective_document import write_effective
 from runyard.domain.lifecycle import State
 from runyard.domain.reasons import Reason
-from runyard.domain.resolution import NOT_USED, Resolution, resolve
+from runyard.domain.resolution import NOT_USED, Resolution
+from runyard.domain.resolve_inputs import Request
+from runyard.manifests.renderability import resolve_run
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.readers import to_snake_case
@@ -36,7 +38,7 @@ NO_ENGINE_MESSAGE = "no engine is configured: the run is accepted and stored, an
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a run would get, and what stands against it. Nothing was stored."""
+    """What a run would get, and why it would be refused. Nothing is stored."""
 
     effective: Json | None
     provenance: tuple[Json, ...] = ()
@@ -55,24 +57,23 @@ async def submit_run(
     is_strict: bool = False,
     noted: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[Run, Sequence[Transition]]:
-    """Store a run that may start, and tell its history. The same id with the same request is the same run; another
-    is `Duplicate`.
+    """Store a run that may start; returns it with its transitions. Idempotent for the same id and the same request.
 
-    Raises `Refused` with every problem; with `is_strict` values that would not be used are among them.
-    `noted` is what the server itself says in the run's metadata.
+    Raises `Duplicate` for the same id with another request, and `Refused` with every problem; with `is_strict`, values
+    that would not be used are problems. `noted` is added to the run's metadata.
     """
     draft = read_draft(document)
     request = canonicalize_request(document)
     request_hash = hash_request(request)
     async with core.store.begin() as unit:
-        # From here on nobody deletes the project, or a volume that is kept in it.
+        # Holds off the deletion of the project and of its kept volumes.
         await enter_project(unit, project)
-        # Before anything is looked up: what it refers to may be gone since, and it is the same run all the same.
+        # Before any lookup: a retried submit succeeds even if its task or function was deleted since.
         if draft.id is not None and (stored := await unit.runs.find(draft.id)) is not None:
             return await _take_same(unit, stored, project, request_hash)
-        run_request = await _read(unit, project, document)
+        run_request = await _read(core, unit, project, document)
         rules = await load_current(unit)
-        resolution = await _decide(unit, run_request, rules, is_strict=is_strict)
+        resolution = await _decide(core, unit, run_request, rules, is_strict=is_strict)
         run = _make_run(core, who, project, run_request, resolution, rules, request=request, request_hash=request_hash)
         run = replace(run, metadata={**run.metadata, **noted})
         transitions = _make_transitions(who, run)
@@ -90,23 +91,22 @@ async def submit_run(
 
 
 async def explain_run(core: Core, project: str, document: Any, *, is_strict: bool = False) -> Explanation:
-    """Decide and tell, and store nothing. Raises `Refused` only where the request cannot be read."""
+    """Resolve a run without storing it. Raises `Refused` only if the request cannot be read."""
     async with core.store.begin(is_read_only=True) as unit:
         await require_project(unit, project)
-        run_request = await _read(unit, project, document)
+        run_request = await _read(core, unit, project, document)
         if run_request.request is None:
-            message = "the client executes it: nothing is decided here"
+            message = "the client executes this run itself; nothing is resolved here"
             raise Refused([Problem(Code.RUN_LOCAL, ("spec", "local_execution"), message, value=True)])
         rules = await load_current(unit)
-        inventory = await load_inventory(unit, run_request.request, rules.admin_rules)
-    resolution = resolve(run_request.request, rules.admin_rules, inventory)
+        resolution = await _resolve(core, unit, run_request.request, rules)
     warnings, refusals = _split(resolution, is_strict=is_strict)
     unused = tuple(problem.to_dict() for problem in _find_unused(run_request))
     return Explanation(
         effective=resolution.spec.to_dict(),
         provenance=tuple(leaf.to_dict() for leaf in resolution.leaves),
-        warnings=(*(problem.under("spec").to_dict() for problem in warnings), *(() if is_strict else unused)),
-        refusals=(*(problem.under("spec").to_dict() for problem in refusals), *(unused if is_strict else ())),
+        warnings=(*(_place(problem).to_dict() for problem in warnings), *(() if is_strict else unused)),
+        refusals=(*(_place(problem).to_dict() for problem in refusals), *(unused if is_strict else ())),
         profile_revision=_find_profile_revision(resolution, rules),
         policy_revision=rules.policy_revision,
     )
@@ -136,17 +136,19 @@ async def _take_same(
     raise Duplicate(f"Duplicated entity run:{stored.id}.")
 
 
-async def _read(unit: UnitOfWork, project: str, document: Any) -> RunRequest:
-    """Read it; what is refused in its form is told together with what would be refused of the rest."""
+async def _read(core: Core, unit: UnitOfWork, project: str, document: Any) -> RunRequest:
+    """Read the request. If fields cannot be read, also refuse what resolving the others would refuse."""
     try:
         return await read_run_request(unit.entities, project, document)
     except Refused as refused:
-        more = await _find_more(unit, project, document, refused.problems)
+        more = await _find_more(core, unit, project, document, refused.problems)
         raise Refused([*refused.problems, *more]) from None
 
 
-async def _find_more(unit: UnitOfWork, project: str, document: Any, found: Sequence[Problem]) -> list[Problem]:
-    """What stands against the run apart from what cannot be read, so that nobody mends it in two rounds."""
+async def _find_more(
+    core: Core, unit: UnitOfWork, project: str, document: Any, found: Sequence[Problem]
+) -> list[Problem]:
+    """The refusals of the run without its unreadable fields, so that all problems are named in one answer."""
     unread = {str(problem.path[1]) for problem in found if problem.path[:1] == ("spec",) and len(problem.path) > 1}
     if not all(problem.path[:1] == ("spec",) and len(problem.path) > 1 for problem in found):
         return []
@@ -157,29 +159,35 @@ async def _find_more(unit: UnitOfWork, project: str, document: Any, found: Seque
         return []
     if run_request.request is None:
         return []
-    rules = await load_current(unit)
-    resolution = resolve(
-        run_request.request, rules.admin_rules, await load_inventory(unit, run_request.request, rules.admin_rules)
-    )
+    resolution = await _resolve(core, unit, run_request.request, await load_current(unit))
     names = {to_snake_case(key) for key in unread}
-    return [
-        problem.under("spec") for problem in resolution.refusals if problem.path[:1] and problem.path[0] not in names
-    ]
+    if "profile" in names:
+        names |= {"image", "command"}  # the unreadable profile may set them
+    return [_place(problem) for problem in resolution.refusals if problem.path[:1] and problem.path[0] not in names]
+
+
+async def _resolve(core: Core, unit: UnitOfWork, request: Request, rules: CurrentRules) -> Resolution:
+    inventory = await load_inventory(unit, request, rules.admin_rules)
+    return resolve_run(request, rules.admin_rules, inventory, is_started=core.options.engine is not None)
 
 
 async def _decide(
-    unit: UnitOfWork, run_request: RunRequest, rules: CurrentRules, *, is_strict: bool
+    core: Core, unit: UnitOfWork, run_request: RunRequest, rules: CurrentRules, *, is_strict: bool
 ) -> Resolution | None:
     refusals = _find_unused(run_request) if is_strict else []
     resolution = None
     if run_request.request is not None:
-        inventory = await load_inventory(unit, run_request.request, rules.admin_rules)
-        resolution = resolve(run_request.request, rules.admin_rules, inventory)
+        resolution = await _resolve(core, unit, run_request.request, rules)
         _, decided = _split(resolution, is_strict=is_strict)
-        refusals = [*(problem.under("spec") for problem in decided), *refusals]
+        refusals = [*map(_place, decided), *refusals]
     if refusals:
         raise Refused(refusals)
     return resolution
+
+
+def _place(problem: Problem) -> Problem:
+    """The problem with its path in a run document: fields are under `spec`, and `kind` names the action."""
+    return replace(problem, path=("kind",)) if problem.path == ("action",) else problem.under("spec")
 
 
 def _split(resolution: Resolution, *, is_strict: bool) -> tuple[Sequence[Problem], Sequence[Problem]]:
@@ -240,12 +248,12 @@ def _choose_state(run_request: RunRequest) -> State:
 
 def _list_warnings(run_request: RunRequest, resolution: Resolution | None) -> list[Problem]:
     decided = () if resolution is None else resolution.warnings
-    return [*(problem.under("spec") for problem in decided), *_find_unused(run_request)]
+    return [*map(_place, decided), *_find_unused(run_request)]
 
 
 def _find_unused(run_request: RunRequest) -> list[Problem]:
     draft = run_request.draft
-    # Every client says that what it makes is created: that is no wish.
+    # Every client sends the state CREATED for a new run; that is no wish.
     said = replace(draft, state=None) if draft.state == State.CREATED else draft
     unused = find_unused_status(said, state=_choose_state(run_request), taken=())
     return [*find_unused_name(draft, name=draft.name or run_request.id), *unused]

@@ -36,10 +36,10 @@ def shape_volumes(given: Any, *, known: tuple[str, ...]) -> list[dict[str, Any]]
     return shaped
 
 
-def shape_source(given: Any, *, is_python: bool) -> dict[str, str]:
-    """A function's code: texts alone, and of a python function no other language."""
+def shape_source(given: Any, *, language: str | None) -> dict[str, str]:
+    """A function's code: text fields only, and `lang` only if it is `language` (None: any)."""
     source = {key: value for key, value in fold(given).items() if key in _SOURCE and isinstance(value, str)}
-    if is_python and source.get("lang", "python") != "python":
+    if language is not None and source.get("lang", language) != language:
         del source["lang"]
     return source
 

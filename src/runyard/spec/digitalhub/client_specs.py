@@ -10,21 +10,19 @@ from typing import Any
 
 from runyard.spec.digitalhub.client_fields import fold, shape_field, shape_source, shape_volumes, to_text
 from runyard.spec.digitalhub.reference_strings import find_run_kind, find_task_kind
-from runyard.spec.entities import FUNCTION_KINDS
+from runyard.spec.kinds.registry import find_kind
 
 _FLAT = ("cpu", "mem", "gpu", "disk")
 _SIDED = ("cpu", "mem", "gpu")
 _OLD_VOLUMES = ("persistent_volume_claim", "empty_dir", "ephemeral")
 _VOLUMES = (*_OLD_VOLUMES, "shared_volume")
 _SIDES = {"requests": "requests", "request": "requests", "limits": "limits", "limit": "limits"}
-_FROM_ZERO = "container+serve"
-"""The only kind of task of which every SDK takes 0 replicas."""
 
 
 def shape_run_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """A run's spec as the SDKs that know its kind can read it."""
     run_kind = find_run_kind(kind)
-    if run_kind is None or run_kind.function not in FUNCTION_KINDS:
+    if run_kind is None or find_kind(run_kind.function) is None:
         return dict(spec)
     is_old = run_kind.action is None
     shaped = _shape_fields(spec)
@@ -41,7 +39,7 @@ def shape_task_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
         return dict(spec)
     shaped = _shape_fields(spec)
     shaped.pop("resources", None)
-    if kind != _FROM_ZERO and shaped.get("replicas") == 0:
+    if shaped.get("replicas") == 0 and not _can_scale_to_zero(kind):
         del shaped["replicas"]
     volumes = shape_volumes(shaped.pop("volumes", None), known=_OLD_VOLUMES)
     return {**shaped, **({"volumes": volumes} if volumes else {})}
@@ -49,11 +47,12 @@ def shape_task_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def shape_function_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """A function's spec as every SDK can read it."""
-    if kind not in FUNCTION_KINDS:
+    function_kind = find_kind(kind)
+    if function_kind is None:
         return dict(spec)
     shaped = _shape_fields(spec)
     if "source" in shaped:
-        shaped["source"] = shape_source(shaped["source"], is_python=kind == "python")
+        shaped["source"] = shape_source(shaped["source"], language=function_kind.source_language)
     return shaped
 
 
@@ -90,7 +89,14 @@ def list_changed_fields(kind: str, *, stored: Mapping[str, Any], written: Mappin
 
 def _is_ours(task_kind: str) -> bool:
     pair = find_task_kind(task_kind)
-    return pair is not None and pair[0] in FUNCTION_KINDS
+    return pair is not None and find_kind(pair[0]) is not None
+
+
+def _can_scale_to_zero(task_kind: str) -> bool:
+    """Whether every SDK can read a task of this kind with 0 replicas."""
+    function_name, action = find_task_kind(task_kind) or ("", "")
+    kind = find_kind(function_name)
+    return kind is not None and action in kind.actions_scaled_to_zero
 
 
 def _repeats(name: str, now: Mapping[str, Any], repeated: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:

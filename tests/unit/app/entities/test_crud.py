@@ -78,7 +78,13 @@ async def test_spec_is_kept_word_for_word_when_the_kind_is_foreign(core: Core) -
     ("type_name", "document", "expected"),
     [
         ("function", {"kind": "container", "name": "f", "spec": {"imge": "x"}}, {"spec.imge": "field.unknown"}),
-        ("function", {"kind": "container"}, {"name": "field.missing"}),
+        ("function", {"kind": "container"}, {"name": "field.missing", "spec.image": "field.missing"}),
+        ("function", {"kind": "container", "name": "f", "spec": {"command": "sh"}}, {"spec.image": "field.missing"}),
+        (
+            "function",
+            {"kind": "python", "name": "f"},
+            {"spec.python_version": "field.missing", "spec.source": "field.missing"},
+        ),
         ("function", {"kind": "dbt", "name": "f", "id": "F"}, {"id": "id.invalid"}),
         (
             "function",
@@ -113,6 +119,45 @@ async def test_entity_is_refused_when_its_spec_is_wrong(
     core: Core, type_name: str, document: dict[str, Any], expected: dict[str, str]
 ) -> None:
     assert await find_problems(core, type_name, document) == expected
+
+
+FOREIGN_KINDS = (
+    *("dbt", "guardrail", "openinference", "servicegraph", "mlflowserve", "sklearnserve", "huggingfaceserve"),
+    *("vllmserve-text", "vllmserve-speech", "vllmserve-pooling", "kubeai-text", "kubeai-speech"),
+    *("flower-app", "flower-client", "flower-server", "kfp", "hera"),
+)
+"""Kinds of DigitalHub's other runtimes."""
+
+
+@pytest.mark.parametrize("kind", FOREIGN_KINDS)
+async def test_function_is_stored_without_a_warning_when_another_runtime_has_its_kind(core: Core, kind: str) -> None:
+    made = await create_entity(core, ADA, "function", "demo", {"kind": kind, "name": "x", "id": "x"})
+    assert (made.kind, made.status) == (kind, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "meant"),
+    [("contaner", "container"), ("Container", "container"), ("pyton", "python"), ("PYTHON", "python")],
+)
+async def test_function_is_stored_with_a_warning_when_its_kind_is_near_one_of_ours(
+    core: Core, kind: str, meant: str
+) -> None:
+    made = await create_entity(core, ADA, "function", "demo", {"kind": kind, "name": "x", "id": "x"})
+    assert made.status["warnings"] == [
+        {
+            "code": "kind.near",
+            "path": "kind",
+            "message": "functions of this kind are stored but not run here",
+            "value": kind,
+            "suggestion": meant,
+        }
+    ]
+    assert (await get_entity(core, "function", "demo", "x")).kind == kind
+
+
+async def test_kind_is_not_doubted_when_it_is_not_a_functions(core: Core) -> None:
+    made = await create_entity(core, ADA, "workflow", "demo", {"kind": "contaner", "name": "x", "id": "x"})
+    assert made.status == {}
 
 
 async def test_entity_is_missing_when_it_belongs_to_another_project(core: Core) -> None:

@@ -66,11 +66,6 @@ async def test_run_is_refused_with_a_sentence_when_its_kind_is_not_run_here(core
     (problem,) = await find_problems(core, flow)
     assert (problem.code, problem.where) == ("run.not_run", "kind")
     assert "python and container" in problem.message
-    (problem,) = await find_problems(
-        core, {"kind": "container+build:run", "spec": {"task": "container+build://demo/bt"}}
-    )
-    assert problem.code == "run.not_run"
-    assert "build it elsewhere" in problem.message
     (problem,) = await find_problems(core, {"kind": "no kind of run", "spec": {}, "name": "x"})
     assert problem.where == "kind"
 
