@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from runyard.spec.problems import Refused
+from runyard.spec.profile_documents import read_profiles
 from tests.adversary import words
 from tests.adversary.boundaries import ask_near_bound
 from tests.adversary.cases import CONTAINER, PYTHON, Case, Raw, World
@@ -9,7 +11,7 @@ from tests.adversary.draws import Draws
 from tests.adversary.placements import spell_snake
 from tests.adversary.policies import PolicyDraws
 from tests.adversary.profiles import ProfileDraws
-from tests.adversary.raw import read_scopes
+from tests.adversary.raw import read_scopes, snake
 from tests.adversary.users import Mood, UserDraws
 
 CASES_PER_WORLD = 100
@@ -39,11 +41,17 @@ def draw_world(seed: int, number: int) -> World:
 
 
 def _move_to_bound(draws: Draws, file: list[Raw], policy: Raw) -> list[Raw]:
-    """The profile's file, at times with one figure at a bound of the policy or beside it."""
+    """The profile's file, at times with one figure at a bound of the policy or beside it; only if that is legal."""
     if not draws.chance(0.15):
         return file
     profile, *bases = file
-    return [{**profile, **ask_near_bound(draws, read_scopes(policy, draws.pick_of(words.PROJECTS)))}, *bases]
+    moved = ask_near_bound(draws, read_scopes(policy, draws.pick_of(words.PROJECTS)))
+    kept = {key: value for key, value in profile.items() if snake(key) not in moved}
+    try:
+        read_profiles([{**kept, **moved}, *bases])
+    except Refused:
+        return file
+    return [{**kept, **moved}, *bases]
 
 
 def draw_case(seed: int, number: int, world: World) -> Case:

@@ -1,12 +1,12 @@
-"""The last validator: reads exactly the dictionaries that will be sent, and knows nothing of how they were made.
+"""Admission: the last validator. Reads exactly the dictionaries that will be sent; does not know how they were made.
 
-Fails closed, in two steps. First `plain.py`, `shapes.py`, `known.py`: JSON alone, and only kinds, keys and forms that
-we send. Then `identity.py` and `marks.py` (whose objects they are), `pods.py` (Pod Security, references, what only
-admins set), `rules.py`, `locks.py` (every scope's rules) and `denied.py` (what needs the policy's leave), over the
-values that `facts.py` and `amounts.py` take from the dictionaries, against what the admin said (`admins.py`); and that
-the profile's own values are there (`upheld.py`).
+Start at `objects.check_objects`. It fails closed, in two steps:
+1. Shapes: `plain_json`, `shapes`, `object_shapes` and `pod_shapes` accept only the kinds, keys and values that we send.
+2. Content: `identity` and `labels_and_annotations` check whose objects they are, `pods` Pod Security and references.
+   `facts` and `amounts` collect the values that rules apply to. `rule_enforcement`, `locks` and `denial_checks` hold
+   them against the admin's inputs (`admin_inputs`). `profile_guarantees` checks that the profile's values arrived.
 
-May import `pods` and `spec`; never `domain.resolve`, `domain.merge` or `manifests`.
+May import `pods` and `spec`; never `domain.resolution`, `domain.layer_merge` or `manifests`.
 """
 
 from runyard.domain.admission.objects import check_objects

@@ -1,4 +1,4 @@
-"""A run's objects, sorted. Everything here has passed `known.py`, so that its form is certain."""
+"""A run's objects, with access by kind and path. They have passed `object_shapes`, so their shape is known."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ _SOURCES = ("emptyDir", "ephemeral", "persistentVolumeClaim", "configMap", "secr
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A part of an object, and where it stands."""
+class ObjectPart:
+    """A part of an object, and its path."""
 
     path: Path
     content: Mapping[str, Any]
 
-    def open(self, *keys: str | int) -> "Placed":
-        """A part that is there."""
+    def open(self, *keys: str | int) -> "ObjectPart":
+        """The part under these keys; raises KeyError where it is missing."""
         part: Any = self.content
         for key in keys:
             part = part[key]
-        return Placed((*self.path, *keys), part)
+        return ObjectPart((*self.path, *keys), part)
 
-    def iter_parts(self, key: str) -> Iterator["Placed"]:
-        """The parts of a list, if it is there."""
+    def iter_parts(self, key: str) -> Iterator["ObjectPart"]:
+        """The items of a list; none where the list is missing."""
         for index, part in enumerate(self.content.get(key, ())):
-            yield Placed((*self.path, key, index), part)
+            yield ObjectPart((*self.path, key, index), part)
 
     def find(self, *keys: str) -> Any:
-        """A value, or None."""
+        """The value under these keys, or None."""
         part: Any = self.content
         for key in keys:
             if key not in part:
@@ -47,16 +47,16 @@ class Source:
 
     name: str
     kind: str
-    part: Placed
+    part: ObjectPart
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """The objects that are sent together."""
 
-    objects: tuple[Placed, ...]
+    objects: tuple[ObjectPart, ...]
 
-    def of(self, *kinds: str) -> list[Placed]:
+    def of(self, *kinds: str) -> list[ObjectPart]:
         """The objects of these kinds."""
         return [item for item in self.objects if item.content["kind"] in kinds]
 
@@ -65,29 +65,29 @@ class Bundle:
         return frozenset(item.content["metadata"]["name"] for item in self.of(kind))
 
     @property
-    def workload(self) -> Placed | None:
-        """The Job or Deployment; None where only what it owns is sent."""
+    def workload(self) -> ObjectPart | None:
+        """The Job or Deployment; None where only its dependents are sent."""
         return next(iter(self.of(*WORKLOADS)), None)
 
     @property
-    def pod(self) -> Placed | None:
-        """The spec of its pods."""
+    def pod(self) -> ObjectPart | None:
+        """The pod spec of the workload."""
         return None if self.workload is None else self.workload.open("spec", "template", "spec")
 
     @property
-    def container(self) -> Placed | None:
-        """The one container."""
+    def container(self) -> ObjectPart | None:
+        """The pod's only container."""
         return None if self.pod is None else self.pod.open("containers", 0)
 
     def iter_sources(self) -> Iterator[Source]:
-        """The pod's volumes, the platform's own included."""
+        """The pod's volumes, including the platform's own."""
         if self.pod is not None:
             for volume in self.pod.iter_parts("volumes"):
                 kind = next(name for name in _SOURCES if name in volume.content)
                 yield Source(volume.content["name"], kind, volume.open(kind))
 
-    def iter_metadata(self) -> Iterator[Placed]:
-        """Every metadata: of the objects, of the pod template, of the claims within it."""
+    def iter_metadata(self) -> Iterator[ObjectPart]:
+        """The metadata of every object, of the pod template and of its claim templates."""
         for item in self.objects:
             yield item.open("metadata")
         if self.workload is not None:
@@ -98,5 +98,5 @@ class Bundle:
 
 
 def make_bundle(objects: Iterable[Mapping[str, Any]]) -> Bundle:
-    """The objects with their places."""
-    return Bundle(tuple(Placed(("objects", index), item) for index, item in enumerate(objects)))
+    """Wrap the objects with their paths."""
+    return Bundle(tuple(ObjectPart(("objects", index), item) for index, item in enumerate(objects)))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runyard.domain.admission.admins import Admins
+from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.admission.rule_enforcement import is_namespace_within, is_within
 from runyard.domain.admission.values import Facts
 from runyard.spec import denials
@@ -24,7 +24,7 @@ class Denial:
 
     field: str
     code: Code
-    reason: str
+    explanation: str
     is_denied: Callable[[Any], bool]
     """Whether the value is denied by default."""
     is_lifted_by: Callable[[Any, Any], bool]
@@ -32,15 +32,15 @@ class Denial:
     is_lifted_by_options: bool = False
 
 
-def check_denials(facts: Facts, admins: Admins) -> Iterator[Problem]:
+def check_denials(facts: Facts, admin: AdminInputs) -> Iterator[Problem]:
     """Yield one problem per denied value that neither the platform's policy nor the profile permits."""
     for denial in DENIALS:
-        entries = _list_entries(denial, admins.platform_wide.rules.get(denial.field))
+        entries = _list_entries(denial, admin.platform_wide.rules.get(denial.field))
         for value in facts.values.get(denial.field, ()):
-            if value.value is None or value.is_admins or not denial.is_denied(value.value):
+            if value.value is None or value.is_set_by_admin or not denial.is_denied(value.value):
                 continue
             if not any(denial.is_lifted_by(entry, value.value) for entry in entries):
-                message = f"{denial.reason}, and the policy does not name it"
+                message = f"{denial.explanation}, and the policy does not allow it"
                 yield Problem(denial.code, value.path, message, value=str(value.value))
 
 
@@ -67,14 +67,14 @@ DENIALS = (
     Denial(
         field="tolerations",
         code=Code.DENIED_TOLERATIONS,
-        reason="reaches nodes that run the cluster",
+        explanation="reaches nodes that run the cluster",
         is_denied=_is_denied_toleration,
         is_lifted_by=_is_lifted_toleration,
     ),
     Denial(
         field="service_type",
         code=Code.DENIED_SERVICE_TYPE,
-        reason="reaches beyond the cluster",
+        explanation="reaches beyond the cluster",
         is_denied=lambda kind: kind in denials.SERVICE_TYPES,
         is_lifted_by=_is_same,
         is_lifted_by_options=True,
@@ -82,7 +82,7 @@ DENIALS = (
     Denial(
         field="priority_class",
         code=Code.DENIED_PRIORITY_CLASS,
-        reason="is one of the cluster's own priority classes",
+        explanation="is one of the cluster's own priority classes",
         is_denied=lambda name: any(matches(pattern, name) for pattern in denials.PRIORITY_CLASSES),
         is_lifted_by=_is_same,
         is_lifted_by_options=True,
@@ -90,21 +90,21 @@ DENIALS = (
     Denial(
         field="envs",
         code=Code.DENIED_ENVS,
-        reason="is one of the platform's variables",
+        explanation="is one of the platform's variables",
         is_denied=lambda name: any(matches(pattern, name) for pattern in denials.ENVS),
         is_lifted_by=_is_same,
     ),
     Denial(
         field="affinity.namespaces",
         code=Code.DENIED_AFFINITY_NAMESPACES,
-        reason="looks into other namespaces",
+        explanation="looks into other namespaces",
         is_denied=lambda _: True,
         is_lifted_by=is_namespace_within,
     ),
     Denial(
         field="volumes.claim_name",
         code=Code.DENIED_VOLUMES_CLAIM_NAME,
-        reason="exists already and was not made for this run",
+        explanation="exists already and was not made for this run",
         is_denied=lambda _: True,
         is_lifted_by=matches,
     ),

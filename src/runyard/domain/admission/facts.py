@@ -1,4 +1,4 @@
-"""The values that rules are about, taken from the objects: where each stands and whose word it is."""
+"""Collects the values that rules apply to: each with its path, and whether the admin set it."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from runyard.domain.admission.admins import Admins
+from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.admission.amounts import collect_amounts
-from runyard.domain.admission.bundle import SCRATCH_VOLUME, SECRETS_VOLUME, Bundle, Placed
+from runyard.domain.admission.bundle import SCRATCH_VOLUME, SECRETS_VOLUME, Bundle, ObjectPart
 from runyard.domain.admission.values import Facts
 from runyard.spec.problems import Path
 
@@ -20,8 +20,8 @@ _JOB: dict[str, tuple[str, ...]] = {
     "ttl": ("spec", "ttlSecondsAfterFinished"),
 }
 _DEPLOYMENT: dict[str, tuple[str, ...]] = {"replicas": ("spec", "replicas")}
-_AT_REST = ("ttl", "replicas")
-"""What an anchor does not say yet."""
+_NOT_IN_ANCHORS = ("ttl", "replicas")
+"""Fields that an anchor does not have; its release sets them."""
 _POD: dict[str, tuple[str, ...]] = {
     "grace_period": ("terminationGracePeriodSeconds",),
     "runtime_class": ("runtimeClassName",),
@@ -31,8 +31,8 @@ _POD: dict[str, tuple[str, ...]] = {
     "fs_group": ("securityContext", "fsGroup"),
 }
 _CAPPED = ("timeout", "pending_timeout", "ttl", "grace_period")
-_PLATFORMS: Mapping[str, Any] = MappingProxyType({"replicas": 1, "backoff_limit": 0, "service_type": "ClusterIP"})
-"""What the platform sends where nobody said anything, since something must be sent."""
+_PLATFORM_VALUES: Mapping[str, Any] = MappingProxyType({"replicas": 1, "backoff_limit": 0, "service_type": "ClusterIP"})
+"""Values that the platform sends where nobody set one."""
 _TYPES = {
     "emptyDir": "empty_dir",
     "ephemeral": "ephemeral",
@@ -43,8 +43,8 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What is there already and belongs to the project, and what the platform itself puts into the environment."""
+class ProjectContext:
+    """What the project already has in the cluster, and the platform's own environment variables."""
 
     project_claims: frozenset[str]
     shared_claims: frozenset[str]
@@ -53,89 +53,91 @@ class Surroundings:
     is_anchor: bool
 
 
-def collect_facts(bundle: Bundle, admins: Admins, around: Surroundings) -> Facts:
-    """Every value of these objects that a policy may rule."""
+def collect_facts(bundle: Bundle, admin: AdminInputs, context: ProjectContext) -> Facts:
+    """Collect every value of these objects that a policy can rule."""
     facts = Facts()
-    _collect_profile(facts, admins)
+    _collect_profile(facts, admin)
     if bundle.workload is not None and bundle.pod is not None and bundle.container is not None:
-        _collect_scalars(facts, bundle.workload, bundle.pod, admins, around)
-        _collect_placement(facts, bundle.pod, admins)
-        _collect_environment(facts, bundle.container, admins, around)
+        _collect_scalars(facts, bundle.workload, bundle.pod, admin, context)
+        _collect_placement(facts, bundle.pod, admin)
+        _collect_environment(facts, bundle.container, admin, context)
         image = bundle.container.content["image"]
-        facts.add("image", (*bundle.container.path, "image"), image, is_admins=admins.says_image(image))
-    collect_amounts(facts, bundle, admins)
-    _collect_volumes(facts, bundle, admins, around)
+        facts.add("image", (*bundle.container.path, "image"), image, is_set_by_admin=admin.sets_image(image))
+    collect_amounts(facts, bundle, admin)
+    _collect_volumes(facts, bundle, admin, context)
     for service in bundle.of("Service"):
-        _add_said(facts, "service_type", service, ("spec", "type"), admins)
+        _add_scalar(facts, "service_type", service, ("spec", "type"), admin)
     for secret in bundle.of("Secret"):
         for key in secret.content["data"]:
-            facts.add("secrets", (*secret.path, "data", key), key, is_admins=admins.says_secret(key))
+            facts.add("secrets", (*secret.path, "data", key), key, is_set_by_admin=admin.uses_secret(key))
     return facts
 
 
-def is_platforms_env(entry: Mapping[str, Any], around: Surroundings) -> bool:
-    """Whether a variable is exactly what the platform puts there."""
-    return "value" in entry and around.platform_envs.get(entry["name"]) == entry["value"]
+def is_platforms_env(entry: Mapping[str, Any], context: ProjectContext) -> bool:
+    """Whether a variable has exactly the value that the platform sets."""
+    return "value" in entry and context.platform_envs.get(entry["name"]) == entry["value"]
 
 
-def _add_said(facts: Facts, name: str, part: Placed, keys: tuple[str, ...], admins: Admins) -> None:
+def _add_scalar(facts: Facts, name: str, part: ObjectPart, keys: tuple[str, ...], admin: AdminInputs) -> None:
     value = part.find(*keys)
-    is_platforms = name in _PLATFORMS and value == _PLATFORMS[name]
-    is_admins = is_platforms or admins.says(name, value) or _is_cap(name, value, admins)
-    facts.add(name, (*part.path, *keys), value, is_admins=is_admins)
+    is_platforms = name in _PLATFORM_VALUES and value == _PLATFORM_VALUES[name]
+    is_set_by_admin = is_platforms or admin.sets(name, value) or _is_maximum(name, value, admin)
+    facts.add(name, (*part.path, *keys), value, is_set_by_admin=is_set_by_admin)
 
 
-def _is_cap(name: str, value: Any, admins: Admins) -> bool:
-    """Whether it is what the platform puts where a blank would have no bound."""
-    return name in _CAPPED and value in admins.list_caps(name)
+def _is_maximum(name: str, value: Any, admin: AdminInputs) -> bool:
+    """Whether the value is the policy's `max`, which fills a blank that would be unbounded."""
+    return name in _CAPPED and value in admin.list_maxima(name)
 
 
-def _collect_profile(facts: Facts, admins: Admins) -> None:
-    name = None if admins.profile is None else admins.profile.id
-    facts.add("profile", ("profile",), name, is_admins=name is not None and admins.says_profile(name))
+def _collect_profile(facts: Facts, admin: AdminInputs) -> None:
+    name = None if admin.profile is None else admin.profile.id
+    facts.add("profile", ("profile",), name, is_set_by_admin=name is not None and admin.implies_profile(name))
 
 
-def _collect_scalars(facts: Facts, workload: Placed, pod: Placed, admins: Admins, around: Surroundings) -> None:
+def _collect_scalars(
+    facts: Facts, workload: ObjectPart, pod: ObjectPart, admin: AdminInputs, context: ProjectContext
+) -> None:
     kind = workload.content["kind"]
     for name, keys in (_JOB if kind == "Job" else _DEPLOYMENT).items():
-        if not (around.is_anchor and name in _AT_REST):
-            _add_said(facts, name, workload, keys, admins)
+        if not (context.is_anchor and name in _NOT_IN_ANCHORS):
+            _add_scalar(facts, name, workload, keys, admin)
     for name, keys in _POD.items():
-        _add_said(facts, name, pod, keys, admins)
-    _add_said(facts, "image_pull_policy", pod.open("containers", 0), ("imagePullPolicy",), admins)
+        _add_scalar(facts, name, pod, keys, admin)
+    _add_scalar(facts, "image_pull_policy", pod.open("containers", 0), ("imagePullPolicy",), admin)
     waiting = workload.find("metadata", "annotations", PENDING_TIMEOUT)
     seconds = int(waiting) if waiting is not None and re.fullmatch("[0-9]{1,18}", waiting) else None
     path = (*workload.path, "metadata", "annotations", PENDING_TIMEOUT)
-    is_admins = admins.says("pending_timeout", seconds) or _is_cap("pending_timeout", seconds, admins)
-    facts.add("pending_timeout", path, seconds, is_admins=is_admins)
+    is_set_by_admin = admin.sets("pending_timeout", seconds) or _is_maximum("pending_timeout", seconds, admin)
+    facts.add("pending_timeout", path, seconds, is_set_by_admin=is_set_by_admin)
 
 
-def _collect_placement(facts: Facts, pod: Placed, admins: Admins) -> None:
+def _collect_placement(facts: Facts, pod: ObjectPart, admin: AdminInputs) -> None:
     selector = pod.find("nodeSelector") or {}
     facts.wholes["node_selector"] = selector
     facts.names["node_selector"] = frozenset(selector)
     facts.values["node_selector"] = []
     for key, value in selector.items():
-        is_admins = admins.says_pair("node_selector", key, value)
-        facts.add("node_selector", (*pod.path, "nodeSelector", key), key, is_admins=is_admins)
+        is_set_by_admin = admin.sets_pair("node_selector", key, value)
+        facts.add("node_selector", (*pod.path, "nodeSelector", key), key, is_set_by_admin=is_set_by_admin)
     tolerations = pod.find("tolerations") or []
     facts.wholes["tolerations"] = tolerations
     facts.values["tolerations"] = []
     for index, toleration in enumerate(tolerations):
-        is_admins = admins.says_entry("tolerations", toleration)
-        facts.add("tolerations", (*pod.path, "tolerations", index), toleration, is_admins=is_admins)
+        is_set_by_admin = admin.sets_item("tolerations", toleration)
+        facts.add("tolerations", (*pod.path, "tolerations", index), toleration, is_set_by_admin=is_set_by_admin)
     affinity = pod.find("affinity")
     facts.wholes["affinity"] = affinity or {}
-    is_admins = admins.says("affinity", affinity)
-    facts.add("affinity", (*pod.path, "affinity"), affinity, is_admins=is_admins)
+    is_set_by_admin = admin.sets("affinity", affinity)
+    facts.add("affinity", (*pod.path, "affinity"), affinity, is_set_by_admin=is_set_by_admin)
     for path, key in _iter_node_keys(affinity or {}, (*pod.path, "affinity")):
-        facts.add("node_selector", path, key, is_admins=is_admins)
+        facts.add("node_selector", path, key, is_set_by_admin=is_set_by_admin)
     for path, namespace in _iter_namespaces(affinity or {}, (*pod.path, "affinity")):
-        facts.add("affinity.namespaces", path, namespace, is_admins=is_admins)
+        facts.add("affinity.namespaces", path, namespace, is_set_by_admin=is_set_by_admin)
 
 
 def _iter_node_keys(given: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Every key under `matchExpressions` and `matchFields` of node terms, however deep they stand."""
+    """Every key in `matchExpressions` and `matchFields` of node terms, at any depth."""
     for name, part in _iter_children(given):
         if name in ("podAffinity", "podAntiAffinity"):
             continue
@@ -147,7 +149,7 @@ def _iter_node_keys(given: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _iter_namespaces(given: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Every namespace that a pod term names, and `*` for a selector of namespaces, be it empty."""
+    """Every namespace that a pod term names. A namespace selector, empty or not, counts as `*`."""
     for name, part in _iter_children(given):
         if name == "namespaces":
             yield from (((*path, name, index), namespace) for index, namespace in enumerate(part))
@@ -164,26 +166,26 @@ def _iter_children(given: Any) -> Iterator[tuple[str | int, Any]]:
         yield from enumerate(given)
 
 
-def _collect_environment(facts: Facts, container: Placed, admins: Admins, around: Surroundings) -> None:
+def _collect_environment(facts: Facts, container: ObjectPart, admin: AdminInputs, context: ProjectContext) -> None:
     whole: dict[str, str] = {}
     facts.values["envs"] = []
     for variable in container.iter_parts("env"):
         entry = variable.content
-        if is_platforms_env(entry, around):
+        if is_platforms_env(entry, context):
             continue
         name = entry["name"]
         if "value" in entry:
             whole[name] = entry["value"]
-            is_admins = admins.says_pair("envs", name, entry["value"])
-            facts.add("envs", (*variable.path, "value"), name, is_admins=is_admins)
+            is_set_by_admin = admin.sets_pair("envs", name, entry["value"])
+            facts.add("envs", (*variable.path, "value"), name, is_set_by_admin=is_set_by_admin)
         else:
-            is_admins = admins.says_secret(entry["valueFrom"]["secretKeyRef"]["key"])
-            facts.add("envs", (*variable.path, "valueFrom"), name, is_admins=is_admins)
+            is_set_by_admin = admin.uses_secret(entry["valueFrom"]["secretKeyRef"]["key"])
+            facts.add("envs", (*variable.path, "valueFrom"), name, is_set_by_admin=is_set_by_admin)
     facts.wholes["envs"] = whole
     facts.names["envs"] = frozenset(value.value for value in facts.values["envs"])
 
 
-def _collect_volumes(facts: Facts, bundle: Bundle, admins: Admins, around: Surroundings) -> None:
+def _collect_volumes(facts: Facts, bundle: Bundle, admin: AdminInputs, context: ProjectContext) -> None:
     for source in bundle.iter_sources():
         if source.name in (SCRATCH_VOLUME, SECRETS_VOLUME):
             continue
@@ -191,12 +193,12 @@ def _collect_volumes(facts: Facts, bundle: Bundle, admins: Admins, around: Surro
         kind = _TYPES.get(source.kind, source.kind)
         if source.kind == "persistentVolumeClaim":
             claim = content["claimName"]
-            if claim in around.shared_claims:
+            if claim in context.shared_claims:
                 kind = "shared_volume"
-            elif claim in around.project_claims:
-                is_admins = bool(admins.find_volumes(claim_name=claim))
-                facts.add("volumes.claim_name", (*path, "claimName"), claim, is_admins=is_admins)
+            elif claim in context.project_claims:
+                is_set_by_admin = bool(admin.find_volumes(claim_name=claim))
+                facts.add("volumes.claim_name", (*path, "claimName"), claim, is_set_by_admin=is_set_by_admin)
         if source.kind == "image":
             image = content["reference"]
-            facts.add("image", (*path, "reference"), image, is_admins=bool(admins.find_volumes(image=image)))
-        facts.add("volumes.type", path, kind, is_admins=bool(admins.find_volumes(name=source.name, type=kind)))
+            facts.add("image", (*path, "reference"), image, is_set_by_admin=bool(admin.find_volumes(image=image)))
+        facts.add("volumes.type", path, kind, is_set_by_admin=bool(admin.find_volumes(name=source.name, type=kind)))

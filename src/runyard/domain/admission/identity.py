@@ -1,6 +1,6 @@
-"""Which objects a run has, and that their names, namespace and owner are its own.
+"""Checks which objects a run has, and that their names, namespace and owner are the run's own.
 
-A name of another run or of something that exists already would be taken over by whoever applies the object.
+Applying an object under the name of another run, or of something that exists already, would overwrite it.
 """
 
 import hashlib
@@ -8,36 +8,41 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from runyard.domain.admission.bundle import Bundle, Placed
-from runyard.domain.admission.facts import Surroundings
+from runyard.domain.admission.bundle import Bundle, ObjectPart
+from runyard.domain.admission.facts import ProjectContext
 from runyard.domain.admission.object_shapes import API_VERSIONS, WORKLOADS
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 _MOST = {"Job": 1, "Deployment": 1, "Secret": 1, "Service": 2}
-"""The run's Service, and the one with a stable name."""
+"""Services: the run's own, and the alias with a stable name."""
 _HASH = re.compile(r"(?:.*-)?x([0-9a-f]{20})", re.ASCII)
 
 
 def hash_text(text: str) -> str:
-    """What stands in names and labels for a text that cannot."""
+    """The hash that replaces a text which is not a valid name or label value."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:20]
 
 
-def check_identity(bundle: Bundle, around: Surroundings, *, project: str) -> Iterator[Problem]:
-    """What a run does not have, or has under a name that is not its own."""
+def check_identity(bundle: Bundle, context: ProjectContext, *, project: str) -> Iterator[Problem]:
+    """Find objects that a run does not have, or that have a name which is not the run's."""
     names: set[tuple[str, str]] = set()
     for item in bundle.objects:
         kind, name = item.content["kind"], item.content["metadata"]["name"]
         path = (*item.path, "metadata", "name")
         if (kind, name) in names:
-            yield Problem(Code.ADMISSION_TWICE, path, "stands twice", value=name)
+            yield Problem(Code.ADMISSION_TWICE, path, "is listed twice", value=name)
         names.add((kind, name))
         if not _is_own_name(item, project=project):
-            yield Problem(Code.ADMISSION_NAME, path, f"is not the name of a run's {kind}", value=name)
-        taken = {"PersistentVolumeClaim": around.project_claims, "ConfigMap": around.project_config_maps}
+            yield Problem(Code.ADMISSION_NAME, path, f"not a valid name for a {kind} of this run", value=name)
+        taken = {"PersistentVolumeClaim": context.project_claims, "ConfigMap": context.project_config_maps}
         if name in taken.get(kind, ()):
-            yield Problem(Code.ADMISSION_NAME, path, "exists already, and was not made by the platform", value=name)
+            yield Problem(
+                Code.ADMISSION_NAME,
+                path,
+                "an object of this name exists already; the platform did not create it",
+                value=name,
+            )
     yield from _check_counts(bundle)
     yield from _check_owners(bundle)
 
@@ -49,15 +54,15 @@ def _check_counts(bundle: Bundle) -> Iterator[Problem]:
                 Code.ADMISSION_COUNT, ("objects",), f"has {len(bundle.of(kind))} of {kind}", allowed=f"{most}"
             )
     if len(bundle.of(*WORKLOADS)) > 1:
-        yield Problem(Code.ADMISSION_COUNT, ("objects",), "a run has one Job or one Deployment")
+        yield Problem(Code.ADMISSION_COUNT, ("objects",), "a run has exactly one Job or Deployment")
     if bundle.of("Job") and bundle.of("Service"):
         yield Problem(Code.ADMISSION_COUNT, ("objects",), "a Job has no Service")
     namespaces = {item.content["metadata"].get("namespace") for item in bundle.objects}
     if len(namespaces) > 1:
-        yield Problem(Code.ADMISSION_NAMESPACE, ("objects",), "go into more than one namespace")
+        yield Problem(Code.ADMISSION_NAMESPACE, ("objects",), "the objects are in more than one namespace")
 
 
-def _is_own_name(item: Placed, *, project: str) -> bool:
+def _is_own_name(item: ObjectPart, *, project: str) -> bool:
     kind, name, labels = item.content["kind"], item.content["metadata"]["name"], item.content["metadata"]["labels"]
     instance = labels.get("app.kubernetes.io/instance", "")
     if not _is_instance_of(labels.get("runyard.io/run", ""), instance):
@@ -70,7 +75,7 @@ def _is_own_name(item: Placed, *, project: str) -> bool:
 
 
 def _is_instance_of(run: str, instance: str) -> bool:
-    """Whether a name is that of the run that a label names; either may hold the run's id or end in its hash."""
+    """Whether the name and the label belong to the same run. Each holds the run's id or ends in its hash."""
     hashed = _HASH.fullmatch(run)
     if instance.startswith("run-"):
         plain = instance.removeprefix("run-")
@@ -86,8 +91,8 @@ def _check_owners(bundle: Bundle) -> Iterator[Problem]:
             content = owner.content
             first = first or content
             if content["apiVersion"] != API_VERSIONS[content["kind"]] or content != first:
-                yield Problem(Code.ADMISSION_OWNER, owner.path, "is not the one that owns all objects of a run")
+                yield Problem(Code.ADMISSION_OWNER, owner.path, "must be the same owner for all objects of a run")
             workload = bundle.workload
             mine = workload and (workload.content["kind"], workload.content["metadata"]["name"])
             if mine and mine != (content["kind"], content["name"]):
-                yield Problem(Code.ADMISSION_OWNER, owner.path, "is not the run's Job or Deployment")
+                yield Problem(Code.ADMISSION_OWNER, owner.path, "must be the run's Job or Deployment")

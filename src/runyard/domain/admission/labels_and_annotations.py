@@ -1,10 +1,10 @@
-"""What objects say about themselves: labels, annotations and selectors."""
+"""Checks labels, annotations and selectors: each object must identify its run and project."""
 
 import re
 from collections.abc import Iterator
 
-from runyard.domain.admission.admins import Admins
-from runyard.domain.admission.bundle import Bundle, Placed
+from runyard.domain.admission.admin_inputs import AdminInputs
+from runyard.domain.admission.bundle import Bundle, ObjectPart
 from runyard.domain.admission.facts import PENDING_TIMEOUT
 from runyard.domain.admission.identity import hash_text
 from runyard.domain.admission.object_shapes import WORKLOADS
@@ -14,13 +14,13 @@ from runyard.spec.problems import Problem
 
 _RUN, _INSTALLATION, _PROJECT = "runyard.io/run", "runyard.io/installation", "runyard.io/project"
 _SAME = (_RUN, _INSTALLATION, "app.kubernetes.io/instance")
-"""Labels that all objects of a run have alike."""
+"""Labels that have the same value on all objects of a run."""
 _LIFETIME = "runyard.io/lifetime"
 _EXACT = frozenset(
     f"runyard.io/{name}"
     for name in ("installation", "run", "project", "action", "kind", "profile", "user", "function", "run-name")
 )
-"""Annotations that hold what does not fit a label."""
+"""Annotations that hold the full text where a label holds a hash."""
 _LABELS = (
     frozenset(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "part-of", "managed-by"))
     | frozenset(f"dhcore/{name}" for name in ("project", "run", "runtime", "framework", "user"))
@@ -30,47 +30,53 @@ _LABELS = (
 _HASHED = re.compile(r"(?:.*-)?x[0-9a-f]{20}", re.ASCII)
 
 
-def check_marks(bundle: Bundle, admins: Admins, *, project: str) -> Iterator[Problem]:
-    """What does not say, or not clearly, that it is this run's of this project."""
+def check_labels_and_annotations(bundle: Bundle, admin: AdminInputs, *, project: str) -> Iterator[Problem]:
+    """Find metadata that does not identify this run of this project."""
     expected: dict[str, str] = {}
     for metadata in bundle.iter_metadata():
-        yield from _check_labels(metadata, admins, project=project, expected=expected)
+        yield from _check_labels(metadata, admin, project=project, expected=expected)
         yield from _check_annotations(metadata, bundle)
     for item in bundle.of("Service", "Deployment"):
         keys = ("spec", "selector") if item.content["kind"] == "Service" else ("spec", "selector", "matchLabels")
         yield from _check_selector(item.open(*keys), item.content["metadata"]["labels"])
 
 
-def _check_labels(metadata: Placed, admins: Admins, *, project: str, expected: dict[str, str]) -> Iterator[Problem]:
+def _check_labels(
+    metadata: ObjectPart, admin: AdminInputs, *, project: str, expected: dict[str, str]
+) -> Iterator[Problem]:
     labels = metadata.content["labels"]
     for key, value in labels.items():
         path = (*metadata.path, "labels", key)
-        if key not in _LABELS and not admins.says_pair("labels", key, value):
-            yield Problem(Code.ADMISSION_LABEL, path, "is neither the platform's nor the profile's", value=value)
+        if key not in _LABELS and not admin.sets_pair("labels", key, value):
+            yield Problem(Code.ADMISSION_LABEL, path, "not a label of the platform or of the profile", value=value)
     for key in (_PROJECT, "dhcore/project", "app.kubernetes.io/part-of"):
         if not _is_label_of(project, labels.get(key)):
             path = (*metadata.path, "labels", key)
-            yield Problem(Code.ADMISSION_PROJECT, path, "is not this project's", value=labels.get(key), allowed=project)
+            yield Problem(
+                Code.ADMISSION_PROJECT, path, "must name this project", value=labels.get(key), allowed=project
+            )
     for key in _SAME:
         value = labels.get(key)
         if value is None or expected.setdefault(key, value) != value:
             path = (*metadata.path, "labels", key)
-            yield Problem(Code.ADMISSION_LABEL, path, "is missing, or differs between the objects", value=value)
+            yield Problem(Code.ADMISSION_LABEL, path, "missing, or different between the objects", value=value)
     if labels.get("dhcore/run") != labels.get(_RUN):
-        yield Problem(Code.ADMISSION_LABEL, (*metadata.path, "labels", "dhcore/run"), f"is not {_RUN}")
+        yield Problem(Code.ADMISSION_LABEL, (*metadata.path, "labels", "dhcore/run"), f"must equal {_RUN}")
     if labels.get("app.kubernetes.io/managed-by") != "runyard":
-        yield Problem(Code.ADMISSION_LABEL, (*metadata.path, "labels"), "do not say that Runyard manages this")
+        yield Problem(
+            Code.ADMISSION_LABEL, (*metadata.path, "labels"), "`app.kubernetes.io/managed-by` must be `runyard`"
+        )
 
 
 def _is_label_of(text: str, value: str | None) -> bool:
-    """Whether a label stands for a text: it is that, or where that cannot be a label, it ends in its hash."""
+    """Whether a label represents a text: it is the text, or ends in its hash where the text is no valid label."""
     if check_label_value(text) is None and not _HASHED.fullmatch(text):
         return value == text
     ending = f"x{hash_text(text)}"
     return value is not None and (value == ending or value.endswith(f"-{ending}"))
 
 
-def _check_annotations(metadata: Placed, bundle: Bundle) -> Iterator[Problem]:
+def _check_annotations(metadata: ObjectPart, bundle: Bundle) -> Iterator[Problem]:
     kinds = {item.open("metadata").path: item.content["kind"] for item in bundle.objects}
     kind = kinds.get(metadata.path)
     for key, value in metadata.content.get("annotations", {}).items():
@@ -81,19 +87,21 @@ def _check_annotations(metadata: Placed, bundle: Bundle) -> Iterator[Problem]:
             or (key == PENDING_TIMEOUT and kind in WORKLOADS and re.fullmatch(r"[0-9]{1,18}", value))
         )
         if not is_known:
-            yield Problem(Code.ADMISSION_ANNOTATION, path, "is not one that we write there")
+            yield Problem(Code.ADMISSION_ANNOTATION, path, "not an annotation that Runyard writes here")
 
 
 def _is_exact(key: str, text: str, labels: dict[str, str]) -> bool:
-    """Whether an annotation is what its label stands for; the run's name has none."""
+    """Whether an annotation matches its label; the run's name has no label."""
     return key == "runyard.io/run-name" or _is_label_of(text, labels.get(key))
 
 
-def _check_selector(selector: Placed, labels: dict[str, str]) -> Iterator[Problem]:
-    """It chooses pods by the run and the installation, so that no other run's can be meant."""
+def _check_selector(selector: ObjectPart, labels: dict[str, str]) -> Iterator[Problem]:
+    """A selector must select by run and installation, so that it cannot match pods of other runs."""
     for key in (_RUN, _INSTALLATION):
         if key not in selector.content:
-            yield Problem(Code.ADMISSION_SELECTOR, (*selector.path, key), "does not choose the run's own pods")
+            yield Problem(
+                Code.ADMISSION_SELECTOR, (*selector.path, key), "missing; the selector could match pods of other runs"
+            )
     for key, value in selector.content.items():
         if labels.get(key) != value:
             yield Problem(

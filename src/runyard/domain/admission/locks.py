@@ -1,9 +1,9 @@
-"""Locked fields: the policy's value holds whoever says otherwise; where it has none, only a profile may set them."""
+"""Checks locked fields: the value must be the policy's. A lock without a value leaves the field to profiles."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from runyard.domain.admission.admins import Admins
+from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.admission.amounts import NAMES, list_derived_limits
 from runyard.domain.admission.values import Facts, Value
 from runyard.spec.kubernetes.quantity import Quantity
@@ -12,36 +12,36 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 
-def check_locks(facts: Facts, admins: Admins) -> Iterator[Problem]:
-    """Every value that is not what a lock says."""
+def check_locks(facts: Facts, admin: AdminInputs) -> Iterator[Problem]:
+    """Find every value that a lock does not permit."""
     for name, values in facts.values.items():
-        lock = admins.find_lock(name)
+        lock = admin.find_lock(name)
         if lock is None:
             continue
         scope, default = lock
         if default is None:
-            yield from (_breaks(name, scope, value) for value in values if _is_users(value))
+            yield from (_report_violation(name, scope, value) for value in values if _is_set_by_user(value))
         elif name in facts.wholes:
             if not _is_same(facts.wholes[name], default):
-                message = f"the {scope.name} locks `{name}`, and what is sent is not its value"
+                message = f"the {scope.name} locks `{name}`, and this is not the locked value"
                 yield Problem(Code.POLICY_LOCKED, (name,), message)
-            if name == "node_selector":  # nodes are chosen by affinity as well
-                chosen = [value for value in values if "affinity" in value.path and _is_users(value)]
-                yield from (_breaks(name, scope, value) for value in chosen)
+            if name == "node_selector":  # an affinity chooses nodes as well
+                chosen = [value for value in values if "affinity" in value.path and _is_set_by_user(value)]
+                yield from (_report_violation(name, scope, value) for value in chosen)
         elif name == "image":
             yield from _check_images(values, scope, default)
         elif name.removeprefix("resources.") in NAMES:
-            yield from _check_sides(name.removeprefix("resources."), facts, scope, admins, default)
+            yield from _check_sides(name.removeprefix("resources."), facts, scope, admin, default)
         else:
-            yield from (_breaks(name, scope, value) for value in values if not _holds(value, default))
+            yield from (_report_violation(name, scope, value) for value in values if not _matches_lock(value, default))
 
 
-def _is_users(value: Value) -> bool:
-    """Secrets in the environment are no `envs`: they have a rule of their own."""
-    return value.value is not None and not value.is_admins and value.path[-1] != "valueFrom"
+def _is_set_by_user(value: Value) -> bool:
+    """Variables from secrets do not count as `envs`: the rule for `secrets` applies to them."""
+    return value.value is not None and not value.is_set_by_admin and value.path[-1] != "valueFrom"
 
 
-def _holds(value: Value, default: Any) -> bool:
+def _matches_lock(value: Value, default: Any) -> bool:
     is_nothing = isinstance(default, Quantity) and default.is_zero
     return bool(value.value == default) or (value.value is None and is_nothing)
 
@@ -53,23 +53,27 @@ def _is_same(whole: Any, default: Any) -> bool:
 
 
 def _check_images(values: list[Value], scope: Scope, default: str) -> Iterator[Problem]:
-    """The container's is the locked one. A volume's would be a way to bring another program along."""
+    """The container must use the locked image. Image volumes are checked too: they could bring another program."""
     container, *volumes = values
     if container.value != default:
-        yield _breaks("image", scope, container)
-    yield from (_breaks("image", scope, value) for value in volumes if not (value.is_admins or value.value == default))
+        yield _report_violation("image", scope, container)
+    yield from (
+        _report_violation("image", scope, value)
+        for value in volumes
+        if not (value.is_set_by_admin or value.value == default)
+    )
 
 
-def _check_sides(name: str, facts: Facts, scope: Scope, admins: Admins, default: Quantity) -> Iterator[Problem]:
-    """The amount is the request; the limit is none, the same, or what follows from it."""
+def _check_sides(name: str, facts: Facts, scope: Scope, admin: AdminInputs, default: Quantity) -> Iterator[Problem]:
+    """The locked amount is the request; the limit is absent, equal, or derived from it."""
     request, limit = (facts.values[f"resources.{name}.{side}"][0] for side in ("request", "limit"))
     if request.value != default:
-        yield _breaks(f"resources.{name}", scope, request)
-    derived = [default, *list_derived_limits(default, admins, name)]
+        yield _report_violation(f"resources.{name}", scope, request)
+    derived = [default, *list_derived_limits(default, admin, name)]
     if limit.value is not None and limit.value not in derived:
-        yield _breaks(f"resources.{name}", scope, limit)
+        yield _report_violation(f"resources.{name}", scope, limit)
 
 
-def _breaks(name: str, scope: Scope, value: Value) -> Problem:
+def _report_violation(name: str, scope: Scope, value: Value) -> Problem:
     shown = None if value.value is None else str(value.value)
     return Problem(Code.POLICY_LOCKED, value.path, f"the {scope.name} locks `{name}`", value=shown)

@@ -1,6 +1,6 @@
-"""Every key of every object that we send, and the forms of their values. A new field of ours is added here as well.
+"""The keys of every object that we send, and the shapes of their values. Add every new field here.
 
-Stricter than Kubernetes wherever we always send the same: whoever sends something else has found a way round.
+Stricter than Kubernetes: where we always send the same value, any other is refused as a bypass.
 """
 
 import re
@@ -12,10 +12,10 @@ from runyard.domain.admission.pod_shapes import (
     INT32,
     LABELS,
     LONG_SECONDS,
-    MARKS,
-    NOTES,
     OBJECT_NAME,
+    OPTIONAL_ANNOTATIONS,
     PORT,
+    REQUIRED_LABELS,
     SECONDS,
     pod_template,
 )
@@ -36,7 +36,7 @@ WORKLOADS = ("Job", "Deployment")
 
 
 def _check_uid(uid: str) -> str | None:
-    return None if re.fullmatch(r"[0-9a-zA-Z-]{1,64}", uid) else "is no UID"
+    return None if re.fullmatch(r"[0-9a-zA-Z-]{1,64}", uid) else "is not a valid UID"
 
 
 _OWNER = keys(
@@ -52,7 +52,9 @@ _OWNER = keys(
 
 def _metadata(name: Shape = OBJECT_NAME, *, is_owned: bool = True) -> Shape:
     owners: dict[str, Shape] = {"ownerReferences": each(_OWNER, least=1, most=1)} if is_owned else {}
-    return keys({"name": name, **MARKS}, {"namespace": named(check_dns_label), **NOTES, **owners})
+    return keys(
+        {"name": name, **REQUIRED_LABELS}, {"namespace": named(check_dns_label), **OPTIONAL_ANNOTATIONS, **owners}
+    )
 
 
 def _object(

@@ -1,7 +1,7 @@
-"""Whether something is plain JSON: the exact types of the json module, bounded, without null and without fractions.
+"""Checks that a value is plain JSON: the exact types of the json module, bounded, without null and fractions.
 
-A subclass of dict or str may answer differently each time it is asked, so none is taken. What we send has no null and
-no fraction anywhere; both mean something else to some reader.
+Subclasses of dict or str are refused: they could answer differently on each read. We never send null or fractions,
+which readers interpret differently. Unpaired surrogates are refused: they cannot be encoded.
 """
 
 import re
@@ -16,8 +16,8 @@ _INT64 = 2**63
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def check_plain(given: Any, path: Path) -> list[Problem]:
-    """What is not plain in it; empty where all of it is."""
+def check_plain_json(given: Any, path: Path) -> list[Problem]:
+    """List every part that is not plain JSON."""
     problems: list[Problem] = []
     count = 0
     pending: list[tuple[Any, Path]] = [(given, path)]
@@ -25,17 +25,17 @@ def check_plain(given: Any, path: Path) -> list[Problem]:
         value, place = pending.pop()
         count += 1
         if count > MOST_VALUES or len(place) - len(path) > MOST_DEPTH:
-            return [*problems, Problem(Code.ADMISSION_SIZE, path, "is too large or too deep to be judged")]
+            return [*problems, Problem(Code.ADMISSION_SIZE, path, "too large or too deeply nested to check")]
         if type(value) is dict:
             for key, entry in value.items():
                 if _is_plain_text(key):
                     pending.append((entry, (*place, key)))
                 else:
-                    problems.append(Problem(Code.ADMISSION_TYPE, place, "has a key that is not plain text"))
+                    problems.append(Problem(Code.ADMISSION_TYPE, place, "a key is not plain text"))
         elif type(value) is list:
             pending += [(entry, (*place, index)) for index, entry in enumerate(value)]
         elif not (_is_plain_text(value) or type(value) is bool or (type(value) is int and -_INT64 <= value < _INT64)):
-            problems.append(Problem(Code.ADMISSION_TYPE, place, f"is not plain JSON: {type(value).__name__}"))
+            problems.append(Problem(Code.ADMISSION_TYPE, place, f"not plain JSON: {type(value).__name__}"))
     return problems
 
 

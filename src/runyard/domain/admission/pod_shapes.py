@@ -1,4 +1,4 @@
-"""Every key of the pods that we send, and the forms of their values."""
+"""The keys of every pod that we send, and the shapes of their values."""
 
 from runyard.domain.admission.shapes import (
     Shape,
@@ -28,9 +28,9 @@ LONG_SECONDS = integer(0, 2**63 - 1)
 PORT = integer(1, 65535)
 OBJECT_NAME = named(check_dns_subdomain)
 LABELS = pairs(check_qualified_name, named(check_label_value))
-MARKS: dict[str, Shape] = {"labels": LABELS}
-NOTES: dict[str, Shape] = {"annotations": pairs(check_qualified_name, text)}
-TEMPLATE_METADATA = keys(MARKS, NOTES)
+REQUIRED_LABELS: dict[str, Shape] = {"labels": LABELS}
+OPTIONAL_ANNOTATIONS: dict[str, Shape] = {"annotations": pairs(check_qualified_name, text)}
+TEMPLATE_METADATA = keys(REQUIRED_LABELS, OPTIONAL_ANNOTATIONS)
 
 _ID = integer(1, INT32)
 _WORDS = each(text, most=4096)

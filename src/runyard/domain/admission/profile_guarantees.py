@@ -1,11 +1,11 @@
-"""What the chosen profile sets stands in the objects as it says, unless the policy locks it otherwise."""
+"""Checks that the objects have every value of the chosen profile, unless the policy locks another one."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from runyard.domain.admission.admins import Admins
+from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.admission.amounts import NAMES, find_amount, list_gpu_names
-from runyard.domain.admission.bundle import Bundle, Placed
+from runyard.domain.admission.bundle import Bundle, ObjectPart
 from runyard.domain.admission.profile_volumes import check_volumes
 from runyard.domain.admission.values import Facts
 from runyard.spec.problem_codes import Code
@@ -32,42 +32,42 @@ _POD = {"service_account": "serviceAccountName", "scheduler_name": "schedulerNam
 _LISTS = {"host_aliases": "hostAliases", "topology_spread": "topologySpreadConstraints"}
 
 
-def check_profile_holds(bundle: Bundle, facts: Facts, admins: Admins) -> Iterator[Problem]:
-    """Every leaf of the profile that is not there, or is there with another value."""
-    if admins.profile is None:
+def check_profile_holds(bundle: Bundle, facts: Facts, admin: AdminInputs) -> Iterator[Problem]:
+    """Find every value of the profile that is missing or different."""
+    if admin.profile is None:
         return
-    fields = admins.profile.fields
+    fields = admin.profile.fields
     for name in _SCALARS:
         expected = getattr(fields, name)
         for value in facts.values.get(name, ()):
-            if expected is not None and value.value != expected and not _is_locked(admins, name):
-                yield _differs(name, value.path)
+            if expected is not None and value.value != expected and not _is_locked(admin, name):
+                yield _report_difference(name, value.path)
     yield from _check_labels(fields, bundle)
     yield from _check_services(fields, bundle)
     pod, container = bundle.pod, bundle.container
     if pod is None or container is None:
         return
-    yield from _check_pod(fields, pod, admins)
-    yield from _check_container(fields, container, admins)
-    yield from _check_secrets(fields, container, admins)
-    yield from _check_amounts(fields, facts, container, admins)
-    yield from check_volumes(fields.volumes or (), bundle, admins)
+    yield from _check_pod(fields, pod, admin)
+    yield from _check_container(fields, container, admin)
+    yield from _check_secrets(fields, container, admin)
+    yield from _check_amounts(fields, facts, container, admin)
+    yield from check_volumes(fields.volumes or (), bundle, admin)
 
 
-def _is_locked(admins: Admins, *names: str) -> bool:
-    """Whether the policy gives a value that holds against the profile's."""
-    return any(admins.find_locked(name) is not None for name in names)
+def _is_locked(admin: AdminInputs, *names: str) -> bool:
+    """Whether the policy locks one of these fields to a value, which then wins over the profile."""
+    return any(admin.find_locked_value(name) is not None for name in names)
 
 
-def _differs(name: str, path: Path) -> Problem:
-    return Problem(Code.ADMISSION_PROFILE, path, f"is not what the profile says of `{name}`")
+def _report_difference(name: str, path: Path) -> Problem:
+    return Problem(Code.ADMISSION_PROFILE, path, f"differs from the profile's `{name}`")
 
 
 def _check_labels(fields: AdminFields, bundle: Bundle) -> Iterator[Problem]:
     for metadata in bundle.iter_metadata():
         for key, value in (fields.labels or {}).items():
             if metadata.content["labels"].get(key) != value:
-                yield _differs("labels", (*metadata.path, "labels", key))
+                yield _report_difference("labels", (*metadata.path, "labels", key))
 
 
 def _check_services(fields: AdminFields, bundle: Bundle) -> Iterator[Problem]:
@@ -76,45 +76,45 @@ def _check_services(fields: AdminFields, bundle: Bundle) -> Iterator[Problem]:
     for service in services:
         ports = [(port["port"], port["targetPort"]) for port in service.content["spec"]["ports"]]
         if expected and ports != expected:
-            yield _differs("service_ports", (*service.path, "spec", "ports"))
+            yield _report_difference("service_ports", (*service.path, "spec", "ports"))
     if services and fields.service_name and len(services) == 1:
-        yield _differs("service_name", services[0].path)
+        yield _report_difference("service_name", services[0].path)
     container = bundle.container
     if services and container is not None and fields.readiness_path:
         handler = container.find("readinessProbe", "httpGet") or {}
         if handler.get("path") != fields.readiness_path:
-            yield _differs("readiness_path", (*container.path, "readinessProbe"))
+            yield _report_difference("readiness_path", (*container.path, "readinessProbe"))
 
 
-def _check_pod(fields: AdminFields, pod: Placed, admins: Admins) -> Iterator[Problem]:
+def _check_pod(fields: AdminFields, pod: ObjectPart, admin: AdminInputs) -> Iterator[Problem]:
     for name, key in _POD.items():
         if getattr(fields, name) is not None and pod.find(key) != getattr(fields, name):
-            yield _differs(name, (*pod.path, key))
+            yield _report_difference(name, (*pod.path, key))
     for name, key in _LISTS.items():
         if getattr(fields, name) and pod.find(key) != [dict(entry) for entry in getattr(fields, name)]:
-            yield _differs(name, (*pod.path, key))
+            yield _report_difference(name, (*pod.path, key))
     secrets = [secret.content["name"] for secret in pod.iter_parts("imagePullSecrets")]
     if fields.image_pull_secrets and secrets != list(fields.image_pull_secrets):
-        yield _differs("image_pull_secrets", (*pod.path, "imagePullSecrets"))
-    if fields.affinity and pod.find("affinity") != fields.affinity and not _is_locked(admins, "affinity"):
-        yield _differs("affinity", (*pod.path, "affinity"))
+        yield _report_difference("image_pull_secrets", (*pod.path, "imagePullSecrets"))
+    if fields.affinity and pod.find("affinity") != fields.affinity and not _is_locked(admin, "affinity"):
+        yield _report_difference("affinity", (*pod.path, "affinity"))
     selector = pod.find("nodeSelector") or {}
-    if not _is_locked(admins, "node_selector"):
+    if not _is_locked(admin, "node_selector"):
         yield from _check_pairs("node_selector", fields.node_selector, selector, (*pod.path, "nodeSelector"))
     for toleration in fields.tolerations or ():
-        if toleration not in (pod.find("tolerations") or []) and not _is_locked(admins, "tolerations"):
-            yield _differs("tolerations", (*pod.path, "tolerations"))
+        if toleration not in (pod.find("tolerations") or []) and not _is_locked(admin, "tolerations"):
+            yield _report_difference("tolerations", (*pod.path, "tolerations"))
 
 
-def _check_container(fields: AdminFields, container: Placed, admins: Admins) -> Iterator[Problem]:
-    if fields.image is not None and container.find("image") != fields.image and not _is_locked(admins, "image"):
-        yield _differs("image", (*container.path, "image"))
+def _check_container(fields: AdminFields, container: ObjectPart, admin: AdminInputs) -> Iterator[Problem]:
+    if fields.image is not None and container.find("image") != fields.image and not _is_locked(admin, "image"):
+        yield _report_difference("image", (*container.path, "image"))
     for name in ("command", "args"):
         if getattr(fields, name) and container.find(name) != list(getattr(fields, name)):
-            yield _differs(name, (*container.path, name))
+            yield _report_difference(name, (*container.path, name))
     if fields.working_dir is not None and container.find("workingDir") != fields.working_dir:
-        yield _differs("working_dir", (*container.path, "workingDir"))
-    if not _is_locked(admins, "envs"):
+        yield _report_difference("working_dir", (*container.path, "workingDir"))
+    if not _is_locked(admin, "envs"):
         envs = {entry["name"]: entry["value"] for entry in container.find("env") or () if "value" in entry}
         yield from _check_pairs("envs", fields.envs, envs, (*container.path, "env"))
 
@@ -122,11 +122,11 @@ def _check_container(fields: AdminFields, container: Placed, admins: Admins) -> 
 def _check_pairs(name: str, expected: Any, given: dict[str, str], path: Path) -> Iterator[Problem]:
     for key, value in (expected or {}).items():
         if given.get(key) != value:
-            yield _differs(name, (*path, key))
+            yield _report_difference(name, (*path, key))
 
 
-def _check_secrets(fields: AdminFields, container: Placed, admins: Admins) -> Iterator[Problem]:
-    locked = admins.find_locked("envs") or {}
+def _check_secrets(fields: AdminFields, container: ObjectPart, admin: AdminInputs) -> Iterator[Problem]:
+    locked = admin.find_locked_value("envs") or {}
     variables = {
         (entry["name"], entry["valueFrom"]["secretKeyRef"]["key"])
         for entry in container.find("env") or ()
@@ -139,14 +139,14 @@ def _check_secrets(fields: AdminFields, container: Placed, admins: Admins) -> It
         else:
             is_there = (use.name, use.name) in variables or use.name in locked
         if not is_there:
-            yield _differs("secrets", (*container.path, use.name))
+            yield _report_difference("secrets", (*container.path, use.name))
 
 
-def _check_amounts(fields: AdminFields, facts: Facts, container: Placed, admins: Admins) -> Iterator[Problem]:
-    gpus = list_gpu_names(admins)
+def _check_amounts(fields: AdminFields, facts: Facts, container: ObjectPart, admin: AdminInputs) -> Iterator[Problem]:
+    gpus = list_gpu_names(admin)
     for name, sides in (fields.resources or {}).items():
         rules = [f"resources.{'gpu' if name in gpus else name}{side}" for side in ("", ".request", ".limit")]
-        if _is_locked(admins, *rules):
+        if _is_locked(admin, *rules):
             continue
         if name == "disk":
             is_there = facts.values["resources.disk"][0].value == sides.limit
@@ -155,16 +155,16 @@ def _check_amounts(fields: AdminFields, facts: Facts, container: Placed, admins:
         else:
             is_there = _holds_sides(NAMES.get(name, name), sides, container)
         if not is_there:
-            yield _differs(f"resources.{name}", (*container.path, "resources"))
+            yield _report_difference(f"resources.{name}", (*container.path, "resources"))
 
 
-def _holds_sides(name: str, sides: Sides, container: Placed) -> bool:
+def _holds_sides(name: str, sides: Sides, container: ObjectPart) -> bool:
     pairs = (("requests", sides.request), ("limits", sides.limit))
     return all(amount is None or find_amount(container, "resources", side, name) == amount for side, amount in pairs)
 
 
-def _holds_gpus(name: str, sides: Sides, container: Placed, gpus: Iterable[str]) -> bool:
-    """`gpu` is under the name that the policy or a base object gives it; no GPUs are sent as nothing."""
+def _holds_gpus(name: str, sides: Sides, container: ObjectPart, gpus: Iterable[str]) -> bool:
+    """`gpu` is sent under the resource name of the policy or base object; 0 GPUs are not sent."""
     expected = sides.limit if sides.limit is not None else sides.request
     names = [name] if name != "gpu" else sorted(gpus)
     found = [amount for key in names if (amount := find_amount(container, "resources", "limits", key)) is not None]

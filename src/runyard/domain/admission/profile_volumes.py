@@ -1,11 +1,11 @@
-"""The profile's volumes stand in the pod as it says: of that kind, mounted there, of that size and class."""
+"""Checks that the pod has the profile's volumes: same type, mount path, size and storage class."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from runyard.domain.admission.admins import Admins
+from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.admission.amounts import STORAGE, find_amount
-from runyard.domain.admission.bundle import Bundle, Placed, Source
+from runyard.domain.admission.bundle import Bundle, ObjectPart, Source
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 from runyard.spec.volumes import SCRATCH_PATH, Volume
@@ -20,35 +20,35 @@ _KINDS = {
 }
 
 
-def check_volumes(volumes: Iterable[Volume], bundle: Bundle, admins: Admins) -> Iterator[Problem]:
-    """Every volume of the profile that is missing or different."""
+def check_volumes(volumes: Iterable[Volume], bundle: Bundle, admin: AdminInputs) -> Iterator[Problem]:
+    """Find every volume of the profile that is missing or different."""
     sources = {source.name: source for source in bundle.iter_sources()}
     for volume in volumes:
-        if volume.mount_path == SCRATCH_PATH and admins.find_locked("resources.disk") is not None:
-            continue  # the policy's disk is there
+        if volume.mount_path == SCRATCH_PATH and admin.find_locked_value("resources.disk") is not None:
+            continue  # the policy's locked disk takes this mount path
         source = sources.get(volume.name)
         expected: dict[str, Any] = {"name": volume.name, "mountPath": volume.mount_path}
         if volume.sub_path:
             expected["subPath"] = volume.sub_path
         if source is None or source.kind != _KINDS[volume.type] or expected not in _list_mounts(bundle):
-            yield _differs(volume, "type and mount_path", bundle)
+            yield _report_difference(volume, "type and mount_path", bundle)
         else:
-            yield from _check_volume(volume, source, bundle, admins)
+            yield from _check_volume(volume, source, bundle, admin)
 
 
 def _list_mounts(bundle: Bundle) -> list[Any]:
     return [] if bundle.container is None else list(bundle.container.content.get("volumeMounts", ()))
 
 
-def _check_volume(volume: Volume, source: Source, bundle: Bundle, admins: Admins) -> Iterator[Problem]:
-    for name, expected, given in _iter_said(volume, source, bundle):
+def _check_volume(volume: Volume, source: Source, bundle: Bundle, admin: AdminInputs) -> Iterator[Problem]:
+    for name, expected, given in _iter_attributes(volume, source, bundle):
         rule = f"volumes.{name}"
-        if expected is not None and given != expected and admins.find_locked(rule) is None:
-            yield _differs(volume, name, bundle)
+        if expected is not None and given != expected and admin.find_locked_value(rule) is None:
+            yield _report_difference(volume, name, bundle)
 
 
-def _iter_said(volume: Volume, source: Source, bundle: Bundle) -> Iterator[tuple[str, Any, Any]]:
-    """What the profile says of a volume, beside what is sent."""
+def _iter_attributes(volume: Volume, source: Source, bundle: Bundle) -> Iterator[tuple[str, Any, Any]]:
+    """Each attribute of a volume: its name, the profile's value, and the value that is sent."""
     part = source.part
     if volume.type == "empty_dir":
         yield "size_limit", volume.size, find_amount(part, "sizeLimit")
@@ -64,8 +64,8 @@ def _iter_said(volume: Volume, source: Source, bundle: Bundle) -> Iterator[tuple
         yield "storage_class", volume.storage_class, claim.find("storageClassName")
 
 
-def _find_claim(source: Source, bundle: Bundle) -> Placed | None:
-    """The spec of the claim behind a volume, if it is made for this run."""
+def _find_claim(source: Source, bundle: Bundle) -> ObjectPart | None:
+    """The spec of the claim behind a volume, if the claim is created for this run."""
     if source.kind == "ephemeral":
         return source.part.open("volumeClaimTemplate", "spec")
     name = source.part.find("claimName")
@@ -73,6 +73,6 @@ def _find_claim(source: Source, bundle: Bundle) -> Placed | None:
     return next((claim.open("spec") for claim in claims if claim.content["metadata"]["name"] == name), None)
 
 
-def _differs(volume: Volume, name: str, bundle: Bundle) -> Problem:
+def _report_difference(volume: Volume, name: str, bundle: Bundle) -> Problem:
     path = () if bundle.pod is None else (*bundle.pod.path, "volumes", volume.name)
-    return Problem(Code.ADMISSION_PROFILE, path, f"is not what the profile says of the volume's {name}")
+    return Problem(Code.ADMISSION_PROFILE, path, f"the volume's {name} differs from the profile's")

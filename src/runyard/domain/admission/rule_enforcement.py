@@ -1,9 +1,9 @@
-"""Every rule of every scope, held against every value: each must hold, so the narrower can only tighten."""
+"""Checks every value against the rules of every scope. All of them apply, so a project can only tighten."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runyard.domain.admission.admins import Admins
+from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.admission.values import Facts, Value
 from runyard.spec.images import denies_image, matches_image
 from runyard.spec.patterns import matches
@@ -13,9 +13,9 @@ from runyard.spec.problems import Problem, list_words
 from runyard.spec.rule_grammar import Rule
 
 
-def check_rules(facts: Facts, admins: Admins) -> Iterator[Problem]:
-    """What breaks a rule: bounds and requirements bind everybody, lists bind what is not the admin's word."""
-    for scope in admins.scopes:
+def check_rules(facts: Facts, admin: AdminInputs) -> Iterator[Problem]:
+    """Find every violation. Bounds and requirements apply to all values, lists only to values that users set."""
+    for scope in admin.scopes:
         for name, rule in scope.rules.items():
             if name not in facts.values:
                 continue
@@ -24,7 +24,7 @@ def check_rules(facts: Facts, admins: Admins) -> Iterator[Problem]:
             for value in facts.values[name]:
                 if value.value is not None:
                     yield from _check_bounds(rule, scope, value)
-                    if not value.is_admins:
+                    if not value.is_set_by_admin:
                         yield from _check_lists(name, rule, scope, value)
 
 
@@ -36,7 +36,7 @@ def _check_required(name: str, rule: Rule, scope: Scope, facts: Facts) -> Iterat
     elif rule.required and name in facts.names:
         if not facts.names[name]:
             yield Problem(Code.POLICY_REQUIRED, (name,), f"the {scope.name} requires `{name}`")
-    elif rule.required and name != "resources.gpu":  # no GPUs are asked for by sending nothing
+    elif rule.required and name != "resources.gpu":  # 0 GPUs are not sent
         for value in facts.values[name]:
             if value.value is None:
                 yield Problem(Code.POLICY_REQUIRED, value.path, f"the {scope.name} requires `{name}`")
@@ -51,7 +51,7 @@ _WITHOUT_BOUND = {
     "ttl": "ttl",
     "volumes.size_limit": "volumes.size_limit",
 }
-"""Rules, and the value that may not be missing where they set a `max`: to Kubernetes a blank has no bound there."""
+"""By rule, the value that must be set where the rule has a `max`: Kubernetes does not bound a blank there."""
 
 
 def _check_unbounded(name: str, rule: Rule, scope: Scope, facts: Facts) -> Iterator[Problem]:
@@ -59,28 +59,28 @@ def _check_unbounded(name: str, rule: Rule, scope: Scope, facts: Facts) -> Itera
         return
     for value in facts.values.get(_WITHOUT_BOUND[name], ()):
         if value.value is None:
-            message = f"nothing is said, which has no bound, and the {scope.name} sets one"
+            message = f"not set, which means unbounded, but the {scope.name} sets a max"
             yield Problem(Code.POLICY_UNBOUNDED, value.path, message, allowed=f"at most {rule.max}")
 
 
 def _check_bounds(rule: Rule, scope: Scope, value: Value) -> Iterator[Problem]:
     if rule.max is not None and not value.value <= rule.max:
-        yield _breaks("max", scope, value, allowed=f"at most {rule.max}")
+        yield _report_violation("max", scope, value, allowed=f"at most {rule.max}")
     if rule.min is not None and not value.value >= rule.min:
-        yield _breaks("min", scope, value, allowed=f"at least {rule.min}")
+        yield _report_violation("min", scope, value, allowed=f"at least {rule.min}")
 
 
 def _check_lists(name: str, rule: Rule, scope: Scope, value: Value) -> Iterator[Problem]:
     if rule.options is not None and value.value not in rule.options:
-        yield _breaks("options", scope, value, allowed=list_words(map(str, rule.options)))
+        yield _report_violation("options", scope, value, allowed=list_words(map(str, rule.options)))
     if rule.allowed is not None and not any(is_within(name, entry, value.value) for entry in rule.allowed):
-        yield _breaks("allowed", scope, value, allowed=list_words(map(_write, rule.allowed)))
+        yield _report_violation("allowed", scope, value, allowed=list_words(map(_write, rule.allowed)))
     if any(_reaches(name, entry, value.value) for entry in rule.denied):
-        yield _breaks("denied", scope, value)
+        yield _report_violation("denied", scope, value)
 
 
 def is_within(name: str, entry: Any, value: Any) -> bool:
-    """Whether an entry of an `allowed` list covers all of a value."""
+    """Whether an entry of an `allowed` list covers the whole value."""
     if name == "image":
         return matches_image(entry, value)
     if name == "affinity.namespaces":
@@ -98,7 +98,7 @@ def is_namespace_within(pattern: str, namespace: str) -> bool:
 
 
 def _reaches(name: str, entry: Any, value: Any) -> bool:
-    """Whether a value has anything to do with an entry of a `denied` list."""
+    """Whether a value overlaps with an entry of a `denied` list."""
     if name == "image":
         return denies_image(entry, value)
     if name != "tolerations":
@@ -107,7 +107,7 @@ def _reaches(name: str, entry: Any, value: Any) -> bool:
 
 
 def _reaches_part(toleration: Mapping[str, Any], part: str, pattern: str) -> bool:
-    """What a toleration leaves out, it tolerates whatever it is."""
+    """A part that a toleration leaves out matches everything."""
     said = _get_part(toleration, part)
     is_open = (
         (part == "key" and not said and pattern != "")
@@ -131,8 +131,8 @@ _CLAUSES = {
 }
 
 
-def _breaks(clause: str, scope: Scope, value: Value, *, allowed: str | None = None) -> Problem:
-    message = f"{_write(value.value)} breaks the {scope.name}: `{clause}`"
+def _report_violation(clause: str, scope: Scope, value: Value, *, allowed: str | None = None) -> Problem:
+    message = f"{_write(value.value)} violates `{clause}` of the {scope.name}"
     return Problem(_CLAUSES[clause], value.path, message, value=_write(value.value), allowed=allowed)
 
 

@@ -1,6 +1,6 @@
-"""What the admin said for a run: the chosen profile with its base objects, and the policy that applies to the project.
+"""The admin's inputs for a run: the chosen profile with its base objects, and the policy of the project.
 
-Lists of a policy bind what users ask. A value that stands in the profile or is a policy's own default is the admin's.
+A policy's lists restrict what users ask for. They do not restrict values that the profile or a policy default sets.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,8 +16,8 @@ from runyard.spec.run_fields import AdminFields
 from runyard.spec.volumes import Volume
 
 
-class Admins:
-    """The admin's word. Which base objects of the profile count is decided by the kind of the workload."""
+class AdminInputs:
+    """Profile, base objects and policy scopes. The kind of the workload decides which base objects apply."""
 
     def __init__(self, policy: Policy, *, project: str, profile: Profile | None, is_job: bool) -> None:
         self.platform_wide = policy.scope
@@ -27,13 +27,13 @@ class Admins:
 
     @property
     def pod_security(self) -> Level:
-        """Restricted, unless the platform's policy relaxes it; a project's may tighten, never relax."""
+        """The Pod Security level. The platform's policy can relax it to baseline; a project can only tighten it."""
         said = [scope.platform.pod_security for scope in self.scopes if scope is not BUILT_IN]
         is_relaxed = self.platform_wide.platform.pod_security == "baseline" and "restricted" not in said
         return "baseline" if is_relaxed else "restricted"
 
     def get_platform(self, name: str) -> Any:
-        """The narrowest scope's word on a platform choice."""
+        """A platform setting; the narrowest scope that sets it wins."""
         said = [getattr(scope.platform, name) for scope in self.scopes]
         return next(value for value in reversed(said) if value is not None)
 
@@ -46,13 +46,13 @@ class Admins:
         return min(factors, default=built_in)
 
     def iter_rules(self, name: str) -> Iterator[tuple[Scope, Rule]]:
-        """The rules of one field, the widest scope's first."""
+        """The rules of one field, widest scope first."""
         for scope in self.scopes:
             if name in scope.rules:
                 yield scope, scope.rules[name]
 
     def find_lock(self, name: str) -> tuple[Scope, Any] | None:
-        """The widest scope that locks the field, and the value that holds: None where only profiles may set it."""
+        """The widest scope that locks the field, and its value; None where only profiles may set it."""
         default = None
         for scope, rule in self.iter_rules(name):
             if rule.default is not None and scope is not BUILT_IN:
@@ -61,13 +61,13 @@ class Admins:
                 return scope, default
         return None
 
-    def find_locked(self, name: str) -> Any:
-        """The value that the policy holds against everybody, the profile included, or None."""
+    def find_locked_value(self, name: str) -> Any:
+        """The value that the policy locks for everybody, profiles included, or None."""
         lock = self.find_lock(name)
         return None if lock is None else lock[1]
 
-    def iter_said(self, field: str) -> Iterator[Any]:
-        """What the profile and its base objects set for a field of a run."""
+    def iter_profile_values(self, field: str) -> Iterator[Any]:
+        """The values that the profile and its base objects set for a field."""
         for layer in self._layers:
             value = getattr(layer, field)
             if value is not None:
@@ -79,41 +79,41 @@ class Admins:
             if rule.default is not None:
                 yield rule.default
 
-    def says(self, field: str, value: Any) -> bool:
-        """Whether that value, as a whole, is the admin's."""
-        return any(value == said for said in [*self.iter_said(field), *self.iter_defaults(field)])
+    def sets(self, field: str, value: Any) -> bool:
+        """Whether the admin set exactly this value."""
+        return any(value == said for said in [*self.iter_profile_values(field), *self.iter_defaults(field)])
 
-    def says_pair(self, field: str, key: str, value: str) -> bool:
-        """The same for one entry of a mapping."""
-        return any(said.get(key) == value for said in [*self.iter_said(field), *self.iter_defaults(field)])
+    def sets_pair(self, field: str, key: str, value: str) -> bool:
+        """Whether the admin set this entry of a mapping."""
+        return any(said.get(key) == value for said in [*self.iter_profile_values(field), *self.iter_defaults(field)])
 
-    def says_entry(self, field: str, entry: Any) -> bool:
-        """The same for one entry of a list."""
-        return any(entry in said for said in [*self.iter_said(field), *self.iter_defaults(field)])
+    def sets_item(self, field: str, entry: Any) -> bool:
+        """Whether the admin set this item of a list."""
+        return any(entry in said for said in [*self.iter_profile_values(field), *self.iter_defaults(field)])
 
-    def says_secret(self, name: str) -> bool:
+    def uses_secret(self, name: str) -> bool:
         """Whether the profile uses that secret."""
-        return any(use.name == name for said in self.iter_said("secrets") for use in said)
+        return any(use.name == name for said in self.iter_profile_values("secrets") for use in said)
 
-    def says_profile(self, name: str) -> bool:
-        """Whether that profile need not have been named by anyone."""
+    def implies_profile(self, name: str) -> bool:
+        """Whether the profile applies without being named: `default`, or a policy default."""
         return name == DEFAULT_PROFILE or name in self.iter_defaults("profile")
 
-    def says_image(self, image: str) -> bool:
-        """Whether that image is the profile's, the policy's, or the platform's for python."""
+    def sets_image(self, image: str) -> bool:
+        """Whether the profile or the policy sets the image, or it is one of the platform's Python images."""
         images: Mapping[str, str] = self.get_platform("python_images")
-        return self.says("image", image) or image in images.values()
+        return self.sets("image", image) or image in images.values()
 
     def find_volumes(self, **attributes: Any) -> list[Volume]:
-        """The profile's volumes that have all of these."""
-        volumes = [volume for said in self.iter_said("volumes") for volume in said]
+        """The profile's volumes with these attributes."""
+        volumes = [volume for said in self.iter_profile_values("volumes") for volume in said]
         return [volume for volume in volumes if all(getattr(volume, key) == value for key, value in attributes.items())]
 
     def list_amounts(self, *names: str) -> list[Quantity]:
-        """Every amount that the admin said of a resource, by any of its names and on either side."""
+        """Every amount that the admin set for a resource, under any of its names, as request or limit."""
         said = [
             amount
-            for resources in self.iter_said("resources")
+            for resources in self.iter_profile_values("resources")
             for name in names
             if name in resources
             for amount in (resources[name].request, resources[name].limit)
@@ -122,7 +122,7 @@ class Admins:
         rules = [f"resources.{name}{side}" for name in names for side in ("", ".request", ".limit")]
         return [*said, *(default for rule in rules for default in self.iter_defaults(rule))]
 
-    def list_caps(self, *rule_names: str) -> list[Quantity]:
+    def list_maxima(self, *rule_names: str) -> list[Quantity]:
         """Every `max` of these fields."""
         return [rule.max for name in rule_names for _, rule in self.iter_rules(name) if rule.max is not None]
 
