@@ -1,3 +1,3 @@
-"""Makes the testbed's fixtures known to every test."""
+"""Makes the fixtures of the testbed, the order of tests and the report of their times known to every test."""
 
-pytest_plugins = ["testbed.pytest_plugin"]
+pytest_plugins = ["testbed.pytest_plugin", "tests.schedule", "tests.time_report"]

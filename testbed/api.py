@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,13 @@ class Api:
         """Merge-patch what is at a path. Idempotent."""
         return self._call("PATCH", path, body=patch, content_type="application/merge-patch+json")
 
+    def delete(self, path: str) -> None:
+        """Ask for the deletion of what is at a path; what is gone already counts as deleted. Does not wait for it."""
+        try:
+            self._call("DELETE", path)
+        except FileNotFoundError:
+            return
+
     def _settle(self, call: Callable[[], Any]) -> Any:
         """Repeat a call for some seconds: a young apiserver refuses what it will soon accept."""
         deadline = time.monotonic() + 15
@@ -87,5 +95,6 @@ class Api:
                 is_json = response.headers.get_content_type() == "application/json"
         except urllib.error.HTTPError as error:
             with error:
-                raise OSError(f"{method} {path}: {error.code} {error.read(400).decode(errors='replace')}") from error
+                kind = FileNotFoundError if error.code == HTTPStatus.NOT_FOUND else OSError
+                raise kind(f"{method} {path}: {error.code} {error.read(400).decode(errors='replace')}") from error
         return json.loads(text) if is_json else text

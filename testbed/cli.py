@@ -197,22 +197,21 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _setup(arguments: argparse.Namespace) -> int:
-    """What `make` calls: install, and with --build compile, all that the tests need.
+    """Called by `make`: install, and with --build compile, what the tests need for one Kubernetes version.
 
-    What this machine cannot run is said, and is a failure only where it is required: the tests that need it
-    skip themselves. What it can and what fails all the same is a failure.
+    A machine that cannot run a cluster is reported, and fails only where a cluster is required: the tests that
+    need one skip themselves. A failed installation or build is always a failure.
     """
     doctor.install_packages()
-    is_complete = True
-    for version in build.KUBERNETES_VERSIONS:
-        lacking = doctor.missing(node=True, kubernetes=version)
-        if lacking:
-            reasons = "; ".join(f"{finding.what} ({finding.remedy})" for finding in lacking)
-            print(f"testbed: SKIPPED, Kubernetes {version} cannot run here: it lacks {reasons}", file=sys.stderr)
-            is_complete = False
-        elif arguments.build:
-            prepare(Options(kubernetes=version, metrics=True, fake_nodes=1))
-    return 0 if is_complete or os.environ.get(doctor.REQUIRED_VARIABLE) != "1" else 1
+    version = arguments.kubernetes
+    lacking = doctor.missing(node=True, kubernetes=version)
+    if lacking:
+        reasons = "; ".join(f"{finding.what} ({finding.remedy})" for finding in lacking)
+        print(f"testbed: SKIPPED, Kubernetes {version} cannot run here: it lacks {reasons}", file=sys.stderr)
+        return 1 if os.environ.get(doctor.REQUIRED_VARIABLE) == "1" else 0
+    if arguments.build:
+        prepare(Options(kubernetes=version, metrics=True, fake_nodes=1))
+    return 0
 
 
 _NO_CLUSTER = ""
@@ -255,6 +254,7 @@ def _parser() -> argparse.ArgumentParser:
     doc.add_argument("--install", action="store_true", help="install missing Debian packages first")
     setup = _command(commands, "setup", _setup, "install the packages that a cluster needs", default=_NO_CLUSTER)
     setup.add_argument("--build", action="store_true", help="and compile all that the tests use")
+    _add_version(setup)
     return parser
 
 
@@ -274,9 +274,8 @@ def _command(
 
 
 def _add_up(parser: argparse.ArgumentParser) -> None:
-    defaults = Options()
     add = parser.add_argument
-    add("--kubernetes", default=defaults.kubernetes, metavar="VERSION", help="1.36 (default) or 1.34")
+    _add_version(parser)
     add("--no-node", dest="node", action="store_false", help="a control plane only")
     add("--no-dns", dest="dns", action="store_false", help="no cluster DNS")
     add("--no-storage", dest="storage", action="store_false", help="no StorageClass")
@@ -286,3 +285,11 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
     add("--fake-nodes", type=int, default=0, metavar="N", help="nodes that KWOK pretends")
     add("--flag", action="append", default=[], metavar="COMPONENT=FLAG", help="a flag for a component")
     add("--slot", type=int, metavar="N", help="an address range, 0 to 63; chosen by itself")
+
+
+def _add_version(parser: argparse.ArgumentParser) -> None:
+    versions = " or ".join(
+        f"{version} (default)" if version == build.DEFAULT_KUBERNETES else version
+        for version in build.KUBERNETES_VERSIONS
+    )
+    parser.add_argument("--kubernetes", default=build.DEFAULT_KUBERNETES, metavar="VERSION", help=versions)

@@ -3,21 +3,26 @@
 `cluster` is session-wide and has a real node; `control_plane` is a module's own, without a node, and may be
 broken at will; `namespace` is a test's own. Safe with pytest-xdist: the first worker that asks starts the
 session's cluster, and the session's end stops it, unless `RUNYARD_TESTBED_KEEP=1` keeps it for the next.
+
+A test marked `kubernetes` needs the compiled programs. It waits for them before its timeout begins, so another process
+may compile them meanwhile. Under `RUNYARD_TESTBED_REQUIRED=1` a skipped test fails, whatever it lacks.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from testbed import build, doctor
-from testbed.cluster import Cluster, remove_remains
+from testbed.cluster import Cluster, prepare, remove_remains
 from testbed.dump import write_dump
 from testbed.errors import TestbedError
 from testbed.site import Options, find_site, state_folder
@@ -28,6 +33,7 @@ SESSION_VARIABLE = "RUNYARD_TESTBED_SESSION"
 KEEP_VARIABLE = "RUNYARD_TESTBED_KEEP"
 VERSION_VARIABLE = "RUNYARD_TESTBED_KUBERNETES"
 SESSION_GPUS = 4
+READY_VARIABLE = "RUNYARD_TESTBED_READY"
 _ARTIFACTS = PROJECT_ROOT / ".artifacts" / "failed-tests"
 
 _failed_key = pytest.StashKey[bool]()
@@ -42,6 +48,18 @@ def _session_cluster_name() -> str:
     """One name per checkout and version, so that two checkouts do not share a cluster."""
     digest = hashlib.sha256(f"{PROJECT_ROOT}\0{kubernetes_version()}".encode()).hexdigest()
     return f"test-{digest[:8]}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note once per session whether Kubernetes is compiled: all workers must order their tests alike."""
+    config.addinivalue_line("markers", "kubernetes: needs the compiled Kubernetes, or a machine that can compile it")
+    if not hasattr(config, "workerinput"):
+        os.environ[READY_VARIABLE] = "1" if build.is_cached(kubernetes_version()) else "0"
+
+
+def is_kubernetes_ready() -> bool:
+    """Whether Kubernetes was compiled when the session began."""
+    return os.environ.get(READY_VARIABLE) == "1"
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -72,23 +90,54 @@ def _is_alive(session: str | None) -> bool:
     return pid.isdigit() and str(process_start_ticks(int(pid))) == start_ticks
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Compile Kubernetes, or wait for the process that does, before the timeout of a test begins."""
+    if item.get_closest_marker("kubernetes"):
+        _ensure_programs(kubernetes_version())
+    return (yield)
+
+
+@cache
+def _ensure_programs(version: str) -> None:
+    """Compile whatever is missing; a fixture meets the same failure again, and reports it."""
+    with contextlib.suppress(TestbedError, OSError):
+        build.ensure_kube(version)
+        if not doctor.missing(node=True, kubernetes=version):
+            prepare(Options(kubernetes=version, metrics=True, fake_nodes=1))
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Remember that a test failed, for the fixtures that then dump what they know."""
     report = yield
-    if report.failed:  # type: ignore[attr-defined]  # a wrapper's yield is untyped in pytest
+    if not hasattr(report, "wasxfail"):
+        _fail_if_skipped(report)
+    if report.failed:
         item.stash[_failed_key] = True
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A module that skips itself counts like a test that does."""
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.skipped and os.environ.get(doctor.REQUIRED_VARIABLE) == "1":
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"{doctor.REQUIRED_VARIABLE}=1 forbids to skip: {reason.removeprefix('Skipped: ')}"
+
+
 def require_machine(*, node: bool, kubernetes: str | None = None) -> None:
-    """Skip, with the reason, where this machine cannot run such a cluster; fail where it must."""
+    """Skip, with the reason, where this machine cannot run such a cluster."""
     missing = doctor.missing(node=node, kubernetes=kubernetes or kubernetes_version())
     if missing:
-        reason = "no cluster on this machine: it lacks " + ", ".join(finding.what for finding in missing)
-        if os.environ.get(doctor.REQUIRED_VARIABLE) == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        pytest.skip("no cluster on this machine: it lacks " + ", ".join(finding.what for finding in missing))
 
 
 @pytest.fixture(scope="session")
@@ -166,4 +215,4 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     if request.node.stash.get(_failed_key, False):
         folder = write_dump(cluster, name, into=_ARTIFACTS / name)
         print(f"\npods, events and component logs of the failed test: {folder}")
-    cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+    cluster.api.delete(f"/api/v1/namespaces/{name}")

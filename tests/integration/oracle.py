@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from testbed import build, doctor
+from testbed.pytest_plugin import kubernetes_version
 
 Document = dict[str, Any]
 
@@ -56,9 +57,12 @@ class Oracle:
         return answer
 
 
-def skip_unless_buildable(version: str) -> None:
-    """Nothing is asked where Kubernetes is neither in the cache nor can be compiled."""
-    if not build.is_cached(version):
+@pytest.fixture(scope="module")
+def version() -> str:
+    """The Kubernetes version that is asked. Skips where its program is neither in the cache nor can be compiled."""
+    chosen = kubernetes_version()
+    if not build.is_cached(chosen):
         missing = [finding.what for finding in doctor.examine_build() if not finding.is_there]
         if missing:
             pytest.skip(f"Kubernetes cannot be built on this machine: it lacks {', '.join(missing)}")
+    return chosen

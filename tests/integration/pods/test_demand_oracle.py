@@ -7,19 +7,14 @@ import pytest
 
 from runyard.pods.demand import pod_limits, pod_requests
 from runyard.spec.kubernetes.quantity import Quantity
-from tests.integration.oracle import Document, Oracle, skip_unless_buildable
+from tests.integration.oracle import Document, Oracle
 from tests.integration.pods.demand_generator import damage_pod, make_pod
+
+pytestmark = pytest.mark.kubernetes
 
 SEED = 4_004
 PODS = 5_000
 DAMAGED_PODS = 2_000
-
-
-@pytest.fixture(scope="module", params=["1.36", "1.34"])
-def version(request: pytest.FixtureRequest) -> str:
-    chosen = str(request.param)
-    skip_unless_buildable(chosen)
-    return chosen
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["with-defaults", "as-written"])

@@ -13,7 +13,9 @@ from decimal import Decimal
 import pytest
 
 from runyard.spec.kubernetes.quantity import Quantity, QuantityError
-from tests.integration.oracle import Document, Oracle, skip_unless_buildable
+from tests.integration.oracle import Document, Oracle
+
+pytestmark = pytest.mark.kubernetes
 
 TEXTS = 100_000
 PAIRS = 100_000
@@ -23,13 +25,6 @@ ALPHABET = "00112233445566778899++--..eEEinumkKMGTP"
 STRANGE = " \t\n\0_,:xXbBgitpyYZaf%$'\"\\/()٣１²½−µäé߀𝟙\u200b\ufeff\ud800"
 # Longer powers of ten do not come to an end in Kubernetes' own code.
 LARGEST_POWER = 400
-
-
-@pytest.fixture(scope="module", params=["1.36"])
-def version(request: pytest.FixtureRequest) -> str:
-    chosen = str(request.param)
-    skip_unless_buildable(chosen)
-    return chosen
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from testbed import build
-from tests.integration.oracle import Document, Oracle, skip_unless_buildable
+from tests.integration.oracle import Document, Oracle
 
-
-@pytest.fixture(scope="module", params=["1.36"])
-def version(request: pytest.FixtureRequest) -> str:
-    chosen = str(request.param)
-    skip_unless_buildable(chosen)
-    return chosen
+pytestmark = pytest.mark.kubernetes
 
 
 @pytest.fixture(scope="module")
