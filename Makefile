@@ -10,6 +10,12 @@ READY := .venv/.ready
 BENCH_READY := .venv/.ready-bench
 TESTS ?= tests
 CODE := src testbed tests bench examples conftest.py
+# Tests wait more than they compute, so there are more workers than cores. A worker takes one file after the other,
+# in the order of tests/schedule.py.
+WORKERS ?= 4
+PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A run starts some hundred interpreters: without bytecode each would compile its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## print this list
@@ -23,14 +29,18 @@ demo: $(READY) ## the main job in a minute, on this machine alone
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: gates cluster-setup ## everything: gates, then every test, on a real cluster
-	@echo "== tests"
-	@$(BIN)/pytest $(TESTS)
+test: $(READY) ## everything: gates, then every test, on a real cluster
+	@$(BIN)/python -m testbed setup
+	@nice $(BIN)/python -m testbed setup --build & build=$$!; trap 'kill $$build 2> /dev/null || true' EXIT; \
+	$(MAKE) gates; \
+	echo "== tests, while Kubernetes is compiled where it is not yet"; \
+	$(PYTEST) --durations=20 $(TESTS); \
+	wait $$build
 
 .PHONY: check
 check: gates ## gates and unit tests, a few minutes
 	@echo "== unit tests"
-	@$(BIN)/pytest tests/unit
+	@$(PYTEST) tests/unit
 
 .PHONY: gates
 gates: $(READY)
@@ -67,10 +77,11 @@ cluster-setup: $(READY)
 	@$(BIN)/python -m testbed setup --build
 
 .PHONY: test-versions
-test-versions: cluster-setup ## the cluster tests on every supported Kubernetes
+test-versions: $(READY) ## the tests that need Kubernetes, on every supported version
 	@for version in 1.36 1.34; do \
 	  echo "== Kubernetes $$version"; \
-	  RUNYARD_TESTBED_KUBERNETES=$$version $(BIN)/pytest tests/cluster; \
+	  $(BIN)/python -m testbed setup --build --kubernetes $$version; \
+	  RUNYARD_TESTBED_KUBERNETES=$$version $(PYTEST) -m kubernetes; \
 	done
 
 .PHONY: chaos
@@ -99,7 +110,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + ": make PYTHON=/path/to/python")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	@$(BIN)/uv pip install --quiet --constraint constraints.txt --group dev --editable '.[kubernetes,server,postgres,s3]'
+	@$(BIN)/uv pip install --quiet --compile-bytecode --constraint constraints.txt --group dev --editable '.[kubernetes,server,postgres,s3]'
 	@touch $@
 
 $(BENCH_READY): $(READY)
