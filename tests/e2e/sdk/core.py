@@ -1,6 +1,7 @@
 """A Core to drive: the stub, or a server started from this checkout."""
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ def serve_stub() -> Iterator[Core]:
 
 @contextlib.contextmanager
 def serve_runyard(folder: Path) -> Iterator[Core]:
-    """A server of this checkout on a free port: accounts, a profile, no engine; its data in `folder`."""
+    """A server of this checkout on a free port: accounts, a profile, a log for each run; its data in `folder`."""
     data = ["--data", str(folder / "data")]
     ada, bob = ({"DHCORE_USER": name, "DHCORE_PASSWORD": f"the password of {name}"} for name in ("ada", "bob"))
     for user in (ada, bob):
@@ -63,13 +64,15 @@ def serve_runyard(folder: Path) -> Iterator[Core]:
     profiles = folder / "profiles"
     profiles.mkdir()
     (profiles / "cpu-small.yaml").write_text("id: cpu-small\nresources: {cpu: 500m, mem: 1Gi}\n")
-    with run_core("--auth", "accounts", "--profiles", str(profiles), folder=folder) as core:
+    program = (sys.executable, "-m", "tests.e2e.sdk.talkative")
+    with run_core("--auth", "accounts", "--profiles", str(profiles), folder=folder, program=program) as core:
         yield Core(
             endpoint=core.url,
             credentials=ada,
             stranger=bob,
             personal_access_token=token,
             profile="cpu-small",
+            log_text=LOG_TEXT,
         )
 
 

