@@ -29,11 +29,10 @@ demo: $(READY) ## the main job in a minute, on this machine alone
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: $(READY) ## everything: gates, then every test, on a real cluster
+test: gates ## everything: gates, then every test, on a real cluster
 	@$(BIN)/python -m testbed setup
+	@echo "== tests, while Kubernetes is compiled if it is not yet"
 	@nice $(BIN)/python -m testbed setup --build & build=$$!; trap 'kill $$build 2> /dev/null || true' EXIT; \
-	$(MAKE) gates; \
-	echo "== tests, while Kubernetes is compiled where it is not yet"; \
 	$(PYTEST) --durations=20 $(TESTS); \
 	wait $$build
 
