@@ -208,19 +208,10 @@ class _Run:
         def show() -> None:
             self._line.show(f"{self._product.title}: {progress()}, {self.elapsed_seconds:.0f} s")
 
-        # In a session of its own, so that Ctrl-C reaches us alone and the group can be ended as one. It
-        # inherits the lock: should we be killed, nobody else builds until it has found its pipe broken.
-        with subprocess.Popen(
-            [self._go.command, verb, f"-modfile={self._product.modfile}", *flags, self._product.package],
-            cwd=self._product.module,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=(self._lock,),
-        ) as process:
+        argv = [self._go.command, verb, f"-modfile={self._product.modfile}", *flags, self._product.package]
+        with _hold_signals() as release, self._start(argv, release=release) as process:
             try:
+                release()
                 for line in _iter_lines(process, between=show):
                     print(line, file=self._log, flush=True)
                     self._tail.append(line)
@@ -233,6 +224,23 @@ class _Run:
                 self._line.clear()
         if status != 0:
             raise self._failure(verb, status)
+
+    def _start(self, argv: list[str], *, release: Callable[[], None]) -> subprocess.Popen[bytes]:
+        """Start go in a session of its own, so that Ctrl-C reaches us alone and the group can be ended as one.
+
+        It inherits the lock: should we be killed, nobody else builds until it has found its pipe broken.
+        """
+        return subprocess.Popen(
+            argv,
+            cwd=self._product.module,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(self._lock,),
+            preexec_fn=release,  # noqa: PLW1509 - one system call
+        )
 
     def _failure(self, verb: str, status: int) -> TestbedError:
         text = "\n".join(f"  {line}" for line in self._tail)
@@ -284,6 +292,20 @@ def _iter_lines(process: subprocess.Popen[bytes], *, between: Callable[[], None]
         yield from (line.decode(errors="replace") for line in lines)
     if rest:
         yield rest.decode(errors="replace")
+
+
+@contextlib.contextmanager
+def _hold_signals() -> Iterator[Callable[[], None]]:
+    """Keep back what ends us until `release` is called: in the midst of starting a child, it would be left behind."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+
+    def release() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    try:
+        yield release
+    finally:
+        release()
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
