@@ -1,10 +1,7 @@
 """Bodies of requests: bounded in size, depth and time, JSON or YAML, one clear error for what is neither."""
 
 import asyncio
-import json
-import math
 import re
-from collections import Counter
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -15,6 +12,7 @@ from runyard.app.entities import MOST_DEPTH, is_deeper
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Refused
 from runyard.spec.readers import refuse
+from runyard.spec.strict_json import iter_texts, parse_json
 from runyard.spec.yaml.loader import load_documents
 
 JSON = ("application/json",)
@@ -83,62 +81,21 @@ async def _parse_yaml(request: Request, content: bytes) -> Any:
 
 def _read_json(content: bytes) -> Any:
     try:
-        # Decoded here: left to itself, `json` guesses other encodings and lets halves of characters through.
-        document = json.loads(
-            content.decode("utf-8-sig"),
-            parse_constant=_refuse_constant,
-            parse_float=_read_float,
-            object_pairs_hook=_read_pairs,
-        )
-        # Only escapes bring these: UTF-8 cannot hold halves of characters, and JSON texts no raw zero bytes.
-        if b"\\u" in content:
+        # Decoded here: left to itself, `json` guesses other encodings.
+        document = parse_json(content.decode("utf-8-sig"))
+        if b"\\u0000" in content:
             _check_texts(document)
-    except (ValueError, RecursionError) as error:
-        where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        words = error.msg if isinstance(error, json.JSONDecodeError) else _explain(error)
-        raise refuse(Code.BODY_JSON, f"the body is not JSON: {words}{where}") from None
+    except UnicodeDecodeError:
+        raise refuse(Code.BODY_JSON, "the body is not JSON: it is not UTF-8") from None
+    except ValueError as error:
+        raise refuse(Code.BODY_JSON, f"the body is not JSON: {error}") from None
     return document
 
 
 def _check_texts(document: Any) -> None:
-    """No database takes zero bytes in text, and nothing carries halves of characters on."""
-    layer = [document]
-    while layer:
-        texts = [item for item in layer if isinstance(item, str)]
-        texts += [key for item in layer if isinstance(item, dict) for key in item]
-        if any(_UNSTORABLE.search(text) for text in texts):
-            raise ValueError("a text has a zero byte or half a character")
-        layer = [
-            inner
-            for item in layer
-            if isinstance(item, dict | list)
-            for inner in (item.values() if isinstance(item, dict) else item)
-        ]
-
-
-def _read_float(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"the number {text[:40]} is too large")
-    return number
-
-
-def _explain(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number in JSON")
-
-
-def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {twice[:80]!r} is there twice")
-    return document
+    """Raise `ValueError` for a text that no database takes."""
+    if any(map(_UNSTORABLE.search, iter_texts(document))):
+        raise ValueError("a text has a zero byte or an unpaired surrogate")
 
 
 def _read_yaml(content: bytes) -> Any:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from runyard.api.context import get_address, get_web
-from runyard.api.throttle import get_throttle
+from runyard.api.throttle import get_throttle, throttle_key
 from runyard.app.errors import Forbidden, Missing, TooMany, Unauthenticated
 from runyard.app.identity import authorize
 from runyard.app.model import Principal
@@ -40,7 +40,7 @@ class Streamed(Response):
         self.headers["X-Accel-Buffering"] = "no"
         self._chunks = chunks
         self._throttle = get_throttle(request)
-        self._name = _name(request, who)
+        self._key = throttle_key(request, who)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the chunks end or the client is gone; to HEAD, the headers alone."""
@@ -48,7 +48,7 @@ class Streamed(Response):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        with self._throttle.hold_stream(self._name):
+        with self._throttle.hold_stream(self._key):
             tasks = [asyncio.ensure_future(self._send(send)), asyncio.ensure_future(_wait_until_gone(receive))]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -100,13 +100,6 @@ class StreamGuard:
             # Nobody can say now; it is asked again.
             return True
         return True
-
-
-def _name(request: Request, who: Principal) -> str:
-    """Who is counted; without accounts everybody is one, and an address is who they are."""
-    if who.run_id is not None:
-        return f"run {who.run_id}"
-    return f"{who.name}@{who.address}" if get_web(request).is_open else who.name
 
 
 async def _wait_until_gone(receive: Receive) -> None:

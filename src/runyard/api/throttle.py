@@ -63,6 +63,12 @@ def take_failure(connection: HTTPConnection, address: str | None) -> None:
 
 
 def take_turn(connection: HTTPConnection, who: Principal) -> None:
-    """One request of a principal; in open mode everybody is one, and an address is who they are."""
-    name = who.name if not get_web(connection).is_open else f"{who.name}@{who.address}"
-    get_throttle(connection).take(name if who.run_id is None else f"run {who.run_id}")
+    """One request of a principal; raises `TooMany`."""
+    get_throttle(connection).take(throttle_key(connection, who))
+
+
+def throttle_key(connection: HTTPConnection, who: Principal) -> str:
+    """Who is counted: the run, the user, or, without accounts, where everybody is one user, the address."""
+    if who.run_id is not None:
+        return f"run {who.run_id}"
+    return f"{who.name}@{who.address}" if get_web(connection).is_open else who.name

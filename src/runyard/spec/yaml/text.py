@@ -1,17 +1,16 @@
 """What may be a YAML text at all: bounded, UTF-8, nothing in it that cannot be shown. And whether it is simply JSON."""
 
-import json
 import re
 from typing import Any
 
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
+from runyard.spec.strict_json import InvalidJson, parse_json
 from runyard.spec.yaml.scalars import MOST_DIGITS
 from runyard.spec.yaml.tree_builder import MOST_DEPTH, MOST_NODES
 
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def check_text(given: str | bytes, *, most_bytes: int) -> str:
@@ -44,16 +43,8 @@ def find_json(text: str) -> dict[str, Any] | list[Any] | None:
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        data: dict[str, Any] | list[Any] = json.loads(
-            text,
-            object_pairs_hook=_take_pairs,
-            parse_constant=_refuse_number,
-            parse_int=_read_int,
-            parse_float=_read_float,
-        )
-    except (ValueError, RecursionError):
-        return None
-    if _SURROGATE_ESCAPE.search(text) and _has_halves(data):
+        data: dict[str, Any] | list[Any] = parse_json(text, most_digits=MOST_DIGITS)
+    except InvalidJson:
         return None
     return data if _measure_depth(data) <= MOST_DEPTH else None
 
@@ -71,37 +62,8 @@ def _measure_depth(data: Any) -> int:
     return depth
 
 
-def _has_halves(data: Any) -> bool:
-    """Whether some text holds half of a character: JSON lets an escape stand alone."""
-    try:
-        json.dumps(data, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
 def _list_children(value: dict[str, Any] | list[Any]) -> list[Any]:
     return list(value.values()) if isinstance(value, dict) else value
-
-
-def _take_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    taken = dict(pairs)
-    if len(taken) < len(pairs):
-        raise ValueError("a key stands twice")
-    return taken
-
-
-def _refuse_number(text: str) -> float:
-    raise ValueError(f"{text} is no number here")
-
-
-def _read_int(text: str) -> int:
-    return int(text) if len(text) <= MOST_DIGITS else int(_refuse_number("a number so long"))
-
-
-def _read_float(text: str) -> float:
-    number = float(text)
-    return number if abs(number) != float("inf") else _refuse_number(text)
 
 
 def _refuse(code: Code, message: str) -> Refused:
