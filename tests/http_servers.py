@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 from argon2 import PasswordHasher
 
-from runyard.api.application import guard, make_app
-from runyard.api.context import Limits, Web
+from runyard.api.application import add_middleware, make_app
+from runyard.api.context import Limits, ServerContext
 from runyard.app.core import Core, Options
 from runyard.app.model import Account
 from runyard.app.ports import Clock
@@ -28,7 +28,7 @@ class Server:
     """The application, its Core, and ways to ask it."""
 
     core: Core
-    web: Web
+    context: ServerContext
     app: Any
     passwords: Passwords
 
@@ -77,7 +77,7 @@ async def serve(
     # Real hashing at its least cost: these tests sign in hundreds of times.
     passwords = Passwords(hasher=PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     issuer = Issuer(core)
-    web = Web(
+    context = ServerContext(
         core=core,
         authenticator=Authenticator(core, issuer=issuer, passwords=passwords, is_open=is_open),
         issuer=issuer,
@@ -85,8 +85,8 @@ async def serve(
         is_open=is_open,
     )
     try:
-        app = make_app(web)
-        yield Server(core=core, web=web, app=guard(app), passwords=passwords)
+        app = make_app(context)
+        yield Server(core=core, context=context, app=add_middleware(app), passwords=passwords)
     finally:
         await core.logs.close()
         await store.close()

@@ -18,8 +18,8 @@ import uvloop
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from runyard.api.application import Application, guard, make_app
-from runyard.api.context import LOOPBACK_HOSTS, Limits, Web
+from runyard.api.application import Application, add_middleware, make_app
+from runyard.api.context import LOOPBACK_HOSTS, Limits, ServerContext
 from runyard.api.idle_connections import IdleConnections
 from runyard.app.core import Core, Options
 from runyard.app.loops import DeletionLoop, Loop, Reconciler, RetentionLoop, TriggerLoop, supervise
@@ -59,10 +59,10 @@ async def _serve(settings: Settings) -> None:
         endpoint = settings.endpoint or _format_address(settings, listening)
         store = await open_store(settings.database)
         stack.push_async_callback(store.close)
-        web = await _build(settings, store, endpoint, stack)
-        app = make_app(web, lifespan=_make_lifespan(web, _format_address(settings, listening), settings))
+        context = await _build(settings, store, endpoint, stack)
+        app = make_app(context, lifespan=_make_lifespan(context, _format_address(settings, listening), settings))
         config = uvicorn.Config(
-            guard(app),
+            add_middleware(app),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -110,7 +110,7 @@ class _Server(uvicorn.Server):
             await self.lifespan.shutdown()
 
 
-async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: AsyncExitStack) -> Web:
+async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: AsyncExitStack) -> ServerContext:
     logs = open_logs(
         settings.logs,
         s3_endpoint=settings.s3_endpoint,
@@ -142,7 +142,7 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
     is_open = settings.auth == "open"
     if not is_open:
         await _warn_without_accounts(store)
-    return Web(
+    return ServerContext(
         core=core,
         authenticator=Authenticator(core, issuer=issuer, passwords=passwords, is_open=is_open),
         issuer=issuer,
@@ -204,15 +204,15 @@ def read_profile_texts(place: Path) -> dict[str, str]:
     return {str(file): file.read_text(errors="surrogateescape") for file in wanted if file.is_file()}
 
 
-def _make_lifespan(web: Web, address: str, settings: Settings) -> Any:
+def _make_lifespan(context: ServerContext, address: str, settings: Settings) -> Any:
     @asynccontextmanager
     async def lifespan(app: Application) -> AsyncIterator[None]:
         app.state.is_draining = False
-        task = asyncio.create_task(_supervise(web, settings), name="loops")
+        task = asyncio.create_task(_supervise(context, settings), name="loops")
         # Exempt everything loaded so far from garbage collection: a full collection would block the event loop for a
         # tenth of a second.
         gc.freeze()
-        _announce(web, address, settings)
+        _announce(context, address, settings)
         try:
             yield
         finally:
@@ -222,40 +222,40 @@ def _make_lifespan(web: Web, address: str, settings: Settings) -> Any:
     return lifespan
 
 
-async def _supervise(web: Web, settings: Settings) -> None:
-    await supervise(_make_loops(web, settings), count_failure=web.metrics.count_failure)
+async def _supervise(context: ServerContext, settings: Settings) -> None:
+    await supervise(_make_loops(context, settings), count_failure=context.metrics.count_failure)
 
 
-def _make_loops(web: Web, settings: Settings) -> Mapping[str, Loop]:
-    issuer = web.issuer
+def _make_loops(context: ServerContext, settings: Settings) -> Mapping[str, Loop]:
+    issuer = context.issuer
 
     async def issue_token(run: Run) -> str:
         signed = await issuer.issue_run_token(run.id, run.project, run.user, RUN_TOKEN_LIFE)
         return str(signed.text)
 
-    reconciler = Reconciler(web.core, None, issue_token=issue_token)
+    reconciler = Reconciler(context.core, None, issue_token=issue_token)
     retention = Retention(runs=settings.keep_runs, logs=settings.keep_logs, audit=settings.keep_audit)
     return {
         "reconcile": reconciler.run,
-        "triggers": TriggerLoop(web.core, is_open=web.is_open).run,
-        "retention": RetentionLoop(web.core, retention=retention).run,
-        "deletions": DeletionLoop(web.core).run,
-        "gauges": partial(_measure, web),
+        "triggers": TriggerLoop(context.core, is_open=context.is_open).run,
+        "retention": RetentionLoop(context.core, retention=retention).run,
+        "deletions": DeletionLoop(context.core).run,
+        "gauges": partial(_measure, context),
     }
 
 
-async def _measure(web: Web) -> None:
+async def _measure(context: ServerContext) -> None:
     """Update the gauges of `/metrics` periodically."""
     while True:
-        async with web.core.store.begin(is_read_only=True) as unit:
-            web.metrics.set_runs(await unit.runs.count_states())
+        async with context.core.store.begin(is_read_only=True) as unit:
+            context.metrics.set_runs(await unit.runs.count_states())
         await asyncio.sleep(GAUGE_SECONDS)
 
 
-def _announce(web: Web, address: str, settings: Settings) -> None:
+def _announce(context: ServerContext, address: str, settings: Settings) -> None:
     """Print the address to standard output, flushed, for people and programs alike; the log format does not matter."""
     sys.stdout.write(f"runyard listens on {address}\n")
-    if web.is_open:
+    if context.is_open:
         sys.stdout.write(
             "!! No accounts: every program on this machine has admin rights. Cross-origin requests are refused.\n"
             "!! Beyond a laptop, use --auth accounts, after `runyard user create NAME --admin`.\n"

@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from runyard.api.context import Web
+from runyard.api.context import ServerContext
 from runyard.api.dispatcher import Dispatcher
-from runyard.api.error_responses import add_handlers
+from runyard.api.error_responses import add_exception_handlers
 from runyard.api.openapi import make_openapi_route
-from runyard.api.origin_guard import Gate
+from runyard.api.origin_guard import OriginGuard
 from runyard.api.routes import (
     attachments,
     audit,
@@ -35,7 +35,7 @@ from runyard.api.throttle import Throttle
 from runyard.app.identity import RefusalAudit
 from runyard.telemetry import Observer
 
-ALL: tuple[Routes, ...] = (
+ALL_ROUTES: tuple[Routes, ...] = (
     health.routes,
     discovery.routes,
     projects.routes,
@@ -50,8 +50,8 @@ ALL: tuple[Routes, ...] = (
     policies.routes,
     audit.routes,
     tokens.routes,
-    *attachments.make_all(),
-    *entities.ALL,
+    *attachments.make_attachment_routes(),
+    *entities.ROUTES,
 )
 """Every route there is, but for the document of them all."""
 
@@ -59,23 +59,23 @@ Application = Starlette
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
 
-def make_app(web: Web, *, lifespan: Lifespan | None = None) -> Application:
+def make_app(context: ServerContext, *, lifespan: Lifespan | None = None) -> Application:
     """The application over a Core, without the outermost layers."""
     app = Starlette(lifespan=lifespan)
-    app.state.web = web
+    app.state.context = context
     app.state.yaml_turn = asyncio.Semaphore(1)
-    app.state.refusals = RefusalAudit(web.core)
-    limits = web.limits
+    app.state.refusals = RefusalAudit(context.core)
+    limits = context.limits
     app.state.throttle = Throttle(
         per_second=limits.requests_per_second, streams=limits.streams, streams_each=limits.streams_each
     )
-    routes = [route for routes in ALL for route in routes.declared]
+    routes = [route for routes in ALL_ROUTES for route in routes.declared]
     app.router.default = Dispatcher([*routes, make_openapi_route(routes)], otherwise=app.router.default)
-    add_handlers(app)
+    add_exception_handlers(app)
     return app
 
 
-def guard(app: Application) -> ASGIApp:
+def add_middleware(app: Application) -> ASGIApp:
     """The application with its outermost layers."""
-    web: Web = app.state.web
-    return Observer(Gate(app, web=web), metrics=web.metrics)
+    context: ServerContext = app.state.context
+    return Observer(OriginGuard(app, context=context), metrics=context.metrics)

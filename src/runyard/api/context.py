@@ -47,7 +47,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Web:
+class ServerContext:
     """The Core behind the routes, and who guards them."""
 
     core: Core
@@ -61,10 +61,10 @@ class Web:
     """In open mode, the only names under which a browser may reach the server."""
 
 
-def get_web(connection: HTTPConnection) -> Web:
+def get_context(connection: HTTPConnection) -> ServerContext:
     """What this request is served with."""
-    web: Web = connection.app.state.web
-    return web
+    context: ServerContext = connection.app.state.context
+    return context
 
 
 def get_address(connection: HTTPConnection) -> str | None:

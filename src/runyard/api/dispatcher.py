@@ -7,9 +7,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.api.query_parameters import read_parameters
-from runyard.api.routing import Route, check_access, get_who
+from runyard.api.routing import Route, check_access, get_principal
 from runyard.app.errors import Forbidden
 from runyard.app.identity import RefusalAudit
 from runyard.app.ports import Unavailable, Unkeepable
@@ -42,11 +42,11 @@ class Dispatcher:
             await check_access(request, route.permission)
             # Nobody reads the query of a public route: probes and sign-in clients add parameters of their own.
             if route.permission is not Permission.PUBLIC:
-                limits = get_web(request).limits
+                limits = get_context(request).limits
                 request.state.parameters = read_parameters(request.query_params, route.parameters, limits=limits)
             response = await route.endpoint(request, **named)
         except Forbidden as error:
-            await _note_refusal(request, route, error)
+            await _audit_denied_access(request, route, error)
             raise
         await response(scope, receive, send)
 
@@ -61,12 +61,12 @@ class Dispatcher:
         raise HTTPException(404)
 
 
-async def _note_refusal(request: Request, route: Route, error: Forbidden) -> None:
+async def _audit_denied_access(request: Request, route: Route, error: Forbidden) -> None:
     refusals: RefusalAudit = request.app.state.refusals
     project, act = request.path_params.get("project"), f"{route.method} {route.path}"
     # It is refused, whether or not that can be written down.
     with suppress(Unavailable, Unkeepable):
-        await refusals.note(get_who(request), route.permission, project=project, act=act, why=str(error))
+        await refusals.note(get_principal(request), route.permission, project=project, act=act, why=str(error))
 
 
 class _Node:

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.responses import answer
+from runyard.api.responses import json_response
 from runyard.app.errors import Conflict, Duplicate, Forbidden, Missing, NotPossible, Stale, TooMany, Unauthenticated
 from runyard.app.identity import GrantRefused
 from runyard.app.ports import Unavailable, Unkeepable
@@ -21,14 +21,14 @@ MOST_TEXT = 1 << 16
 """Of a message: what was sent is not sent back at its whole length."""
 
 
-def add_handlers(app: Starlette) -> None:
+def add_exception_handlers(app: Starlette) -> None:
     """Every exception that a use case may raise has an answer; any other is 500 and says nothing of itself."""
-    app.add_exception_handler(Refused, _answer_refused)
-    app.add_exception_handler(GrantRefused, _answer_grant)
-    app.add_exception_handler(HTTPException, _answer_http)
-    app.add_exception_handler(Exception, _answer_unknown)
+    app.add_exception_handler(Refused, _respond_to_refused)
+    app.add_exception_handler(GrantRefused, _respond_to_refused_grant)
+    app.add_exception_handler(HTTPException, _respond_to_http_exception)
+    app.add_exception_handler(Exception, _respond_to_unexpected)
     for kind in _STATUSES:
-        app.add_exception_handler(kind, _answer_known)
+        app.add_exception_handler(kind, _respond_to_known)
 
 
 _STATUSES: dict[type[Exception], tuple[int, str]] = {
@@ -45,7 +45,7 @@ _STATUSES: dict[type[Exception], tuple[int, str]] = {
 }
 
 
-def fail(
+def error_response(
     status: int,
     message: str,
     *,
@@ -59,15 +59,15 @@ def fail(
     content["errors"] = [problem.to_dict() for problem in list(problems)[:MOST_ERRORS]]
     if (request_id := find_request_id()) is not None:
         content["request_id"] = request_id
-    return answer(content, status=status, headers=headers)
+    return json_response(content, status=status, headers=headers)
 
 
-async def _answer_refused(_request: Request, error: Exception) -> Response:
+async def _respond_to_refused(_request: Request, error: Exception) -> Response:
     problems = error.problems if isinstance(error, Refused) else ()
-    return fail(400, "\n".join(map(str, problems[:MOST_ERRORS])), code="refused", problems=problems)
+    return error_response(400, "\n".join(map(str, problems[:MOST_ERRORS])), code="refused", problems=problems)
 
 
-async def _answer_known(request: Request, error: Exception) -> Response:
+async def _respond_to_known(request: Request, error: Exception) -> Response:
     status, code = next(known for kind, known in _STATUSES.items() if isinstance(error, kind))
     message, headers = str(error), dict[str, str]()
     if isinstance(error, Missing):
@@ -81,25 +81,27 @@ async def _answer_known(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = 'Bearer realm="runyard"'
     elif isinstance(error, TooMany):
         headers["Retry-After"] = str(math.ceil(error.retry_after))
-    return fail(status, message, code=code, headers=headers)
+    return error_response(status, message, code=code, headers=headers)
 
 
-async def _answer_grant(_request: Request, error: Exception) -> Response:
+async def _respond_to_refused_grant(_request: Request, error: Exception) -> Response:
     assert isinstance(error, GrantRefused)  # noqa: S101 - registered for it alone
     headers = {"Cache-Control": "no-store"}
-    return fail(400, str(error), code=error.error, headers=headers, more=error.to_dict())
+    return error_response(400, str(error), code=error.error, headers=headers, more=error.to_dict())
 
 
-async def _answer_http(request: Request, error: Exception) -> Response:
+async def _respond_to_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it alone
     message = error.detail
     if error.status_code == 404:
         message = f"there is nothing at {request.method} {request.url.path}"
     elif error.status_code == 405:
         message = f"{request.url.path} does not take {request.method}"
-    return fail(error.status_code, message, code=f"http.{error.status_code}", headers=dict(error.headers or {}))
+    return error_response(
+        error.status_code, message, code=f"http.{error.status_code}", headers=dict(error.headers or {})
+    )
 
 
-async def _answer_unknown(_request: Request, _error: Exception) -> Response:
+async def _respond_to_unexpected(_request: Request, _error: Exception) -> Response:
     # It is raised on after this answer, and the observer around us writes it down.
-    return fail(500, "the server failed; its log says more under this request's id", code="internal")
+    return error_response(500, "the server failed; its log says more under this request's id", code="internal")

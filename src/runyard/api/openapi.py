@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard import __version__
-from runyard.api.openapi_models import ErrorAnswer
+from runyard.api.openapi_models import ErrorResponse
 from runyard.api.query_parameters import QueryParameter
-from runyard.api.responses import answer
+from runyard.api.responses import json_response
 from runyard.api.routing import Route
 from runyard.domain.access import Permission
 
@@ -46,7 +46,7 @@ def make_openapi_route(routes: Sequence[Route]) -> Route:
 
     @cache
     def make() -> Response:
-        return answer(make_document(routes))
+        return json_response(make_document(routes))
 
     async def get_openapi(request: Request) -> Response:  # noqa: ARG001 - an endpoint
         async with turn:
@@ -106,7 +106,7 @@ class _Operation:
 
     def _describe_responses(self) -> dict[str, Any]:
         errors = {
-            status: {"description": words, "content": {"application/json": ErrorAnswer}}
+            status: {"description": words, "content": {"application/json": ErrorResponse}}
             for status, words in _ERRORS.items()
         }
         done = {"description": "Done.", "content": {"application/json": self._route.response}}

@@ -10,7 +10,7 @@ from runyard.spec.problem_codes import Code
 Json = dict[str, Any]
 
 
-class ProblemAnswer(BaseModel):
+class ReportedProblem(BaseModel):
     """One thing that is wrong or doubtful."""
 
     code: str = Field(description="Dotted and stable, for programs.", examples=[Code.PROFILE_UNKNOWN.value])
@@ -21,7 +21,7 @@ class ProblemAnswer(BaseModel):
     suggestion: str | None = Field(default=None, description="The nearest right thing.", examples=["1xa100"])
 
 
-class ErrorAnswer(BaseModel):
+class ErrorResponse(BaseModel):
     """Why there is no other answer."""
 
     status: int = Field(description="The HTTP status.", examples=[400])
@@ -29,7 +29,7 @@ class ErrorAnswer(BaseModel):
         description="For people: every problem on a line of its own.", examples=["No such EntityName: run r1"]
     )
     errorCode: str | None = Field(default=None, description="For programs.", examples=["refused"])  # noqa: N815 - DigitalHub's name
-    errors: list[ProblemAnswer] = Field(default_factory=list, description="Every problem of the request.")
+    errors: list[ReportedProblem] = Field(default_factory=list, description="Every problem of the request.")
     request_id: str | None = Field(
         default=None, description="What the server's log calls this request.", examples=["5f1c"]
     )
@@ -76,7 +76,7 @@ class EntityBody(BaseModel):
     extensions: list[Json] = Field(default_factory=list, description="Kept as sent.", examples=[[]])
 
 
-class EntityAnswer(BaseModel):
+class EntityResponse(BaseModel):
     """An entity."""
 
     model_config = ConfigDict(extra="allow")
@@ -91,7 +91,7 @@ class EntityAnswer(BaseModel):
     status: Json = Field(description="Its state and what belongs to it.", examples=[{"state": "CREATED"}])
 
 
-class PageAnswer(BaseModel):
+class PageResponse(BaseModel):
     """One page of a list."""
 
     model_config = ConfigDict(extra="allow")
@@ -102,20 +102,20 @@ class PageAnswer(BaseModel):
     size: int = Field(description="Entries in a full page.", examples=[25])
 
 
-class ExplanationAnswer(BaseModel):
+class ExplanationResponse(BaseModel):
     """What a run would get, and who decides each value."""
 
     effective: Json | None = Field(description="Every value of the run.", examples=[{"image": "busybox:1.36"}])
     provenance: list[Json] = Field(
         description="Who set each leaf, and what it replaced.", examples=[[{"path": "image", "set_by": "function"}]]
     )
-    warnings: list[ProblemAnswer] = Field(description="What is doubtful or not used.")
-    refusals: list[ProblemAnswer] = Field(description="What stands against it; empty if it may run.")
+    warnings: list[ReportedProblem] = Field(description="What is doubtful or not used.")
+    refusals: list[ReportedProblem] = Field(description="What stands against it; empty if it may run.")
     profile_revision: int | None = Field(default=None, description="Of the profile that was used.", examples=[3])
     policy_revision: int | None = Field(default=None, description="Of the policy that was used.", examples=[7])
 
 
-class EffectiveAnswer(BaseModel):
+class EffectiveResponse(BaseModel):
     """What a run got, as it was decided when it was submitted."""
 
     run: str = Field(description="The run's id.", examples=["r1"])
@@ -123,7 +123,7 @@ class EffectiveAnswer(BaseModel):
         description="Every value; none for a run that its client executes.", examples=[{"image": "busybox:1.36"}]
     )
     provenance: list[Json] = Field(description="Who set each leaf, and what it replaced.", examples=[[]])
-    warnings: list[ProblemAnswer] = Field(description="What was doubtful or not used.")
+    warnings: list[ReportedProblem] = Field(description="What was doubtful or not used.")
     request: Json = Field(description="What was asked, as sent.", examples=[{"kind": "container+job:run"}])
     request_hash: str = Field(description="What makes a repeated submit the same run.", examples=["9f86d081"])
     profile_revision: int | None = Field(default=None, description="Of the profile that was used.", examples=[3])
@@ -152,7 +152,7 @@ class TokenBody(BaseModel):
     days: int = Field(default=365, ge=1, le=3650, description="How long it is good.", examples=[90])
 
 
-class ProfileAnswer(BaseModel):
+class ProfileResponse(BaseModel):
     """A profile: as it was written, and as it was read."""
 
     name: str = Field(description="What runs call it.", examples=["1xa100"])
@@ -168,12 +168,12 @@ class ProfileAnswer(BaseModel):
     time: str = Field(description="When.", examples=["2026-11-15T12:00:00.000000Z"])
     is_deleted: bool = Field(description="Always false here.", examples=[False])
     document: Json = Field(description="As it was written.", examples=[{"id": "1xa100", "resources": {"gpu": 1}}])
-    warnings: list[ProblemAnswer] = Field(
+    warnings: list[ReportedProblem] = Field(
         description="What is doubtful, or stands against the policy; not told in lists."
     )
 
 
-class RevisionAnswer(BaseModel):
+class RevisionResponse(BaseModel):
     """What a profile or the policy was at one time."""
 
     revision: int = Field(description="The number of the revision.", examples=[3])
@@ -185,7 +185,7 @@ class RevisionAnswer(BaseModel):
     )
 
 
-class PolicyAnswer(BaseModel):
+class PolicyResponse(BaseModel):
     """The rules that hold for runs."""
 
     is_built_in: bool = Field(description="Whether no admin has written one.", examples=[False])
@@ -198,7 +198,7 @@ class PolicyAnswer(BaseModel):
         description="What holds where the policy says nothing, and what is denied unless it allows it.",
         examples=[{"platform": {"pod_security": "restricted"}}],
     )
-    warnings: list[ProblemAnswer] = Field(
+    warnings: list[ReportedProblem] = Field(
         description="What does nothing; when it is written, also which profiles it stands against."
     )
 
@@ -240,12 +240,12 @@ class RehearsedRun(BaseModel):
         description="Values that would differ, and who decides them.",
         examples=[[{"path": "resources.mem.limit", "old": "8Gi", "new": "4Gi", "by": "policy"}]],
     )
-    refusals: list[ProblemAnswer] = Field(
+    refusals: list[ReportedProblem] = Field(
         default_factory=list, description="What would stand against it, or why it cannot be read."
     )
 
 
-class RehearsalAnswer(BaseModel):
+class RehearsalResponse(BaseModel):
     """What other rules would have done."""
 
     counts: dict[str, int] = Field(
@@ -287,7 +287,7 @@ class SearchItem(BaseModel):
     status: Json = Field(description="Its state.", examples=[{"state": "CREATED"}])
 
 
-class SearchAnswer(BaseModel):
+class SearchResponse(BaseModel):
     """One page of what was found."""
 
     model_config = ConfigDict(extra="allow")
@@ -313,14 +313,14 @@ class AuditItem(BaseModel):
     details: Json = Field(description="What belongs to it; never a secret's value.", examples=[{"revision": 3}])
 
 
-class AuditAnswer(BaseModel):
+class AuditResponse(BaseModel):
     """What was done, newest first."""
 
     entries: list[AuditItem] = Field(description="The acts.")
     next: int | None = Field(default=None, description="For `before`, to go on; not there at the end.", examples=[1000])
 
 
-class EventAnswer(BaseModel):
+class RunEvent(BaseModel):
     """One step in the life of a run."""
 
     sequence: int = Field(description="Counts the steps of this run, from 1.", examples=[2])
@@ -331,7 +331,7 @@ class EventAnswer(BaseModel):
     message: str | None = Field(default=None, description="For people.", examples=["stopped by ada"])
 
 
-class LogAnswer(BaseModel):
+class ContainerLog(BaseModel):
     """What one container of a run wrote."""
 
     id: str = Field(description="Made of run, pod and container.", examples=["r1-pod-main"])
@@ -351,17 +351,17 @@ class LogAnswer(BaseModel):
     content: str = Field(description="The last 2 MiB, base64 of UTF-8.", examples=["aGkgNDEK"])
 
 
-class ProfileList(RootModel[list[ProfileAnswer]]):
+class ProfileList(RootModel[list[ProfileResponse]]):
     """Profiles, by name."""
 
 
-class RevisionList(RootModel[list[RevisionAnswer]]):
+class RevisionList(RootModel[list[RevisionResponse]]):
     """Revisions, newest first."""
 
 
-class EventList(RootModel[list[EventAnswer]]):
+class EventList(RootModel[list[RunEvent]]):
     """The steps of a run, oldest first."""
 
 
-class LogList(RootModel[list[LogAnswer]]):
+class LogList(RootModel[list[ContainerLog]]):
     """The logs of a run, in the order in which they began."""

@@ -11,8 +11,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runyard import __version__
-from runyard.api.context import Web
-from runyard.api.error_responses import fail
+from runyard.api.context import ServerContext
+from runyard.api.error_responses import error_response
 
 API_LEVEL = "16"
 """What the SDKs 0.13 to 0.16 all accept."""
@@ -21,12 +21,12 @@ _OUR_SITES = (None, "same-origin", "none")
 """Programs say nothing, our pages the second, and somebody who typed the address the third."""
 
 
-class Gate:
+class OriginGuard:
     """Pure ASGI: it costs every request."""
 
-    def __init__(self, app: ASGIApp, *, web: Web) -> None:
+    def __init__(self, app: ASGIApp, *, context: ServerContext) -> None:
         self._app = app
-        self._web = web
+        self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or refuse it."""
@@ -45,18 +45,18 @@ class Gate:
                 message["body"] = b""
             await send(message)
 
-        if self._web.is_open and (reason := self._find_stranger(Headers(scope=scope))):
-            await fail(403, reason, code="origin")(scope, receive, send_with_headers)
+        if self._context.is_open and (reason := self._find_refusal(Headers(scope=scope))):
+            await error_response(403, reason, code="origin")(scope, receive, send_with_headers)
             return
         await self._app(scope, receive, send_with_headers)
 
-    def _find_stranger(self, headers: Headers) -> str | None:
-        hosts = self._web.allowed_hosts
+    def _find_refusal(self, headers: Headers) -> str | None:
+        hosts = self._context.allowed_hosts
         host = _strip_port(headers.get("host", ""))
         if host not in hosts:
             return f"this server has no accounts and answers only to {', '.join(sorted(hosts))}, not to {host[:100]!a}"
         origin = headers.get("origin")
-        if origin is not None and _find_place(origin) != headers.get("host"):
+        if origin is not None and _find_netloc(origin) != headers.get("host"):
             return f"this server has no accounts and takes nothing from web pages of {origin[:100]!a}"
         site = headers.get("sec-fetch-site")
         if site not in _OUR_SITES:
@@ -64,7 +64,7 @@ class Gate:
         return None
 
 
-def _find_place(origin: str) -> str | None:
+def _find_netloc(origin: str) -> str | None:
     """Host and port of an Origin; None where it is not one."""
     try:
         return urlsplit(origin).netloc

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.app.entities import MOST_DEPTH, is_deeper
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Refused
@@ -17,7 +17,7 @@ from runyard.spec.yaml.loader import load_documents
 
 JSON = ("application/json",)
 YAML = ("application/x-yaml", "application/yaml", "text/yaml")
-SLACK = 4
+EXTRA_DEPTH = 4
 """Levels around the deepest part of a document that its own reader bounds."""
 LARGE_BYTES = 1 << 16
 """Longer bodies, and all YAML, are read on a thread: meanwhile others are served."""
@@ -42,14 +42,14 @@ async def read_body(request: Request, *, is_secret: bool = False) -> Any:
             raise
         message = "the body cannot be read; where it fails is not said, since values of secrets are in it"
         raise refuse(Code.BODY_INVALID, message, allowed="JSON, or YAML with the values in quotes") from None
-    if is_deeper(document, MOST_DEPTH + SLACK):
-        raise refuse(Code.TOO_DEEP, f"the body is nested in more than {MOST_DEPTH + SLACK} levels")
+    if is_deeper(document, MOST_DEPTH + EXTRA_DEPTH):
+        raise refuse(Code.TOO_DEEP, f"the body is nested in more than {MOST_DEPTH + EXTRA_DEPTH} levels")
     return document
 
 
 async def read_bytes(request: Request) -> bytes:
     """The body, which is no longer than it may be, whatever its header says; raises 408 for one that stands still."""
-    limits = get_web(request).limits
+    limits = get_context(request).limits
     content = bytearray()
     chunks = request.stream()
     while True:

@@ -16,25 +16,25 @@ from runyard.spec.digitalhub.client_specs import shape_function_spec, shape_run_
 _SHAPES = {"function": shape_function_spec, "task": shape_task_spec, "run": shape_run_spec}
 
 
-def answer(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """JSON."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return Response(text.encode(), status, media_type="application/json", headers=headers)
 
 
-def answer_entity(entity: Entity, transitions: Iterable[Transition] = (), *, lists: Json | None = None) -> Response:
+def entity_response(entity: Entity, transitions: Iterable[Transition] = (), *, lists: Json | None = None) -> Response:
     """One entity with its ETag."""
     content = run_to_json(entity, transitions) if isinstance(entity, Run) else entity_to_json(entity)
     if lists is not None:
         content["spec"] = {**content["spec"], **lists}
-    return answer(content, headers={"ETag": f'"{entity.revision}"'})
+    return json_response(content, headers={"ETag": f'"{entity.revision}"'})
 
 
-def answer_page(contents: Sequence[Json], page: Page, *, number: int, size: int) -> Response:
+def page_response(contents: Sequence[Json], page: Page, *, number: int, size: int) -> Response:
     """The envelope of DigitalHub; a page past the end is empty."""
     pages = -(-page.total // size)
     order = {"sorted": True, "unsorted": False, "empty": False}
-    return answer(
+    return json_response(
         {
             "content": list(contents),
             "totalElements": page.total,
@@ -58,10 +58,10 @@ def answer_page(contents: Sequence[Json], page: Page, *, number: int, size: int)
     )
 
 
-def answer_slice(contents: Sequence[Json], *, number: int, size: int) -> Response:
+def slice_response(contents: Sequence[Json], *, number: int, size: int) -> Response:
     """The page of a list that is known as a whole."""
     shown = contents[number * size : (number + 1) * size]
-    return answer_page(shown, Page((), len(contents)), number=number, size=size)
+    return page_response(shown, Page((), len(contents)), number=number, size=size)
 
 
 def entity_to_json(entity: Entity) -> Json:
@@ -113,7 +113,7 @@ def transition_to_json(transition: Transition) -> Json:
     }
 
 
-def entity_in_short(entity: Entity) -> Json:
+def entity_to_brief_json(entity: Entity) -> Json:
     """As a project lists it: embedded ones in full, of the others neither spec nor status."""
     whole = entity_to_json(entity)
     if entity.metadata.get("embedded") is True:

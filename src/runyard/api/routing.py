@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_address, get_web
+from runyard.api.context import get_address, get_context
 from runyard.api.query_parameters import QueryParameter
-from runyard.api.throttle import take_turn
+from runyard.api.throttle import limit_rate
 from runyard.app.errors import Forbidden
 from runyard.app.identity import authorize
 from runyard.app.model import Principal
@@ -98,15 +98,15 @@ async def check_access(request: Request, permission: Permission) -> None:
     if "\0" in request.scope["path"]:
         # No database takes it, and no name has it.
         raise refuse(Code.TEXT_CONTROL, "the address has a zero byte", path=("address",))
-    web = get_web(request)
-    who = await web.authenticator.authenticate(request.headers.get("authorization"), address=get_address(request))
+    context = get_context(request)
+    who = await context.authenticator.authenticate(request.headers.get("authorization"), address=get_address(request))
     request.state.who = who
-    take_turn(request, who)
-    async with web.core.store.begin(is_read_only=True) as unit:
+    limit_rate(request, who)
+    async with context.core.store.begin(is_read_only=True) as unit:
         await authorize(unit, who, permission, project=request.path_params.get("project"))
 
 
-def get_who(request: Request) -> Principal:
+def get_principal(request: Request) -> Principal:
     """Who asks, as the guard of the route found."""
     who: Principal | None = getattr(request.state, "who", None)
     if who is None:

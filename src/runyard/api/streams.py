@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from runyard.api.context import get_address, get_web
+from runyard.api.context import get_address, get_context
 from runyard.api.throttle import get_throttle, throttle_key
 from runyard.app.errors import Forbidden, Missing, TooMany, Unauthenticated
 from runyard.app.identity import authorize
@@ -22,7 +22,7 @@ SEND_SECONDS = 60.0
 """How long a client may let us wait before it takes the next bytes."""
 
 
-class Streamed(Response):
+class LimitedStreamingResponse(Response):
     """An answer in chunks. Raises `TooMany` before it begins; afterwards it ends, and nothing is left behind."""
 
     def __init__(
@@ -89,10 +89,10 @@ class StreamGuard:
         return None if await self._may_see() else "access"
 
     async def _may_see(self) -> bool:
-        web, header = get_web(self._request), self._request.headers.get("authorization")
+        context, header = get_context(self._request), self._request.headers.get("authorization")
         try:
-            who = await web.authenticator.authenticate(header, address=get_address(self._request))
-            async with web.core.store.begin(is_read_only=True) as unit:
+            who = await context.authenticator.authenticate(header, address=get_address(self._request))
+            async with context.core.store.begin(is_read_only=True) as unit:
                 await authorize(unit, who, Permission.READ, project=self._project)
         except (Unauthenticated, Forbidden, Missing):
             return False

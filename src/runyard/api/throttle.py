@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from starlette.requests import HTTPConnection
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.app.errors import TooMany
 from runyard.app.lru_map import LruMap
 from runyard.app.model import Principal
@@ -57,12 +57,12 @@ def get_throttle(connection: HTTPConnection) -> Throttle:
     return throttle
 
 
-def take_failure(connection: HTTPConnection, address: str | None) -> None:
+def limit_failures(connection: HTTPConnection, address: str | None) -> None:
     """One request of nobody known, which was refused: those of an address have a bucket of their own."""
     get_throttle(connection).take(f"failures of {address}")
 
 
-def take_turn(connection: HTTPConnection, who: Principal) -> None:
+def limit_rate(connection: HTTPConnection, who: Principal) -> None:
     """One request of a principal; raises `TooMany`."""
     get_throttle(connection).take(throttle_key(connection, who))
 
@@ -71,4 +71,4 @@ def throttle_key(connection: HTTPConnection, who: Principal) -> str:
     """Who is counted: the run, the user, or, without accounts, where everybody is one user, the address."""
     if who.run_id is not None:
         return f"run {who.run_id}"
-    return f"{who.name}@{who.address}" if get_web(connection).is_open else who.name
+    return f"{who.name}@{who.address}" if get_context(connection).is_open else who.name

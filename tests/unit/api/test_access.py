@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from runyard.api.application import ALL
+from runyard.api.application import ALL_ROUTES
 from tests.http_servers import Server, serve
 from tests.unit.api.access_table import ADMIN, EVERY_ROLE, NOBODY, RUN, WHO, make_table
 
@@ -16,7 +16,7 @@ _BUILT_IN = {"GET /openapi.json"}
 
 
 def iter_routes() -> Iterator[str]:
-    for routes in ALL:
+    for routes in ALL_ROUTES:
         for route in routes.declared:
             yield f"{route.method} {route.path}"
 
@@ -51,7 +51,7 @@ def test_table_and_router_have_the_same_routes_when_compared() -> None:
 async def test_only_those_in_the_table_get_in_when_every_route_is_called(role: str, server: Server) -> None:
     headers = {}
     if role == RUN:
-        token = await server.web.issuer.issue_run_token("r1", "demo", "owner", timedelta(hours=1))
+        token = await server.context.issuer.issue_run_token("r1", "demo", "owner", timedelta(hours=1))
         headers = {"Authorization": f"Bearer {token.text}"}
     async with server.client(None if role in (NOBODY, RUN) else role, headers=headers) as client:
         rows = make_table()

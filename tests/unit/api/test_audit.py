@@ -92,7 +92,7 @@ async def test_run_is_named_when_its_token_is_refused_wherever_it_tries(tmp_path
             run_document = {"kind": "dbt+transform:run", "id": "r1", "spec": spec}
             made = await root.post("/api/v1/-/demo/runs", json=run_document)
             assert made.status_code == 200, made.text
-            token = await server.web.issuer.issue_run_token("r1", "demo", "root", timedelta(hours=1))
+            token = await server.context.issuer.issue_run_token("r1", "demo", "root", timedelta(hours=1))
             async with server.client(headers={"Authorization": f"Bearer {token.text}"}) as run:
                 for project in ("demo", "other", "\N{BRAIN}" * 200):
                     assert (await run.delete(f"/api/v1/projects/{project}")).status_code == 403

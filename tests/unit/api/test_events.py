@@ -35,7 +35,7 @@ async def running(demo: httpx2.AsyncClient) -> httpx2.AsyncClient:
 def app(server: Server, running: httpx2.AsyncClient) -> Any:
     """The application itself, without its outermost layers."""
     assert running is not None
-    return make_app(server.web)
+    return make_app(server.context)
 
 
 def _read(text: str) -> list[tuple[str, str, dict[str, Any]]]:
@@ -115,7 +115,7 @@ async def test_comment_comes_when_nothing_happens(app: Any, monkeypatch: pytest.
 
 
 async def test_place_is_free_again_when_a_client_goes(server: Server, running: httpx2.AsyncClient) -> None:
-    app = make_app(replace(server.web, limits=Limits(streams_each=1)))
+    app = make_app(replace(server.context, limits=Limits(streams_each=1)))
     async with open_stream(app, EVENTS, headers=SSE) as first:
         await first.wait_for(b'"READY"')
         async with open_stream(app, EVENTS, headers=SSE) as second:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import httpx2
 import pytest
 
-from runyard.api.application import ALL, guard, make_app
+from runyard.api.application import ALL_ROUTES, add_middleware, make_app
 from runyard.api.context import Limits
 from tests.http_servers import Server
 from tests.unit.api.stream_clients import open_stream
@@ -19,7 +19,7 @@ VARYING = {"x-request-id", "x-log-marker"}
 
 def iter_get_paths() -> Iterator[str]:
     yield "/openapi.json"
-    for route in (route for routes in ALL for route in routes.declared if route.method == "GET"):
+    for route in (route for routes in ALL_ROUTES for route in routes.declared if route.method == "GET"):
         path = route.path.replace("/runs/{id}", "/runs/r1").replace("/tasks/{id}", "/tasks/t1")
         for name, value in PLACES.items():
             path = path.replace(f"{{{name}}}", value)
@@ -76,7 +76,7 @@ async def test_head_has_no_body_when_get_is_an_error(server: Server, path: str) 
 @pytest.mark.usefixtures("running")
 async def test_no_stream_begins_when_it_is_asked_for_by_head(server: Server, path: str, accept: str) -> None:
     # No stream may be open at all: one that began would be refused.
-    app = guard(make_app(replace(server.web, limits=Limits(streams=0))))
+    app = add_middleware(make_app(replace(server.context, limits=Limits(streams=0))))
     async with open_stream(app, path, headers={"accept": accept}) as got:
         await got.wait_for_end()
     assert got.status == 429

@@ -205,7 +205,7 @@ async def test_followed_text_says_where_to_go_on_when_the_server_drains(
     running: httpx2.AsyncClient, server: Server
 ) -> None:
     assert running is not None
-    app = make_app(server.web)
+    app = make_app(server.context)
     await _write(server, MAIN, b"one\n")
     async with open_stream(app, f"{LOG}?follow=true") as stream:
         await stream.wait_for(b"one\n")
@@ -220,7 +220,7 @@ async def test_followed_text_says_where_to_go_on_when_the_server_drains(
 
 async def test_place_is_free_again_when_a_client_goes(running: httpx2.AsyncClient, server: Server) -> None:
     assert running is not None
-    app = make_app(replace(server.web, limits=Limits(streams_each=1)))
+    app = make_app(replace(server.context, limits=Limits(streams_each=1)))
     await _write(server, MAIN, b"one\n")
     async with open_stream(app, f"{LOG}?follow=true") as first:
         await first.wait_for(b"one\n")

@@ -8,10 +8,10 @@ import httpx2
 import pytest
 from jsonschema import Draft202012Validator
 
-from runyard.api.application import ALL
+from runyard.api.application import ALL_ROUTES
 from tests.http_servers import serve
 
-NAMES = {one.name for routes in ALL for route in routes.declared for one in route.parameters}
+NAMES = {one.name for routes in ALL_ROUTES for route in routes.declared for one in route.parameters}
 METHODS = ("get", "post", "put", "delete", "patch")
 
 
@@ -54,7 +54,7 @@ async def test_every_answer_and_error_is_described_when_an_operation_is(document
         assert "422" not in responses, name
         for status in ("400", "401", "403", "404", "408", "412", "413", "415", "429", "503"):
             schema = responses[status]["content"]["application/json"]["schema"]
-            assert schema == {"$ref": "#/components/schemas/ErrorAnswer"}, (name, status)
+            assert schema == {"$ref": "#/components/schemas/ErrorResponse"}, (name, status)
 
 
 async def test_every_reference_resolves_when_it_is_followed(document: dict[str, Any]) -> None:

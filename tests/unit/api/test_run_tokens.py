@@ -39,7 +39,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 @pytest.fixture
 async def run(server: Server) -> AsyncIterator[httpx2.AsyncClient]:
     """A client with the token of r1."""
-    token = await server.web.issuer.issue_run_token("r1", "demo", "ada", timedelta(hours=1))
+    token = await server.context.issuer.issue_run_token("r1", "demo", "ada", timedelta(hours=1))
     async with server.client(headers={"Authorization": f"Bearer {token.text}"}) as client:
         yield client
 

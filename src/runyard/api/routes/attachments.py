@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.api.if_match import read_expected_revision, refuse_expected_revision
 from runyard.api.query_parameters import PAGE, SIZE, get_parameters
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import answer, answer_slice
-from runyard.api.routing import Routes, get_who
+from runyard.api.responses import json_response, slice_response
+from runyard.api.routing import Routes, get_principal
 from runyard.app.entities import TYPES, get_entity, list_files, put_files
 from runyard.app.projects import list_metrics, put_metric
 from runyard.app.runs import get_run
@@ -34,8 +34,8 @@ _FILES = {
         }
     },
 }
-FILED = ("artifact", "dataitem", "model", "containerimage")
-MEASURED = ("run", "artifact", "dataitem", "model", "function", "workflow", "task")
+TYPES_WITH_FILES = ("artifact", "dataitem", "model", "containerimage")
+TYPES_WITH_METRICS = ("run", "artifact", "dataitem", "model", "function", "workflow", "task")
 
 
 def _add_metrics(routes: Routes, type_name: str, plural: str) -> None:
@@ -45,23 +45,23 @@ def _add_metrics(routes: Routes, type_name: str, plural: str) -> None:
     @routes.get(path, permission=Permission.READ, response=dict[str, object], name=f"list_{type_name}_metrics")
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """Its metrics: numbers and series by name."""
-        return answer(dict(await list_metrics(get_web(request).core, type_name, project, id)))
+        return json_response(dict(await list_metrics(get_context(request).core, type_name, project, id)))
 
     @routes.get(
         f"{path}/{{name}}", permission=Permission.READ, response=dict[str, object], name=f"get_{type_name}_metric"
     )
     async def get(request: Request, project: str, id: str, name: str) -> Response:  # noqa: A002 - the name in the path
         """One metric by its name; an empty series if there is none."""
-        values = await list_metrics(get_web(request).core, type_name, project, id)
-        return answer({name: values.get(name, [])})
+        values = await list_metrics(get_context(request).core, type_name, project, id)
+        return json_response({name: values.get(name, [])})
 
     @routes.put(f"{path}/{{name}}", permission=writing, body=_METRICS, name=f"put_{type_name}_metric")
     async def put(request: Request, project: str, id: str, name: str) -> Response:  # noqa: A002 - the name in the path
         """A number or a series, in place of what was there."""
         refuse_expected_revision(request)
-        core, who = get_web(request).core, get_who(request)
+        core, who = get_context(request).core, get_principal(request)
         await put_metric(core, who, type_name, project, id, name=name, given=await read_body(request))
-        return answer({})
+        return json_response({})
 
 
 def _add_files(routes: Routes, type_name: str, plural: str) -> None:
@@ -71,20 +71,20 @@ def _add_files(routes: Routes, type_name: str, plural: str) -> None:
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """Its files: a list, or a page where a page is asked for."""
         parameters = get_parameters(request)
-        files = await list_files(get_web(request).core, type_name, project, id)
+        files = await list_files(get_context(request).core, type_name, project, id)
         return (
-            answer_slice(files, number=parameters[PAGE], size=parameters[SIZE])
+            slice_response(files, number=parameters[PAGE], size=parameters[SIZE])
             if request.query_params
-            else answer(files)
+            else json_response(files)
         )
 
     @routes.put(path, permission=Permission.PRODUCE, body=_FILES, name=f"put_{type_name}_files")
     async def put(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """Replace what is said of its files."""
-        core, who = get_web(request).core, get_who(request)
+        core, who = get_context(request).core, get_principal(request)
         revision, given = read_expected_revision(request), await read_body(request)
         await put_files(core, who, type_name, project, id, given, expected_revision=revision)
-        return answer({})
+        return json_response({})
 
 
 def _add_relationships(routes: Routes, type_name: str, plural: str) -> None:
@@ -98,25 +98,25 @@ def _add_relationships(routes: Routes, type_name: str, plural: str) -> None:
     )
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """What it says that it has to do with."""
-        core = get_web(request).core
+        core = get_context(request).core
         entity = (
             (await get_run(core, project, id))[0]
             if type_name == "run"
             else await get_entity(core, type_name, project, id)
         )
         found = entity.metadata.get("relationships", [])
-        return answer(found)
+        return json_response(found)
 
 
-def make_all() -> Iterator[Routes]:
+def make_attachment_routes() -> Iterator[Routes]:
     """The routes of every type that has such things."""
     plurals = {name: entity_type.plural for name, entity_type in TYPES.items()} | {"run": "runs"}
     for name, plural in plurals.items():
         routes = Routes("/api/v1/-/{project}", tag=plural)
-        if name in MEASURED:
+        if name in TYPES_WITH_METRICS:
             _add_metrics(routes, name, plural)
-        if name in FILED:
+        if name in TYPES_WITH_FILES:
             _add_files(routes, name, plural)
-        if name in (*MEASURED, *FILED):
+        if name in (*TYPES_WITH_METRICS, *TYPES_WITH_FILES):
             _add_relationships(routes, name, plural)
         yield routes

@@ -3,10 +3,10 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
-from runyard.api.openapi_models import AuditAnswer
+from runyard.api.context import get_context
+from runyard.api.openapi_models import AuditResponse
 from runyard.api.query_parameters import get_parameters, integer, optional_integer, text
-from runyard.api.responses import answer, format_time
+from runyard.api.responses import format_time, json_response
 from runyard.api.routing import Routes
 from runyard.app.audit import MOST_ENTRIES, list_audit
 from runyard.app.entities import drop_nulls
@@ -24,19 +24,19 @@ LIMIT = integer("limit", "At most that many.", default=100, at_least=1, at_most=
     "",
     permission=Permission.ADMINISTER,
     parameters=(PROJECT, ACTOR, BEFORE, LIMIT),
-    response=AuditAnswer,
+    response=AuditResponse,
     name="list_audit",
 )
 async def list_all(request: Request) -> Response:
     """Newest first. To go on, ask again with `before` = `next`."""
-    parameters, core = get_parameters(request), get_web(request).core
+    parameters, core = get_parameters(request), get_context(request).core
     limit = parameters[LIMIT]
     found = await list_audit(
         core, project=parameters[PROJECT], actor=parameters[ACTOR], before=parameters[BEFORE], limit=limit
     )
     following = found[-1][0] if len(found) == limit else None
     entries = [_to_json(sequence, entry) for sequence, entry in found]
-    return answer({"entries": entries, **({} if following is None else {"next": following})})
+    return json_response({"entries": entries, **({} if following is None else {"next": following})})
 
 
 def _to_json(sequence: int, entry: AuditEntry) -> Json:

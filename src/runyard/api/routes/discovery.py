@@ -7,14 +7,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from runyard import __version__
-from runyard.api.context import get_address, get_web
-from runyard.api.openapi_models import PageAnswer
+from runyard.api.context import get_address, get_context
+from runyard.api.openapi_models import PageResponse
 from runyard.api.origin_guard import API_LEVEL
 from runyard.api.query_parameters import PAGE, SIZE, get_parameters, text
 from runyard.api.request_bodies import read_bytes
-from runyard.api.responses import answer, answer_slice
-from runyard.api.routing import PLAIN_TEXT, Routes, get_who
-from runyard.api.throttle import take_failure, take_turn
+from runyard.api.responses import json_response, slice_response
+from runyard.api.routing import PLAIN_TEXT, Routes, get_principal
+from runyard.api.throttle import limit_failures, limit_rate
 from runyard.app.entities import find_schema, list_schemas
 from runyard.app.identity import GRANTS, GrantRefused, grant_token, list_visible_projects
 from runyard.app.rules import load_current
@@ -32,14 +32,14 @@ routes = Routes(tag="discovery")
 @routes.get("/.well-known/configuration", permission=Permission.PUBLIC, response=dict[str, object])
 async def get_configuration(request: Request) -> Response:
     """What this server is and has, flat."""
-    web = get_web(request)
-    endpoint = web.core.options.endpoint
-    async with web.core.store.begin(is_read_only=True) as unit:
+    context = get_context(request)
+    endpoint = context.core.options.endpoint
+    async with context.core.store.begin(is_read_only=True) as unit:
         current = await load_current(unit)
     content: dict[str, object] = {
         "dhcore_api_level": API_LEVEL,
         "dhcore_api_version": "v1",
-        "dhcore_authentication_methods": [] if web.is_open else ["basic", "oauth2", "pat"],
+        "dhcore_authentication_methods": [] if context.is_open else ["basic", "oauth2", "pat"],
         "dhcore_client_id": CLIENT_ID,
         "dhcore_endpoint": endpoint,
         "dhcore_name": "runyard",
@@ -47,16 +47,16 @@ async def get_configuration(request: Request) -> Response:
         "k8s_resource_profiles": sorted(current.admin_rules.profiles),
         **_describe_tokens(endpoint, prefix="oauth2_"),
     }
-    if web.core.options.files_store is not None:
-        content["dhcore_default_files_store"] = web.core.options.files_store
-    return answer(dict(sorted(content.items())), headers=_PUBLIC)
+    if context.core.options.files_store is not None:
+        content["dhcore_default_files_store"] = context.core.options.files_store
+    return json_response(dict(sorted(content.items())), headers=_PUBLIC)
 
 
 @routes.get("/.well-known/openid-configuration", permission=Permission.PUBLIC, response=dict[str, object])
 @routes.get("/.well-known/oauth-authorization-server", permission=Permission.PUBLIC, response=dict[str, object])
 async def get_openid(request: Request) -> Response:
     """Where tokens come from."""
-    return answer(_describe_tokens(get_web(request).core.options.endpoint), headers=_PUBLIC)
+    return json_response(_describe_tokens(get_context(request).core.options.endpoint), headers=_PUBLIC)
 
 
 def _describe_tokens(endpoint: str, *, prefix: str = "") -> dict[str, object]:
@@ -75,7 +75,7 @@ def _describe_tokens(endpoint: str, *, prefix: str = "") -> dict[str, object]:
 @routes.get("/.well-known/security.txt", permission=Permission.PUBLIC, responses=PLAIN_TEXT)
 async def get_security(request: Request) -> Response:
     """Whom to tell of a weakness."""
-    endpoint = get_web(request).core.options.endpoint
+    endpoint = get_context(request).core.options.endpoint
     text = f"# Tell the operator of this server.\nCanonical: {endpoint}/.well-known/security.txt\n"
     return PlainTextResponse(text)
 
@@ -83,7 +83,7 @@ async def get_security(request: Request) -> Response:
 @routes.get("/auth/jwks", permission=Permission.PUBLIC, response=dict[str, object])
 async def get_keys(request: Request) -> Response:
     """The public keys of our tokens."""
-    return answer(await get_web(request).issuer.jwks(), headers=_PUBLIC)
+    return json_response(await get_context(request).issuer.jwks(), headers=_PUBLIC)
 
 
 @routes.post(
@@ -109,34 +109,36 @@ async def get_token(request: Request) -> Response:
         raise refuse(Code.BODY_FORM, "the body must be a form: application/x-www-form-urlencoded") from None
     if any("\0" in text for pair in pairs for text in pair):
         raise refuse(Code.TEXT_CONTROL, "the form has zero bytes")
-    web = get_web(request)
+    context = get_context(request)
     form = dict(pairs)
-    address, admit = get_address(request), partial(take_turn, request)
+    address, admit = get_address(request), partial(limit_rate, request)
     try:
-        granted = await grant_token(web.core, web.issuer, web.authenticator, form, address=address, admit=admit)
+        granted = await grant_token(
+            context.core, context.issuer, context.authenticator, form, address=address, admit=admit
+        )
     except GrantRefused:
-        take_failure(request, address)
+        limit_failures(request, address)
         raise
-    return answer(granted, headers={"Cache-Control": "no-store"})
+    return json_response(granted, headers={"Cache-Control": "no-store"})
 
 
 @routes.get("/auth/userinfo", permission=Permission.SIGNED_IN, response=dict[str, object])
 async def get_user(request: Request) -> Response:
     """Who you are."""
-    who = get_who(request)
-    return answer({"sub": who.name, "preferred_username": who.name})
+    who = get_principal(request)
+    return json_response({"sub": who.name, "preferred_username": who.name})
 
 
 @routes.get("/api/auth", permission=Permission.SIGNED_IN, response=dict[str, object])
 @routes.post("/api/auth", permission=Permission.SIGNED_IN, response=dict[str, object])
 async def probe(request: Request) -> Response:
     """Whether your credentials are good, and what they are good for."""
-    who = get_who(request)
+    who = get_principal(request)
     permissions = ["ROLE_ADMIN"] if who.is_admin else ["ROLE_USER"]
-    core = get_web(request).core
+    core = get_context(request).core
     async with core.store.begin(is_read_only=True) as unit:
         visible = await list_visible_projects(unit, who)
-    return answer(
+    return json_response(
         {"username": who.name, "permissions": [*permissions, *(f"{one}:ROLE_USER" for one in sorted(visible or ()))]}
     )
 
@@ -145,17 +147,17 @@ async def probe(request: Request) -> Response:
     "/api/v1/schemas/{entity}",
     permission=Permission.SIGNED_IN,
     parameters=(RUNTIME, PAGE, SIZE),
-    response=PageAnswer,
+    response=PageResponse,
 )
 async def get_schemas(request: Request, entity: str) -> Response:
     """JSON Schemas of the specs of a type, as a page."""
     parameters = get_parameters(request)
     runtime = parameters[RUNTIME]
     found = [one for one in list_schemas(entity) if runtime is None or one["runtime"] == runtime]
-    return answer_slice(found, number=parameters[PAGE], size=parameters[SIZE])
+    return slice_response(found, number=parameters[PAGE], size=parameters[SIZE])
 
 
 @routes.get("/api/v1/schemas/{entity}/{kind}", permission=Permission.SIGNED_IN, response=dict[str, object])
 async def get_schema(request: Request, entity: str, kind: str) -> Response:
     """The JSON Schema of the spec of one kind."""
-    return answer(find_schema(entity, kind))
+    return json_response(find_schema(entity, kind))

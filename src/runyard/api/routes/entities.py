@@ -1,18 +1,16 @@
 """`/api/v1/-/{project}/functions` and its likes: the same routes for every type that has no rules of its own."""
 
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.api.if_match import read_expected_revision
 from runyard.api.list_parameters import LIST, read_query
-from runyard.api.openapi_models import EntityAnswer, EntityBody, PageAnswer
+from runyard.api.openapi_models import EntityBody, EntityResponse, PageResponse
 from runyard.api.query_parameters import CASCADE, NAME, get_parameters
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import answer, answer_entity, answer_page, entity_to_json
-from runyard.api.routing import Routes, get_who
+from runyard.api.responses import entity_response, entity_to_json, json_response, page_response
+from runyard.api.routing import Routes, get_principal
 from runyard.app.entities import TYPES, EntityType, create_entity, get_entity, list_entities, update_entity
 from runyard.app.errors import Missing
 from runyard.app.projects import delete_entity, delete_named
@@ -30,55 +28,57 @@ def make_routes(entity_type: EntityType) -> Routes:
     routes = Routes(f"{CONTEXT}/{plural}", tag=plural)
     writing = entity_type.writing
 
-    @routes.get("", permission=Permission.READ, parameters=LIST, response=PageAnswer, name=f"list_{plural}")
+    @routes.get("", permission=Permission.READ, parameters=LIST, response=PageResponse, name=f"list_{plural}")
     async def list_all(request: Request, project: str) -> Response:
         """A page, newest first; by default the newest version of each name."""
         query = read_query(request, name, default_sort="name" if name in SORTED_BY_NAME else "created")
-        page = await list_entities(get_web(request).core, query)
-        return answer_page([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
+        page = await list_entities(get_context(request).core, query)
+        return page_response([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
 
-    @routes.post("", permission=writing, body=EntityBody, response=EntityAnswer, name=f"create_{name}")
+    @routes.post("", permission=writing, body=EntityBody, response=EntityResponse, name=f"create_{name}")
     async def create(request: Request, project: str) -> Response:
         """Store a new one under the id that the client chose."""
         document = await read_body(request)
-        return answer_entity(await create_entity(get_web(request).core, get_who(request), name, project, document))
+        return entity_response(
+            await create_entity(get_context(request).core, get_principal(request), name, project, document)
+        )
 
     @routes.delete("", permission=writing, parameters=(NAME, CASCADE), name=f"delete_{plural}")
     async def delete_all(request: Request, project: str) -> Response:
         """Remove all versions of a name."""
-        parameters, core, who = get_parameters(request), get_web(request).core, get_who(request)
+        parameters, core, who = get_parameters(request), get_context(request).core, get_principal(request)
         wanted = parameters[NAME]
         if wanted is None:
             raise refuse(Code.PARAMETER_MISSING, "say which, by its name", path=("query", "name"))
         count = await delete_named(core, who, name, project, wanted, is_cascading=parameters[CASCADE])
-        return answer({"deleted": count})
+        return json_response({"deleted": count})
 
-    @routes.get("/{id}", permission=Permission.READ, parameters=(NAME,), response=EntityAnswer, name=f"get_{name}")
+    @routes.get("/{id}", permission=Permission.READ, parameters=(NAME,), response=EntityResponse, name=f"get_{name}")
     async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """One by its id; where a name is said, only if it is its name."""
         wanted = get_parameters(request)[NAME]
-        entity = await get_entity(get_web(request).core, name, project, id)
+        entity = await get_entity(get_context(request).core, name, project, id)
         if wanted not in (None, entity.name):
             raise Missing(name, f"{wanted}:{id}")
-        return answer_entity(entity)
+        return entity_response(entity)
 
-    @routes.put("/{id}", permission=writing, body=EntityBody, response=EntityAnswer, name=f"update_{name}")
+    @routes.put("/{id}", permission=writing, body=EntityBody, response=EntityResponse, name=f"update_{name}")
     async def update(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """Change what may change. With `If-Match`, only the revision that was read."""
         revision, document = read_expected_revision(request), await read_body(request)
-        core, who = get_web(request).core, get_who(request)
+        core, who = get_context(request).core, get_principal(request)
         changed = await update_entity(core, who, name, project, id, document, expected_revision=revision)
-        return answer_entity(changed)
+        return entity_response(changed)
 
     @routes.delete("/{id}", permission=writing, parameters=(CASCADE,), name=f"delete_{name}")
     async def delete(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """Remove one, and with `cascade` what hangs on it. With `If-Match`, only the revision that was read."""
         is_cascading = get_parameters(request)[CASCADE]
-        core, who, revision = get_web(request).core, get_who(request), read_expected_revision(request)
+        core, who, revision = get_context(request).core, get_principal(request), read_expected_revision(request)
         await delete_entity(core, who, name, project, id, is_cascading=is_cascading, expected_revision=revision)
-        return answer({})
+        return json_response({})
 
     return routes
 
 
-ALL: tuple[Any, ...] = tuple(make_routes(entity_type) for entity_type in TYPES.values())
+ROUTES: tuple[Routes, ...] = tuple(make_routes(entity_type) for entity_type in TYPES.values())

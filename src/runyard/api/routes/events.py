@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.api.openapi_models import EventList
 from runyard.api.query_parameters import get_parameters, integer
-from runyard.api.responses import answer, transition_to_json
-from runyard.api.routing import Routes, get_who
-from runyard.api.streams import Streamed, StreamGuard
+from runyard.api.responses import json_response, transition_to_json
+from runyard.api.routing import Routes, get_principal
+from runyard.api.streams import LimitedStreamingResponse, StreamGuard
 from runyard.app.model import Transition
 from runyard.app.ports import Unavailable
 from runyard.app.runs import RunFollower, follow_run
@@ -51,14 +51,16 @@ async def get_events(request: Request, project: str, id: str) -> Response:  # no
     comment comes every 15 seconds.
     """
     after = _read_after(request)
-    follower = await follow_run(get_web(request).core, project, id)
+    follower = await follow_run(get_context(request).core, project, id)
     known = [one for one in follower.transitions if one.sequence > after]
     if EVENTS not in request.headers.get("accept", "").lower():
-        return answer([transition_to_json(one) for one in known], headers={"Vary": "Accept"})
+        return json_response([transition_to_json(one) for one in known], headers={"Vary": "Accept"})
     if not known and follower.has_ended:
         return Response(status_code=204, headers={"Vary": "Accept"})
     chunks = _iter_events(follower, known, StreamGuard(request, project=project))
-    return Streamed(chunks, request=request, who=get_who(request), media_type=EVENTS, headers={"Vary": "Accept"})
+    return LimitedStreamingResponse(
+        chunks, request=request, who=get_principal(request), media_type=EVENTS, headers={"Vary": "Accept"}
+    )
 
 
 async def _iter_events(follower: RunFollower, known: Sequence[Transition], guard: StreamGuard) -> AsyncIterator[bytes]:

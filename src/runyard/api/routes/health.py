@@ -3,8 +3,8 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
-from runyard.api.responses import answer
+from runyard.api.context import get_context
+from runyard.api.responses import json_response
 from runyard.api.routing import PLAIN_TEXT, Routes
 from runyard.domain.access import Permission
 
@@ -14,20 +14,20 @@ routes = Routes(tag="health")
 @routes.get("/healthz", permission=Permission.PUBLIC, response=dict[str, str])
 async def is_alive(request: Request) -> Response:
     """That the process answers."""
-    return answer({"status": "ok"})
+    return json_response({"status": "ok"})
 
 
 @routes.get("/metrics", permission=Permission.PUBLIC, responses=PLAIN_TEXT)
 async def get_metrics(request: Request) -> Response:
     """Counts and times, for Prometheus. Nothing in it names a run or a user."""
-    return Response(get_web(request).metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(get_context(request).metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @routes.get("/readyz", permission=Permission.PUBLIC, response=dict[str, str])
 async def is_ready(request: Request) -> Response:
     """That the database answers and the server is not about to leave."""
     if getattr(request.app.state, "is_draining", False):
-        return answer({"status": "draining"}, status=503)
-    async with get_web(request).core.store.begin(is_read_only=True) as unit:
+        return json_response({"status": "draining"}, status=503)
+    async with get_context(request).core.store.begin(is_read_only=True) as unit:
         await unit.read_clock()
-    return answer({"status": "ok"})
+    return json_response({"status": "ok"})

@@ -7,12 +7,12 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.api.openapi_models import LogList
 from runyard.api.query_parameters import Parameters, flag, get_parameters, optional_integer, text, time_point
-from runyard.api.responses import answer, format_time
-from runyard.api.routing import Routes, get_who
-from runyard.api.streams import Streamed, StreamGuard
+from runyard.api.responses import format_time, json_response
+from runyard.api.routing import Routes, get_principal
+from runyard.api.streams import LimitedStreamingResponse, StreamGuard
 from runyard.app.logs import MOST_TAIL, LogFollower, LogTail, Marker, Wanted, choose_parts, iter_parts, list_logs
 from runyard.app.model import Json, Run
 from runyard.app.runs import follow_run
@@ -61,10 +61,10 @@ async def list_all(request: Request, project: str, id: str) -> Response:  # noqa
     run in that state, none if it is in another.
     """
     state, marker = get_parameters(request)[STATE], Marker()
-    run, tails = await list_logs(get_web(request).core, project, id, marker=marker)
+    run, tails = await list_logs(get_context(request).core, project, id, marker=marker)
     if state is not None and state != run.state:
-        return answer([])
-    return answer([_tail_to_json(run, tail, marker=marker) for tail in tails])
+        return json_response([])
+    return json_response([_tail_to_json(run, tail, marker=marker) for tail in tails])
 
 
 @routes.get(
@@ -84,7 +84,7 @@ async def get_text(request: Request, project: str, id: str) -> Response:  # noqa
     """
     parameters = get_parameters(request)
     wanted, is_following = _make_wanted(parameters), parameters[FOLLOW]
-    core, marker = get_web(request).core, Marker()
+    core, marker = get_context(request).core, Marker()
     follower = await follow_run(core, project, id)
     parts = await choose_parts(core, id, wanted, can_come=is_following and not follower.has_ended)
     headers = {"X-Log-Marker": marker.text}
@@ -98,7 +98,9 @@ async def get_text(request: Request, project: str, id: str) -> Response:  # noqa
         # The offset is of what there is now, not of a stream that comes later.
         follow = LogFollower(core, follower, replace(wanted, offset=None), marker=marker)
         chunks = follow.iterate(parts, stop_reason=StreamGuard(request, project=project).stop_reason)
-    return Streamed(chunks, request=request, who=get_who(request), media_type=TEXT, headers=headers)
+    return LimitedStreamingResponse(
+        chunks, request=request, who=get_principal(request), media_type=TEXT, headers=headers
+    )
 
 
 def _make_wanted(parameters: Parameters) -> Wanted:

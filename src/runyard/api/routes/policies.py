@@ -3,21 +3,21 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.api.if_match import read_expected_revision
 from runyard.api.openapi_models import (
     AnyBody,
-    PolicyAnswer,
-    RehearsalAnswer,
+    PolicyResponse,
     RehearsalBody,
-    RevisionAnswer,
+    RehearsalResponse,
     RevisionList,
+    RevisionResponse,
 )
 from runyard.api.query_parameters import STRICT, get_parameters
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import answer
+from runyard.api.responses import json_response
 from runyard.api.routes.profiles import read_revision_number, revision_to_json
-from runyard.api.routing import Routes, get_who
+from runyard.api.routing import Routes, get_principal
 from runyard.app.model import Json
 from runyard.app.rules import StoredPolicy, delete_policy, get_policy, get_revision, list_revisions, put_policy
 from runyard.app.runs import rehearse_candidate
@@ -28,10 +28,10 @@ from runyard.spec.policy import BUILT_IN
 routes = Routes("/api/v1/policy", tag="policy")
 
 
-@routes.get("", permission=Permission.SIGNED_IN, response=PolicyAnswer, name="get_policy")
+@routes.get("", permission=Permission.SIGNED_IN, response=PolicyResponse, name="get_policy")
 async def get(request: Request) -> Response:
     """The rules that hold now: the admin's, and under them the built-in ones."""
-    return _answer(await get_policy(get_web(request).core))
+    return _policy_response(await get_policy(get_context(request).core))
 
 
 @routes.put(
@@ -39,7 +39,7 @@ async def get(request: Request) -> Response:
     permission=Permission.ADMINISTER,
     body=AnyBody,
     parameters=(STRICT,),
-    response=PolicyAnswer,
+    response=PolicyResponse,
     name="put_policy",
 )
 async def put(request: Request) -> Response:
@@ -49,50 +49,50 @@ async def put(request: Request) -> Response:
     """
     is_strict = get_parameters(request)[STRICT]
     revision, document = read_expected_revision(request), await read_body(request)
-    core, who = get_web(request).core, get_who(request)
-    return _answer(await put_policy(core, who, document, expected_revision=revision, is_strict=is_strict))
+    core, who = get_context(request).core, get_principal(request)
+    return _policy_response(await put_policy(core, who, document, expected_revision=revision, is_strict=is_strict))
 
 
 @routes.delete("", permission=Permission.ADMINISTER, name="delete_policy")
 async def delete(request: Request) -> Response:
     """Back to the built-in rules alone; the revisions stay."""
-    core, who = get_web(request).core, get_who(request)
+    core, who = get_context(request).core, get_principal(request)
     await delete_policy(core, who, expected_revision=read_expected_revision(request))
-    return answer({})
+    return json_response({})
 
 
 @routes.get("/revisions", permission=Permission.ADMINISTER, response=RevisionList, name="list_policy_revisions")
 async def list_history(request: Request) -> Response:
     """All that it ever was, newest first, its deletions too."""
-    return answer([revision_to_json(one) for one in await list_revisions(get_web(request).core, "policy")])
+    return json_response([revision_to_json(one) for one in await list_revisions(get_context(request).core, "policy")])
 
 
 @routes.get(
     "/revisions/{revision}",
     permission=Permission.ADMINISTER,
-    response=RevisionAnswer,
+    response=RevisionResponse,
     name="get_policy_revision",
 )
 async def get_one(request: Request, revision: str) -> Response:
     """What it was at one revision."""
     number = read_revision_number(revision)
-    return answer(revision_to_json(await get_revision(get_web(request).core, "policy", number)))
+    return json_response(revision_to_json(await get_revision(get_context(request).core, "policy", number)))
 
 
 @routes.post(
     "/rehearse",
     permission=Permission.ADMINISTER,
     body=RehearsalBody,
-    response=RehearsalAnswer,
+    response=RehearsalResponse,
     name="rehearse_policy",
 )
 async def rehearse(request: Request) -> Response:
     """Play the runs of a time span against another policy or other profiles. Nothing but an audit entry is stored."""
-    outcome = await rehearse_candidate(get_web(request).core, get_who(request), await read_body(request))
-    return answer(outcome.to_dict())
+    outcome = await rehearse_candidate(get_context(request).core, get_principal(request), await read_body(request))
+    return json_response(outcome.to_dict())
 
 
-def _answer(kept: StoredPolicy) -> Response:
+def _policy_response(kept: StoredPolicy) -> Response:
     number = 0 if kept.revision is None else kept.revision.revision
     held = {"revision": number, "is_deleted": True} if kept.revision is None else revision_to_json(kept.revision)
     content = {
@@ -102,7 +102,7 @@ def _answer(kept: StoredPolicy) -> Response:
         "built_in": _describe_built_in(),
         "warnings": [problem.to_dict() for problem in kept.warnings],
     }
-    return answer(content, headers={"ETag": f'"{number}"'})
+    return json_response(content, headers={"ETag": f'"{number}"'})
 
 
 def _describe_built_in() -> Json:

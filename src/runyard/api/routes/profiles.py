@@ -3,13 +3,13 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.api.if_match import read_expected_revision
-from runyard.api.openapi_models import AnyBody, ProfileAnswer, ProfileList, RevisionAnswer, RevisionList
+from runyard.api.openapi_models import AnyBody, ProfileList, ProfileResponse, RevisionList, RevisionResponse
 from runyard.api.query_parameters import STRICT, get_parameters
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import answer, format_time
-from runyard.api.routing import Routes, get_who
+from runyard.api.responses import format_time, json_response
+from runyard.api.routing import Routes, get_principal
 from runyard.app.model import Json, Revision
 from runyard.app.rules import (
     StoredProfile,
@@ -32,13 +32,13 @@ MOST_NUMBER = 2**53
 @routes.get("", permission=Permission.SIGNED_IN, response=ProfileList, name="list_profiles")
 async def list_all(request: Request) -> Response:
     """The profiles that a run may name, by name."""
-    return answer([profile_to_json(kept) for kept in await list_profiles(get_web(request).core)])
+    return json_response([profile_to_json(kept) for kept in await list_profiles(get_context(request).core)])
 
 
-@routes.get("/{name}", permission=Permission.SIGNED_IN, response=ProfileAnswer, name="get_profile")
+@routes.get("/{name}", permission=Permission.SIGNED_IN, response=ProfileResponse, name="get_profile")
 async def get(request: Request, name: str) -> Response:
     """One profile, and what the platform's rules of now have against it."""
-    return _answer(await get_profile(get_web(request).core, name))
+    return _profile_response(await get_profile(get_context(request).core, name))
 
 
 @routes.put(
@@ -46,7 +46,7 @@ async def get(request: Request, name: str) -> Response:
     permission=Permission.ADMINISTER,
     body=AnyBody,
     parameters=(STRICT,),
-    response=ProfileAnswer,
+    response=ProfileResponse,
     name="put_profile",
 )
 async def put(request: Request, name: str) -> Response:
@@ -57,16 +57,18 @@ async def put(request: Request, name: str) -> Response:
     """
     is_strict = get_parameters(request)[STRICT]
     revision, document = read_expected_revision(request), await read_body(request)
-    core, who = get_web(request).core, get_who(request)
-    return _answer(await put_profile(core, who, name, document, expected_revision=revision, is_strict=is_strict))
+    core, who = get_context(request).core, get_principal(request)
+    return _profile_response(
+        await put_profile(core, who, name, document, expected_revision=revision, is_strict=is_strict)
+    )
 
 
 @routes.delete("/{name}", permission=Permission.ADMINISTER, name="delete_profile")
 async def delete(request: Request, name: str) -> Response:
     """Take it from new runs. Its revisions stay, and so do the runs that had it."""
-    core, who = get_web(request).core, get_who(request)
+    core, who = get_context(request).core, get_principal(request)
     await delete_profile(core, who, name, expected_revision=read_expected_revision(request))
-    return answer({})
+    return json_response({})
 
 
 @routes.get(
@@ -77,19 +79,21 @@ async def delete(request: Request, name: str) -> Response:
 )
 async def list_history(request: Request, name: str) -> Response:
     """All that it ever was, newest first, its deletions too."""
-    return answer([revision_to_json(one) for one in await list_revisions(get_web(request).core, "profile", name)])
+    return json_response(
+        [revision_to_json(one) for one in await list_revisions(get_context(request).core, "profile", name)]
+    )
 
 
 @routes.get(
     "/{name}/revisions/{revision}",
     permission=Permission.ADMINISTER,
-    response=RevisionAnswer,
+    response=RevisionResponse,
     name="get_profile_revision",
 )
 async def get_one(request: Request, name: str, revision: str) -> Response:
     """What it was at one revision."""
     number = read_revision_number(revision)
-    return answer(revision_to_json(await get_revision(get_web(request).core, "profile", number, name=name)))
+    return json_response(revision_to_json(await get_revision(get_context(request).core, "profile", number, name=name)))
 
 
 def profile_to_json(kept: StoredProfile) -> Json:
@@ -127,5 +131,5 @@ def _fields_to_json(fields: AdminFields) -> Json:
     return {name: to_plain(value) for name, value in set_.items() if value is not None}
 
 
-def _answer(kept: StoredProfile) -> Response:
-    return answer(profile_to_json(kept), headers={"ETag": f'"{kept.revision.revision}"'})
+def _profile_response(kept: StoredProfile) -> Response:
+    return json_response(profile_to_json(kept), headers={"ETag": f'"{kept.revision.revision}"'})

@@ -5,14 +5,14 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.api.if_match import read_expected_revision
 from runyard.api.list_parameters import LIST, read_query
-from runyard.api.openapi_models import EntityAnswer, EntityBody, PageAnswer
+from runyard.api.openapi_models import EntityBody, EntityResponse, PageResponse
 from runyard.api.query_parameters import CASCADE, USER, get_parameters, read_name, text
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import answer, answer_entity, answer_page, entity_in_short, entity_to_json
-from runyard.api.routing import Routes, get_who
+from runyard.api.responses import entity_response, entity_to_brief_json, entity_to_json, json_response, page_response
+from runyard.api.routing import Routes, get_principal
 from runyard.app.errors import Missing
 from runyard.app.identity import delete_share, list_shares, list_visible_projects, put_share
 from runyard.app.projects import create_project, delete_project, get_project, list_labels, list_projects, update_project
@@ -26,54 +26,56 @@ SHARE_ID = text("id", "The id.")
 LABEL = text("label", "Contained in the label.")
 
 
-@routes.get("/projects", permission=Permission.SIGNED_IN, parameters=LIST, response=PageAnswer)
+@routes.get("/projects", permission=Permission.SIGNED_IN, parameters=LIST, response=PageResponse)
 async def list_all(request: Request) -> Response:
     """The projects that you may see."""
-    core, who = get_web(request).core, get_who(request)
+    core, who = get_context(request).core, get_principal(request)
     query = read_query(request, "project", default_sort="name")
     async with core.store.begin(is_read_only=True) as unit:
         visible = await list_visible_projects(unit, who)
     owner = None if visible is None or who.run_id is not None else who.name
     page = await list_projects(core, replace(query, visible_projects=visible, visible_to=owner))
-    return answer_page([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
+    return page_response([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
 
 
-@routes.post("/projects", permission=Permission.CREATE_PROJECT, body=EntityBody, response=EntityAnswer)
+@routes.post("/projects", permission=Permission.CREATE_PROJECT, body=EntityBody, response=EntityResponse)
 async def create(request: Request) -> Response:
     """A new project, which is yours."""
-    return answer_entity(await create_project(get_web(request).core, get_who(request), await read_body(request)))
+    return entity_response(
+        await create_project(get_context(request).core, get_principal(request), await read_body(request))
+    )
 
 
-@routes.get("/projects/{project}", permission=Permission.READ, response=EntityAnswer)
+@routes.get("/projects/{project}", permission=Permission.READ, response=EntityResponse)
 async def get(request: Request, project: str) -> Response:
     """A project, with the newest of what is in it."""
-    entity, content = await get_project(get_web(request).core, project)
-    lists = {plural: [entity_in_short(one) for one in entities] for plural, entities in content.items()}
-    return answer_entity(entity, lists=lists)
+    entity, content = await get_project(get_context(request).core, project)
+    lists = {plural: [entity_to_brief_json(one) for one in entities] for plural, entities in content.items()}
+    return entity_response(entity, lists=lists)
 
 
-@routes.put("/projects/{project}", permission=Permission.MANAGE, body=EntityBody, response=EntityAnswer)
+@routes.put("/projects/{project}", permission=Permission.MANAGE, body=EntityBody, response=EntityResponse)
 async def update(request: Request, project: str) -> Response:
     """Replace metadata and spec. With `If-Match`, only the revision that was read."""
     revision, document = read_expected_revision(request), await read_body(request)
-    core, who = get_web(request).core, get_who(request)
-    return answer_entity(await update_project(core, who, project, document, expected_revision=revision))
+    core, who = get_context(request).core, get_principal(request)
+    return entity_response(await update_project(core, who, project, document, expected_revision=revision))
 
 
 @routes.delete("/projects/{project}", permission=Permission.MANAGE, parameters=(CASCADE,))
 async def delete(request: Request, project: str) -> Response:
     """Remove a project; one that is not empty only with `cascade`. With `If-Match`, only the revision that was read."""
     is_cascading = get_parameters(request)[CASCADE]
-    core, who, revision = get_web(request).core, get_who(request), read_expected_revision(request)
+    core, who, revision = get_context(request).core, get_principal(request), read_expected_revision(request)
     await delete_project(core, who, project, is_cascading=is_cascading, expected_revision=revision)
-    return answer({})
+    return json_response({})
 
 
 @routes.get("/projects/{project}/share", permission=Permission.READ, response=list[dict[str, str]])
 async def get_shares(request: Request, project: str) -> Response:
     """With whom it is shared; its creator is not in the list."""
-    shares = await list_shares(get_web(request).core, project)
-    return answer([{"id": share.id, "user": share.user, "role": share.role} for share in shares])
+    shares = await list_shares(get_context(request).core, project)
+    return json_response([{"id": share.id, "user": share.user, "role": share.role} for share in shares])
 
 
 @routes.post(
@@ -85,8 +87,8 @@ async def share(request: Request, project: str) -> Response:
     user, role = parameters[USER], parameters[ROLE]
     if user is None:
         raise refuse(Code.PARAMETER_MISSING, "say with whom", path=("query", "user"))
-    made = await put_share(get_web(request).core, get_who(request), project, user=user, role=role or "editor")
-    return answer({"id": made.id, "user": made.user, "role": made.role})
+    made = await put_share(get_context(request).core, get_principal(request), project, user=user, role=role or "editor")
+    return json_response({"id": made.id, "user": made.user, "role": made.role})
 
 
 @routes.delete("/projects/{project}/share", permission=Permission.MANAGE, parameters=(SHARE_ID, USER))
@@ -94,17 +96,17 @@ async def unshare(request: Request, project: str) -> Response:
     """End it, by the id of the share or the name of the user."""
     parameters = get_parameters(request)
     share_id, user = parameters[SHARE_ID], parameters[USER]
-    core = get_web(request).core
+    core = get_context(request).core
     if share_id is None:
         known = await list_shares(core, project)
         share_id = next((one.id for one in known if one.user == user), None)
         if share_id is None:
             raise Missing("share", user or "without an id")
-    await delete_share(core, get_who(request), project, share_id)
-    return answer({})
+    await delete_share(core, get_principal(request), project, share_id)
+    return json_response({})
 
 
 @routes.get("/-/{project}/labels", permission=Permission.READ, parameters=(LABEL,), response=list[str])
 async def get_labels(request: Request, project: str) -> Response:
     """The labels that are used in a project."""
-    return answer(await list_labels(get_web(request).core, project, get_parameters(request)[LABEL]))
+    return json_response(await list_labels(get_context(request).core, project, get_parameters(request)[LABEL]))

@@ -5,14 +5,14 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.api.if_match import read_expected_revision
 from runyard.api.list_parameters import LIST, read_query
-from runyard.api.openapi_models import EffectiveAnswer, EntityAnswer, EntityBody, ExplanationAnswer, PageAnswer
+from runyard.api.openapi_models import EffectiveResponse, EntityBody, EntityResponse, ExplanationResponse, PageResponse
 from runyard.api.query_parameters import CASCADE, NAME, STRICT, get_parameters, text
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import answer, answer_entity, answer_page, run_to_json
-from runyard.api.routing import Routes, get_who
+from runyard.api.responses import entity_response, json_response, page_response, run_to_json
+from runyard.api.routing import Routes, get_principal
 from runyard.app.errors import Missing
 from runyard.app.model import Run
 from runyard.app.ports import Page
@@ -23,30 +23,32 @@ routes = Routes("/api/v1/-/{project}/runs", tag="runs")
 REASON = text("reason", "Why, in words of your own.")
 
 
-@routes.get("", permission=Permission.READ, parameters=LIST, response=PageAnswer)
+@routes.get("", permission=Permission.READ, parameters=LIST, response=PageResponse)
 async def list_all(request: Request, project: str) -> Response:
     """A page of runs, newest first."""
     query = replace(read_query(request, "run"), is_brief=True)
-    runs, total, histories = await list_runs(get_web(request).core, query)
+    runs, total, histories = await list_runs(get_context(request).core, query)
     contents = [run_to_json(run, histories.get(run.id, ())) for run in runs]
-    return answer_page(contents, Page(tuple(runs), total), number=query.page, size=query.size)
+    return page_response(contents, Page(tuple(runs), total), number=query.page, size=query.size)
 
 
-@routes.post("", permission=Permission.WRITE, body=EntityBody, parameters=(STRICT,), response=EntityAnswer)
+@routes.post("", permission=Permission.WRITE, body=EntityBody, parameters=(STRICT,), response=EntityResponse)
 async def submit(request: Request, project: str) -> Response:
     """Submit a run under the id that the client chose. The same id with the same request is the same run."""
     is_strict = get_parameters(request)[STRICT]
     document = await read_body(request)
-    core = get_web(request).core
-    return answer_entity(*await submit_run(core, get_who(request), project, document, is_strict=is_strict))
+    core = get_context(request).core
+    return entity_response(*await submit_run(core, get_principal(request), project, document, is_strict=is_strict))
 
 
-@routes.post("/explain", permission=Permission.READ, body=EntityBody, parameters=(STRICT,), response=ExplanationAnswer)
+@routes.post(
+    "/explain", permission=Permission.READ, body=EntityBody, parameters=(STRICT,), response=ExplanationResponse
+)
 async def explain(request: Request, project: str) -> Response:
     """What a run would get, who decides each value, and what stands against it. Nothing is stored."""
     is_strict = get_parameters(request)[STRICT]
-    found = await explain_run(get_web(request).core, project, await read_body(request), is_strict=is_strict)
-    return answer(
+    found = await explain_run(get_context(request).core, project, await read_body(request), is_strict=is_strict)
+    return json_response(
         {
             "effective": found.effective,
             "provenance": list(found.provenance),
@@ -58,22 +60,22 @@ async def explain(request: Request, project: str) -> Response:
     )
 
 
-@routes.get("/{id}", permission=Permission.READ, parameters=(NAME,), response=EntityAnswer)
+@routes.get("/{id}", permission=Permission.READ, parameters=(NAME,), response=EntityResponse)
 async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """One run, with its history, newest first; where a name is said, only if it is its name."""
     wanted = get_parameters(request)[NAME]
-    run, transitions = await get_run(get_web(request).core, project, id)
+    run, transitions = await get_run(get_context(request).core, project, id)
     if wanted not in (None, run.name):
         raise Missing("run", f"{wanted}:{id}")
-    return answer_entity(run, transitions)
+    return entity_response(run, transitions)
 
 
-@routes.get("/{id}/effective", permission=Permission.READ, response=EffectiveAnswer)
+@routes.get("/{id}/effective", permission=Permission.READ, response=EffectiveResponse)
 async def get_effective(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """What a run got and who decided each value, as it was when it was submitted."""
-    run, _ = await get_run(get_web(request).core, project, id)
+    run, _ = await get_run(get_context(request).core, project, id)
     effective = run.find_effective()
-    return answer(
+    return json_response(
         {
             "run": run.id,
             "effective": None if effective is None else effective.to_dict(),
@@ -87,36 +89,36 @@ async def get_effective(request: Request, project: str, id: str) -> Response:  #
     )
 
 
-@routes.put("/{id}", permission=Permission.REPORT, body=EntityBody, response=EntityAnswer)
+@routes.put("/{id}", permission=Permission.REPORT, body=EntityBody, response=EntityResponse)
 async def report(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """Results and metadata; of a run that its client executes also state and spec. A stale state changes nothing."""
     revision, document = read_expected_revision(request), await read_body(request)
-    core, who = get_web(request).core, get_who(request)
-    return await _answer_run(request, await report_run(core, who, project, id, document, expected_revision=revision))
+    core, who = get_context(request).core, get_principal(request)
+    return await _run_response(request, await report_run(core, who, project, id, document, expected_revision=revision))
 
 
-@routes.delete("/{id}", permission=Permission.WRITE, parameters=(CASCADE,), response=EntityAnswer)
+@routes.delete("/{id}", permission=Permission.WRITE, parameters=(CASCADE,), response=EntityResponse)
 async def delete(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """Remove what the run made, and then the run."""
-    core, who, revision = get_web(request).core, get_who(request), read_expected_revision(request)
-    return answer_entity(await delete_run(core, who, project, id, expected_revision=revision))
+    core, who, revision = get_context(request).core, get_principal(request), read_expected_revision(request)
+    return entity_response(await delete_run(core, who, project, id, expected_revision=revision))
 
 
-@routes.post("/{id}/stop", permission=Permission.WRITE, parameters=(REASON,), response=EntityAnswer)
+@routes.post("/{id}/stop", permission=Permission.WRITE, parameters=(REASON,), response=EntityResponse)
 async def stop(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """End it, from every state in which something may still happen."""
-    words, core, who = get_parameters(request)[REASON], get_web(request).core, get_who(request)
-    return await _answer_run(request, await stop_run(core, who, project, id, words=words))
+    words, core, who = get_parameters(request)[REASON], get_context(request).core, get_principal(request)
+    return await _run_response(request, await stop_run(core, who, project, id, words=words))
 
 
-@routes.post("/{id}/resume", permission=Permission.WRITE, parameters=(REASON,), response=EntityAnswer)
+@routes.post("/{id}/resume", permission=Permission.WRITE, parameters=(REASON,), response=EntityResponse)
 async def resume(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """Let a stopped service go on."""
-    words, core, who = get_parameters(request)[REASON], get_web(request).core, get_who(request)
-    return await _answer_run(request, await resume_run(core, who, project, id, words=words))
+    words, core, who = get_parameters(request)[REASON], get_context(request).core, get_principal(request)
+    return await _run_response(request, await resume_run(core, who, project, id, words=words))
 
 
-async def _answer_run(request: Request, run: Run) -> Response:
+async def _run_response(request: Request, run: Run) -> Response:
     """The run with its history, unless it is gone meanwhile."""
-    async with get_web(request).core.store.begin(is_read_only=True) as unit:
-        return answer_entity(run, await unit.runs.list_transitions(run.id))
+    async with get_context(request).core.store.begin(is_read_only=True) as unit:
+        return entity_response(run, await unit.runs.list_transitions(run.id))

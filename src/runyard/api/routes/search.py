@@ -9,10 +9,10 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
-from runyard.api.openapi_models import SearchAnswer
+from runyard.api.context import get_context
+from runyard.api.openapi_models import SearchResponse
 from runyard.api.query_parameters import PAGE, SIZE, ParameterValues, QueryParameter, get_parameters, read_text, text
-from runyard.api.responses import answer_page, entity_to_json
+from runyard.api.responses import entity_to_json, page_response
 from runyard.api.routing import Routes
 from runyard.app.model import Entity, Json
 from runyard.app.ports import Span
@@ -156,7 +156,7 @@ SORT = QueryParameter(
     "/item",
     permission=Permission.READ,
     parameters=(Q, FILTERS, PAGE, SIZE, SORT),
-    response=SearchAnswer,
+    response=SearchResponse,
     name="search_items",
 )
 async def search(request: Request, project: str) -> Response:
@@ -166,9 +166,9 @@ async def search(request: Request, project: str) -> Response:
     something out, the header `X-Search-Bounded` says what.
     """
     wanted = _read_search(request, project)
-    found = await search_project(get_web(request).core, wanted)
+    found = await search_project(get_context(request).core, wanted)
     contents = [_to_item(entity) for entity in found.page.content]
-    response = answer_page(contents, found.page, number=wanted.page, size=wanted.size)
+    response = page_response(contents, found.page, number=wanted.page, size=wanted.size)
     if found.bound is not None:
         response.headers["X-Search-Bounded"] = found.bound
     return response

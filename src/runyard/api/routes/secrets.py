@@ -3,12 +3,12 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.api.openapi_models import ValuesBody
 from runyard.api.query_parameters import get_parameters, texts
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import answer
-from runyard.api.routing import Routes, get_who
+from runyard.api.responses import json_response
+from runyard.api.routing import Routes, get_principal
 from runyard.app.entities import get_secret_values, put_secret_values
 from runyard.domain.access import Permission
 
@@ -20,13 +20,13 @@ KEYS = texts("keys", "Names of secrets, commas between them.", schema={"type": "
 async def get_data(request: Request, project: str) -> Response:
     """The values of the named secrets that have one."""
     names = [name for text in get_parameters(request)[KEYS] for name in text.split(",") if name]
-    values = await get_secret_values(get_web(request).core, get_who(request), project, names)
-    return answer(values, headers={"Cache-Control": "no-store"})
+    values = await get_secret_values(get_context(request).core, get_principal(request), project, names)
+    return json_response(values, headers={"Cache-Control": "no-store"})
 
 
 @routes.put("/data", permission=Permission.WRITE, body=ValuesBody)
 async def put_data(request: Request, project: str) -> Response:
     """Store values for secrets that exist; all or none."""
     values = await read_body(request, is_secret=True)
-    await put_secret_values(get_web(request).core, get_who(request), project, values)
-    return answer({})
+    await put_secret_values(get_context(request).core, get_principal(request), project, values)
+    return json_response({})

@@ -5,11 +5,11 @@ from datetime import timedelta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runyard.api.context import get_web
+from runyard.api.context import get_context
 from runyard.api.openapi_models import TokenBody
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import answer, format_time
-from runyard.api.routing import Routes, get_who
+from runyard.api.responses import format_time, json_response
+from runyard.api.routing import Routes, get_principal
 from runyard.app.errors import Missing
 from runyard.app.identity import create_personal_token, list_personal_tokens, revoke_personal_token
 from runyard.app.model import Json, Token
@@ -24,8 +24,8 @@ YEAR_DAYS = 365
 @routes.get("", permission=Permission.OWN_TOKENS, response=list[dict[str, object]])
 async def list_all(request: Request) -> Response:
     """Your tokens; their texts are not kept."""
-    tokens = await list_personal_tokens(get_web(request).core, get_who(request))
-    return answer([_to_json(token) for token in tokens])
+    tokens = await list_personal_tokens(get_context(request).core, get_principal(request))
+    return json_response([_to_json(token) for token in tokens])
 
 
 @routes.post("", permission=Permission.OWN_TOKENS, body=TokenBody, response=dict[str, object])
@@ -54,30 +54,30 @@ async def create(request: Request) -> Response:
     )
     findings.finish()
     created = await create_personal_token(
-        get_web(request).core,
-        get_who(request),
+        get_context(request).core,
+        get_principal(request),
         name=name or "token",
         scopes=scopes or (),
         life=None if days is None else timedelta(days=days),
     )
-    return answer({**_to_json(created.token), "value": created.text}, headers={"Cache-Control": "no-store"})
+    return json_response({**_to_json(created.token), "value": created.text}, headers={"Cache-Control": "no-store"})
 
 
 @routes.get("/{id}", permission=Permission.OWN_TOKENS, response=dict[str, object])
 async def get(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
     """One of your tokens."""
-    tokens = await list_personal_tokens(get_web(request).core, get_who(request))
+    tokens = await list_personal_tokens(get_context(request).core, get_principal(request))
     found = next((token for token in tokens if token.id == id), None)
     if found is None:
         raise Missing("token", id)
-    return answer(_to_json(found))
+    return json_response(_to_json(found))
 
 
 @routes.delete("/{id}", permission=Permission.OWN_TOKENS)
 async def revoke(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
     """End a token at once, and all that was got with it."""
-    await revoke_personal_token(get_web(request).core, get_who(request), id)
-    return answer({})
+    await revoke_personal_token(get_context(request).core, get_principal(request), id)
+    return json_response({})
 
 
 def _to_json(token: Token) -> Json:
