@@ -71,7 +71,7 @@ def _read_sort(values: ParameterValues) -> Sort:
         values.add(Code.SIZE_ENTRIES, f"at most {MOST_SORTS} columns")
     for column in given[:MOST_SORTS]:
         name, _, direction = column.partition(",")
-        values.read_part(lambda field: expect_option(field, what="a sort", options=SORT_FIELDS), name.strip())
+        values.read_part(lambda field: expect_option(field, what="sort column", options=SORT_FIELDS), name.strip())
         if direction.strip().lower() not in ("", "asc", "desc"):
             values.add(Code.VALUE_OPTION, "no direction", value=column, allowed="field,asc or field,desc")
         sorts.append((name.strip(), "desc" if direction.strip().lower() == "desc" else "asc"))

@@ -1,7 +1,7 @@
 """Facts about pods: pure functions over the plain dictionaries that are sent to Kubernetes.
 
-`demand.py`: what the scheduler counts a pod as. `security/`: Pod Security, in Kubernetes' own words. `failure.py`: why
-a container can never start.
+`demand.py`: the requests and limits that the scheduler counts. `security/`: Pod Security, with Kubernetes' messages.
+`container_failure.py`: why a container cannot start.
 
-May import `spec`. A typed view would drop what it does not know and so let it pass: everything here reads dictionaries.
+May import `spec`. Everything here reads dictionaries: a typed view would drop unknown fields and so let them pass.
 """

@@ -1,4 +1,4 @@
-"""Why a container cannot run, from the pod's status: a stable code, and what to do about it."""
+"""Why a container cannot start, from the pod's status: a stable code and a remedy."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ IMAGE_ROOT = "image.root"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A cause that no waiting will mend, and the nearest remedy."""
+    """A permanent failure and its remedy."""
 
     code: str
     """Dotted and stable: `image.root`."""
@@ -19,7 +19,7 @@ class Failure:
 
 
 def find_failure(pod: Mapping[str, Any]) -> Failure | None:
-    """The first container that can never start, or None; whatever cannot be read says nothing."""
+    """The failure of the first container that can never start, or None; unreadable parts are skipped."""
     for status in _iter_statuses(pod):
         waiting = (status.get("state") or {}).get("waiting") or {}
         message = str(waiting.get("message") or "")
@@ -27,14 +27,14 @@ def find_failure(pod: Mapping[str, Any]) -> Failure | None:
             return Failure(
                 IMAGE_ROOT,
                 str(status.get("name", "")),
-                "the image runs as root, which the platform does not run",
-                "run_as_user: 1000, or an image with a user of its own",
+                "the image runs as root, which is not allowed",
+                "run_as_user: 1000, or an image with a non-root user",
             )
     return None
 
 
 def _runs_as_root(message: str) -> bool:
-    """The kubelet's words; it has others where the image names its user instead of numbering it."""
+    """Whether this is the kubelet's message for root; it differs for images with a non-numeric user."""
     return "runAsNonRoot" in message and ("image will run as root" in message or "non-numeric user" in message)
 
 

@@ -1,7 +1,7 @@
-"""What Kubernetes counts a pod as when it looks for a node or charges a quota.
+"""Resource requests and limits of a pod, as Kubernetes counts them for scheduling and quotas.
 
-The sums are those of its `PodRequests` and `PodLimits`, over pods as the apiserver completes them: a limit without a
-request is also the request, amounts are rounded up to thousandths.
+Computes `PodRequests` and `PodLimits` of Kubernetes, over pods with the apiserver's defaults: a limit without a request
+is also the request, amounts are rounded up to thousandths.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,9 +24,9 @@ _FREE = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def pod_requests(pod: Mapping[str, Any], *, apply_defaults: bool = True) -> Amounts:
-    """What a node must have free for a pod, by resource. Takes a Pod, a pod template or a pod's spec.
+    """The requests of a pod, by resource. Takes a Pod, a pod template or a pod's spec.
 
-    `apply_defaults` does first what the apiserver does to a new pod; on one that came from it, nothing changes.
+    `apply_defaults` applies the apiserver's defaults for a new pod first; a pod from the apiserver has them already.
     Raises `UnreadablePod`, a ValueError that names the field.
     """
     read = _read(pod, apply_defaults=apply_defaults)
@@ -36,9 +36,9 @@ def pod_requests(pod: Mapping[str, Any], *, apply_defaults: bool = True) -> Amou
 
 
 def pod_limits(pod: Mapping[str, Any], *, apply_defaults: bool = True) -> Amounts:
-    """What a pod may use at most, by resource; one without a limit somewhere still counts those that have one.
+    """The limits of a pod, by resource: the sum over the containers that have a limit.
 
-    Takes and raises what `pod_requests` does.
+    Takes and raises the same as `pod_requests`.
     """
     read = _read(pod, apply_defaults=apply_defaults)
     total = _sum_containers(read, "limits")
@@ -62,12 +62,12 @@ class _Pod:
     containers: tuple[_Resources, ...]
     init_containers: tuple[_Resources, ...]
     whole: _Resources
-    """What is said at the level of the pod, instead of its containers' sums."""
+    """Pod-level resources, which replace the sums of the containers."""
     overhead: Amounts
 
 
 def _sum_containers(pod: _Pod, side: _Side) -> Amounts:
-    """Containers and sidecars together, or the init container that needs most beside the sidecars started before it."""
+    """The larger of: all containers and sidecars; the largest init container with the sidecars started before it."""
     total: Amounts = {}
     for container in pod.containers:
         total = _add(total, container.side(side))
@@ -104,7 +104,7 @@ def _is_pod_level(name: str) -> bool:
 
 
 def _complete(pod: _Pod) -> _Pod:
-    """The apiserver's defaults, in its order: containers, then the pod from their sums, and only then the rounding."""
+    """Apply the apiserver's defaults, in its order: containers, pod-level resources, rounding."""
     pod = replace(
         pod,
         containers=tuple(map(_request_limits, pod.containers)),
@@ -124,7 +124,7 @@ def _request_limits(container: _Resources) -> _Resources:
 
 
 def _complete_whole(pod: _Pod) -> _Resources:
-    """Pod-level resources, where some are said: huge pages are limited by the containers' sum, and requests follow."""
+    """Defaults of pod-level resources: limits of huge pages from the containers' sum, then requests from limits."""
     requests, limits = pod.whole.requests, pod.whole.limits
     if requests or limits:
         sums = _sum_containers(pod, "limits")
@@ -170,7 +170,7 @@ def _find_spec(part: Part) -> Part:
     spec = part.find_part("spec")
     if spec is None:
         raise UnreadablePod(
-            Problem(Code.FIELD_MISSING, (*part.path, "spec"), "this is missing", allowed="a pod's spec")
+            Problem(Code.FIELD_MISSING, (*part.path, "spec"), "a pod needs `spec`", allowed="a pod's spec")
         )
     return spec
 
@@ -199,7 +199,7 @@ def _read_quantity(part: Part, name: str) -> Quantity:
     if isinstance(given, bool) or not isinstance(given, (str, int, float)):
         raise unreadable(given, path, allowed="a quantity")
     try:
-        # Around a quantity, and only there, Kubernetes' decoder takes spaces away.
+        # Kubernetes' decoder strips spaces around quantities only.
         return Quantity.parse(given.strip(" ") if isinstance(given, str) else given)
     except QuantityError as error:
         problem = Problem(Code.QUANTITY_INVALID, path, str(error), suggestion=error.suggestion)

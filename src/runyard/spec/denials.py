@@ -1,17 +1,17 @@
-"""What nobody may ask unless a policy allows it by name. The lists; who applies them is `runyard.domain`."""
+"""Values that are denied unless a policy allows them by name. `runyard.domain` applies these lists."""
 
 CONTROL_PLANE_TAINTS = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
     "node-role.kubernetes.io/etcd",
 )
-"""Tolerations of these, of no key at all, or of a pattern that covers them, reach nodes that run the cluster."""
+"""Taints of control-plane nodes: tolerations of these keys, without a key, or of a pattern that covers them."""
 
 PRIORITY_CLASSES = ("system-*",)
-"""The cluster's own: their pods push all others out."""
+"""Priority classes of the cluster itself: their pods preempt all others."""
 
 SERVICE_TYPES = ("LoadBalancer", "ExternalName")
-"""They reach beyond the cluster: one costs money, the other points anywhere."""
+"""Service types that reach outside the cluster: a load balancer costs money, an external name can be any host."""
 
 ENVS = (
     "DHCORE_*",
@@ -23,4 +23,4 @@ ENVS = (
     "RUNYARD_*",
     "RUN_ID",
 )
-"""The platform's own variables; whoever set them could make a run speak for another."""
+"""Variables that the platform sets; overriding them would let a run impersonate another."""

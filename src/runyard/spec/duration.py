@@ -1,12 +1,13 @@
-"""Durations as people write them: `90s`, `15m`, `2h`, `7d`, `1w`, `1h30m`; a number alone is seconds.
+"""Durations: `90s`, `15m`, `2h`, `7d`, `1w`, `1h30m`; a plain number is in seconds.
 
-Printed in the largest unit that divides them, as quantities are: `90s`, `2h`, `36h`, `7d`.
+Printed in the largest unit up to days that divides them: `90s`, `2h`, `36h`, `7d`.
 """
 
 import re
 from fractions import Fraction
 
 from runyard.spec.problems import shorten
+from runyard.spec.readers import describe_type
 
 LONGEST = 10 * 365 * 86400
 
@@ -25,7 +26,7 @@ _UNITS = {
 
 
 class DurationError(ValueError):
-    """What was given is no duration, or is out of bounds; `suggestion` is what was probably meant."""
+    """Not a valid duration, or out of range; `suggestion` is the duration that was probably meant."""
 
     def __init__(self, message: str, *, suggestion: str | None = None) -> None:
         super().__init__(message)
@@ -33,10 +34,12 @@ class DurationError(ValueError):
 
 
 def parse_duration(given: str | int, *, minimum: int = 1) -> int:
-    """The duration in seconds; `minimum` lets zero or negative ones pass. Raises DurationError."""
+    """The duration in seconds; set `minimum` to accept zero or negative ones. Raises DurationError."""
     if isinstance(given, bool) or not isinstance(given, (str, int)):
         meant = _find_meant(repr(given)) if isinstance(given, float) else None
-        raise DurationError(f"{shorten(given)} is neither a text nor a whole number of seconds", suggestion=meant)
+        shown = shorten(given) if isinstance(given, float) else describe_type(given)
+        message = f"a duration must be text or a whole number of seconds, not {shown}"
+        raise DurationError(message, suggestion=meant)
     seconds = _read_text(given) if isinstance(given, str) else given
     least, most = max(minimum, -LONGEST), LONGEST
     if not least <= seconds <= most:
@@ -47,7 +50,7 @@ def parse_duration(given: str | int, *, minimum: int = 1) -> int:
 
 
 def format_duration(seconds: int) -> str:
-    """The whole number of the largest unit up to days that says it exactly; `parse_duration` reads it back."""
+    """The duration in the largest unit up to days that divides it; `parse_duration` reads it back."""
     unit = next((unit for unit in "dhm" if seconds and seconds % _SECONDS[unit] == 0), "s")
     return f"{seconds // _SECONDS[unit]}{unit}"
 
@@ -55,7 +58,7 @@ def format_duration(seconds: int) -> str:
 def _read_text(text: str) -> int:
     found = _SHAPE.fullmatch(text)
     if not found or not text.lstrip("+-"):
-        raise DurationError(f'"{shorten(text)}" is no duration', suggestion=_find_meant(text))
+        raise DurationError(f'"{shorten(text)}" is not a valid duration', suggestion=_find_meant(text))
     sign, plain, *counts = found.groups()
     total = _count(plain) + sum(size * _count(count) for size, count in zip(_SECONDS.values(), counts, strict=True))
     return -total if sign == "-" else total
@@ -67,7 +70,7 @@ def _count(digits: str | None) -> int:
 
 
 def _find_meant(text: str) -> str | None:
-    """`1.5 Hours, 30 min` is 2h; what is not a whole number of seconds, and an M that may be a month, stays open."""
+    """The duration meant: 2h for `1.5 Hours, 30 min`. None for fractions of a second and for M, minute or month."""
     plain = re.sub(r"[\s_]|,(?![0-9])|\band\b", "", text[:60])
     parts = _MEANT.findall(plain.lower())
     if re.search("[0-9]M(?![A-Za-z])", plain) or "".join(map("".join, parts)) != plain.lower() or len(text) > 60:

@@ -147,16 +147,16 @@ def read_entity(entity_type: str, given: Any) -> Entity:
 def find_spec_model(entity_type: str, kind: str) -> type[BaseModel]:
     """The model of a spec; raises `Refused` for a type or kind that is not run here."""
     if entity_type in ("project", "secret"):
-        expect_option(kind, what=f"the kind of a {entity_type}", options=(entity_type,))
+        expect_option(kind, what=f"kind of a {entity_type}", options=(entity_type,))
         return ProjectSpec if entity_type == "project" else SecretSpec
     if entity_type == "function":
-        return get_kind(expect_option(kind, what="the kind of a function", options=list_function_kinds())).spec_model
+        return get_kind(expect_option(kind, what="kind of a function", options=list_function_kinds())).spec_model
     if entity_type == "task":
-        expect_option(kind, what="the kind of a task", options=list_task_kinds())
+        expect_option(kind, what="kind of a task", options=list_task_kinds())
         return TaskSpec
-    expect_option(entity_type, what="the type", options=ENTITY_TYPES)
+    expect_option(entity_type, what="type", options=ENTITY_TYPES)
     if not is_run_kind(kind):
-        expect_option(kind, what="the kind of a run", options=[*list_run_kinds(), *list_legacy_run_kinds()])
+        expect_option(kind, what="kind of a run", options=[*list_run_kinds(), *list_legacy_run_kinds()])
     return RunSpec
 
 

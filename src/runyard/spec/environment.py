@@ -1,4 +1,4 @@
-"""`envs`, `secrets` and `node_selector`: names with values, as a list of pairs or as a mapping."""
+"""`envs`, `secrets`, `node_selector` and `labels`: names and values, as a list of pairs or as a mapping."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def _list_schema(key: str) -> dict[str, Any]:
 
 
 ENVS_SCHEMA: dict[str, Any] = {
-    "description": "Environment variables; numbers and booleans become text.",
+    "description": "Environment variables; numbers and booleans are converted to text.",
     "anyOf": [_list_schema("name"), _PAIRS],
     "examples": [[{"name": "HF_HOME", "value": "/local-data/huggingface"}], {"EPOCHS": 3}],
 }
@@ -47,7 +47,7 @@ NODE_SELECTOR_SCHEMA: dict[str, Any] = {
     "examples": [[{"key": "disktype", "value": "ssd"}], {"disktype": "ssd"}],
 }
 SECRETS_SCHEMA: dict[str, Any] = {
-    "description": "Secrets that the platform stores: as environment variables of their names, or as files.",
+    "description": "Secrets of the project: as environment variables of the same names, or as files.",
     "type": "array",
     "items": {
         "anyOf": [
@@ -66,18 +66,20 @@ SECRETS_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretUse:
-    """A secret of the platform in a run: an environment variable of its name, or a file."""
+    """A secret used by a run: as an environment variable of the same name, or as a file."""
 
     name: str
     mount_path: str | None = None
 
 
 def read_envs(given: Any) -> Mapping[str, str]:
-    """Variables in the order they were written."""
+    """Environment variables, in their order."""
     envs = _read_pairs(given, key="name", what="variables", read_key=_read_env_name, read_value=_read_env_value)
     if sum(map(len, envs.values())) > MOST_ENVIRONMENT_CHARACTERS:
         raise refuse(
-            Code.SIZE_CHARACTERS, "the environment is too large", allowed=f"{MOST_ENVIRONMENT_CHARACTERS} characters"
+            Code.SIZE_CHARACTERS,
+            "the environment is too large",
+            allowed=f"at most {MOST_ENVIRONMENT_CHARACTERS} characters",
         )
     return envs
 
@@ -88,12 +90,12 @@ def read_node_selector(given: Any) -> Mapping[str, str]:
 
 
 def read_labels(given: Any) -> Mapping[str, str]:
-    """An admin's labels for the objects, as DigitalHub writes them (`[{name, value}]`) or as a mapping."""
+    """An admin's labels of objects, as in DigitalHub (`[{name, value}]`) or as a mapping."""
     return _read_pairs(given, key="name", what="labels", read_key=_read_own_label, read_value=_read_label_value)
 
 
 def read_secrets(given: Any) -> tuple[SecretUse, ...]:
-    """Uses of secrets; the same name or path twice is refused."""
+    """The secrets that a run uses; duplicate names and mount paths are refused."""
     findings = Findings()
     uses: list[SecretUse] = []
     for index, entry in enumerate(expect_list(given, of="names")):
@@ -101,10 +103,13 @@ def read_secrets(given: Any) -> tuple[SecretUse, ...]:
         if use is None:
             continue
         if any(use.name == other.name for other in uses):
-            findings.add(Code.SECRETS_TWICE, (index,), f"`{use.name}` is named twice", value=use.name)
+            findings.add(Code.SECRETS_TWICE, (index,), f"duplicate secret `{use.name}`", value=use.name)
         if use.mount_path and any(use.mount_path == other.mount_path for other in uses):
             findings.add(
-                Code.SECRETS_PATH_TWICE, (index, "mount_path"), "another secret is mounted there", value=use.mount_path
+                Code.SECRETS_PATH_TWICE,
+                (index, "mount_path"),
+                "another secret has the same mount path",
+                value=use.mount_path,
             )
         uses.append(use)
     findings.finish()
@@ -118,7 +123,7 @@ def _read_secret(given: Any) -> SecretUse:
     entry, _ = fold_keys(expect_mapping(given, of="a secret's `name` and `mount_path`"), findings)
     expect_keys(entry, ("name", "mount_path"), findings)
     if entry.get("name") is None:
-        findings.add(Code.FIELD_MISSING, ("name",), "a secret needs its `name`")
+        findings.add(Code.FIELD_MISSING, ("name",), "a secret needs `name`")
     name = findings.read(_read_secret_name, entry["name"], "name") if entry.get("name") is not None else ""
     path = entry.get("mount_path")
     mount_path = findings.read(read_mount_path, path, "mount_path") if path is not None else None
@@ -151,7 +156,7 @@ def _read_pairs(
         if name is None or value is None:
             return
         if name in pairs:
-            findings.add(_TWICE[key], path, f"`{name}` stands twice", value=name)
+            findings.add(_TWICE[key], path, f"duplicate {key} `{name}`", value=name)
         pairs[name] = value
 
     if isinstance(given, Mapping):
@@ -161,7 +166,8 @@ def _read_pairs(
         return MappingProxyType(pairs)
     if not isinstance(given, (list, tuple)):
         allowed = f"[{{{key}: …, value: …}}] or {{{key}: value}}"
-        raise refuse(Code.TYPE_PAIRS, f"must be {what}, not {describe_type(given)}", value=given, allowed=allowed)
+        message = f"must be a list or mapping of {what}, not {describe_type(given)}"
+        raise refuse(Code.TYPE_PAIRS, message, value=given, allowed=allowed)
     for index, entry in enumerate(expect_list(given, of=what)):
         fields = findings.read(lambda entry: expect_mapping(entry, of=f"`{key}` and `value`"), entry, index)
         if fields is None:
@@ -178,11 +184,11 @@ def _read_pairs(
 
 
 def read_plain_text(given: Any) -> str:
-    """Text; numbers and booleans as YAML writes them."""
+    """Text; numbers and booleans are converted as in YAML."""
     if isinstance(given, bool):
         return "true" if given else "false"
     if isinstance(given, int) and given.bit_length() > MOST_BITS:
-        raise refuse(Code.TEXT_LONG, "is a number that nobody can read", value=given)
+        raise refuse(Code.TEXT_LONG, "the number is too long", value=given)
     if isinstance(given, (int, float)):
         return str(given)
     if not isinstance(given, str):
@@ -214,7 +220,7 @@ def _read_label_key(given: Any) -> str:
 def _read_own_label(given: Any) -> str:
     name = _read_label_key(given)
     if name.startswith(RESERVED_LABELS) or name in CONTROLLERS_LABELS:
-        raise refuse(Code.LABEL_RESERVED, "the platform or Kubernetes sets this label itself", value=name)
+        raise refuse(Code.LABEL_RESERVED, "this label is reserved for the platform or Kubernetes", value=name)
     return name
 
 

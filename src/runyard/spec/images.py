@@ -1,4 +1,4 @@
-"""Names of container images in full, so that a pattern cannot be dodged by another spelling of the same image."""
+"""Container image names in full form, so that another spelling of an image cannot evade a pattern."""
 
 import functools
 
@@ -9,13 +9,13 @@ _DEFAULT_REGISTRIES = frozenset({DEFAULT_REGISTRY, "index.docker.io", "registry-
 
 
 def matches_image(pattern: str, image: str) -> bool:
-    """Whether a pattern means this image. Both are taken in full; a pattern without tag means every tag and digest."""
+    """Whether a pattern matches an image, both in full form. A pattern without a tag matches every tag and digest."""
     spellings = list_spellings(image)
     return any(_matches_parts(full, spelling) for full in _complete_pattern(pattern) for spelling in spellings)
 
 
 def _matches_parts(pattern: str, spelling: str) -> bool:
-    """A star in the registry's part stays there: `*.example.org/*` is not `evil.io/x.example.org/y`."""
+    """Match registry and path separately: `*.example.org/*` does not match `evil.io/x.example.org/y`."""
     pattern_registry, slash, pattern_rest = pattern.partition("/")
     if not slash:
         return matches(pattern, spelling)
@@ -24,12 +24,12 @@ def _matches_parts(pattern: str, spelling: str) -> bool:
 
 
 def denies_image(pattern: str, image: str) -> bool:
-    """The same for what is denied, where a doubt counts against the image: `ghcr.io*` is also taken as written."""
+    """Like `matches_image`, for deny lists: the pattern is also matched as written, such as `ghcr.io*`."""
     return matches_image(pattern, image) or any(matches(pattern, spelling) for spelling in list_spellings(image))
 
 
 def list_spellings(image: str) -> tuple[str, str]:
-    """The image in full, without and with its tag or digest."""
+    """The full image name, without and with its tag or digest."""
     name, digest = _split_digest(image)
     path, tag = _split_tag(name)
     full = _complete_name(path)
@@ -38,16 +38,16 @@ def list_spellings(image: str) -> tuple[str, str]:
 
 
 def is_latest(image: str) -> bool:
-    """Whether the image is what `latest` happens to be when it is pulled."""
+    """Whether the image has no digest and no tag other than `latest`."""
     name, digest = _split_digest(image)
     return not digest and _split_tag(name)[1] in ("", "latest")
 
 
 @functools.lru_cache(maxsize=4096)
 def _complete_pattern(pattern: str) -> tuple[str, ...]:
-    """A pattern in full: `evil/*` is `docker.io/evil/*`. One that begins with `*` means any registry.
+    """The full form of a pattern: `evil/*` becomes `docker.io/evil/*`. A leading `*` matches any registry.
 
-    `docker.io/*` means the images of every organisation and those of none, which are in full those of `library`.
+    `docker.io/*` matches the images of every organisation and the official ones, whose full path is `library/NAME`.
     """
     if pattern.startswith("*"):
         return (pattern,)

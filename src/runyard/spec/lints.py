@@ -1,4 +1,4 @@
-"""What is legal and probably not meant: a warning each, with a proposal."""
+"""Lints: warnings, each with a proposal, for values that are valid but probably not intended."""
 
 import re
 from collections.abc import Iterator
@@ -19,19 +19,19 @@ _CREDENTIALS = re.compile(
 
 
 def lint_fields(fields: RunFields) -> Iterator[Problem]:
-    """Every doubt about what one layer asks."""
+    """All lints of one layer's fields."""
     yield from _lint_resources(fields)
     yield from _lint_volumes(fields)
     for name in fields.envs or {}:
         if _CREDENTIALS.search(to_snake_case(name)):
-            message = f"`{name}` looks like a credential, and envs can be read by everyone who can see the run"
+            message = f"`{name}` looks like a credential; everyone who can see the run can read its envs"
             yield Problem(Code.LINT_CREDENTIAL, ("envs", name), message, suggestion=f"secrets: [{name}]")
     if fields.image and is_latest(fields.image):
-        message = f"`{fields.image}` is whatever `latest` is on the day it is pulled"
+        message = f"`{fields.image}` uses the tag `latest`, which can change with every pull"
         yield Problem(Code.LINT_LATEST, ("image",), message, value=fields.image, suggestion="a version or a digest")
     if fields.command and len(fields.command) == 1 and re.search(r"\s", fields.command[0].strip()):
         words = fields.command[0].split()
-        message = "a command that is one text is the name of one program, spaces included"
+        message = "a command given as one text is the name of one program, spaces included"
         yield Problem(
             Code.LINT_COMMAND, ("command",), message, value=fields.command[0], suggestion=f"[{', '.join(words)}]"
         )
@@ -53,12 +53,13 @@ def _lint_resources(fields: RunFields) -> Iterator[Problem]:
                 message = f"{amount} is {amount.value} cores"
                 yield Problem(Code.LINT_CORES, path, message, value=str(amount), suggestion=f"{amount.value}m")
             if name == "gpu" and amount.is_zero:
-                yield Problem(Code.LINT_NO_GPU, path, "0 GPUs is no GPU", value="0", suggestion="leave `gpu` out")
+                message = "0 GPUs means that no GPU is requested"
+                yield Problem(Code.LINT_NO_GPU, path, message, value="0", suggestion="leave `gpu` out")
 
 
 def _lint_decimal(amount: Quantity, path: Path) -> Iterator[Problem]:
     if binary := _find_binary(amount):
-        message = f"{amount} is decimal, {binary} is binary and {_gap(amount, binary)} % more"
+        message = f"{amount} is a decimal unit; {binary} is binary and {_gap(amount, binary)} % more"
         yield Problem(Code.LINT_DECIMAL, path, message, value=str(amount), suggestion=binary)
 
 
@@ -78,7 +79,8 @@ def _lint_volumes(fields: RunFields) -> Iterator[Problem]:
     for volume in fields.volumes or ():
         path = ("volumes", volume.name)
         if volume.type == "shared_volume" and volume.size is not None:
-            yield Problem(Code.LINT_SIZE, (*path, "size"), "a shared volume exists already; its size is not changed")
+            message = "`size` has no effect on a shared volume, which exists already; ignored"
+            yield Problem(Code.LINT_SIZE, (*path, "size"), message)
         elif volume.size is not None and volume.size < SMALLEST_MEMORY:
             meant = f"{volume.size.value}Gi"
             message = f"{volume.size} is {volume.size.value} bytes"
@@ -86,5 +88,5 @@ def _lint_volumes(fields: RunFields) -> Iterator[Problem]:
         elif volume.size is not None:
             yield from _lint_decimal(volume.size, (*path, "size"))
         if volume.type == "image" and volume.image and is_latest(volume.image):
-            message = f"`{volume.image}` is whatever `latest` is on the day it is pulled"
+            message = f"`{volume.image}` uses the tag `latest`, which can change with every pull"
             yield Problem(Code.LINT_LATEST, (*path, "image"), message, suggestion="a version or a digest")

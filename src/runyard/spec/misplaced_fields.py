@@ -1,4 +1,4 @@
-"""Fields that stand one level too high: what a snippet looks like that lost its indentation on the way."""
+"""Fields one level too high: typical of a pasted snippet that lost its indentation."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -40,7 +40,7 @@ _IN_SPEC = frozenset({"size", "size_limit", "storage_class", "claim_name"})
 def find_misplaced(
     given: Mapping[str, Any], known: Iterable[str], *, spelling: Mapping[str, str]
 ) -> dict[str, Problem]:
-    """For each key that is not known here but belongs somewhere: where. `spelling` is how each was written."""
+    """For each unknown key that belongs under another field, the problem that names that field."""
     names = set(known)
     found = {}
     for key, value in given.items():
@@ -52,7 +52,7 @@ def find_misplaced(
         written = spelling[key]
         message = f"`{written}` belongs under `{place}`"
         if home in given:
-            message += "; was the indentation lost?"
+            message += "; check the indentation"
         shown = value if isinstance(value, str | int | float) else None
         found[key] = Problem(Code.FIELD_MISPLACED, (written,), message, value=shown, suggestion=_show(home, key, shown))
     return found

@@ -1,7 +1,7 @@
-"""Names as Kubernetes and DigitalHub allow them: each check returns what is wrong, in a sentence, or None.
+"""Names as Kubernetes and DigitalHub allow them (DNS-1123 and DNS-1035 labels, …): checks return an error or None.
 
-The rules are those that both Kubernetes 1.34 and 1.36 keep, so what passes here passes there; where this is narrower on
-purpose, the check says so. Letters are ASCII letters, and nothing may follow the last character, not even a newline.
+A name that passes is valid in Kubernetes 1.34 and 1.36; a check that is narrower on purpose says so. Letters are ASCII
+letters. Patterns match the whole name: a trailing newline is an error.
 """
 
 import re
@@ -22,7 +22,7 @@ _PORT_NAME = re.compile(r"[-a-z0-9]+")
 _SLUG = re.compile(r"[a-zA-Z0-9._+-]+")
 _PROJECT = re.compile(r"[a-z0-9-]+")
 
-_PART_CHARACTERS = "letters, digits, `-`, `_` and `.`, and begins and ends with a letter or digit"
+_PART_CHARACTERS = "letters, digits, `-`, `_` and `.`, and begin and end with a letter or digit"
 
 
 def check_dns_label(name: str) -> str | None:
@@ -43,13 +43,13 @@ def check_dns_subdomain(name: str) -> str | None:
     if _DNS_1123_SUBDOMAIN.fullmatch(name):
         return None
     return (
-        "must consist of lower-case letters, digits, `-` and `.`; each part between dots begins and ends with a letter "
-        "or digit"
+        "must consist of lower-case letters, digits, `-` and `.`; each part between dots must begin and end with a "
+        "letter or digit"
     )
 
 
 def check_dns_1035_label(name: str) -> str | None:
-    """A DNS-1035 label: names of Services, where 1.36 takes DNS-1123 labels too, and 1.34 does not."""
+    """A DNS-1035 label: names of Services. Kubernetes 1.36 also accepts DNS-1123 labels, 1.34 does not."""
     if error := _check_length(name, most=MOST_LABEL_CHARACTERS):
         return error
     if _DNS_1035_LABEL.fullmatch(name):
@@ -63,21 +63,21 @@ def check_qualified_name(name: str) -> str | None:
     if slash and not prefix:
         return "has an empty prefix before `/`"
     if "/" in prefix:
-        return "has more than one `/`; it is a name, or a DNS name, `/` and a name"
+        return "must have at most one `/`: NAME, or DNS-NAME/NAME"
     if slash and (error := check_dns_subdomain(prefix)):
-        return f"has a prefix that is no DNS name: it {error}"
+        return f"must have a DNS name before `/`: it {error}"
     if error := _check_length(last, most=MOST_LABEL_CHARACTERS):
-        return f"has a name part that {error}" if slash else error
+        return f"must have a valid name after `/`: it {error}" if slash else error
     if _QUALIFIED_PART.fullmatch(last):
         return None
-    return f"must have a name {'after `/` ' if slash else ''}of {_PART_CHARACTERS}"
+    return f"must {'have a name after `/`: it must ' if slash else ''}consist of {_PART_CHARACTERS}"
 
 
 check_toleration_key = check_qualified_name
 
 
 def check_label_value(value: str) -> str | None:
-    """A label's value; empty is one."""
+    """A label's value; it may be empty."""
     if not value or (len(value) <= MOST_LABEL_CHARACTERS and _QUALIFIED_PART.fullmatch(value)):
         return None
     if error := _check_length(value, most=MOST_LABEL_CHARACTERS):
@@ -88,7 +88,7 @@ def check_label_value(value: str) -> str | None:
 def check_env_name(name: str) -> str | None:
     """An environment variable's name.
 
-    Narrower than Kubernetes, which takes every printable ASCII character but `=` and so names that no shell can read.
+    Narrower than Kubernetes, which accepts every printable ASCII character except `=`: shells cannot read such names.
     """
     if not name:
         return "must not be empty"
@@ -139,7 +139,7 @@ def check_project_name(name: str) -> str | None:
 
 
 def suggest_dns_label(name: str) -> str | None:
-    """The nearest DNS-1123 label, or None where nothing of the name would be left."""
+    """The nearest DNS-1123 label, or None where no valid character is left."""
     return _suggest(name.lower(), r"[^a-z0-9]+", check=check_dns_label, most=MOST_LABEL_CHARACTERS)
 
 
@@ -149,7 +149,7 @@ def suggest_dns_1035_label(name: str) -> str | None:
 
 
 def suggest_env_name(name: str) -> str | None:
-    """The nearest name that a shell can read too."""
+    """The nearest name that a shell can read."""
     word = re.sub(r"[^A-Za-z0-9_]+", "_", name[:MOST_SUBDOMAIN_CHARACTERS]).strip("_")
     word = f"_{word}" if word[:1].isdigit() else word
     return word if word and word != name else None
@@ -173,5 +173,5 @@ def _check_length(name: str, *, most: int) -> str | None:
 
 
 def _check_parent_prefix(name: str) -> str | None:
-    """Kubernetes' rule for names that become files."""
+    """Kubernetes' rule for names that become file names."""
     return "must not be `.` or begin with `..`" if name == "." or name.startswith("..") else None

@@ -1,4 +1,4 @@
-"""Patterns in policies: text in which `*` stands for anything. Nothing else is special, so nothing surprises."""
+"""Patterns in policies: `*` matches any text; no other character is special."""
 
 import functools
 import re
@@ -13,7 +13,7 @@ def read_pattern(given: Any) -> str:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the whole text is what the pattern says; case counts. Linear, whatever the user wrote."""
+    """Whether the pattern matches the whole text, case-sensitively, in linear time."""
     first, *middle = _split(pattern)
     if not middle:
         return text == first

@@ -1,4 +1,4 @@
-"""Policy: what an admin sets by default, caps, allows, denies and locks, per field, platform-wide and per project."""
+"""Policy: an admin's defaults, limits, allow and deny lists and locks, per field, platform-wide and per project."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from runyard.spec.readers import (
     expect_mapping,
     expect_option,
     expect_text,
+    note_unknown_field,
     read_each,
     refuse,
 )
@@ -34,13 +35,13 @@ _TWO_SIDED = tuple(name.removesuffix(".limit") for name in RULED if name.endswit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """Facts and choices that are not about one field; None means that this scope says nothing."""
+    """Settings that do not belong to one field; None means that this scope does not set it."""
 
     pod_security: PodSecurity | None = None
     mem_tolerance: Decimal | None = None
-    """Memory limit = request × this, where no limit is asked for."""
+    """Memory limit = request × this, where no limit is set."""
     gpu_resources: tuple[str, ...] | None = None
-    """Kubernetes' names of GPUs; the first is what `gpu` means."""
+    """Kubernetes resource names of GPUs; `gpu` is the first."""
     disk_medium: Literal["ephemeral", "empty_dir"] | None = None
     image_pull_secrets: tuple[str, ...] | None = None
     python_images: Mapping[str, str] | None = None
@@ -49,23 +50,23 @@ class Platform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The rules of one place: the built-in ones, the platform's, or a project's."""
+    """The rules of one scope: built-in, platform or project."""
 
     name: str
-    """For people: `built-in policy`, `policy`, `policy of project vision`."""
+    """Shown to users: `platform default`, `policy`, `policy of project vision`."""
     rules: Mapping[str, Rule] = field(default_factory=lambda: MappingProxyType({}))
     platform: Platform = field(default_factory=Platform)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """An admin's policy as a whole."""
+    """An admin's policy: platform-wide rules, and narrower ones per project."""
 
     scope: Scope = field(default_factory=lambda: Scope(name="policy"))
     projects: Mapping[str, Scope] = field(default_factory=lambda: MappingProxyType({}))
 
     def get_scopes(self, project: str) -> tuple[Scope, ...]:
-        """What applies to a project, the widest first; each is checked, so the narrower can only tighten."""
+        """The scopes of a project, widest first. All of them are checked, so a narrower one can only tighten."""
         narrower = self.projects.get(project)
         return (BUILT_IN, self.scope) if narrower is None else (BUILT_IN, self.scope, narrower)
 
@@ -82,11 +83,11 @@ BUILT_IN = Scope(
         python_images=MappingProxyType({f"PYTHON3_{minor}": f"python:3.{minor}" for minor in range(10, 15)}),
     ),
 )
-"""What holds where no admin said anything. What it denies unless allowed is in `denials.py`."""
+"""The rules without an admin's policy. `denials.py` has the values that are denied unless a policy allows them."""
 
 
 def read_policy(given: Any) -> Policy:
-    """A policy file's content; raises `Refused` with everything that is wrong with it."""
+    """The content of a policy file; raises `Refused` with every problem."""
     findings = Findings()
     entries = dict(expect_mapping({} if given is None else given, of="fields to rules"))
     projects: dict[str, Scope] = {}
@@ -106,7 +107,7 @@ def read_policy(given: Any) -> Policy:
 
 
 def _check_locks(platform: Scope, projects: Mapping[str, Scope], findings: Findings) -> None:
-    """`resources.mem` and `resources.mem.request` are one value, and no limit is below it: locks must agree."""
+    """Check that locks agree: `resources.mem` is `resources.mem.request`, and a limit is never below the request."""
     for project, scope in [(None, platform), *projects.items()]:
         for name in _TWO_SIDED:
             if project is not None and not any(f"{name}{side}" in scope.rules for side in _SIDES):
@@ -124,17 +125,17 @@ def _check_locks(platform: Scope, projects: Mapping[str, Scope], findings: Findi
 
 
 def _find_locked(name: str, *scopes: Scope) -> Any:
-    """The value that a lock holds a field to: the widest scope's."""
+    """The value that a field is locked to, of the widest scope that locks it."""
     rules = (scope.rules[name] for scope in scopes if name in scope.rules)
     return next((rule.default for rule in rules if rule.locked and rule.default is not None), None)
 
 
 def lint_policy(policy: Policy) -> list[Problem]:
-    """What is legal and does nothing: a project's rule that is wider than the platform's."""
+    """Lints of rules without effect: a project's rule that is wider than the platform's."""
     found = []
     for project, scope in policy.projects.items():
         if scope.platform.pod_security == "baseline" and policy.scope.platform.pod_security != "baseline":
-            message = "baseline does nothing here: only the platform's policy can relax Pod Security"
+            message = "`baseline` has no effect here: only the platform's policy can relax Pod Security"
             found.append(Problem(Code.POLICY_IDLE, ("projects", project, "platform", "pod_security"), message))
         for name, rule in scope.rules.items():
             wider = policy.scope.rules.get(name)
@@ -143,12 +144,10 @@ def lint_policy(policy: Policy) -> list[Problem]:
             for clause in ("max", "min"):
                 mine, theirs = getattr(rule, clause), getattr(wider, clause)
                 if mine is not None and theirs is not None and (mine > theirs if clause == "max" else mine < theirs):
-                    message = (
-                        f"{clause} {mine} does nothing: the platform's {clause} is {theirs}, and the tighter one holds"
-                    )
+                    message = f"{clause} {mine} has no effect: the platform's {clause} of {theirs} is tighter"
                     found.append(Problem(Code.POLICY_IDLE, ("projects", project, name, clause), message))
             if wider.locked and rule.default is not None:
-                message = "a default does nothing here: the platform's policy locks this field"
+                message = "the default has no effect: the platform's policy locks this field"
                 found.append(Problem(Code.POLICY_IDLE, ("projects", project, name, "default"), message))
     return found
 
@@ -172,13 +171,13 @@ def _read_scope(name: str, given: Any) -> Scope:
             findings.add(
                 Code.POLICY_FIELD,
                 path,
-                f"no rule can be set for `{key}`",
+                f"unknown policy field `{key}`",
                 allowed=list_words(RULED, most=60),
                 suggestion=meant,
             )
             continue
         if key in rules:
-            findings.add(Code.POLICY_TWICE, path, f"`{key}` has rules in two places")
+            findings.add(Code.POLICY_TWICE, path, f"`{key}` has two rules: nested and dotted")
         rule = findings.read(partial(read_rule, known), value, *path)
         if rule is not None:
             rules[key] = rule
@@ -187,7 +186,7 @@ def _read_scope(name: str, given: Any) -> Scope:
 
 
 def _iter_entries(given: Mapping[str, Any], *prefix: str) -> Iterator[tuple[Path, Any]]:
-    """Rules by dotted names and nested ones alike: `resources.mem: {max: …}` is `resources: {mem: {max: …}}`."""
+    """Rules by dotted or nested names: `resources.mem: {max: …}` is the same as `resources: {mem: {max: …}}`."""
     for key, value in given.items():
         path = (*prefix, *key.split("."))
         nested = ".".join(path)
@@ -210,14 +209,7 @@ def _read_platform(given: Any) -> Platform:
     for key, value in expect_mapping(given, of="platform settings").items():
         reader = _PLATFORM_READERS.get(key)
         if reader is None:
-            meant = find_nearest(key, _PLATFORM_READERS)
-            findings.add(
-                Code.FIELD_UNKNOWN,
-                (key,),
-                f"`{key}` is not known here",
-                allowed=", ".join(_PLATFORM_READERS),
-                suggestion=meant,
-            )
+            note_unknown_field(key, _PLATFORM_READERS, findings, ())
         elif value is not None:
             values[key] = findings.read(reader, value, key)
     findings.finish()
@@ -230,7 +222,9 @@ def _read_tolerance(given: Any) -> Decimal:
     except InvalidOperation:
         tolerance = Decimal(0)
     if isinstance(given, bool) or not tolerance.is_finite() or not 1 <= tolerance <= 10:
-        raise refuse(Code.NUMBER_RANGE, "must be a factor", value=given, allowed="from 1 to 10, such as 1.1")
+        raise refuse(
+            Code.NUMBER_RANGE, "must be a factor from 1 to 10", value=given, allowed="from 1 to 10, such as 1.1"
+        )
     return tolerance
 
 
@@ -270,10 +264,10 @@ def _option_reader(what: str, *options: str) -> Callable[[Any], str]:
 
 _PLATFORM_READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {
-        "pod_security": _option_reader("the Pod Security level", "restricted", "baseline"),
+        "pod_security": _option_reader("Pod Security level", "restricted", "baseline"),
         "mem_tolerance": _read_tolerance,
         "gpu_resources": _read_gpu_resources,
-        "disk_medium": _option_reader("the medium of `disk`", "ephemeral", "empty_dir"),
+        "disk_medium": _option_reader("medium of `disk`", "ephemeral", "empty_dir"),
         "image_pull_secrets": _read_secret_names,
         "python_images": _read_python_images,
     }

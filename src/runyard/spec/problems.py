@@ -1,4 +1,4 @@
-"""The form in which everything wrong or doubtful in an input is told: where, what, what is allowed, what was meant."""
+"""Problems of an input: path, message, allowed values and the nearest correct one."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -11,23 +11,23 @@ Path = tuple[str | int, ...]
 
 VALUE_CHARACTERS = 80
 MOST_BITS = 256
-"""Python refuses to write integers of thousands of digits, and nobody wants to read them."""
+"""Longer integers are described, not printed: `str` raises ValueError for integers of thousands of digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding. `message` is a sentence that stands alone; it never holds the value of a secret."""
+    """One error or warning. `message` is complete by itself and never contains the value of a secret."""
 
     code: Code
     """Dotted and stable, for programs: `field.unknown`, `quantity.invalid`, `policy.max`."""
     path: Path
     message: str
     value: Any = None
-    """What was given there, or None where that says nothing."""
+    """The value at that path, or None where showing it does not help."""
     allowed: str | None = None
-    """What may stand there, in words."""
+    """The values allowed there, in words."""
     suggestion: str | None = None
-    """The nearest right thing, ready to be written there."""
+    """The nearest valid value, ready to be used."""
 
     def __post_init__(self) -> None:
         for name in ("message", "allowed", "suggestion"):
@@ -44,11 +44,11 @@ class Problem:
         return format_path(self.path)
 
     def under(self, *prefix: str | int) -> "Problem":
-        """The same finding, in a larger document."""
+        """The same problem, with its path inside a larger document."""
         return replace(self, path=(*prefix, *self.path))
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; what is not known is left out."""
+        """For JSON; empty parts are left out."""
         shown: dict[str, Any] = {"code": self.code.value, "path": self.where, "message": self.message}
         if self.value is not None:
             shown["value"] = shorten(self.value) if isinstance(self.value, str) else self.value
@@ -70,7 +70,7 @@ class Problem:
 
 
 class Refused(Exception):
-    """An input was refused; `problems` names everything that is wrong with it, never only the first."""
+    """An input was refused; `problems` has all of its problems, not only the first."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -94,23 +94,23 @@ def format_path(path: Sequence[str | int]) -> str:
 
 
 def shorten(value: object) -> str:
-    """A value as shown in messages: one line, bounded."""
+    """A value as shown in messages: one line of bounded length."""
     if isinstance(value, int) and value.bit_length() > MOST_BITS:
         return f"a number of {value.bit_length()} bits"
     try:
         text = " ".join(str(value).split())
-    except ValueError:  # Python does not write integers of thousands of digits, wherever they stand
-        return f"a {type(value).__name__} with a number that is too long to be shown"
+    except ValueError:  # an integer of thousands of digits somewhere inside
+        return f"a {type(value).__name__} with a number too long to show"
     return make_sendable(text if len(text) <= VALUE_CHARACTERS else f"{text[: VALUE_CHARACTERS - 1]}…")
 
 
 def make_sendable(text: str) -> str:
-    """The text with halves of characters written out: JSON may bring them, and nothing can carry them on."""
+    """The text with unpaired surrogates escaped: JSON may contain them, and UTF-8 cannot encode them."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def find_nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, or None: nothing is better than a wild guess."""
+    """The known word that was probably meant, or None where none is close."""
     candidates = sorted(set(known))
     folded = {candidate.lower().replace("-", "_"): candidate for candidate in candidates}
     matches = difflib.get_close_matches(word[:100].lower().replace("-", "_"), folded, n=1, cutoff=0.6)
@@ -118,7 +118,7 @@ def find_nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def list_words(words: Iterable[str], *, most: int = 12) -> str:
-    """`a, b, c` with an end: a list of two hundred profiles helps nobody."""
+    """`a, b, c`, cut after `most` words."""
     ordered = list(words)
     shown = ", ".join(ordered[:most])
     return shown if len(ordered) <= most else f"{shown} … ({len(ordered)} in all)"

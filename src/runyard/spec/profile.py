@@ -1,4 +1,4 @@
-"""Profiles: an admin's named shapes. A run names one; what it sets wins over what users set."""
+"""Profiles: named sets of fields that an admin prepares. A profile's values override those of users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from runyard.spec.run_fields import AdminFields
 BaseKind = Literal["Job", "Deployment", "Service"]
 
 DEFAULT_PROFILE = "default"
-"""The profile that applies to runs that name none."""
+"""The profile of runs that name none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One profile. `base` is what DigitalHub's base objects become: weaker than anything a user sets."""
+    """One profile. `base` has the fields of DigitalHub's base objects, which any value of a user overrides."""
 
     id: str
     name: str | None = None

@@ -1,4 +1,4 @@
-"""Profiles as files: Runyard's own form, several in a file if need be, and DigitalHub's template files as they are."""
+"""Profile files: one or several profiles in Runyard's own form, or DigitalHub's template files unchanged."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,15 +16,15 @@ from runyard.spec.run_fields import AdminFields, read_admin_fields, read_profile
 from runyard.spec.yaml.loader import Document, load_documents
 
 MOST_WORDS = 4096
-"""Characters of a name or description."""
+"""The maximum of characters of a name or description."""
 
 _Base = tuple[BaseKind, AdminFields]
 
 
 def read_profiles(documents: Sequence[Any]) -> tuple[list[Profile], list[Problem]]:
-    """The profiles in the documents of one file, and warnings; raises `Refused` with all that is wrong in any of them.
+    """The profiles in the documents of one file, and warnings; raises `Refused` with the problems of all of them.
 
-    Base objects are those of the one profile beside them.
+    Base objects belong to the one profile of their file.
     """
     findings, warnings = Findings(), list[Problem]()
     profiles: list[Profile] = []
@@ -45,7 +45,9 @@ def read_profiles(documents: Sequence[Any]) -> tuple[list[Profile], list[Problem
         elif found is not None:
             kind, fields = found
             if kind in base:
-                findings.add(Code.PROFILE_BASE_TWICE, (*place, "kind"), f"the file has another {kind}", value=kind)
+                findings.add(
+                    Code.PROFILE_BASE_TWICE, (*place, "kind"), f"duplicate base {kind} in this file", value=kind
+                )
             base[kind] = fields
     _check_owner(documents, findings, has_bases=has_bases)
     findings.finish()
@@ -55,7 +57,7 @@ def read_profiles(documents: Sequence[Any]) -> tuple[list[Profile], list[Problem
 
 
 def load_profile_files(files: Mapping[str, str]) -> tuple[Mapping[str, Profile], list[Problem]]:
-    """Profiles by id from files' texts by name, and warnings; raises `Refused` with every problem of every file."""
+    """Profiles by id from file contents by name, and warnings; raises `Refused` with the problems of all files."""
     findings, warnings = Findings(), list[Problem]()
     profiles: dict[str, Profile] = {}
     homes: dict[str, str] = {}
@@ -67,7 +69,7 @@ def load_profile_files(files: Mapping[str, str]) -> tuple[Mapping[str, Profile],
         warnings += doubts
         for profile in found:
             if profile.id in profiles:
-                message = f"{name}: `{profile.id}` is also in {homes[profile.id]}"
+                message = f"{name}: duplicate profile `{profile.id}`; it is also in {homes[profile.id]}"
                 findings.add(Code.PROFILE_TWICE, ("id",), message, value=profile.id)
             profiles[profile.id] = profile
             homes[profile.id] = name
@@ -87,7 +89,7 @@ def _load_file(text: str, name: str) -> tuple[list[Profile], list[Problem]]:
 
 
 def _locate(problems: Iterable[Problem], documents: Sequence[Document], name: str) -> list[Problem]:
-    """The same findings, with the file, line and column in their words."""
+    """The same problems, with file, line and column in their messages."""
     located = []
     for problem in problems:
         match problem.path:
@@ -105,33 +107,34 @@ def _is_base(document: Any) -> bool:
 
 
 def _check_owner(documents: Sequence[Any], findings: Findings, *, has_bases: bool) -> None:
-    """That the file has a profile, and one only where there are base objects."""
+    """Check that the file has a profile, and exactly one where it has base objects."""
     count = sum(isinstance(document, Mapping) and "id" in document for document in documents)
     if count == 0 and not findings.problems:
-        findings.add(Code.PROFILE_NONE, (), "no document has an `id`, so there is no profile")
+        findings.add(Code.PROFILE_NONE, (), "the file has no profile: no document has an `id`")
     if count > 1 and has_bases:
-        message = f"base objects belong to the one profile of their file, and there are {count}"
-        findings.add(Code.PROFILE_SEVERAL, (), message, suggestion="a file of its own for each profile")
+        message = f"a file with base objects must have one profile, not {count}"
+        findings.add(Code.PROFILE_SEVERAL, (), message, suggestion="a separate file for each profile")
 
 
 def _add_profile(profile: Profile, profiles: list[Profile], findings: Findings, place: Path) -> None:
     if any(profile.id == other.id for other in profiles):
-        findings.add(Code.PROFILE_TWICE, (*place, "id"), f"the file has another `{profile.id}`", value=profile.id)
+        message = f"duplicate profile `{profile.id}` in this file"
+        findings.add(Code.PROFILE_TWICE, (*place, "id"), message, value=profile.id)
     profiles.append(profile)
 
 
 def _read_document(given: Any) -> tuple[Profile | _Base | None, list[Problem]]:
-    document = expect_mapping(given, of="a profile's fields or a base object")
+    document = expect_mapping(given, of="profile or base object fields")
     if "id" in document:
         return _read_profile(document), []
     if document.get("kind") == UNUSED_KIND:
-        message = f"a {UNUSED_KIND} is not used, here as in DigitalHub"
+        message = f"a base {UNUSED_KIND} has no effect, as in DigitalHub; ignored"
         return None, [Problem(Code.BASE_UNUSED, ("kind",), message, value=UNUSED_KIND)]
     if "kind" in document:
         kind, fields, warnings = read_base(document)
         return (kind, fields), warnings
     allowed = f"a profile with `id`, or a base object with `kind` {', '.join(BASE_KINDS)}"
-    raise refuse(Code.PROFILE_DOCUMENT, "has neither `id` nor `kind`", allowed=allowed)
+    raise refuse(Code.PROFILE_DOCUMENT, "the document needs `id` or `kind`", allowed=allowed)
 
 
 def _read_profile(document: Mapping[str, Any]) -> Profile:
@@ -153,9 +156,9 @@ def _read_profile_fields(values: Mapping[str, Any]) -> AdminFields:
     for name, value in folded.items():
         written = spelling[name]
         if name == "profile":
-            takeover.refuse(Code.PROFILE_NESTED, (written,), "a profile cannot name another")
+            takeover.refuse(Code.PROFILE_NESTED, (written,), "a profile cannot name another profile")
         elif name in takeover.values:
-            message = f"`{written}` is also in `{spelling['security_context']}`"
+            message = f"`{written}` is also set in `{spelling['security_context']}`"
             takeover.refuse(Code.FIELD_TWICE, (written,), message)
         else:
             takeover.keep(written, value, (written,))
@@ -169,7 +172,7 @@ def _read_words(given: Any) -> str | None:
         raise refuse(Code.TYPE_TEXT, "must be text")
     words = given if isinstance(given, str) else shorten(given)
     if has_control_characters(words.replace("\n", " ").replace("\t", " ")):
-        raise refuse(Code.TEXT_CONTROL, "has control characters or halves of characters")
+        raise refuse(Code.TEXT_CONTROL, "must not have control characters or unpaired surrogates")
     if len(words) > MOST_WORDS:
         raise refuse(Code.TEXT_LONG, f"has {len(words)} characters", allowed=f"at most {MOST_WORDS}")
     return words
@@ -177,5 +180,5 @@ def _read_words(given: Any) -> str | None:
 
 _SECURITY_CONTEXT = Shape(
     taken={**POD_CONTEXT.taken, **{to_snake_case(key): name for key, name in POD_CONTEXT.taken.items()}},
-    settled=POD_CONTEXT.settled,
+    fixed=POD_CONTEXT.fixed,
 )

@@ -1,8 +1,8 @@
-"""Tools for readers: functions that turn one field, in any of its forms, into its value or refuse it.
+"""Building blocks of readers: functions that turn one field, in any of its forms, into a value.
 
-A reader takes what was given and returns the value, or raises `Refused` with every problem, each with a path relative
-to the field. Readers are hand-written because most fields have several forms and the path must be the one the user
-wrote; pydantic carries them (`read_by`), owns the models around them, and publishes the schema.
+A reader takes the input and returns the value, or raises `Refused` with every problem; paths are relative to the field.
+Readers are hand-written because most fields have several forms and a problem must carry the path that the user wrote.
+Pydantic calls them (`read_by`), owns the models around them, and publishes the JSON Schema.
 """
 
 import re
@@ -23,11 +23,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 MOST_ENTRIES = 256
-"""No list or mapping of a request may be longer: a pod with more of anything is a mistake or an attack."""
+"""The bound of every list and mapping of a request; a pod with more entries is a mistake or an attack."""
 
 
 class Findings:
-    """Collects problems, so that all of an input's are told at once."""
+    """Collects the problems of an input, so that all of them are reported at once."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -42,11 +42,11 @@ class Findings:
         allowed: str | None = None,
         suggestion: str | None = None,
     ) -> None:
-        """Note one problem."""
+        """Add one problem."""
         self.problems.append(Problem(code, path, message, value=value, allowed=allowed, suggestion=suggestion))
 
     def read(self, reader: Callable[[Any], T], given: Any, *path: str | int) -> T | None:
-        """What the reader makes of it, or None when it refused: its problems are kept under `path`."""
+        """The reader's value, or None where it raised `Refused`: its problems are added under `path`."""
         try:
             return reader(given)
         except Refused as refused:
@@ -54,14 +54,14 @@ class Findings:
             return None
 
     def finish(self) -> None:
-        """Raise `Refused` if anything was found."""
+        """Raise `Refused` if there are problems."""
         if self.problems:
             raise Refused(self.problems)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Carried:
-    """Problems on their way through pydantic, which writes out all that it carries: here, nothing."""
+    """Problems inside a pydantic error. Pydantic prints the context of its errors; this repr shows no values."""
 
     problems: tuple[Problem, ...]
 
@@ -70,7 +70,7 @@ class Carried:
 
 
 def read_by(reader: Callable[[Any], Any], schema: Mapping[str, Any]) -> tuple[PlainValidator, WithJsonSchema]:
-    """A reader as pydantic metadata; null means blank."""
+    """A reader as pydantic metadata; null means unset."""
 
     def validate(given: Any) -> Any:
         if given is None:
@@ -84,7 +84,7 @@ def read_by(reader: Callable[[Any], Any], schema: Mapping[str, Any]) -> tuple[Pl
 
 
 def refuse(code: Code, message: str, **details: Any) -> Refused:
-    """One problem with the field as a whole."""
+    """A `Refused` with one problem, of the field as a whole unless `path` is given."""
     path = details.pop("path", ())
     return Refused([Problem(code, path, message, **details)])
 
@@ -141,7 +141,7 @@ def read_each(reader: Callable[[Any], T], given: Any, *, of: str) -> tuple[T, ..
 
 
 def expect_text(given: Any, *, what: str, most: int = 1024) -> str:
-    """`given` if it is text that may stand in a Kubernetes object: not empty, bounded, without control characters."""
+    """`given` if it is text that is valid in a Kubernetes object: not empty, bounded, without control characters."""
     if not isinstance(given, str):
         raise refuse(Code.TYPE_TEXT, f"{what} {describe_wrong_type(given, 'text')}", value=given)
     if not given:
@@ -149,12 +149,12 @@ def expect_text(given: Any, *, what: str, most: int = 1024) -> str:
     if len(given) > most:
         raise refuse(Code.TEXT_LONG, f"{what} has {len(given)} characters", allowed=f"at most {most}")
     if has_control_characters(given):
-        raise refuse(Code.TEXT_CONTROL, f"{what} has control characters or halves of characters", value=repr(given))
+        raise refuse(Code.TEXT_CONTROL, f"{what} has control characters or unpaired surrogates", value=ascii(given))
     return given
 
 
 def has_control_characters(text: str) -> bool:
-    """Whether something is in it that cannot be shown or cannot be sent: C0, DEL, C1, surrogates."""
+    """Whether the text has control characters (C0, DEL, C1) or unpaired surrogates."""
     return _CONTROL_CHARACTER.search(text) is not None
 
 
@@ -179,15 +179,15 @@ def expect_integer(given: Any, *, what: str, at_least: int, at_most: int) -> int
     return number
 
 
-def expect_option(given: Any, *, what: str, options: Iterable[str]) -> str:
-    """One of `options`, in their spelling; another spelling of case is proposed, not taken."""
+def expect_option(given: Any, *, what: str, options: Iterable[str], prefix: str = "") -> str:
+    """One of `options`, case-sensitive; the nearest option is proposed. `what` is a noun without an article."""
     known = list(options)
     if isinstance(given, str) and given in known:
         return given
     folded = {option.lower(): option for option in known}
     nearest = folded.get(shorten(given).lower()) or find_nearest(shorten(given), known)
     allowed = ", ".join(known)
-    raise refuse(Code.VALUE_OPTION, f"{what} is not known", value=given, allowed=allowed, suggestion=nearest)
+    raise refuse(Code.VALUE_OPTION, f"{prefix}unknown {what}", value=given, allowed=allowed, suggestion=nearest)
 
 
 def expect_keys(
@@ -220,7 +220,7 @@ def note_unknown_field(
 
 
 def fold_keys(given: Mapping[str, Any], findings: Findings, *path: str | int) -> tuple[dict[str, Any], dict[str, str]]:
-    """The mapping with snake_case keys, and the spelling of each; two spellings at once are a problem."""
+    """The mapping with snake_case keys, and the original spelling of each; two spellings of one key are a problem."""
     folded: dict[str, Any] = {}
     spelling: dict[str, str] = {}
     for key, value in given.items():
@@ -234,7 +234,7 @@ def fold_keys(given: Mapping[str, Any], findings: Findings, *path: str | int) ->
 
 
 def to_snake_case(name: str) -> str:
-    """`storageClass` as `storage_class`; what is already snake_case stays."""
+    """`storageClass` as `storage_class`; snake_case is unchanged."""
     if name.islower():
         return name
     return _INNER_CAPITAL.sub(lambda match: f"_{match.group().lower()}", name[:100]) + name[100:]

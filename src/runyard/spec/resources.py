@@ -1,4 +1,4 @@
-"""`resources`: cpu, mem, gpu and disk, in the forms of the seeds and in Kubernetes' own."""
+"""`resources`: cpu, mem, gpu and disk, as plain amounts, per resource with requests and limits, or as in Kubernetes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,21 +15,22 @@ from runyard.spec.readers import Findings, expect_mapping, refuse
 RESOURCES = ("cpu", "mem", "gpu", "disk")
 SIDES = ("requests", "limits")
 KUBERNETES_NAMES = MappingProxyType({"cpu": "cpu", "mem": "memory"})
-"""What our names are called in a container; gpu has the name the admin chose, disk is a volume."""
+"""Our names in a container's resources. The admin chooses the resource of gpu; disk is a volume."""
 
 LARGEST_AMOUNT = Quantity.parse("512Pi")
-"""Beyond it a tolerance of ten would leave Kubernetes' 64 bits, where amounts print as others and limits turn to 0."""
+"""Above it, a memory tolerance of 10 would overflow Kubernetes' 64-bit integers, which turns limits into 0."""
 LARGEST_COUNT = Quantity.parse(2**31 - 1)
-"""Of cores and GPUs; Kubernetes counts thousandths."""
+"""The maximum of cores and GPUs; Kubernetes counts thousandths."""
 
 SMALL_REQUESTS = MappingProxyType({"cpu": Quantity.parse("100m"), "ephemeral-storage": Quantity.parse("1Gi")})
-"""What a run requests that says nothing, where the policy gives it a limit."""
+"""The request of a run that sets none, where the policy sets a limit."""
 
 _PLAIN_NAMES = {"cpu": "cpu", "memory": "mem", "mem": "mem"}
+_EXAMPLES = "8, 500m, 0.5, 32Gi"
 
 RESOURCES_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "What the run needs: an amount, or requests and limits. Both forms may be mixed.",
+    "description": "Resources of the run: per resource an amount, or requests and limits.",
     "properties": {
         name: {
             "description": text,
@@ -44,10 +45,10 @@ RESOURCES_SCHEMA: dict[str, Any] = {
             "examples": examples,
         }
         for name, text, examples in (
-            ("cpu", "Cores. A plain amount is the request.", ["8", "500m", {"requests": "10", "limits": "12"}]),
-            ("mem", "Memory. A plain amount is the request; the limit is somewhat above it.", ["32Gi"]),
-            ("gpu", "Whole GPUs.", ["1", {"limits": "1"}]),
-            ("disk", "Scratch space of that size at /shared.", ["10Gi"]),
+            ("cpu", "CPU cores. A plain amount is the request.", ["8", "500m", {"requests": "10", "limits": "12"}]),
+            ("mem", "Memory. A plain amount is the request; the limit is slightly higher.", ["32Gi"]),
+            ("gpu", "Number of GPUs.", ["1", {"limits": "1"}]),
+            ("disk", "Size of the scratch volume at /shared.", ["10Gi"]),
         )
     },
     "additionalProperties": False,
@@ -59,7 +60,7 @@ ADMIN_RESOURCES_SCHEMA: dict[str, Any] = {
         **{
             side: {
                 "type": "object",
-                "description": f"{side} by Kubernetes' resource names",
+                "description": f"{side} by Kubernetes resource name",
                 "additionalProperties": {"type": ["string", "number"]},
                 "examples": [{"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "1"}],
             }
@@ -71,33 +72,33 @@ ADMIN_RESOURCES_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is asked of one resource; a side that is None was left blank."""
+    """Request and limit of one resource; None is unset."""
 
     request: Quantity | None = None
     limit: Quantity | None = None
 
 
 Resources = Mapping[str, Sides]
-"""By our names (`cpu`, `mem`, `gpu`, `disk`), and by Kubernetes' for what only an admin may ask."""
+"""By our names (`cpu`, `mem`, `gpu`, `disk`), and by Kubernetes' names for resources that only an admin may set."""
 
 
 def read_resources(given: Any) -> Resources:
-    """What a user asks: cpu, mem, gpu, disk."""
+    """A user's resources: cpu, mem, gpu, disk."""
     return _read(given, is_admin=False)
 
 
 def read_admin_resources(given: Any) -> Resources:
-    """What a profile sets: the same, and `requests`/`limits` by Kubernetes' names, any of them."""
+    """A profile's resources: the same, and `requests`/`limits` by any Kubernetes resource name."""
     return _read(given, is_admin=True)
 
 
 def read_quantity(given: Any) -> Quantity:
     """An amount: text or number, not negative."""
     if not isinstance(given, (str, int, float)) or isinstance(given, bool):
-        raise refuse(Code.QUANTITY_INVALID, "an amount is text or a number", value=given, allowed="8, 500m, 0.5, 32Gi")
+        raise refuse(Code.QUANTITY_INVALID, "a quantity must be text or a number", value=given, allowed=_EXAMPLES)
     if isinstance(given, str) and not any(character.isdigit() for character in given):
-        # Kubernetes reads `m` and `Ki` as 0; nobody means that.
-        raise refuse(Code.QUANTITY_INVALID, "an amount has a number", value=given, allowed="8, 500m, 0.5, 32Gi")
+        # Kubernetes reads `m` and `Ki` as 0.
+        raise refuse(Code.QUANTITY_INVALID, "a quantity must contain a number", value=given, allowed=_EXAMPLES)
     try:
         quantity = Quantity.parse(given)
     except QuantityError as error:
@@ -106,11 +107,9 @@ def read_quantity(given: Any) -> Quantity:
             Code.QUANTITY_INVALID, str(error), value=given, allowed=allowed, suggestion=error.suggestion
         ) from None
     if quantity > LARGEST_AMOUNT:
-        raise refuse(
-            Code.QUANTITY_LARGE, "there is nothing that large", value=given, allowed=f"at most {LARGEST_AMOUNT}"
-        )
+        raise refuse(Code.QUANTITY_LARGE, "the quantity is too large", value=given, allowed=f"at most {LARGEST_AMOUNT}")
     if quantity.is_negative:
-        raise refuse(Code.QUANTITY_NEGATIVE, "an amount cannot be negative", value=given, allowed="0 or more")
+        raise refuse(Code.QUANTITY_NEGATIVE, "a quantity must not be negative", value=given, allowed="0 or more")
     return quantity
 
 
@@ -141,16 +140,14 @@ def _read_sides(name: str, given: Any) -> Sides:
         if key not in SIDES:
             meant = find_nearest(str(key), SIDES)
             findings.add(
-                Code.FIELD_UNKNOWN, (key,), f"`{name}` has no `{key}`", allowed="requests, limits", suggestion=meant
+                Code.FIELD_UNKNOWN, (key,), f"unknown field `{key}`", allowed="requests, limits", suggestion=meant
             )
     request, limit = (
         findings.read(read_quantity, given[side], side) if given.get(side) is not None else None for side in SIDES
     )
     findings.finish()
     if request is None and limit is None:
-        raise refuse(
-            Code.RESOURCES_EMPTY, f"`{name}` says neither requests nor limits", allowed="an amount, or either side"
-        )
+        raise refuse(Code.RESOURCES_EMPTY, f"`{name}` needs requests or limits", allowed="an amount, requests, limits")
     return Sides(request=request, limit=limit)
 
 
@@ -166,7 +163,7 @@ def _read_kubernetes_side(
             continue
         if name not in RESOURCES and (error := _check_resource_name(name)):
             findings.add(
-                Code.RESOURCES_NAME, (side, kubernetes_name), f"not a resource name: {error}", value=kubernetes_name
+                Code.RESOURCES_NAME, (side, kubernetes_name), f"is not a resource name: {error}", value=kubernetes_name
             )
             continue
         quantity = findings.read(read_quantity, value, side, kubernetes_name)
@@ -180,7 +177,7 @@ def _merge_sides(old: Sides | None, new: Sides, path: tuple[str, ...], findings:
         return new
     for mine, yours in ((old.request, new.request), (old.limit, new.limit)):
         if mine is not None and yours is not None and mine != yours:
-            findings.add(Code.RESOURCES_TWICE, path, f"is said twice: {mine} and {yours}")
+            findings.add(Code.RESOURCES_TWICE, path, f"is set twice: {mine} and {yours}")
     return Sides(
         request=new.request if new.request is not None else old.request,
         limit=new.limit if new.limit is not None else old.limit,
@@ -191,25 +188,23 @@ def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
     request, limit = sides.request, sides.limit
     for amount in (request, limit):
         if name in ("cpu", "gpu") and amount is not None and amount > LARGEST_COUNT:
-            findings.add(Code.QUANTITY_LARGE, (name,), f"nobody has {amount}", allowed=f"at most {LARGEST_COUNT}")
+            findings.add(Code.QUANTITY_LARGE, (name,), f"{amount} is too large", allowed=f"at most {LARGEST_COUNT}")
             return sides
     if name in ("cpu", "mem", "ephemeral-storage"):
         _check_zero(name, sides, findings)
     if name in ("gpu", "disk") or is_device(name):
         if request is not None and limit is not None and request != limit:
             findings.add(
-                Code.RESOURCES_SIDES, (name,), f"`{name}` has one amount: requests {request} is not limits {limit}"
+                Code.RESOURCES_SIDES,
+                (name,),
+                f"`{name}` takes one amount: requests {request} differs from limits {limit}",
             )
         amount = limit if limit is not None else request
         if name != "disk" and amount is not None and not amount.is_whole:
-            what = "GPUs are" if name == "gpu" else f"`{name}` is"
-            findings.add(
-                Code.RESOURCES_WHOLE, (name,), f"{what} whole", value=str(amount), suggestion=str(amount.value)
-            )
+            message = f"`{name}` must be a whole number"
+            findings.add(Code.RESOURCES_WHOLE, (name,), message, value=str(amount), suggestion=str(amount.value))
         if name == "disk" and amount is not None and amount.is_zero:
-            findings.add(
-                Code.RESOURCES_ZERO, (name,), "a disk of no size cannot be made", suggestion="leave `disk` out"
-            )
+            findings.add(Code.RESOURCES_ZERO, (name,), "`disk` must be more than 0", suggestion="leave `disk` out")
         return sides if is_device(name) else Sides(limit=amount)
     if request is not None and limit is not None and limit < request:
         findings.add(
@@ -224,19 +219,19 @@ def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
 def _check_zero(name: str, sides: Sides, findings: Findings) -> None:
     for side, amount in (("limits", sides.limit), ("requests", sides.request if name == "mem" else None)):
         if amount is not None and amount.is_zero:
-            message = f"{side} of 0 are no bound at all to Kubernetes"
+            message = f"{side} of 0 mean unlimited to Kubernetes"
             findings.add(Code.RESOURCES_ZERO, (name, side), message, value="0", suggestion=f"leave `{name}` out")
 
 
 def is_device(name: str) -> bool:
-    """Whether Kubernetes counts it in wholes and wants the limit to be the request: `vendor/name`, huge pages."""
+    """Whether Kubernetes wants whole numbers and limit = request: extended resources `vendor/name`, huge pages."""
     return "/" in name or name.startswith("hugepages-")
 
 
 def _check_resource_name(name: str) -> str | None:
     if name == "ephemeral-storage" or is_device(name):
         return check_qualified_name(name)
-    return "a container has cpu, memory, ephemeral-storage, hugepages-SIZE, and what a vendor names `vendor/name`"
+    return "must be cpu, memory, ephemeral-storage, hugepages-SIZE or an extended resource `vendor/name`"
 
 
 def _unknown_resource(name: str, *, is_admin: bool) -> Problem:
@@ -245,11 +240,11 @@ def _unknown_resource(name: str, *, is_admin: bool) -> Problem:
     if "/" in name and name.endswith("gpu"):
         meant = "gpu"
     allowed = "cpu, mem, gpu, disk" + (", requests, limits" if is_admin else "")
-    return Problem(Code.RESOURCES_UNKNOWN, (name,), f"there is no resource `{name}`", allowed=allowed, suggestion=meant)
+    return Problem(Code.RESOURCES_UNKNOWN, (name,), f"unknown resource `{name}`", allowed=allowed, suggestion=meant)
 
 
 def read_amount(given: Any) -> Quantity:
-    """An amount that must be more than nothing, such as a volume's size."""
+    """An amount greater than 0, such as a volume's size."""
     quantity = read_quantity(given)
     if quantity.is_zero:
         raise refuse(Code.QUANTITY_ZERO, "must be more than 0", value=given)

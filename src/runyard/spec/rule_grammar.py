@@ -1,4 +1,4 @@
-"""The grammar of policy rules: which fields can have one, which clauses it may have, and how they are read."""
+"""The grammar of policy rules: the fields that can have rules, the clauses of each, and their readers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,39 +42,39 @@ _ALLOW: tuple[Clause, ...] = ("allowed", "denied")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one scope says of one field. Figures are typed as the field is: amounts, seconds, integers, names."""
+    """One scope's rule of one field. Values have the type of the field: amounts, seconds, integers, names."""
 
     default: Any = None
     min: Any = None
     max: Any = None
     options: tuple[Any, ...] | None = None
-    """The values that may be asked for, exactly."""
+    """The only values that users may set."""
     required: bool | tuple[str, ...] = False
-    """That it must be said; for `node_selector`, the keys that must be there."""
+    """Whether the field must be set; for `node_selector` and `envs`, the keys that must be set."""
     locked: bool = False
-    """With a default: that value holds, whoever says otherwise. Without: only a profile may set it."""
+    """With a default: the field always has that value. Without: only a profile may set the field."""
     allowed: tuple[Any, ...] | None = None
-    """Patterns; when given, what matches none of them is refused."""
+    """Patterns; values that match none of them are refused. None allows all."""
     denied: tuple[Any, ...] = ()
-    """Patterns; what matches one is refused."""
+    """Patterns; values that match one of them are refused."""
 
     @property
     def can_refuse(self) -> bool:
-        """Whether there is more to it than a default."""
+        """Whether the rule can refuse a value, unlike one that only has a default."""
         lists = self.options is not None or self.allowed is not None or bool(self.denied)
         return lists or self.min is not None or self.max is not None or bool(self.required) or self.locked
 
 
 @dataclass(frozen=True, slots=True)
 class RuledField:
-    """A field that a policy may rule: its clauses, the reader of its figures, and that of patterns in its lists."""
+    """A field that can have a rule: its clauses, the reader of its values, and the reader of its patterns."""
 
     name: str
     clauses: tuple[Clause, ...]
     read_value: Callable[[Any], Any]
     read_entry: Callable[[Any], Any] = read_pattern
     read_default: Callable[[Any], Any] | None = None
-    """Where a default must be more than a bound need be."""
+    """The reader of defaults, where it differs from that of bounds."""
 
 
 def _read_seconds(given: Any) -> int:
@@ -95,7 +95,7 @@ def _read_id(given: Any) -> int:
 def _read_whole(given: Any) -> Quantity:
     quantity = read_quantity(given)
     if not quantity.is_whole:
-        raise refuse(Code.RESOURCES_WHOLE, "GPUs are whole", value=given, suggestion=str(quantity.value))
+        raise refuse(Code.RESOURCES_WHOLE, "`gpu` must be a whole number", value=given, suggestion=str(quantity.value))
     return quantity
 
 
@@ -103,18 +103,19 @@ def _read_volume_type(given: Any) -> str:
     if given not in VOLUME_TYPES:
         meant = find_nearest(shorten(given), VOLUME_TYPES)
         raise refuse(
-            Code.VALUE_OPTION, "not a volume type", value=given, allowed=", ".join(VOLUME_TYPES), suggestion=meant
+            Code.VALUE_OPTION, "unknown volume type", value=given, allowed=", ".join(VOLUME_TYPES), suggestion=meant
         )
     return str(given)
 
 
 def _read_matcher(given: Any) -> Mapping[str, str]:
-    """A pattern of tolerations: `{key: spot}`; each key given must match, `key: ""` means the keyless one."""
+    """A pattern of tolerations, such as `{key: spot}`; every entry must match. `key: ""` matches a missing key."""
     findings = Findings()
     entry = expect_mapping(given, of="a toleration's key, operator, value and effect")
     expect_keys(entry, ("key", "operator", "value", "effect"), findings)
     if "key" not in entry:
-        findings.add(Code.POLICY_MATCHER, (), "say `key`: a pattern, or empty text for tolerations without a key")
+        message = "a toleration pattern needs `key`: a pattern, or empty text for tolerations without a key"
+        findings.add(Code.POLICY_MATCHER, (), message)
     for name, value in entry.items():
         if not isinstance(value, str):
             findings.add(Code.TYPE_TEXT, (name,), f"must be text, not {describe_type(value)}", value=value)
@@ -195,5 +196,5 @@ def _check_figures(rule: Rule, findings: Findings) -> None:
         findings.add(Code.POLICY_CONTRADICTION, ("default",), f"default {rule.default} is below min {rule.min}")
     if rule.options is not None and rule.default not in rule.options:
         findings.add(
-            Code.POLICY_CONTRADICTION, ("default",), "the default is not among the options", value=str(rule.default)
+            Code.POLICY_CONTRADICTION, ("default",), "the default is not one of the options", value=str(rule.default)
         )

@@ -1,4 +1,4 @@
-"""A run as a file: the fields at top level, or a DigitalHub run document, or nothing but a snippet of fields."""
+"""Run files: fields at the top level, or a DigitalHub run document."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from runyard.spec.readers import Findings, expect_mapping, expect_option, expect
 from runyard.spec.run_fields import ACTIONS, Action, RunFields, read_model
 
 IDENTITY = ("kind", "action", "project", "id", "name", "function")
-"""What a run file may say beside the fields of a run."""
+"""The keys of a run file in addition to the fields of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFile:
-    """What was read; None where the file says nothing."""
+    """The content of a run file; None is unset."""
 
     fields: RunFields = field(default_factory=RunFields)
     kind: str | None = None
@@ -31,7 +31,7 @@ class RunFile:
 
 
 def read_run_file(given: Any) -> RunFile:
-    """Read any of the forms; raises `Refused` with everything that is wrong with it."""
+    """Read either form; raises `Refused` with every problem."""
     document = expect_mapping({} if given is None else given, of="a run's fields")
     if isinstance(document.get("spec"), Mapping) and find_run_kind(shorten(document.get("kind"))) is not None:
         return _read_document(document)
@@ -45,14 +45,12 @@ def _read_document(document: Mapping[str, Any]) -> RunFile:
     task_kind = find_task_kind(spec.task.kind) if spec.task is not None else None
     if run_kind is None or (run_kind.action is None and task_kind is None):
         raise refuse(
-            Code.RUN_ACTION, "neither the kind nor the task says the action", path=("spec", "task"), value=entity.kind
+            Code.RUN_ACTION, "neither the kind nor the task names an action", path=("spec", "task"), value=entity.kind
         )
     said = run_kind.action or (task_kind[1] if task_kind else "")
     if task_kind is not None and (run_kind.function, said) != task_kind:
         raise refuse(
-            Code.RUN_KIND,
-            f"a {entity.kind} is not a run of a {spec.task.kind if spec.task else ''} task",
-            path=("kind",),
+            Code.RUN_KIND, f"a {entity.kind} cannot run a {spec.task.kind if spec.task else ''} task", path=("kind",)
         )
     project = entity.project or (spec.task.project if spec.task else None)
     if spec.task is not None and project != spec.task.project:
@@ -73,15 +71,16 @@ def _read_document(document: Mapping[str, Any]) -> RunFile:
 
 
 def _refuse_unused(spec: RunSpec, *, function_kind: str, action: str) -> None:
-    """What a run document may say and we would not do: told, never dropped."""
+    """Refuse fields of a run document that would have no effect; nothing is ignored silently."""
     findings = Findings()
     if spec.local_execution:
-        findings.add(Code.RUN_LOCAL, ("spec", "local_execution"), "the client runs it itself: nothing is started here")
+        message = "a run with `local_execution` is executed by its client, not by the platform"
+        findings.add(Code.RUN_LOCAL, ("spec", "local_execution"), message)
     if spec.workflow is not None:
-        findings.add(Code.RUN_WORKFLOW, ("spec", "workflow"), "workflows are not run", value=str(spec.workflow))
+        findings.add(Code.RUN_WORKFLOW, ("spec", "workflow"), "workflows are not supported", value=str(spec.workflow))
     for name in ("instructions", "base_image"):
         if getattr(spec, name) is not None and action != "build":
-            findings.add(Code.FIELD_POINTLESS, ("spec", name), f"`{name}` says nothing to a {action}")
+            findings.add(Code.FIELD_POINTLESS, ("spec", name), f"`{name}` has no effect on action {action}")
     if spec.function is not None and spec.function.kind != function_kind:
         message = f"a {function_kind} run needs a {function_kind} function"
         findings.add(Code.RUN_FUNCTION, ("spec", "function"), message, value=str(spec.function))
@@ -91,7 +90,7 @@ def _refuse_unused(spec: RunSpec, *, function_kind: str, action: str) -> None:
 def _read_flat(document: Mapping[str, Any]) -> RunFile:
     findings = Findings()
     folded, spelling = fold_keys(document, findings)
-    # `name` beside these is a volume's or a variable's that lost its indentation, not the run's.
+    # With one of these keys, `name` belongs to a volume or a variable that lost its indentation.
     is_snippet = "name" in folded and not folded.keys().isdisjoint({"mount_path", "volume_type", "value"})
     values: dict[str, Any] = {}
     for name in IDENTITY:
@@ -106,11 +105,11 @@ def _read_flat(document: Mapping[str, Any]) -> RunFile:
 
 
 def _read_kind(given: Any) -> str:
-    return expect_option(given, what="the kind", options=list_function_kinds())
+    return expect_option(given, what="kind", options=list_function_kinds())
 
 
 def _read_action(given: Any) -> Action:
-    action = expect_option(given, what="the action", options=ACTIONS)
+    action = expect_option(given, what="action", options=ACTIONS)
     return next(known for known in ACTIONS if known == action)
 
 

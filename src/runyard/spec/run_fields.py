@@ -1,6 +1,6 @@
-"""What a run may ask: `RunFields` for users, `AdminFields` for profiles and base templates. Every field may be blank.
+"""The fields of a run: `RunFields` for users, `AdminFields` for profiles and base templates. Every field is optional.
 
-The same fields stand in functions, tasks and runs; `runyard.domain` decides between them.
+Functions, tasks and runs have the same fields; `runyard.domain` decides which value wins.
 """
 
 import ipaddress
@@ -87,14 +87,12 @@ def _read_duration(given: Any) -> int:
 def _read_user_id(given: Any) -> int:
     is_zero = re.fullmatch("[+-]?0+", given) if isinstance(given, str) else given == 0 and not isinstance(given, bool)
     if is_zero:
-        raise refuse(
-            Code.IDENTITY_ROOT, "0 is root, which the platform does not run", value=given, allowed=f"1 to {LARGEST_ID}"
-        )
+        raise refuse(Code.IDENTITY_ROOT, "0 is root; runs may not use root", value=given, allowed=f"1 to {LARGEST_ID}")
     return expect_integer(given, what="the id", at_least=1, at_most=LARGEST_ID)
 
 
 def read_profile_name(given: Any) -> str:
-    """The id of a profile."""
+    """A profile's id."""
     name = expect_text(given, what="a profile's name", most=253)
     if error := check_slug(name):
         raise refuse(Code.PROFILE_NAME, error, value=name)
@@ -114,9 +112,9 @@ def _read_command(given: Any) -> tuple[str, ...]:
 
 
 def _read_working_dir(given: Any) -> str:
-    path = expect_text(given, what="the folder", most=1024)
+    path = expect_text(given, what="the working directory", most=1024)
     if not path.startswith("/"):
-        raise refuse(Code.WORKING_DIR_RELATIVE, "must be absolute", value=path, suggestion=f"/{path}")
+        raise refuse(Code.WORKING_DIR_RELATIVE, "must be an absolute path", value=path, suggestion=f"/{path}")
     return path
 
 
@@ -130,14 +128,14 @@ def _read_backoff(given: Any) -> int:
 
 def read_pull_policy(given: Any) -> str:
     """When the image is pulled."""
-    return expect_option(given, what="the pull policy", options=PULL_POLICIES)
+    return expect_option(given, what="pull policy", options=PULL_POLICIES)
 
 
 def _read_python_version(given: Any) -> str:
     if (meant := re.fullmatch(r"3\.(1[0-4])(\.[0-9]+)?", shorten(given))) is not None:
         nearest = f"PYTHON3_{meant[1]}"
-        raise refuse(Code.VALUE_OPTION, "the Python version is not known", value=given, suggestion=nearest)
-    return expect_option(given, what="the Python version", options=PYTHON_VERSIONS)
+        raise refuse(Code.VALUE_OPTION, "unknown Python version", value=given, suggestion=nearest)
+    return expect_option(given, what="Python version", options=PYTHON_VERSIONS)
 
 
 def _read_values(given: Any) -> Mapping[str, Any]:
@@ -158,7 +156,7 @@ def _read_address(given: Any) -> str:
     try:
         return str(ipaddress.ip_address(expect_text(given, what="an address", most=45)))
     except ValueError:
-        raise refuse(Code.ADDRESS_INVALID, "not an IP address", value=given) from None
+        raise refuse(Code.ADDRESS_INVALID, "is not a valid IP address", value=given) from None
 
 
 def _read_host_aliases(given: Any) -> tuple[Mapping[str, Any], ...]:
@@ -169,7 +167,7 @@ def _read_host_alias(given: Any) -> Mapping[str, Any]:
     findings = Findings()
     alias = expect_mapping(given, of="`ip` and `hostnames`")
     if alias.keys() != {"ip", "hostnames"}:
-        raise refuse(Code.HOST_ALIASES_INVALID, "a host alias has `ip` and `hostnames`", value=given)
+        raise refuse(Code.HOST_ALIASES_INVALID, "a host alias needs `ip` and `hostnames`", value=given)
     address = findings.read(_read_address, alias["ip"], "ip")
     names = findings.read(lambda value: read_each(read_object_name, value, of="names"), alias["hostnames"], "hostnames")
     findings.finish()
@@ -181,123 +179,123 @@ def _asked(reader: Callable[[Any], Any], schema: Mapping[str, Any]) -> Any:
 
 
 class RunFields(BaseModel):
-    """What users may ask, each field in every form it may be written in; parsed, it holds values of one form."""
+    """The fields that users may set. Each is accepted in several forms and read into one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     profile: Annotated[str | None, *_asked(_read_profile, _TEXT)] = Field(
-        default=None, description="The admin's named shape; what it sets wins over what you set.", examples=["1xa100"]
+        default=None, description="Name of an admin's profile; its values override yours.", examples=["1xa100"]
     )
     resources: Annotated[Resources | None, *_asked(read_resources, RESOURCES_SCHEMA)] = None
     node_selector: Annotated[Mapping[str, str] | None, *_asked(read_node_selector, NODE_SELECTOR_SCHEMA)] = None
     tolerations: Annotated[list[dict[str, Any]] | None, *_asked(read_tolerations, _KUBERNETES_LIST)] = Field(
-        default=None, description="Taints that the run tolerates, in Kubernetes' own form; camelCase or snake_case."
+        default=None, description="Tolerations as in a Kubernetes pod; camelCase or snake_case."
     )
     affinity: Annotated[dict[str, Any] | None, *_asked(read_affinity, _OBJECT)] = Field(
-        default=None, description="Where the run should stand, in Kubernetes' own form; camelCase or snake_case."
+        default=None, description="Affinity as in a Kubernetes pod; camelCase or snake_case."
     )
     runtime_class: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
-        default=None, description="A RuntimeClass."
+        default=None, description="Name of a RuntimeClass."
     )
     priority_class: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
-        default=None, description="A PriorityClass."
+        default=None, description="Name of a PriorityClass."
     )
     volumes: Annotated[tuple[Volume, ...] | None, *_asked(read_volumes, VOLUMES_SCHEMA)] = None
     secrets: Annotated[tuple[SecretUse, ...] | None, *_asked(read_secrets, SECRETS_SCHEMA)] = None
     envs: Annotated[Mapping[str, str] | None, *_asked(read_envs, ENVS_SCHEMA)] = None
     fs_group: Annotated[int | None, *_asked(_read_user_id, _ID)] = Field(
-        default=None, description="The group that owns mounted volumes.", examples=[1000]
+        default=None, description="Group id that owns mounted volumes.", examples=[1000]
     )
     run_as_user: Annotated[int | None, *_asked(_read_user_id, _ID)] = Field(
-        default=None, description="The user that the process runs as; never root.", examples=[1000]
+        default=None, description="User id of the process; never root.", examples=[1000]
     )
     run_as_group: Annotated[int | None, *_asked(_read_user_id, _ID)] = Field(
-        default=None, description="The group that the process runs as.", examples=[1000]
+        default=None, description="Group id of the process.", examples=[1000]
     )
-    image: Annotated[str | None, *_asked(read_image, _TEXT)] = Field(default=None, description="The container image.")
+    image: Annotated[str | None, *_asked(read_image, _TEXT)] = Field(default=None, description="Container image.")
     command: Annotated[tuple[str, ...] | None, *_asked(_read_command, {"anyOf": [_TEXT, _WORDS]})] = Field(
         default=None,
-        description="The program to start, as words; a text is one word.",
+        description="Program to start, as a list of words; plain text counts as one word.",
         examples=[["python", "train.py"]],
     )
     args: Annotated[tuple[str, ...] | None, *_asked(_read_words, _WORDS)] = Field(
         default=None, description="Arguments of the program.", examples=[["--epochs", "3"]]
     )
     working_dir: Annotated[str | None, *_asked(_read_working_dir, _TEXT)] = Field(
-        default=None, description="The folder that the program starts in.", examples=["/app"]
+        default=None, description="Working directory of the program.", examples=["/app"]
     )
     image_pull_policy: Annotated[str | None, *_asked(read_pull_policy, {"enum": list(PULL_POLICIES)})] = Field(
         default=None, description="When the image is pulled."
     )
     replicas: Annotated[int | None, *_asked(_read_replicas, {"type": "integer", "minimum": 0, "maximum": 1000})] = (
-        Field(default=None, description="Copies of a service.")
+        Field(default=None, description="Number of replicas of a service.")
     )
     service_ports: Annotated[tuple[ServicePort, ...] | None, *_asked(read_service_ports, SERVICE_PORTS_SCHEMA)] = None
     service_type: Annotated[str | None, *_asked(read_service_type, {"enum": list(SERVICE_TYPES)})] = Field(
-        default=None, description="The type of the Service."
+        default=None, description="Type of the Kubernetes Service."
     )
     service_name: Annotated[str | None, *_asked(read_service_name, _TEXT)] = Field(
-        default=None, description="A stable name for the service, beside its run's own."
+        default=None, description="Additional, stable name of the service."
     )
     readiness_path: Annotated[str | None, *_asked(read_readiness_path, _TEXT)] = Field(
-        default=None, description="The path that answers 200 once the service is ready.", examples=["/healthz"]
+        default=None, description="HTTP path that returns 200 once the service is ready.", examples=["/healthz"]
     )
     backoff_limit: Annotated[int | None, *_asked(_read_backoff, {"type": "integer", "minimum": 0, "maximum": 100})] = (
-        Field(default=None, description="How often a failed job is started again.")
+        Field(default=None, description="Number of retries of a failed job.")
     )
     timeout: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
-        default=None, description="How long a job may take, waiting included."
+        default=None, description="Maximum duration of a job, including the time it is pending."
     )
     pending_timeout: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
-        default=None, description="How long the run may wait for its place."
+        default=None, description="Maximum time that the run may be pending."
     )
     ttl: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
-        default=None, description="How long an ended job's objects are kept."
+        default=None, description="How long the objects of a finished job are kept."
     )
     grace_period: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
-        default=None, description="How long the process may take to end after it was asked to."
+        default=None, description="Time between SIGTERM and SIGKILL when the run is stopped."
     )
     parameters: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
         default=None, description="Arguments of a python function.", examples=[{"x": 41}]
     )
     inputs: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
-        default=None, description="Entities that a python function reads, by the names of its arguments."
+        default=None, description="Input entities of a python function, by argument name."
     )
     init_parameters: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
         default=None, description="Arguments of a python service's init function."
     )
     python_version: Annotated[str | None, *_asked(_read_python_version, {"enum": list(PYTHON_VERSIONS)})] = Field(
-        default=None, description="Of a python function."
+        default=None, description="Python version of a python function."
     )
     source: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
-        default=None, description="Of a function: its code and handler."
+        default=None, description="Code and handler of a function."
     )
     requirements: Annotated[tuple[str, ...] | None, *_asked(_read_requirements, {"type": "array", "items": _TEXT})] = (
-        Field(default=None, description="Of a python function: packages to install.")
+        Field(default=None, description="Packages that a python function needs.")
     )
 
 
 class AdminFields(RunFields):
-    """What an admin may set in a profile or a base template: all of a user's fields, and these."""
+    """The fields that an admin may set in a profile or a base template: those of users, and these."""
 
     resources: Annotated[Resources | None, *_asked(read_admin_resources, ADMIN_RESOURCES_SCHEMA)] = None
     labels: Annotated[Mapping[str, str] | None, *_asked(read_labels, _OBJECT)] = Field(
-        default=None, description="Labels of the run's objects; the platform's own stay."
+        default=None, description="Labels of the run's objects, in addition to the platform's."
     )
     image_pull_secrets: Annotated[tuple[str, ...] | None, *_asked(_read_object_names, {"type": "array"})] = Field(
-        default=None, description="Secrets of the cluster by which images are pulled."
+        default=None, description="Kubernetes Secrets with registry credentials."
     )
     scheduler_name: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
-        default=None, description="The scheduler that places the pods."
+        default=None, description="Scheduler of the pods."
     )
     service_account: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
-        default=None, description="The pods' service account; its token is not mounted."
+        default=None, description="Service account of the pods; its token is not mounted."
     )
     host_aliases: Annotated[tuple[Mapping[str, Any], ...] | None, *_asked(_read_host_aliases, _KUBERNETES_LIST)] = (
-        Field(default=None, description="Additional lines of /etc/hosts, in Kubernetes' own form.")
+        Field(default=None, description="Additional entries of /etc/hosts, as in a Kubernetes pod.")
     )
     topology_spread: Annotated[list[dict[str, Any]] | None, *_asked(read_topology_spread, _KUBERNETES_LIST)] = Field(
-        default=None, description="topologySpreadConstraints, in Kubernetes' own form."
+        default=None, description="topologySpreadConstraints as in a Kubernetes pod."
     )
 
 
@@ -318,19 +316,19 @@ _OTHER_NAMES = MappingProxyType(
 
 
 def read_run_fields(given: Any) -> RunFields:
-    """What a user asks; raises `Refused` with everything that is wrong with it."""
+    """A user's fields; raises `Refused` with every problem."""
     return read_model(RunFields, given)
 
 
 def read_admin_fields(given: Any) -> AdminFields:
-    """What a profile or base template sets; raises `Refused` with everything that is wrong with it."""
+    """The fields of a profile or base template; raises `Refused` with every problem."""
     return read_model(AdminFields, given)
 
 
 def read_model(model: type[Model], given: Any, *, beside: Iterable[str] = ()) -> Model:
-    """Any of our models, keys in both spellings; raises `Refused` with everything that is wrong with it.
+    """Any of our models, with keys in camelCase or snake_case; raises `Refused` with every problem.
 
-    `beside` are names that the document knows and the model does not: an unknown one may be meant to be one of them.
+    `beside` are keys of the document outside the model; the nearest name for an unknown key may be one of them.
     """
     findings = Findings()
     folded, spelling = fold_keys(expect_mapping(given, of="fields"), findings)
@@ -356,7 +354,7 @@ def _unknown_field(written: str, name: str, known: Iterable[str]) -> Problem:
     return Problem(
         Code.FIELD_UNKNOWN,
         (written,),
-        f"`{written}` is not known here",
+        f"unknown field `{written}`",
         allowed=list_words(sorted(known), most=60),
         suggestion=meant,
     )
@@ -377,7 +375,7 @@ _FROM_PYDANTIC = {
 
 
 def iter_problems(error: ValidationError) -> list[Problem]:
-    """What pydantic found, in our form."""
+    """Pydantic's errors as problems."""
     found: list[Problem] = []
     for entry in error.errors(include_url=False):
         if entry["type"] == "refused":

@@ -1,4 +1,4 @@
-"""What only services have: ports, the type and name of the Service, the readiness path."""
+"""Fields of services: ports, type and name of the Service, readiness path."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ SERVICE_TYPES = ("ClusterIP", "NodePort", "LoadBalancer", "ExternalName")
 MOST_PORTS = 32
 
 SERVICE_PORTS_SCHEMA: dict[str, Any] = {
-    "description": "Ports of the Service, and the container's port behind each.",
+    "description": "Ports of the Service, each with the container port behind it.",
     "type": "array",
     "items": {
         "anyOf": [
@@ -44,7 +44,7 @@ SERVICE_PORTS_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePort:
-    """A port of the run's Service, and the container's port behind it."""
+    """A port of the run's Service, and the container port behind it."""
 
     port: int
     target_port: int
@@ -52,7 +52,7 @@ class ServicePort:
 
 
 def read_service_ports(given: Any) -> tuple[ServicePort, ...]:
-    """Ports; none twice."""
+    """The ports; duplicates are refused."""
     findings = Findings()
     entries = expect_list(given, of="ports")
     if len(entries) > MOST_PORTS:
@@ -63,21 +63,23 @@ def read_service_ports(given: Any) -> tuple[ServicePort, ...]:
         if port is None:
             continue
         if any(port.port == other.port for other in ports):
-            findings.add(Code.SERVICE_PORTS_TWICE, (index, "port"), f"port {port.port} stands twice", value=port.port)
+            findings.add(Code.SERVICE_PORTS_TWICE, (index, "port"), f"duplicate port {port.port}", value=port.port)
         if port.name and any(port.name == other.name for other in ports):
-            findings.add(Code.SERVICE_PORTS_NAME_TWICE, (index, "name"), f"`{port.name}` stands twice", value=port.name)
+            findings.add(
+                Code.SERVICE_PORTS_NAME_TWICE, (index, "name"), f"duplicate name `{port.name}`", value=port.name
+            )
         ports.append(port)
     findings.finish()
     return tuple(ports)
 
 
 def read_service_type(given: Any) -> str:
-    """One of Kubernetes' types; which of them may be used is the policy's decision."""
-    return expect_option(given, what="the service type", options=SERVICE_TYPES)
+    """One of Kubernetes' service types; the policy decides which are allowed."""
+    return expect_option(given, what="service type", options=SERVICE_TYPES)
 
 
 def read_service_name(given: Any) -> str:
-    """The name by which the service can be reached beside its run's own."""
+    """The additional name of the service."""
     name = expect_text(given, what="a service's name", most=253)
     if error := check_dns_1035_label(name):
         raise refuse(Code.SERVICE_NAME_INVALID, error, value=name, suggestion=suggest_dns_1035_label(name))
@@ -85,10 +87,10 @@ def read_service_name(given: Any) -> str:
 
 
 def read_readiness_path(given: Any) -> str:
-    """The path that answers 200 once the service is ready."""
+    """The HTTP path that returns 200 once the service is ready."""
     path = expect_text(given, what="a readiness path", most=1024)
     if not path.startswith("/") or any(character.isspace() or ord(character) > 126 for character in path):
-        message = "must begin with / and have neither spaces nor letters beyond ASCII"
+        message = "must begin with / and consist of ASCII characters without spaces"
         raise refuse(
             Code.READINESS_PATH_INVALID, message, value=path, suggestion=_quote(f"/{path.strip().lstrip('/')}")
         )
@@ -110,7 +112,7 @@ def _read_port(given: Any) -> ServicePort:
     entry, spelling = fold_keys(expect_mapping(given, of="`port` and `target_port`"), findings)
     expect_keys(entry, ("port", "target_port", "name"), findings, spelling=spelling)
     if entry.get("port") is None:
-        findings.add(Code.FIELD_MISSING, ("port",), "a port needs its `port`")
+        findings.add(Code.FIELD_MISSING, ("port",), "a service port needs `port`")
     port = findings.read(_read_number, entry["port"], "port") if entry.get("port") is not None else None
     target = entry.get("target_port")
     target_port = findings.read(_read_number, target, spelling["target_port"]) if target is not None else port

@@ -1,4 +1,4 @@
-"""`volumes`: what is mounted into a run, and where it may be mounted."""
+"""`volumes`: the volumes of a run and their mount paths."""
 
 import posixpath
 from collections.abc import Callable, Mapping
@@ -34,13 +34,13 @@ VOLUME_TYPES: tuple[VolumeType, ...] = (
     "image",
 )
 RESERVED_PREFIX = "runyard-"
-"""Volumes whose names begin so are the platform's own."""
+"""Prefix of the names of the platform's own volumes."""
 SCRATCH_PATH = "/shared"
-"""Where `resources.disk` is mounted."""
+"""Mount path of `resources.disk`."""
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - a mount path in the user's container, not a file of ours
 
 MOST_DATA_BYTES = 900_000
-"""Of an inline config map: Kubernetes takes objects of about 1 MiB."""
+"""The maximum of an inline config map; Kubernetes accepts objects of about 1 MiB."""
 
 _FORBIDDEN_TREES = (
     "/proc",
@@ -63,7 +63,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 VOLUMES_SCHEMA: dict[str, Any] = {
     "type": "array",
-    "description": "Volumes to create or to mount.",
+    "description": "Volumes to create or mount.",
     "items": {
         "type": "object",
         "required": ["volume_type", "name", "mount_path"],
@@ -74,17 +74,17 @@ VOLUMES_SCHEMA: dict[str, Any] = {
             "mount_path": {"type": "string", "description": "absolute path in the container"},
             "spec": {
                 "type": "object",
-                "description": "What the type needs; each key also in camelCase.",
+                "description": "Options of the volume type; camelCase or snake_case.",
                 "properties": {
                     "size": {"type": ["string", "number"], "examples": ["10Gi"]},
                     "storage_class": {"type": "string"},
-                    "claim_name": {"type": "string", "description": "an existing claim of the project"},
+                    "claim_name": {"type": "string", "description": "existing claim of the project"},
                     "lifetime": {"type": ["string", "number"], "description": "run, keep, or a duration such as 7d"},
                     "size_limit": {"type": ["string", "number"]},
                     "medium": {"enum": ["", "Memory"]},
                     "sub_path": {"type": "string"},
                     "data": {"type": "object", "additionalProperties": {"type": "string"}},
-                    "name": {"type": "string", "description": "a config map of the project"},
+                    "name": {"type": "string", "description": "existing config map of the project"},
                     "image": {"type": "string"},
                 },
             },
@@ -98,28 +98,28 @@ VOLUMES_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """One volume as asked for; what its type does not know is None."""
+    """One volume; fields that its type does not have are None."""
 
     name: str
     type: VolumeType
     mount_path: str
     size: Quantity | None = None
-    """Of a claim or an ephemeral volume; the size limit of an empty_dir."""
+    """Size of a claim or an ephemeral volume; size limit of an empty_dir."""
     storage_class: str | None = None
     medium: str | None = None
     claim_name: str | None = None
     sub_path: str | None = None
     lifetime: int | Literal["run", "keep"] | None = None
-    """Of a claim: with the run, for ever, or that many seconds."""
+    """Lifetime of a claim: deleted with the run, kept, or deleted after so many seconds."""
     image: str | None = None
     config_map: str | None = None
-    """The name of an existing config map."""
+    """Name of an existing config map."""
     data: Mapping[str, str] | None = None
-    """The content of a config map that the platform makes."""
+    """Content of a config map that the platform creates."""
 
 
 def read_volumes(given: Any) -> tuple[Volume, ...]:
-    """Every volume; a name or a path that stands twice is refused."""
+    """The volumes; duplicate names and mount paths are refused."""
     findings = Findings()
     volumes: list[Volume] = []
     names: dict[str, int] = {}
@@ -142,23 +142,25 @@ def read_volumes(given: Any) -> tuple[Volume, ...]:
 
 
 def read_mount_path(given: Any) -> str:
-    """Where something may be mounted: absolute, without `..`, not over what belongs to the system; normalised."""
+    """A mount path, normalised: absolute, without `..`, outside of system directories."""
     path = expect_text(given, what="a mount path", most=1024)
     if not path.startswith("/"):
-        raise refuse(Code.MOUNT_PATH_RELATIVE, "must be absolute", value=path, suggestion=f"/{path.lstrip('./')}")
+        raise refuse(
+            Code.MOUNT_PATH_RELATIVE, "must be an absolute path", value=path, suggestion=f"/{path.lstrip('./')}"
+        )
     if ".." in path:
         raise refuse(Code.MOUNT_PATH_DOTS, "must not contain `..`", value=path)
     if ":" in path or "\\" in path:
         raise refuse(Code.MOUNT_PATH_CHARACTER, "must not contain `:` or a backslash", value=path)
     normal = "/" + posixpath.normpath(path).lstrip("/")
     if normal == "/":
-        raise refuse(Code.MOUNT_PATH_SYSTEM, "the root of the container cannot be mounted over", value=path)
+        raise refuse(Code.MOUNT_PATH_SYSTEM, "nothing can be mounted at the root of the container", value=path)
     for tree in _FORBIDDEN_TREES:
         is_inside = normal == tree or normal.startswith(f"{tree}/") or f"{normal}/kubernetes.io" == tree
         if is_inside and normal != SHARED_MEMORY_PATH:
             raise refuse(
                 Code.MOUNT_PATH_SYSTEM,
-                f"`{tree}` belongs to the system",
+                f"nothing can be mounted at or below the system directory `{tree}`",
                 value=path,
                 allowed="any other path; /dev/shm for shared memory",
             )
@@ -167,7 +169,7 @@ def read_mount_path(given: Any) -> str:
 
 def _read_volume(given: Any) -> Volume:
     findings = Findings()
-    entry, spelling = fold_keys(expect_mapping(given, of="a volume's fields"), findings)
+    entry, spelling = fold_keys(expect_mapping(given, of="volume fields"), findings)
     expect_keys(entry, ("volume_type", "name", "mount_path", "spec"), findings, spelling=spelling)
     missing = [key for key in ("volume_type", "name", "mount_path") if entry.get(key) is None]
     for key in missing:
@@ -186,7 +188,7 @@ def _read_volume(given: Any) -> Volume:
     spec = entry["spec"] if entry.get("spec") is not None else {}
     options = findings.read(lambda spec: _read_spec(kind, spec), spec, "spec") if kind else None
     findings.finish()
-    assert kind is not None  # noqa: S101 - told apart by the findings above
+    assert kind is not None  # noqa: S101 - otherwise `finish` raised
     return Volume(name=name or "", type=kind, mount_path=path or "", **(options or {}))
 
 
@@ -194,7 +196,7 @@ def _read_type(given: Any) -> VolumeType:
     if given in ("secret", "secrets"):
         raise refuse(
             Code.VOLUMES_TYPE,
-            "a secret is not a volume here",
+            "a secret cannot be a volume; use `secrets`",
             value=given,
             suggestion="secrets: [{name: …, mount_path: …}]",
         )
@@ -202,13 +204,13 @@ def _read_type(given: Any) -> VolumeType:
         meant = find_nearest("persistent_volume_claim" if given == "pvc" else given, VOLUME_TYPES)
         raise refuse(
             Code.VOLUMES_TYPE,
-            "the volume type is not known",
+            "unknown volume type",
             value=given,
             allowed=", ".join(VOLUME_TYPES),
             suggestion=meant,
         )
     known: Mapping[str, VolumeType] = {name: name for name in VOLUME_TYPES}
-    return known[expect_option(given, what="the volume type", options=VOLUME_TYPES)]
+    return known[expect_option(given, what="volume type", options=VOLUME_TYPES)]
 
 
 def _read_name(given: Any) -> str:
@@ -216,13 +218,13 @@ def _read_name(given: Any) -> str:
     if error := check_dns_label(name):
         raise refuse(Code.VOLUMES_NAME, error, value=name, suggestion=suggest_dns_label(name))
     if name.startswith(RESERVED_PREFIX):
-        raise refuse(Code.VOLUMES_NAME, f"names that begin with `{RESERVED_PREFIX}` are the platform's", value=name)
+        raise refuse(Code.VOLUMES_NAME, f"names that begin with `{RESERVED_PREFIX}` are reserved", value=name)
     return name
 
 
 def _read_spec(kind: VolumeType, given: Any) -> dict[str, Any]:
     findings = Findings()
-    spec, spelling = fold_keys(expect_mapping(given, of=f"what a {kind} needs"), findings)
+    spec, spelling = fold_keys(expect_mapping(given, of=f"{kind} options"), findings)
     if kind == "empty_dir" and "size" in spec and "size_limit" not in spec:
         spec["size_limit"], spelling["size_limit"] = spec.pop("size"), spelling["size"]
     known = _KEYS[kind]
@@ -232,7 +234,7 @@ def _read_spec(kind: VolumeType, given: Any) -> dict[str, Any]:
             findings.add(
                 Code.FIELD_UNKNOWN,
                 (spelling[key],),
-                f"a {kind} has no `{spelling[key]}`",
+                f"unknown field `{spelling[key]}` for volume type {kind}",
                 allowed=", ".join(known),
                 suggestion=find_nearest(key, known),
             )
@@ -246,22 +248,20 @@ def _read_spec(kind: VolumeType, given: Any) -> dict[str, Any]:
 
 def _check_spec(kind: VolumeType, options: dict[str, Any], spelling: Mapping[str, str], findings: Findings) -> None:
     if kind == "config_map" and ("data" in options) == ("config_map" in options):
-        findings.add(
-            Code.VOLUMES_CONFIG_MAP, (), "a config_map needs either `data` or the `name` of one of the project"
-        )
+        findings.add(Code.VOLUMES_CONFIG_MAP, (), "a config_map needs either `data` or `name`")
     if kind == "image" and "image" not in options:
         findings.add(Code.FIELD_MISSING, ("image",), "an image volume needs `image`")
     if kind == "persistent_volume_claim" and options.get("claim_name"):
         for key in ("size", "storage_class", "lifetime"):
             if options.get(key) is not None:
-                message = f"an existing claim (`claim_name`) already has its own `{key}`"
+                message = f"`{key}` cannot be set for an existing claim (`claim_name`)"
                 findings.add(Code.VOLUMES_EXISTING, (spelling[key],), message)
 
 
 def _read_sub_path(given: Any) -> str:
     path = expect_text(given, what="a sub path", most=1024)
     if path.startswith("/") or ".." in path or "\\" in path:
-        raise refuse(Code.VOLUMES_SUB_PATH, "must be relative and without `..`", value=path)
+        raise refuse(Code.VOLUMES_SUB_PATH, "must be a relative path without `..` or backslashes", value=path)
     return path
 
 
@@ -276,11 +276,11 @@ def _read_lifetime(given: Any) -> int | str:
 
 
 def _read_medium(given: Any) -> str:
-    return expect_option(given, what="the medium", options=("Memory",))
+    return expect_option(given, what="medium", options=("Memory",))
 
 
 def read_object_name(given: Any) -> str:
-    """The name of an object of the cluster: a claim, a class, a Secret."""
+    """The name of a Kubernetes object, such as a claim, a class or a Secret."""
     name = expect_text(given, what="the name", most=253)
     if error := check_dns_subdomain(name):
         raise refuse(Code.NAME_INVALID, error, value=name)
@@ -288,10 +288,10 @@ def read_object_name(given: Any) -> str:
 
 
 def read_image(given: Any) -> str:
-    """The name of a container image: no spaces, bounded; whether it exists only the node will know."""
+    """The name of a container image; only its characters and length are checked."""
     image = expect_text(given, what="an image", most=512)
     if any(character.isspace() or ord(character) > 126 for character in image):
-        raise refuse(Code.IMAGE_INVALID, "an image name has neither spaces nor letters beyond ASCII", value=image)
+        raise refuse(Code.IMAGE_INVALID, "an image name must consist of ASCII characters without spaces", value=image)
     return image
 
 
@@ -302,15 +302,13 @@ def _read_data(given: Any) -> Mapping[str, str]:
         if error := check_config_key(key):
             findings.add(Code.VOLUMES_DATA_KEY, (key,), error, value=key)
         elif isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            findings.add(Code.TYPE_TEXT, (key,), "a file's content must be text", value=value)
+            findings.add(Code.TYPE_TEXT, (key,), "the content of a file must be text", value=value)
         elif has_control_characters(str(value).replace("\n", "").replace("\t", "").replace("\r", "")):
-            findings.add(Code.TEXT_CONTROL, (key,), "a file's content must be text without control characters")
+            findings.add(Code.TEXT_CONTROL, (key,), "the content of a file must not have control characters")
         else:
             data[key] = str(value)
     if sum(len(value.encode()) for value in data.values()) > MOST_DATA_BYTES:
-        findings.add(
-            Code.SIZE_BYTES, (), "a config map this large cannot be stored", allowed=f"{MOST_DATA_BYTES} bytes"
-        )
+        findings.add(Code.SIZE_BYTES, (), "the config map is too large", allowed=f"at most {MOST_DATA_BYTES} bytes")
     findings.finish()
     return MappingProxyType(data)
 

@@ -134,4 +134,4 @@ def test_doubts_and_problems_of_a_policy_are_told_when_checked(call: Call) -> No
 def test_form_is_named_when_settings_are_checked(call: Call) -> None:
     called = call("policy", "check", "-", stdin="K8S_SEC_USER=1000\nK8S_NAMESPACE=x\n")
     assert called.out.startswith("DigitalHub settings: ok")
-    assert "<stdin>:2:15: warning: K8S_NAMESPACE: is not used" in called.err
+    assert "<stdin>:2:15: warning: K8S_NAMESPACE: ignored: the namespace is a setting of the server" in called.err

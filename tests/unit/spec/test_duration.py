@@ -63,7 +63,7 @@ def test_seconds_are_counted_when_the_duration_is_right(given: str | int, second
     ],
 )
 def test_text_is_refused_with_a_proposal_when_it_is_no_duration(given: str, suggestion: str | None) -> None:
-    with pytest.raises(DurationError, match=r"is no duration$") as refusal:
+    with pytest.raises(DurationError, match=r"is not a valid duration$") as refusal:
         parse_duration(given)
 
     assert refusal.value.suggestion == suggestion
@@ -73,7 +73,7 @@ def test_text_is_refused_with_a_proposal_when_it_is_no_duration(given: str, sugg
     ("given", "suggestion"), [(True, None), (None, None), (1.5, None), (90.0, "90s"), (float("nan"), None), ([], None)]
 )
 def test_value_is_refused_when_it_is_neither_text_nor_a_whole_number(given: object, suggestion: str | None) -> None:
-    with pytest.raises(DurationError, match="neither a text nor a whole number of seconds") as refusal:
+    with pytest.raises(DurationError, match="a duration must be text or a whole number of seconds, not ") as refusal:
         parse_duration(given)  # type: ignore[arg-type]
 
     assert refusal.value.suggestion == suggestion

@@ -262,7 +262,7 @@ def test_all_files_problems_are_told_at_once_when_several_are_broken() -> None:
     named = [problem.message.split(":")[0] for problem in refused.value.problems]
     assert named == ["a.yaml", "b.yaml", "d.yaml"]
     assert refused.value.problems[0].message.startswith("a.yaml: line 2, column ")
-    assert "`c` is also in c.yaml" in refused.value.problems[2].message
+    assert "duplicate profile `c`; it is also in c.yaml" in refused.value.problems[2].message
 
 
 def test_inputs_stay_as_they_were_when_profiles_are_read() -> None:

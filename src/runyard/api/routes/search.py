@@ -64,7 +64,7 @@ def _read_sort(values: ParameterValues) -> tuple[SortedBy, Literal["asc", "desc"
     name, _, direction = (given[0] if given else "metadata.updated,desc").partition(",")
     if direction.lower() not in ("", "asc", "desc"):
         values.add(Code.VALUE_OPTION, "no direction", value=given[0], allowed="field,asc or field,desc")
-    column = values.read_part(lambda field: expect_option(field, what="a sort", options=SORTS), name.strip())
+    column = values.read_part(lambda field: expect_option(field, what="sort column", options=SORTS), name.strip())
     return SORTS.get(column or "", "updated"), "desc" if direction.lower() == "desc" else "asc"
 
 
@@ -107,7 +107,7 @@ def _read_several(given: str, *, between: str, against: str) -> tuple[str, ...]:
 def _read_types(given: str) -> tuple[str, ...]:
     findings = Findings()
     for name in (names := _read_several(given, between="OR", against="AND")):
-        findings.read(lambda text: expect_option(text, what="the type", options=SEARCHED), name)
+        findings.read(lambda text: expect_option(text, what="type", options=SEARCHED), name)
     findings.finish()
     return names
 

@@ -61,7 +61,7 @@ def read_draft(given: Any) -> EntityDraft:
     document = expect_mapping(given, of="an entity's fields")
     for key in document:
         if key not in FIELDS:
-            findings.read(lambda name: expect_option(name, what="a field", options=FIELDS), key, key)
+            findings.read(lambda name: expect_option(name, what="field", options=FIELDS), key, key)
     values: dict[str, Any] = {
         name: findings.read(reader, document[name], name)
         for name, reader in _READERS.items()
@@ -186,7 +186,7 @@ def _read_status(given: Any) -> Json:
     status = _read_document(given)
     if (state := status.get("state")) is not None:
         findings = Findings()
-        findings.read(lambda text: expect_option(text, what="the state", options=sorted(STATES)), state, "state")
+        findings.read(lambda text: expect_option(text, what="state", options=sorted(STATES)), state, "state")
         findings.finish()
     return status
 

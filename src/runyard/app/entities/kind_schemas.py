@@ -13,13 +13,13 @@ from runyard.spec.readers import expect_option
 
 def list_schemas(entity_type: str) -> list[Json]:
     """The schemas of all kinds of a type; raises `Refused` for an unknown type."""
-    expect_option(entity_type, what="missing spec: the type", options=ENTITY_TYPES)
+    expect_option(entity_type, what="type", options=ENTITY_TYPES, prefix="missing spec: ")
     return [_build(entity_type, kind) for kind in _list_kinds(entity_type)]
 
 
 def find_schema(entity_type: str, kind: str) -> Json:
     """The schema of one kind; raises `Refused` for a kind that is not run here."""
-    expect_option(entity_type, what="missing spec: the type", options=ENTITY_TYPES)
+    expect_option(entity_type, what="type", options=ENTITY_TYPES, prefix="missing spec: ")
     kinds = _list_kinds(entity_type)
     if kind not in kinds:
         message = f"missing spec: no {entity_type} of that kind is run here"

@@ -27,7 +27,7 @@ def read_volume(document: Any, at: datetime, who: Principal, project: str) -> En
     findings = Findings()
     given = {"kind": KIND, **expect_mapping(document, of="a volume's fields")}
     expect_keys(given, FIELDS, findings)
-    findings.read(lambda kind: expect_option(kind, what="the kind", options=(KIND,)), given["kind"], "kind")
+    findings.read(lambda kind: expect_option(kind, what="kind", options=(KIND,)), given["kind"], "kind")
     findings.finish()
     draft = read_draft(given)
     findings.problems += check_project(draft, project)

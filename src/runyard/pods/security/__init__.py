@@ -1,9 +1,9 @@
-"""Pod Security *baseline* and *restricted*, per Kubernetes version: the verdicts and words of the admission plugin.
+"""Pod Security *baseline* and *restricted*, per Kubernetes version: the verdicts and messages of the admission plugin.
 
-`policy.py` says which checks hold in which version; the checks stand in `host.py`, `volumes.py`, `kernel.py`,
-`profiles.py` and `identity.py`, over the facts (`facts.py`) that `reading.py` takes from the dictionary.
+`policy.py` selects the checks of a version. The checks are in `host.py`, `volumes.py`, `kernel.py`, `profiles.py` and
+`identity.py`, over the facts (`facts.py`) that `pod_reader.py` reads from the dictionary.
 
-May import `pods.fields` and `spec.problems`. Fails closed: what cannot be read, or is not known, is refused.
+May import `pods.fields` and `spec.problems`. Fails closed: unreadable and unknown fields are refused.
 """
 
 from runyard.pods.security.policy import Level, check_pod_security, check_template_security

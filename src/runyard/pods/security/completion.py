@@ -1,6 +1,6 @@
-"""What the apiserver adds to a pod between reading it and asking the PodSecurity plugin.
+"""The apiserver's defaults for a pod, which it applies before it calls the PodSecurity plugin.
 
-Its defaults concern pods only: a template is judged as it was written. They never turn a verdict, only its words.
+They apply to pods, not to templates, and change only the message of a verdict, never the verdict.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ def _complete_container(container: Container, *, pod: Pod) -> Container:
 
 
 def _takes_unconfined_from_annotation(container: Container, *, pod: Pod) -> bool:
-    """Whether the deprecated annotation becomes a field; the other values become profiles that are allowed anyway."""
+    """Whether the deprecated AppArmor annotation sets `Unconfined`; its other values are always allowed."""
     return (
         not pod.is_windows
         and container.context.apparmor_type is None

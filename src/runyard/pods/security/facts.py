@@ -1,4 +1,4 @@
-"""What Pod Security asks of a pod, read once and completely, before any check judges."""
+"""The facts of a pod that Pod Security checks need, read once before all checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class SelinuxOptions:
 
 @dataclass(frozen=True, slots=True)
 class SecurityContext:
-    """What a pod and each of its containers may say alike. None is unset; a profile's type may be empty."""
+    """Security context fields of pods and containers. None is unset; a profile's type may be empty."""
 
     run_as_non_root: bool | None = None
     run_as_user: int | None = None
@@ -27,7 +27,7 @@ class SecurityContext:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A container's port; a `host` of 0 is none."""
+    """A container's port; a `host` of 0 means no host port."""
 
     container: int
     host: int
@@ -46,12 +46,12 @@ class Container:
     dropped_capabilities: tuple[str, ...] = ()
     ports: tuple[Port, ...] = ()
     handler_hosts: tuple[str, ...] = ()
-    """The hosts that probes and lifecycle handlers name, other than the pod's own address."""
+    """Explicit hosts of probes and lifecycle handlers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume and the kinds of source it has: none is an emptyDir, more than one is not valid."""
+    """A volume and its source types: none means emptyDir, more than one is invalid."""
 
     name: str
     sources: frozenset[str]
@@ -70,9 +70,9 @@ class Pod:
     """Those of `hostNetwork`, `hostPID`, `hostIPC` that are true."""
     is_windows: bool
     has_own_users: bool
-    """`hostUsers: false`: root inside is nobody on the host."""
+    """`hostUsers: false`: the pod has its own user namespace, where root is not root of the host."""
 
     @property
     def contexts(self) -> tuple[SecurityContext, ...]:
-        """The pod's own and those of its containers."""
+        """The contexts of the pod and its containers."""
         return (self.context, *(container.context for container in self.containers))

@@ -1,4 +1,4 @@
-"""Checks on what a pod takes of its host: namespaces, ports, paths, processes, full privileges."""
+"""Checks of a pod's access to its host: namespaces, ports, paths, processes, privileged mode."""
 
 from runyard.pods.security.facts import Pod
 from runyard.pods.security.wording import (
@@ -12,7 +12,7 @@ from runyard.pods.security.wording import (
 
 
 def check_host_namespaces(pod: Pod) -> Finding | None:
-    """No network, process or IPC namespace of the host."""
+    """No host network, PID or IPC namespace."""
     if not pod.host_namespaces:
         return None
     return Finding("host namespaces", ", ".join(f"{name}=true" for name in pod.host_namespaces))
@@ -27,7 +27,7 @@ def check_privileged(pod: Pod) -> Finding | None:
 
 
 def check_host_ports(pod: Pod) -> Finding | None:
-    """No ports of the host."""
+    """No host ports."""
     names = select_names(pod, lambda container: any(port.host for port in container.ports))
     if not names:
         return None
@@ -37,7 +37,7 @@ def check_host_ports(pod: Pod) -> Finding | None:
 
 
 def check_handler_hosts(pod: Pod) -> Finding | None:
-    """No probes and lifecycle handlers that reach for another host: the kubelet would ask it."""
+    """No explicit hosts in probes and lifecycle handlers: the kubelet would connect to them."""
     names = sorted(set(select_names(pod, lambda container: bool(container.handler_hosts))))
     if not names:
         return None
@@ -48,7 +48,7 @@ def check_handler_hosts(pod: Pod) -> Finding | None:
 
 
 def check_host_process(pod: Pod) -> Finding | None:
-    """No processes of a Windows host."""
+    """No Windows HostProcess containers."""
     setters = name_setters(pod, lambda context: context.host_process is True)
     if not setters:
         return None

@@ -1,4 +1,4 @@
-"""Checks on what a pod asks of the kernel: capabilities, sysctls, an unmasked /proc."""
+"""Checks on kernel features: capabilities, sysctls, an unmasked /proc."""
 
 from runyard.pods.security.facts import Container, Pod
 from runyard.pods.security.wording import Finding, name_containers, quote_each, select_names
@@ -41,13 +41,13 @@ _SYSCTLS_SINCE = {
 
 
 def check_added_capabilities(pod: Pod) -> Finding | None:
-    """*Baseline*: no capability beyond those that a runtime gives by itself."""
+    """*Baseline*: no capabilities beyond the runtime's defaults."""
     detail = _describe_added(pod, DEFAULT_CAPABILITIES)
     return Finding("non-default capabilities", detail) if detail else None
 
 
 def check_all_capabilities_dropped(pod: Pod) -> Finding | None:
-    """*Restricted*: all dropped, and none added but for low ports."""
+    """*Restricted*: all capabilities dropped, and none added except NET_BIND_SERVICE."""
     details = []
     if names := select_names(pod, lambda container: "ALL" not in container.dropped_capabilities):
         details.append(f'{name_containers(names)} must set securityContext.capabilities.drop=["ALL"]')
@@ -57,7 +57,7 @@ def check_all_capabilities_dropped(pod: Pod) -> Finding | None:
 
 
 def check_all_capabilities_dropped_unless_windows(pod: Pod) -> Finding | None:
-    """Since 1.25 a Windows pod need not drop any; it still may not add any."""
+    """Since 1.25 Windows pods need not drop capabilities; they may not add any."""
     if not pod.is_windows:
         return check_all_capabilities_dropped(pod)
     added = _describe_added(pod, _LOW_PORTS_ONLY)
@@ -65,7 +65,7 @@ def check_all_capabilities_dropped_unless_windows(pod: Pod) -> Finding | None:
 
 
 def check_sysctls(pod: Pod, *, minor: int) -> Finding | None:
-    """Only the sysctls that are safe in that version."""
+    """Only sysctls that are safe in the version."""
     safe = {name for since, names in _SYSCTLS_SINCE.items() if since <= minor for name in names}
     forbidden = [name for name in pod.sysctls if name not in safe]
     return Finding("forbidden sysctls", ", ".join(forbidden)) if forbidden else None
@@ -83,7 +83,7 @@ def check_proc_mount(pod: Pod) -> Finding | None:
 
 
 def check_proc_mount_unless_own_users(pod: Pod) -> Finding | None:
-    """Since 1.35 a pod with its own user namespace may see all of /proc at *baseline*."""
+    """Since 1.35, *baseline* allows an unmasked /proc in the pod's own user namespace."""
     return None if pod.has_own_users else check_proc_mount(pod)
 
 

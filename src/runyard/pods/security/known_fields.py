@@ -1,7 +1,7 @@
-"""The fields of Kubernetes 1.36 in every object that Pod Security looks into.
+"""The fields of Kubernetes 1.36 in every object that Pod Security reads.
 
-A field that is not here is refused: it may be a slip (`hostnetwork`) or something newer that nobody has judged. The
-cluster tests compare these names with the apiserver's own schema.
+Other fields are refused: a typing error (`hostnetwork`), or a newer field without a check. The cluster tests compare
+these names with the apiserver's schema.
 """
 
 
@@ -82,6 +82,6 @@ FORBIDDEN_VOLUMES = (
     "scaleIO",
     "storageos",
 )
-"""What *restricted* does not mount; of several in one volume, the plugin names the first in this order."""
+"""Volume types that *restricted* forbids; of several in one volume, the plugin reports the first in this order."""
 ALLOWED_VOLUMES = _words("configMap csi downwardAPI emptyDir ephemeral image persistentVolumeClaim projected secret")
 VOLUME = ALLOWED_VOLUMES.union(FORBIDDEN_VOLUMES, {"name"})

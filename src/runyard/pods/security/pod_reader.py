@@ -1,4 +1,4 @@
-"""From the dictionary that is sent to the facts that are judged. What cannot be read raises `UnreadablePod`."""
+"""Reads the facts of a pod from its dictionary; raises `UnreadablePod` for unknown and invalid fields."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _HANDLERS = ("postStart", "preStop")
 
 
 def read_pod(given: Mapping[str, Any]) -> Pod:
-    """The facts of a Pod as it was written."""
+    """The facts of a Pod, before defaults."""
     pod = read_part(given)
     pod.refuse_unknown(known_fields.POD)
     kind = pod.read_text("kind")
@@ -25,7 +25,7 @@ def read_pod(given: Mapping[str, Any]) -> Pod:
 
 
 def read_template(given: Mapping[str, Any]) -> Pod:
-    """The facts of a PodTemplateSpec as it was written."""
+    """The facts of a PodTemplateSpec."""
     template = read_part(given)
     template.refuse_unknown(known_fields.TEMPLATE)
     return _read_metadata_and_spec(template)
@@ -34,7 +34,7 @@ def read_template(given: Mapping[str, Any]) -> Pod:
 def _read_metadata_and_spec(pod: Part) -> Pod:
     metadata, spec = pod.find_part("metadata"), pod.find_part("spec")
     if spec is None:
-        raise UnreadablePod(Problem(Code.FIELD_MISSING, (*pod.path, "spec"), "this is missing"))
+        raise UnreadablePod(Problem(Code.FIELD_MISSING, (*pod.path, "spec"), "a pod needs `spec`"))
     spec.refuse_unknown(known_fields.SPEC)
     context = _find_known(spec, "securityContext", known_fields.POD_SECURITY_CONTEXT)
     return Pod(
@@ -74,7 +74,9 @@ def _read_volume(volume: Part) -> Volume:
 
 def _iter_containers(spec: Part) -> Iterator[Container]:
     if not spec.read_parts("containers"):
-        raise UnreadablePod(Problem(Code.FIELD_MISSING, (*spec.path, "containers"), "a pod has at least one container"))
+        raise UnreadablePod(
+            Problem(Code.FIELD_MISSING, (*spec.path, "containers"), "a pod needs at least one container")
+        )
     for name in ("initContainers", "containers"):
         for container in spec.read_parts(name):
             container.refuse_unknown(known_fields.CONTAINER)
@@ -101,7 +103,7 @@ def _read_container(container: Part) -> Container:
 
 
 def _read_context(context: Part | None) -> SecurityContext:
-    """What a pod's and a container's security context have in common."""
+    """The fields that security contexts of pods and containers have in common."""
     if context is None:
         return SecurityContext()
     seccomp = _find_known(context, "seccompProfile", known_fields.SECCOMP_PROFILE)

@@ -1,4 +1,4 @@
-"""Which checks make up a level in a version of Kubernetes, and the verdict over a pod."""
+"""The checks of each level and Kubernetes version, and the verdict for a pod."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,26 +11,27 @@ from runyard.pods.security.completion import complete_pod
 from runyard.pods.security.facts import Pod
 from runyard.pods.security.pod_reader import read_pod, read_template
 from runyard.pods.security.wording import Finding, Violation
+from runyard.spec.problems import shorten
 
 Level = Literal["privileged", "baseline", "restricted"]
 _Form = Callable[[Pod], Finding | None]
 _Checks = tuple[tuple[str, _Form], ...]
 
 LATEST_MINOR = 36
-"""The newest Kubernetes whose plugin these checks were compared with; `latest` is this one."""
+"""The newest Kubernetes version that these checks were compared with; `latest` means this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """One of the plugin's checks: its forms, each from a minor version on."""
+    """One of the plugin's checks: its versions, each with its first minor version."""
 
     name: str
     since: Mapping[int, _Form]
     replaces: str | None = None
-    """The check of *baseline* that this one of *restricted* stands in for."""
+    """The check of *baseline* that this check of *restricted* replaces."""
 
     def find_form(self, minor: int) -> _Form | None:
-        """The form that holds in a version, or None before there was one."""
+        """The check of a minor version, or None if that version has none."""
         return next((self.since[first] for first in sorted(self.since, reverse=True) if first <= minor), None)
 
 
@@ -74,10 +75,10 @@ _RESTRICTED = (
 
 
 def check_pod_security(pod: Mapping[str, Any], *, level: Level, version: str = "latest") -> tuple[Violation, ...]:
-    """What the PodSecurity plugin would hold against a Pod, in its order and words; empty where it would admit it.
+    """The violations that the PodSecurity plugin reports for a Pod, in its order and words; empty if it is admitted.
 
-    Raises `UnreadablePod`, a ValueError, for what cannot be read or is not known, and ValueError for an unknown level
-    or version: never a pass by ignorance.
+    Raises `UnreadablePod`, a ValueError, for unreadable or unknown fields, and ValueError for an unknown level or
+    version: fails closed.
     """
     checks = _get_checks(level, parse_version(version))
     return _judge(complete_pod(read_pod(pod)), checks) if checks else ()
@@ -86,9 +87,9 @@ def check_pod_security(pod: Mapping[str, Any], *, level: Level, version: str = "
 def check_template_security(
     template: Mapping[str, Any], *, level: Level, version: str = "latest"
 ) -> tuple[Violation, ...]:
-    """The same for the PodTemplateSpec of a Job or Deployment, in the words of the plugin's warning about it.
+    """The violations of the PodTemplateSpec of a Job or Deployment, in the words of the plugin's warning.
 
-    The verdict is that over its pods; see `check_pod_security` for what is raised.
+    The verdict is that for its pods; raises the same as `check_pod_security`.
     """
     checks = _get_checks(level, parse_version(version))
     return _judge(read_template(template), checks) if checks else ()
@@ -101,14 +102,14 @@ def parse_version(version: object) -> int:
     # YAML reads an unquoted 1.30 as the number 1.3, which would be another version.
     match = re.fullmatch(r"v?1\.(0|[1-9][0-9]?)", version, re.ASCII) if isinstance(version, str) else None
     if not match or int(match[1]) > LATEST_MINOR:
-        raise ValueError(f"version: {version!r} is not known; allowed: 1.0 to 1.{LATEST_MINOR}, or latest")
+        raise ValueError(f"version: unknown version {shorten(version)}; allowed: 1.0 to 1.{LATEST_MINOR}, or latest")
     return int(match[1])
 
 
 def _get_checks(level: Level, minor: int) -> _Checks:
     """The checks of a level by name, in the plugin's order: *baseline* first, each level by name."""
     if level not in get_args(Level):
-        raise ValueError(f"level: {level!r} is not known; allowed: {', '.join(get_args(Level))}")
+        raise ValueError(f"level: unknown level {shorten(level)}; allowed: {', '.join(get_args(Level))}")
     return () if level == "privileged" else _select_checks(level, minor)
 
 

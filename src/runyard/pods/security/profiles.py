@@ -1,4 +1,4 @@
-"""Checks on the profiles that confine a container: seccomp, AppArmor, SELinux."""
+"""Checks on the security profiles of containers: seccomp, AppArmor, SELinux."""
 
 from collections.abc import Set
 
@@ -22,7 +22,7 @@ _SELINUX_TYPES_SINCE_31 = _SELINUX_TYPES | {"container_engine_t"}
 
 
 def check_seccomp_annotations(pod: Pod) -> Finding | None:
-    """*Baseline* before 1.19, when seccomp was said by annotations."""
+    """*Baseline* before 1.19, when seccomp was set by annotations."""
     keys = {_SECCOMP_POD_ANNOTATION, *(_SECCOMP_CONTAINER_ANNOTATION + container.name for container in pod.containers)}
     forbidden = sorted(
         f"{key}={quote_as_go(pod.annotations[key])}"
@@ -36,7 +36,7 @@ def check_seccomp_annotations(pod: Pod) -> Finding | None:
 
 
 def check_seccomp(pod: Pod) -> Finding | None:
-    """*Baseline* since 1.19: a profile that is said confines."""
+    """*Baseline* since 1.19: no unconfined seccomp profile."""
     setters = name_setters(pod, _sets_loose_seccomp)
     if not setters:
         return None
@@ -46,7 +46,7 @@ def check_seccomp(pod: Pod) -> Finding | None:
 
 
 def check_seccomp_required(pod: Pod) -> Finding | None:
-    """*Restricted* since 1.19: a profile that confines is said, by the pod or by each container."""
+    """*Restricted* since 1.19: the pod or every container must set a confining seccomp profile."""
     if loose := check_seccomp(pod):
         return loose
     names = [] if pod.context.seccomp_type is not None else select_names(pod, _lacks_seccomp)
@@ -57,12 +57,12 @@ def check_seccomp_required(pod: Pod) -> Finding | None:
 
 
 def check_seccomp_required_unless_windows(pod: Pod) -> Finding | None:
-    """Since 1.25 a Windows pod need not say one; a loose one stays forbidden."""
+    """Since 1.25 Windows pods may leave it unset; an unconfined profile stays forbidden."""
     return check_seccomp(pod) if pod.is_windows else check_seccomp_required(pod)
 
 
 def check_apparmor(pod: Pod) -> Finding | None:
-    """A profile that is said, by field or by annotation, confines."""
+    """No unconfined AppArmor profile, by field or by annotation."""
     values = sorted({context.apparmor_type or "" for context in pod.contexts if _sets_loose_apparmor(context)})
     setters = [name_setters(pod, _sets_loose_apparmor)] if values else []
     forbidden = sorted(
@@ -82,7 +82,7 @@ def check_apparmor(pod: Pod) -> Finding | None:
 
 
 def check_selinux(pod: Pod, *, minor: int) -> Finding | None:
-    """Only types made for containers; no user, no role."""
+    """Only SELinux types for containers; no user, no role."""
     types = _SELINUX_TYPES_SINCE_31 if minor >= 31 else _SELINUX_TYPES
     setters = name_setters(pod, lambda context: _loosens_selinux(context.selinux, types))
     if not setters:

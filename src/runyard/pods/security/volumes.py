@@ -1,4 +1,4 @@
-"""Checks on volumes: none of the host's paths; in *restricted*, only those that carry no rights of their own."""
+"""Checks on volumes: no hostPath; in *restricted*, only harmless volume types."""
 
 from runyard.pods.security.facts import Pod, Volume
 from runyard.pods.security.known_fields import FORBIDDEN_VOLUMES
@@ -6,7 +6,7 @@ from runyard.pods.security.wording import Finding, choose, quote_each
 
 
 def check_host_path_volumes(pod: Pod) -> Finding | None:
-    """No paths of the host."""
+    """No hostPath volumes."""
     names = [volume.name for volume in pod.volumes if "hostPath" in volume.sources]
     if not names:
         return None
@@ -14,7 +14,7 @@ def check_host_path_volumes(pod: Pod) -> Finding | None:
 
 
 def check_volume_kinds(pod: Pod) -> Finding | None:
-    """Only the kinds that *restricted* names. A second source beside an allowed one does not slip through."""
+    """Only the volume types that *restricted* allows. Every source of a volume is checked."""
     bad = {volume: kind for volume in pod.volumes if (kind := _find_forbidden_kind(volume))}
     if not bad:
         return None

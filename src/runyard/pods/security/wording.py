@@ -1,4 +1,4 @@
-"""Violations, and the turns of phrase in which Kubernetes writes them: users compare the texts."""
+"""Violations, and the wording of Kubernetes' messages, so that both texts are the same."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _ESCAPES = {
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One check that a pod does not pass: `check` is the plugin's name for it, the rest are its words."""
+    """One failed check: `check` is the plugin's name of it; reason and detail are its words."""
 
     check: str
     reason: str
@@ -32,24 +32,24 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check says against a pod."""
+    """The reason and detail of a failed check."""
 
     reason: str
     detail: str
 
 
 def format_violations(violations: Iterable[Violation]) -> str:
-    """All of them in one line, as the plugin's message ends."""
+    """All violations in one line, as at the end of the plugin's message."""
     return ", ".join(map(str, violations))
 
 
 def choose(singular: str, plural: str, *, count: int) -> str:
-    """The form of a word that goes with `count`."""
+    """The singular or plural for `count`."""
     return singular if count == 1 else plural
 
 
 def quote_each(words: Iterable[str]) -> str:
-    """`"a", "b"`, with nothing escaped, as the plugin does not."""
+    """`"a", "b"`, unescaped, as in the plugin."""
     return ", ".join(f'"{word}"' for word in words)
 
 
@@ -59,7 +59,7 @@ def name_containers(names: Sequence[str]) -> str:
 
 
 def name_setters(pod: Pod, is_bad: Callable[[SecurityContext], bool]) -> str:
-    """Who sets something bad, pod and containers alike: `pod and container "a"`; empty where nobody does."""
+    """The pod and containers whose context is bad: `pod and container "a"`; empty if none is."""
     setters = ["pod"] if is_bad(pod.context) else []
     if containers := select_names(pod, lambda container: is_bad(container.context)):
         setters.append(name_containers(containers))

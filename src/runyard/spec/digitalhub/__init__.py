@@ -1,1 +1,1 @@
-"""DigitalHub's forms: reference strings, base templates, Core settings, and specs in the shapes its SDKs read."""
+"""Compatibility with DigitalHub: reference strings, base templates, Core settings, and specs as its SDKs read them."""

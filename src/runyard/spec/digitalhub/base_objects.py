@@ -1,7 +1,7 @@
-"""DigitalHub's base objects as fields: what a profile's `base` takes over from a Job, a Deployment or a Service.
+"""DigitalHub's base objects: the fields that a profile's `base` takes from a Job, a Deployment or a Service.
 
-Nothing is dropped in silence: what the platform sets itself is told in a warning, what would weaken a pod is refused,
-and so is every key that is not known here.
+Nothing is ignored silently: keys that the platform sets itself give a warning; keys that would weaken a pod are
+refused, and so are unknown ones.
 """
 
 from typing import Any, get_args
@@ -16,11 +16,11 @@ from runyard.spec.run_fields import AdminFields
 
 BASE_KINDS: tuple[BaseKind, ...] = get_args(BaseKind)
 UNUSED_KIND = "CronJob"
-"""DigitalHub knows it in a template and makes nothing of it."""
+"""DigitalHub accepts it in a template and ignores it."""
 
 
 def read_base(given: Any) -> tuple[BaseKind, AdminFields, list[Problem]]:
-    """The kind of a base object, its fields, and warnings; raises `Refused` with everything that is wrong with it."""
+    """The kind of a base object, its fields, and warnings; raises `Refused` with every problem."""
     document = expect_mapping(given, of="a Kubernetes object")
     kind = _read_kind(document.get("kind"))
     takeover = Takeover()
@@ -33,11 +33,11 @@ def _read_kind(given: Any) -> BaseKind:
         if given == kind:
             return kind
     if given == "ConfigMap":
-        message = "a ConfigMap is not a base object; each value of its `data` is a template file"
+        message = "a ConfigMap cannot be a base object; use the values of its `data` as template files"
         raise refuse(Code.BASE_KIND, message, path=("kind",), value=given, allowed=", ".join(BASE_KINDS))
     raise refuse(
         Code.BASE_KIND,
-        "not the kind of a base object",
+        "unknown kind of base object",
         path=("kind",),
         value=given,
         allowed=", ".join((*BASE_KINDS, UNUSED_KIND)),
@@ -51,7 +51,7 @@ def _take_service_ports(takeover: Takeover, given: Any, path: Path) -> None:
         port = dict(takeover.open_mapping(entry, (*path, index), of="a port's fields"))
         if port.pop("protocol", None) not in (None, "TCP"):
             takeover.refuse(
-                Code.BASE_PROTOCOL, (*path, index, "protocol"), "only TCP is served", value=entry["protocol"]
+                Code.BASE_PROTOCOL, (*path, index, "protocol"), "only TCP is supported", value=entry["protocol"]
             )
         ports.append({key: value for key, value in port.items() if value is not None})
     takeover.take("service_ports", ports, path)
@@ -83,7 +83,7 @@ _SERVICE = Shape(
 
 
 def _object(kind: BaseKind, api_version: str, spec: Shape) -> Shape:
-    return Shape(settled={"apiVersion": api_version, "kind": kind}, parts={"spec": spec}, overwritten=("metadata",))
+    return Shape(fixed={"apiVersion": api_version, "kind": kind}, parts={"spec": spec}, overwritten=("metadata",))
 
 
 _OBJECTS: dict[BaseKind, Shape] = {

@@ -1,4 +1,4 @@
-"""The pod of a base object: which of its keys are fields, which the platform sets itself, which would weaken it."""
+"""The pod of a base object: keys that become fields, keys that the platform sets itself, and refused ones."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def _take_volumes(takeover: Takeover, given: Any, path: Path) -> None:
     for index, entry in enumerate(takeover.open_list(given, path, of="volumes")):
         place = (*path, index)
         if takeover.open_mapping(entry, place, of="a volume's fields").get("hostPath") is not None:
-            takeover.refuse(Code.BASE_FORBIDDEN, (*place, "hostPath"), "a path of the node cannot be mounted")
+            takeover.refuse(Code.BASE_FORBIDDEN, (*place, "hostPath"), "`hostPath` volumes are not allowed")
     if given:
         takeover.warn(path)
 
@@ -24,13 +24,11 @@ def _take_containers(takeover: Takeover, given: Any, path: Path) -> None:
         if index == 0:
             takeover.walk(container, _CONTAINER, place)
             continue
-        # Only one runs, and nobody may believe that the others were judged harmless because they are not used.
+        # Only the first container is used, but forbidden settings of the others are refused as well.
         other = Takeover()
         other.walk(container, _CONTAINER, place)
         takeover.findings.problems += other.findings.problems
-        takeover.warnings.append(
-            Problem(Code.BASE_OVERWRITTEN, place, "only the first container is looked at; this one will not run")
-        )
+        takeover.warnings.append(Problem(Code.BASE_OVERWRITTEN, place, "only the first container is used; ignored"))
 
 
 def _take_env(takeover: Takeover, given: Any, path: Path) -> None:
@@ -45,7 +43,7 @@ def _take_ports(takeover: Takeover, given: Any, path: Path) -> None:
     for index, entry in enumerate(takeover.open_list(given, path, of="ports")):
         port = takeover.open_mapping(entry, (*path, index), of="a port's fields")
         if port.get("hostPort"):
-            takeover.refuse(Code.BASE_FORBIDDEN, (*path, index, "hostPort"), "a port of the node cannot be taken")
+            takeover.refuse(Code.BASE_FORBIDDEN, (*path, index, "hostPort"), "`hostPort` is not allowed")
     if given:
         takeover.warn(path)
 
@@ -54,18 +52,18 @@ def _take_capabilities(takeover: Takeover, given: Any, path: Path) -> None:
     capabilities = takeover.open_mapping(given, path, of="`drop`")
     for key, value in capabilities.items():
         if value and key != "drop":
-            takeover.refuse(Code.BASE_FORBIDDEN, (*path, key), "no capability can be added: all are dropped")
+            takeover.refuse(Code.BASE_FORBIDDEN, (*path, key), "capabilities cannot be added")
 
 
 POD_CONTEXT = Shape(
     taken={"runAsUser": "run_as_user", "runAsGroup": "run_as_group", "fsGroup": "fs_group"},
-    settled={"runAsNonRoot": True, "seccompProfile": _RUNTIME_DEFAULT},
+    fixed={"runAsNonRoot": True, "seccompProfile": _RUNTIME_DEFAULT},
     overwritten=("fsGroupChangePolicy",),
 )
 _CONTAINER_CONTEXT = Shape(
     taken={"runAsUser": "run_as_user", "runAsGroup": "run_as_group"},
     readers={"capabilities": _take_capabilities},
-    settled={
+    fixed={
         "runAsNonRoot": True,
         "seccompProfile": _RUNTIME_DEFAULT,
         "privileged": False,
@@ -111,7 +109,7 @@ _POD = Shape(
     },
     parts={"securityContext": POD_CONTEXT},
     readers={"containers": _take_containers, "volumes": _take_volumes},
-    settled={
+    fixed={
         "hostNetwork": False,
         "hostPID": False,
         "hostIPC": False,

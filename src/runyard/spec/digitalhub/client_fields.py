@@ -1,4 +1,4 @@
-"""Fields of a spec in the one form that every SDK reads. What has no such form is None, and left out of answers."""
+"""Fields of a spec in the form that every SDK reads; values without such a form are left out of responses."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,13 +18,13 @@ def fold(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shape_field(name: str, value: Any) -> Any:
-    """One field; None where clients could not read it."""
+    """One field in the clients' form; None if clients could not read it."""
     shape = _SHAPES.get(name)
     return value if shape is None else shape(value)
 
 
 def shape_volumes(given: Any, *, known: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The volumes of types that a client knows, with the options that it knows."""
+    """The volumes whose types a client knows, with the options it knows."""
     shaped = []
     for volume in given if isinstance(given, list) else ():
         folded = fold(volume) if isinstance(volume, Mapping) else {}
@@ -45,7 +45,7 @@ def shape_source(given: Any, *, language: str | None) -> dict[str, str]:
 
 
 def to_text(value: Any) -> str:
-    """As YAML writes it."""
+    """The value as YAML text."""
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) else str(value)
@@ -80,7 +80,7 @@ def _shape_command(given: Any) -> str | None:
 
 def _make_pairs(key: str) -> Callable[[Any], list[dict[str, str]] | None]:
     def shape(given: Any) -> list[dict[str, str]] | None:
-        """`{A: "1"}` as `[{name: A, value: "1"}]`."""
+        """Convert `{A: "1"}` to `[{name: A, value: "1"}]`."""
         if isinstance(given, Mapping):
             return [{key: name, "value": to_text(value)} for name, value in given.items() if value is not None]
         entries = given if isinstance(given, list) else None
@@ -105,7 +105,7 @@ def _shape_ports(given: Any) -> list[dict[str, int]] | None:
         return None
     folded = [fold(port) if isinstance(port, Mapping) else {"port": port} for port in given]
     pairs = [(_shape_integer(port.get("port")), _shape_integer(port.get("target_port"))) for port in folded]
-    # Clients need both, and the container's port is the Service's unless it is said.
+    # Clients need both; the target port defaults to the Service's port.
     return [{"port": port, "target_port": target or port} for port, target in pairs if port is not None]
 
 
@@ -129,14 +129,14 @@ def _shape_affinity(given: Any) -> dict[str, Any] | None:
     affinity = _fold_deeply(given)
     node = affinity.get("node_affinity")
     if isinstance(node, Mapping):
-        # Clients want a whole node selector there, which Kubernetes does not take.
+        # Clients expect a node selector here, which differs from Kubernetes' schema.
         affinity["node_affinity"] = {key: value for key, value in node.items() if key != _PREFERRED}
     return dict(affinity)
 
 
 def _fold_deeply(value: Any) -> Any:
     if isinstance(value, Mapping):
-        # Labels are names of the cluster's, not fields.
+        # Keys of labels are not field names.
         return {
             key: dict(item) if key == "match_labels" and isinstance(item, Mapping) else _fold_deeply(item)
             for key, item in fold(value).items()

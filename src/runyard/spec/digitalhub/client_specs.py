@@ -1,8 +1,8 @@
-"""Specs in the shapes that clients can read: one value in another shape makes the whole list of an SDK fail.
+"""Specs as DigitalHub's SDKs can read them: one value of another form makes a whole list call of an SDK fail.
 
-Runs of kind `X+action:run` are read by SDKs from 0.14 on, those of kind `X+run` by 0.13; tasks and functions are read
-by all of them. What cannot be said in a client's shape is left out here; the whole truth is the effective spec.
-Foreign kinds are their clients' own matter, and answered word for word.
+SDKs from 0.14 on read runs of kind `X+action:run`, 0.13 reads those of kind `X+run`; all of them read tasks and
+functions. Values that a client cannot represent are left out; the effective spec has them all. Specs of other
+runtimes' kinds are returned unchanged.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _SIDES = {"requests": "requests", "request": "requests", "limits": "limits", "li
 
 
 def shape_run_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's spec as the SDKs that know its kind can read it."""
+    """A run's spec as the SDKs that use its kind read it."""
     run_kind = find_run_kind(kind)
     if run_kind is None or find_kind(run_kind.function) is None:
         return dict(spec)
@@ -34,7 +34,7 @@ def shape_run_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shape_task_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's spec as every SDK can read it: amounts have no common shape, so they are not in it."""
+    """A task's spec as every SDK reads it, without resources, for which the SDKs have no common form."""
     if not _is_ours(kind):
         return dict(spec)
     shaped = _shape_fields(spec)
@@ -46,7 +46,7 @@ def shape_task_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shape_function_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A function's spec as every SDK can read it."""
+    """A function's spec as every SDK reads it."""
     function_kind = find_kind(kind)
     if function_kind is None:
         return dict(spec)
@@ -57,10 +57,10 @@ def shape_function_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restore_task_spec(kind: str, stored: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """What an update of a task means.
+    """The new spec after a client updates a task.
 
-    A client sends back what it was shown: what was left out of the answer is kept, and where the update only repeats a
-    value in the client's shape, the stored value stays with all that the shape could not say.
+    A client sends back the spec it received. Fields that were left out of the response are kept, and so is a stored
+    value that the update only repeats in the client's form.
     """
     if not _is_ours(kind):
         return dict(written)
@@ -71,10 +71,10 @@ def restore_task_spec(kind: str, stored: Mapping[str, Any], written: Mapping[str
 
 
 def list_changed_fields(kind: str, *, stored: Mapping[str, Any], written: Mapping[str, Any]) -> list[str]:
-    """The fields of a run's spec that somebody wants otherwise than they are.
+    """The fields of a run's spec that an update changes.
 
-    A client sends back what it was shown, in its own shape and with the empty values and switches that it knows: none
-    of that is a wish.
+    A client sends back the spec it received, in its own form and with its own empty values and flags; those are not
+    changes.
     """
     shown, repeated = shape_run_spec(kind, stored), shape_run_spec(kind, written)
     before, now = fold(stored), fold(written)
@@ -100,7 +100,7 @@ def _can_scale_to_zero(task_kind: str) -> bool:
 
 
 def _repeats(name: str, now: Mapping[str, Any], repeated: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
-    """Whether the client says nothing but what it was shown."""
+    """Whether the client repeats the value it received."""
     if name not in shown or name not in repeated or repeated[name] != shown[name]:
         return False
     return bool(_without_empty(now[name]) == _without_empty(shown[name]))

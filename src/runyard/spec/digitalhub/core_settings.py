@@ -1,4 +1,4 @@
-"""DigitalHub's settings as a policy: an admin who moves over brings the environment that configured its Core."""
+"""Converts the environment variables of a DigitalHub Core into a policy, for admins who migrate."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -40,31 +40,31 @@ _PLAIN: Mapping[str, tuple[str, str]] = MappingProxyType(
         "IMAGE_REGISTRY_SECRET": ("platform", "image_pull_secrets"),
     }
 )
-"""Settings that are one clause of a policy."""
+"""Settings that become one clause of a policy."""
 
 _ELSEWHERE: Mapping[str, str] = MappingProxyType(
     {
-        "K8S_NAMESPACE": "the namespace is the server's own setting",
+        "K8S_NAMESPACE": "the namespace is a setting of the server",
         "K8S_ENABLE_LOGS": "logs are always kept",
-        "K8S_ENABLE_METRICS": "usage is read wherever the cluster has metrics",
-        "K8S_ENABLE_RESULTS": "a run's objects are shown as long as they exist; nothing is dumped into its status",
-        "K8S_INIT_IMAGE": "there is no init container, so nothing takes its place",
-        "K8S_EMPTY_DIR_MEDIUM": "the medium is said in the volume's `spec.medium`",
-        "K8S_RESOURCE_WORKFLOW_STORAGE_CLASS": "there are no workflows here, so nothing takes its place",
-        "K8S_RESOURCE_WORKFLOW_ACCESS_MODE": "there are no workflows here, so nothing takes its place",
-        "DH_CONFIG_COMMON_MAPS": "variables for every run stand in the policy: `envs: {default: …}`",
-        "DH_CONFIG_COMMON_SECRETS": "a project's secrets are named in `secrets`; none reaches a run unasked",
-        "K8S_TEMPLATES": "template files are loaded as profiles; they are given as files, not by a setting",
-        "K8S_JOB_SUSPEND": "every job begins suspended and is released by the platform",
-        "K8S_CUSTOM_API_GROUPS": "no custom resources are made, so nothing takes its place",
-        "MONITORS_DELAY": "the cluster is watched, not polled, so nothing takes its place",
-        "LOGS_MAX_LENGTH": "how much of a log is kept is the server's own setting",
-        "BUILDER_FRAMEWORK": "how images are built is the server's own setting",
-        "IMAGE_REGISTRY": "the registry of built images is the server's own setting",
-        "LOKI_URL": "logs are kept by the platform itself; nothing is read from Loki",
+        "K8S_ENABLE_METRICS": "usage is read if the cluster has metrics",
+        "K8S_ENABLE_RESULTS": "a run's objects are shown while they exist; they are not copied into its status",
+        "K8S_INIT_IMAGE": "there is no init container",
+        "K8S_EMPTY_DIR_MEDIUM": "set the medium in the volume's `spec.medium`",
+        "K8S_RESOURCE_WORKFLOW_STORAGE_CLASS": "workflows are not supported",
+        "K8S_RESOURCE_WORKFLOW_ACCESS_MODE": "workflows are not supported",
+        "DH_CONFIG_COMMON_MAPS": "set variables of every run in the policy: `envs: {default: …}`",
+        "DH_CONFIG_COMMON_SECRETS": "a run gets only the secrets that it names in `secrets`",
+        "K8S_TEMPLATES": "pass template files as profiles",
+        "K8S_JOB_SUSPEND": "every job is created suspended and released by the platform",
+        "K8S_CUSTOM_API_GROUPS": "the platform creates no custom resources",
+        "MONITORS_DELAY": "the platform watches the cluster instead of polling it",
+        "LOGS_MAX_LENGTH": "the log size is a setting of the server",
+        "BUILDER_FRAMEWORK": "image builds are configured by settings of the server",
+        "IMAGE_REGISTRY": "the registry of built images is a setting of the server",
+        "LOKI_URL": "the platform keeps logs itself and does not read Loki",
     }
 )
-"""Settings that say nothing that a policy could say, and what takes their place."""
+"""Settings that have no equivalent in a policy, and the reason or replacement."""
 
 _FAMILIES: Mapping[str, str] = MappingProxyType(
     {
@@ -79,7 +79,7 @@ _KNOWN = (*_PLAIN, *_ELSEWHERE, *_JUDGED)
 
 @dataclass(slots=True)
 class _Draft:
-    """A policy in the making, and which setting each of its clauses comes from."""
+    """A policy under construction, with the setting that each clause comes from."""
 
     content: dict[str, dict[str, Any]] = field(default_factory=dict)
     origins: dict[Path, str] = field(default_factory=dict)
@@ -94,21 +94,21 @@ class _Draft:
         self.warnings.append(Problem(code, (setting,), message, **details))
 
     def find_setting(self, path: Path) -> str | None:
-        """The setting that a clause of the policy, or something within it, comes from."""
+        """The setting that a clause of the policy comes from."""
         lengths = range(len(path), 0, -1)
         return next((self.origins[path[:length]] for length in lengths if path[:length] in self.origins), None)
 
 
 def read_settings(values: Mapping[str, str]) -> tuple[Policy, list[Problem]]:
-    """The policy that DigitalHub's settings amount to, and warnings; raises `Refused` with every bad value.
+    """The policy equivalent to DigitalHub's settings, and warnings; raises `Refused` with every invalid value.
 
-    An empty value is blank. What is not said is not set: DigitalHub's own defaults do not come along.
+    An empty value is unset. DigitalHub's defaults for unset values are not applied.
     """
     draft = _Draft()
     strangers: list[str] = []
     for name, given in values.items():
         if name == "IMAGE_REGISTRY_SECRET" and values.get("K8S_REGISTRY_SECRET"):
-            draft.warn(Code.SETTING_ELSEWHERE, name, "is not used: K8S_REGISTRY_SECRET goes before it")
+            draft.warn(Code.SETTING_ELSEWHERE, name, "K8S_REGISTRY_SECRET overrides it; ignored")
             continue
         value = draft.findings.read(_read_text, given, name)
         if not value:
@@ -118,10 +118,10 @@ def read_settings(values: Mapping[str, str]) -> tuple[Policy, list[Problem]]:
         elif name in _JUDGED:
             draft.findings.read(lambda value, name=name: _judge(name, value, draft), value, name)  # type: ignore[misc]
         elif reason := _ELSEWHERE.get(name) or _find_family(name):
-            draft.warn(Code.SETTING_ELSEWHERE, name, f"is not used: {reason}")
+            draft.warn(Code.SETTING_ELSEWHERE, name, f"ignored: {reason}")
         elif name.startswith("K8S_"):
             nearest = find_nearest(name, _KNOWN)
-            draft.warn(Code.SETTING_UNKNOWN, name, "no such setting of DigitalHub is known", suggestion=nearest)
+            draft.warn(Code.SETTING_UNKNOWN, name, "unknown DigitalHub setting; ignored", suggestion=nearest)
         else:
             strangers.append(name)
     _add_notes(values, strangers, draft)
@@ -135,30 +135,30 @@ def _put_plain(name: str, value: str, draft: _Draft) -> None:
         return
     draft.put(field_name, clause, read, setting=name)
     if name == "K8S_SERVICE_TYPE" and read == "LoadBalancer":
-        # An `allowed` list refuses what it does not name, and DigitalHub's users may choose the others as well.
+        # An `allowed` list refuses all other values, and DigitalHub's users may choose these too.
         draft.put(field_name, "allowed", ["ClusterIP", "NodePort", "LoadBalancer"], setting=name)
 
 
 def _judge(name: str, value: str, draft: _Draft) -> None:
-    """Settings that the platform decides itself."""
+    """Settings for which the platform allows only one value."""
     if name == "K8S_SEC_SECCOMP_PROFILE":
-        expect_option(value, what="another seccomp profile", options=["RuntimeDefault"])
+        expect_option(value, what="seccomp profile", options=["RuntimeDefault"])
         return
-    is_disabled = expect_option(value.lower(), what="the value", options=["true", "false"]) == "true"
+    is_disabled = expect_option(value.lower(), what="boolean", options=["true", "false"]) == "true"
     if not is_disabled:
-        draft.warn(Code.SETTING_ROOT, name, "root is never run here, whatever this says", value=value)
+        draft.warn(Code.SETTING_ROOT, name, "runs never use root; ignored", value=value)
 
 
 def _add_notes(values: Mapping[str, str], strangers: list[str], draft: _Draft) -> None:
     if values.get("K8S_RESOURCE_MEM_LIMIT"):
-        message = "DigitalHub uses it only without a memory request; here it is the limit of every run that says none"
+        message = "becomes the limit of every run without one; DigitalHub uses it only without a memory request"
         draft.warn(Code.SETTING_WIDER, "K8S_RESOURCE_MEM_LIMIT", message)
     ephemeral = values.get("K8S_RESOURCE_EPHEMERAL_STORAGE_CLASS")
     if ephemeral and ephemeral != values.get("K8S_RESOURCE_PVC_STORAGE_CLASS"):
-        message = "holds for `resources.disk` alone; ephemeral volumes take the class of K8S_RESOURCE_PVC_STORAGE_CLASS"
+        message = "applies to `resources.disk` only; ephemeral volumes use K8S_RESOURCE_PVC_STORAGE_CLASS"
         draft.warn(Code.SETTING_NARROWER, "K8S_RESOURCE_EPHEMERAL_STORAGE_CLASS", message)
     if strangers:
-        message = f"not settings for Kubernetes, and not read: {list_words(sorted(strangers))}"
+        message = f"ignored, because they do not configure Kubernetes: {list_words(sorted(strangers))}"
         draft.warnings.append(Problem(Code.SETTING_STRANGER, (), message))
 
 
@@ -205,9 +205,9 @@ def _read_gpu_key(value: str) -> list[str]:
 
 
 def _read_service_type(value: str) -> str:
-    service_type = expect_option(value, what="the service type", options=SERVICE_TYPES)
+    service_type = expect_option(value, what="service type", options=SERVICE_TYPES)
     if service_type == "ExternalName":
-        raise refuse(Code.SETTING_EXTERNAL, "cannot be a default: it would have to name a host", value=value)
+        raise refuse(Code.SETTING_EXTERNAL, "ExternalName cannot be a default: it needs a host name", value=value)
     return service_type
 
 
@@ -219,7 +219,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
         "K8S_RESOURCE_EPHEMERAL_STORAGE_CLASS": _read_name,
         "K8S_REGISTRY_SECRET": lambda value: [_read_name(value)],
         "IMAGE_REGISTRY_SECRET": lambda value: [_read_name(value)],
-        "K8S_IMAGE_PULL_POLICY": lambda value: expect_option(value, what="the pull policy", options=PULL_POLICIES),
+        "K8S_IMAGE_PULL_POLICY": lambda value: expect_option(value, what="pull policy", options=PULL_POLICIES),
         "K8S_SERVICE_TYPE": _read_service_type,
     }
 )

@@ -23,7 +23,7 @@ _RUN_KIND = re.compile(r"(?P<function>[a-zA-Z0-9._-]+)\+((?P<action>[a-zA-Z0-9._
 _TASK_KIND = re.compile(r"(?P<function>[a-zA-Z0-9._-]+)\+(?P<action>[a-zA-Z0-9._-]+)")
 
 NAMED_TYPES = ("function", "workflow", "artifact", "dataitem", "model", "secret", "trigger")
-"""Types whose keys carry a name; the others are known by their id alone."""
+"""Types whose keys contain a name; others contain only the id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,24 +70,24 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKind:
-    """What a run's kind says: the function's kind, and the action unless it is of the old form `X+run`."""
+    """The parts of a run's kind: the function's kind and the action, which the old form `X+run` does not have."""
 
     function: str
     action: str | None
 
 
 def parse_function_reference(text: str) -> FunctionReference:
-    """Read it, or refuse it."""
+    """Parse the reference; raises `Refused`."""
     return FunctionReference(**_match(_FUNCTION, text, "a function", "kind://project/name:id"))
 
 
 def parse_task_reference(text: str) -> TaskReference:
-    """Read it, or refuse it."""
+    """Parse the reference; raises `Refused`."""
     return TaskReference(**_match(_TASK, text, "a task", "kind+action://project/id"))
 
 
 def parse_key(text: str) -> Key:
-    """Read a key in the server's or the SDK's form (which leaves out a run's second id), or refuse it."""
+    """Parse a key of the server, or of the SDK, which leaves out a run's second id; raises `Refused`."""
     found = _match(_KEY, text, "a key", "store://project/type/kind/name:id")
     if found["type"] is None:
         return Key(project=str(found["project"]))
@@ -98,7 +98,7 @@ def parse_key(text: str) -> Key:
 
 @lru_cache(maxsize=256)
 def find_run_kind(text: str) -> RunKind | None:
-    """What a run's kind says, or None if it is not one."""
+    """The parts of a run's kind, or None if it is not one."""
     match = _RUN_KIND.fullmatch(text)
     return None if match is None else RunKind(function=match["function"], action=match["action"])
 
@@ -112,5 +112,5 @@ def find_task_kind(text: str) -> tuple[str, str] | None:
 def _match(pattern: re.Pattern[str], given: object, what: str, form: str) -> dict[str, Any]:
     match = pattern.fullmatch(given) if isinstance(given, str) and len(given) <= 2048 else None
     if match is None:
-        raise refuse(Code.REFERENCE_INVALID, f"not the reference of {what}", value=given, allowed=form)
+        raise refuse(Code.REFERENCE_INVALID, f"is not a valid reference of {what}", value=given, allowed=form)
     return match.groupdict()

@@ -1,4 +1,4 @@
-"""Taking fields over from Kubernetes' own objects: a table of keys, and the walk that leaves none of them out."""
+"""Takes fields from Kubernetes objects: tables of known keys, and a traversal that reports every other key."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,25 +12,25 @@ from runyard.spec.run_fields import AdminFields, read_admin_fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What becomes of each key of one object; a key that stands in none of these is refused."""
+    """The handling of each key of one object; keys that are in none of these are refused."""
 
     taken: Mapping[str, str] = field(default_factory=dict)
-    """Keys whose value is one of our fields, in our form."""
+    """Keys whose value becomes the named field."""
     parts: "Mapping[str, Shape]" = field(default_factory=dict)
     readers: "Mapping[str, Callable[[Takeover, Any, Path], None]]" = field(default_factory=dict)
-    settled: Mapping[str, Any] = field(default_factory=dict)
-    """Keys that may only say what the platform does anyway."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Keys whose only allowed value is the one that the platform sets."""
     overwritten: tuple[str, ...] = ()
-    """Keys that the platform sets itself, as DigitalHub does: a warning names them."""
+    """Keys that the platform sets itself, as DigitalHub does; a warning says that they are ignored."""
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Every key that may stand there."""
-        return (*self.taken, *self.parts, *self.readers, *self.settled, *self.overwritten)
+        """Every allowed key."""
+        return (*self.taken, *self.parts, *self.readers, *self.fixed, *self.overwritten)
 
 
 class Takeover:
-    """Collects the fields taken over from one object, where each stood, and what is wrong or unused in it."""
+    """Collects the fields taken from one object with their paths, its problems and its warnings."""
 
     def __init__(self) -> None:
         self.findings = Findings()
@@ -39,7 +39,7 @@ class Takeover:
         self._origins: dict[str, Path] = {}
 
     def walk(self, given: Any, shape: Shape, path: Path) -> None:
-        """Take over what the shape says; null is blank, as in Kubernetes."""
+        """Take the fields of a shape; null is unset, as in Kubernetes."""
         for key, value in self.open_mapping(given, path, of="fields").items():
             place = (*path, key)
             if value is None:
@@ -50,42 +50,42 @@ class Takeover:
                 self.walk(value, shape.parts[key], place)
             elif key in shape.readers:
                 shape.readers[key](self, value, place)
-            elif key in shape.settled:
-                self._compare(value, shape.settled[key], place)
+            elif key in shape.fixed:
+                self._compare(value, shape.fixed[key], place)
             elif key in shape.overwritten:
                 self.warn(place)
             else:
                 self._refuse_key(key, shape, place)
 
     def take(self, name: str, value: Any, path: Path) -> None:
-        """Keep what says something; a later value for the same field is nearer to the process and wins."""
+        """Keep a value unless it is empty; a later value of the same field (the container's) wins."""
         if value not in (None, {}, []):
             self.keep(name, value, path)
 
     def keep(self, name: str, value: Any, path: Path) -> None:
-        """Keep a value as it is, for one of our fields or for what will turn out to be none."""
+        """Keep a value; whether `name` is one of our fields is checked by `finish`."""
         self.values[name] = value
         self._origins[name] = path
 
     def warn(self, path: Path) -> None:
-        """Tell that what stands there is not used."""
-        message = f"`{path[-1]}` is not used: the platform sets it itself, as DigitalHub does"
+        """Warn that the value at `path` is ignored."""
+        message = f"`{path[-1]}` is set by the platform, as in DigitalHub; ignored"
         self.warnings.append(Problem(Code.BASE_OVERWRITTEN, path, message))
 
     def refuse(self, code: Code, path: Path, message: str, **details: Any) -> None:
-        """Note one problem."""
+        """Add one problem."""
         self.findings.add(code, path, message, **details)
 
     def open_mapping(self, given: Any, path: Path, *, of: str) -> Mapping[str, Any]:
-        """The mapping, or an empty one where it is none; that is a problem then."""
+        """The mapping, or an empty one after a problem was added."""
         return self.findings.read(lambda value: expect_mapping(value, of=of), given, *path) or {}
 
     def open_list(self, given: Any, path: Path, *, of: str) -> list[Any]:
-        """The list, or an empty one where it is none; that is a problem then."""
+        """The list, or an empty one after a problem was added."""
         return self.findings.read(lambda value: expect_list(value, of=of), given, *path) or []
 
     def finish(self) -> AdminFields:
-        """The fields; raises `Refused` with every problem, each where it stood in the object."""
+        """The fields; raises `Refused` with every problem, each with its path in the object."""
         try:
             fields = read_admin_fields(self.values)
         except Refused as refused:
@@ -102,7 +102,7 @@ class Takeover:
 
     def _compare(self, value: Any, only: Any, path: Path) -> None:
         if type(value) is not type(only) or value != only:
-            message = f"`{path[-1]}` can only be {_show(only)} here"
+            message = f"`{path[-1]}` must be {_show(only)}"
             shown = value if isinstance(value, str | int | float) else None
             self.refuse(Code.BASE_FORBIDDEN, path, message, value=shown, allowed=_show(only))
 
@@ -110,11 +110,11 @@ class Takeover:
         known = shape.known
         allowed = list_words(known, most=40)
         meant = find_nearest(key, known)
-        self.refuse(Code.BASE_UNKNOWN, path, f"`{key}` cannot be taken over", allowed=allowed, suggestion=meant)
+        self.refuse(Code.BASE_UNKNOWN, path, f"unknown field `{key}`", allowed=allowed, suggestion=meant)
 
 
 def move_problem(problem: Problem, path: Path) -> Problem:
-    """The same finding at another place."""
+    """The same problem at another path."""
     return Problem(problem.code, path, problem.message, problem.value, problem.allowed, problem.suggestion)
 
 

@@ -1,8 +1,8 @@
 """`affinity`, in Kubernetes' own schema, validated as the apiserver does.
 
-Narrower than the apiserver where it takes what the scheduler then cannot use: Gt and Lt compare integers, values are
-label values also where a node is only preferred, and a label that `matchLabelKeys` names may not be selected as well
-(which the apiserver sees only once the pod has that label, too late for a Job).
+Narrower than the apiserver where it accepts values that the scheduler cannot use: Gt and Lt need integers, preferred
+terms need valid label values, and a key of `matchLabelKeys` must not be in the selector (the apiserver refuses that
+only once the pod has the label, too late for a Job).
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ _read_weight = integer_reader(least=1, most=100)
 
 
 def read_affinity_fields(given: Any, findings: Findings, path: Path) -> dict[str, Any]:
-    """The whole of it."""
+    """The affinity as a camelCase dictionary."""
     fields = read_fields(given, findings, path, _AFFINITY, of="an affinity")
     return dict(fields.values) if fields else {}
 
@@ -49,19 +49,19 @@ def check_label_keys(fields: Fields, findings: Findings) -> None:
     mismatch = fields.values.get("mismatchLabelKeys", [])
     for name, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):
         if keys and not fields.is_given("labelSelector"):
-            message = f"needs `{fields.spell('labelSelector')}` beside it"
+            message = f"needs `{fields.spell('labelSelector')}`"
             findings.add(Code.SELECTOR_LABEL_KEYS, fields.at(name), message)
     selected = list_selector_keys(fields.values.get("labelSelector", {}))
     for index, key in enumerate(match):
         where = (*fields.at("matchLabelKeys"), index)
         if key in selected:
-            message = f"is in `{fields.spell('labelSelector')}` too; it can stand in one of them only"
+            message = f"is also in `{fields.spell('labelSelector')}`; use it in only one of them"
             findings.add(Code.SELECTOR_LABEL_KEYS, where, message, value=key)
         if key in mismatch:
-            message = f"is in `{fields.spell('mismatchLabelKeys')}` too; it can stand in one of them only"
+            message = f"is also in `{fields.spell('mismatchLabelKeys')}`; use it in only one of them"
             findings.add(Code.SELECTOR_LABEL_KEYS, where, message, value=key)
         if key in match[:index]:
-            findings.add(Code.SELECTOR_LABEL_KEYS, where, "stands here a second time", value=key)
+            findings.add(Code.SELECTOR_LABEL_KEYS, where, "duplicate label key", value=key)
 
 
 def _read_node_affinity(given: Any, findings: Findings, path: Path) -> dict[str, Any] | None:
@@ -78,7 +78,7 @@ def _read_node_selector(given: Any, findings: Findings, path: Path) -> dict[str,
     if fields is None:
         return None
     if not fields.is_given("nodeSelectorTerms") or fields.values.get("nodeSelectorTerms") == []:
-        findings.add(Code.FIELD_MISSING, fields.at("nodeSelectorTerms"), "at least one term is needed")
+        findings.add(Code.FIELD_MISSING, fields.at("nodeSelectorTerms"), "a node selector needs at least one term")
     return dict(fields.values)
 
 
@@ -103,7 +103,7 @@ def _read_node_requirement(given: Any, findings: Findings, path: Path) -> dict[s
             findings.add(Code.SELECTOR_VALUES, fields.at("values"), f"the operator {operator} needs exactly one value")
         elif values and not (values[0].isdigit() and int(values[0]) < 2**63):
             where = (*fields.at("values"), 0)
-            message = f"the operator {operator} compares integers"
+            message = f"the operator {operator} needs an integer"
             findings.add(Code.SELECTOR_VALUES, where, message, value=values[0], allowed='digits in quotes, such as "4"')
     return dict(fields.values)
 
@@ -115,7 +115,7 @@ def _read_field_requirement(given: Any, findings: Findings, path: Path) -> dict[
     require(fields, findings, "key", "operator", of="a requirement")
     is_read = "values" in fields.values or not fields.is_given("values")
     if "operator" in fields.values and is_read and len(fields.values.get("values", [])) != 1:
-        findings.add(Code.SELECTOR_VALUES, fields.at("values"), "a node is chosen by exactly one name")
+        findings.add(Code.SELECTOR_VALUES, fields.at("values"), "a field requirement needs exactly one value")
     return dict(fields.values)
 
 
@@ -152,8 +152,8 @@ _NODE_REQUIREMENT = {
     "values": read_label_values,
 }
 _FIELD_REQUIREMENT = {
-    "key": option_reader((NODE_NAME_FIELD,), what="a field by which a node can be chosen"),
-    "operator": option_reader(("In", "NotIn"), what="an operator for fields"),
+    "key": option_reader((NODE_NAME_FIELD,), what="a field selector of nodes"),
+    "operator": option_reader(("In", "NotIn"), what="an operator of a field requirement"),
     "values": list_reader(text_reader(check_dns_subdomain, Code.NAME_NODE), of="node names"),
 }
 _NODE_TERM = {

@@ -58,7 +58,7 @@ def check_values_fit(fields: Fields, findings: Findings) -> None:
 
 
 def list_selector_keys(selector: Mapping[str, Any]) -> set[str]:
-    """Every label that a selector (as read) speaks of."""
+    """The label keys of a selector."""
     expressions = selector.get("matchExpressions", ())
     return {*selector.get("matchLabels", {}), *(expression["key"] for expression in expressions)}
 

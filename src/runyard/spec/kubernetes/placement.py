@@ -1,7 +1,7 @@
-"""`tolerations`, `affinity` and topology spread: Kubernetes' own schema, validated completely.
+"""`tolerations`, `affinity` and topology spread constraints: Kubernetes' own schema, fully validated.
 
-Keys may be camelCase or snake_case, as DigitalHub's SDK sends them; what comes out is camelCase and ready for a pod.
-What passes here passes the apiserver of every supported Kubernetes (tests/cluster/contract/test_placement.py).
+Keys may be camelCase or snake_case, as DigitalHub's SDK sends them; the result is camelCase, ready for a pod. The
+apiserver of every supported Kubernetes accepts the result (tests/cluster/contract/test_placement.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _MOST_INT32 = 2**31 - 1
 
 
 def read_tolerations(given: Any) -> list[dict[str, Any]]:
-    """Every toleration; empty text is left out, as it means the same as nothing. Raises `Refused` with all problems."""
+    """The tolerations, without empty text, which means unset. Raises `Refused` with all problems."""
     findings = Findings()
     tolerations = list_reader(_read_toleration, of="tolerations")(_blank_to([], given), findings, ())
     findings.finish()
@@ -37,7 +37,7 @@ def read_tolerations(given: Any) -> list[dict[str, Any]]:
 
 
 def read_affinity(given: Any) -> dict[str, Any]:
-    """The affinity; none at all is {}. Raises `Refused` with all problems."""
+    """The affinity; {} if unset. Raises `Refused` with all problems."""
     findings = Findings()
     affinity = read_affinity_fields(_blank_to({}, given), findings, ())
     findings.finish()
@@ -45,7 +45,7 @@ def read_affinity(given: Any) -> dict[str, Any]:
 
 
 def read_topology_spread(given: Any) -> list[dict[str, Any]]:
-    """Every topologySpreadConstraint. Raises `Refused` with all problems."""
+    """The topologySpreadConstraints. Raises `Refused` with all problems."""
     findings = Findings()
     constraints = list_reader(_read_constraint, of="constraints")(_blank_to([], given), findings, ())
     findings.finish()
@@ -60,7 +60,7 @@ def read_topology_spread(given: Any) -> list[dict[str, Any]]:
 
 
 def iter_affinity_namespaces(affinity: Mapping[str, Any]) -> Iterator[tuple[Path, str | Literal["*"]]]:
-    """Every namespace that a term names beside its own, with its path; "*" where a selector chooses them."""
+    """Every namespace that a term names, with its path; "*" for a namespace selector."""
     for path, term in _iter_pod_terms(affinity):
         for index, namespace in enumerate(term.get("namespaces") or ()):
             yield (*path, "namespaces", index), namespace
@@ -69,7 +69,7 @@ def iter_affinity_namespaces(affinity: Mapping[str, Any]) -> Iterator[tuple[Path
 
 
 def iter_node_keys(affinity: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Every node label and node field by which the affinity chooses nodes, with its path."""
+    """Every node label and node field that the affinity selects by, with its path."""
     for path, term in _iter_node_terms(affinity):
         for name in ("matchExpressions", "matchFields"):
             for index, requirement in enumerate(term.get(name) or ()):
@@ -159,9 +159,7 @@ _read_policy = option_reader(("Honor", "Ignore"), what="a node inclusion policy"
 _CONSTRAINT = {
     "maxSkew": integer_reader(least=1, most=_MOST_INT32),
     "topologyKey": read_label_key,
-    "whenUnsatisfiable": option_reader(
-        ("DoNotSchedule", "ScheduleAnyway"), what="something that can be done when the constraint is not satisfied"
-    ),
+    "whenUnsatisfiable": option_reader(("DoNotSchedule", "ScheduleAnyway"), what="a value of `whenUnsatisfiable`"),
     "labelSelector": read_label_selector,
     "minDomains": integer_reader(least=1, most=_MOST_INT32),
     "nodeAffinityPolicy": _read_policy,

@@ -1,8 +1,8 @@
-"""Amounts of resources, read, rounded, compared and printed exactly as Kubernetes' `resource.Quantity` does.
+"""Quantities of resources: parsed, rounded, compared and printed exactly as Kubernetes' `resource.Quantity` does.
 
-Kubernetes keeps an amount in one of two forms, and its 64-bit answers depend on which: a *short* one (a 64-bit number
-and a power of ten) where the text is short enough, and a *long* one of any size. A Decimal holds both as they are,
-digits and exponent, and never has to write out the zeros of `1e2000000000`.
+Kubernetes keeps a quantity in one of two forms, and its 64-bit results depend on the form: *short* (`int64Amount`, an
+int64 and a power of ten) for short text, *long* (`infDecAmount`) for any size. A Decimal represents both exactly, as
+digits and exponent, without expanding the zeros of `1e2000000000`.
 """
 
 import re
@@ -26,13 +26,13 @@ _POWERS: dict[str, tuple[Format, int]] = {
 }
 _DECIMAL_SUFFIXES = {power: suffix for suffix, (kind, power) in _POWERS.items() if kind == "DecimalSI"}
 _BINARY_SUFFIXES = {0: "", **{power: suffix for suffix, (kind, power) in _POWERS.items() if kind == "BinarySI"}}
-# The short form: so many digits at most, and no finer than this power of ten.
+# Limits of the short form: digits, and the smallest power of ten.
 _SHORT_DECIMAL_DIGITS = 18
 _SHORT_BINARY_DIGITS = {10: 11, 20: 8, 30: 5, 40: 2, 50: -1, 60: -4}
 _NANO = -9
-# What overflows 64 bits counts as 0 in the short form; but Kubernetes multiplies by these without looking.
+# An overflow of 64 bits counts as 0 in the short form, except for these powers, which Kubernetes does not check.
 _UNCHECKED_POWERS = frozenset({1, 2, 3, 6, 9})
-# Possessive, as Kubernetes' scanner never goes back; a long hostile text costs linear time.
+# Possessive quantifiers, as Kubernetes' scanner does not backtrack: linear time for any input.
 _SHAPE = re.compile(r"([+-]?+)(0*+)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[-+]?+[0-9]*+)")
 _EXPONENT = re.compile(r"[eE]([+-]?)([0-9]+)")
 _MEANT = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([a-z]+)")
@@ -52,7 +52,7 @@ _TWO_TO_64 = Decimal(2**64)
 
 
 class QuantityError(ValueError):
-    """What was given is no quantity, or cannot be calculated with; `suggestion` is what was probably meant."""
+    """Not a valid quantity, or one too large to calculate with; `suggestion` is the quantity probably meant."""
 
     def __init__(self, message: str, *, suggestion: str | None = None) -> None:
         super().__init__(message)
@@ -62,17 +62,17 @@ class QuantityError(ValueError):
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Quantity:
-    """An amount and how it is written; made by `parse`, `from_bytes` or `from_int`. Equal where the amounts are."""
+    """An amount and its format; created by `parse`, `from_bytes` or `from_int`. Equality compares amounts only."""
 
     exact: Decimal
-    """The amount. Calculate with `+`, `-` and `scale`: Decimal's own operators round to the caller's context."""
+    """The amount. Calculate with `+`, `-` and `scale`: Decimal's operators round to the caller's context."""
     format: Format
     is_long: bool = False
-    """Kubernetes' own matter: the form decides how negative and overflowing amounts are counted."""
+    """Kubernetes' internal form, which decides how negative and overflowing amounts are counted."""
 
     @classmethod
     def parse(cls, given: str | int | float) -> "Quantity":
-        """What Kubernetes makes of this text or number; a float counts as its shortest text. Raises QuantityError."""
+        """Parse a text or number as Kubernetes does; a float is parsed from its shortest text. Raises QuantityError."""
         text = given if isinstance(given, str) else _write_number(given)
         found = _SHAPE.fullmatch(text)
         if not text or not found:
@@ -92,17 +92,17 @@ class Quantity:
 
     @classmethod
     def from_bytes(cls, value: int) -> "Quantity":
-        """So many bytes, printed with Ki, Mi, …; capped at 2^63-1 as a text would be."""
+        """A number of bytes, printed with Ki, Mi, …; capped at 2^63-1 as in `parse`."""
         return cls(Decimal(max(-_INT64_MAX, min(_INT64_MAX, value))), "BinarySI")
 
     @classmethod
     def from_int(cls, value: int) -> "Quantity":
-        """So many units, printed with k, M, …"""
+        """A number of units, printed with k, M, …"""
         return cls(Decimal(value), "DecimalSI", abs(value) > _INT64_MAX)
 
     @property
     def text(self) -> str:
-        """The canonical text. As in Kubernetes, 1000E prints as 1: print only what `is_countable`."""
+        """The canonical text. As in Kubernetes, 1000E prints as 1: print only if `is_countable`."""
         if not self.exact:
             return "0"
         if self.format == "BinarySI" and self.is_whole and self.exact.copy_abs() >= 1024:
@@ -111,12 +111,12 @@ class Quantity:
 
     @property
     def value(self) -> int:
-        """Whole units, rounded up, as Kubernetes counts them: wrong in 64 bits where not `is_countable`."""
+        """Whole units, rounded up, as Kubernetes' Value(): overflows if not `is_countable`."""
         return self._count(0)
 
     @property
     def milli_value(self) -> int:
-        """Thousandths, rounded up, as Kubernetes counts them: wrong in 64 bits beyond 9.2e15 units."""
+        """Thousandths, rounded up, as Kubernetes' MilliValue(): overflows above 9.2e15 units."""
         return self._count(3)
 
     @property
@@ -133,11 +133,11 @@ class Quantity:
 
     @property
     def is_countable(self) -> bool:
-        """Whether Kubernetes can count and print it: decimal amounts are not capped, and go wrong beyond 2^63-1."""
+        """Whether the amount fits into 64 bits; Kubernetes does not cap decimal amounts, and overflows above 2^63-1."""
         return -_INT64_MAX <= self.exact <= _INT64_MAX
 
     def scale(self, factor: Decimal | Fraction) -> "Quantity":
-        """The exact product, rounded up (away from zero) to a whole unit, in the same format; binary ones capped."""
+        """The exact product, rounded away from zero to whole units, in the same format; binary amounts are capped."""
         product = _to_fraction(self.exact) * _to_fraction(factor)
         size = ceil(abs(product))
         if self.format == "BinarySI":
@@ -179,7 +179,7 @@ class Quantity:
         try:
             total = _BOUNDED.add(self.exact, term)
         except Inexact:
-            raise QuantityError(f"a sum of more than {_MOST_DIGITS} digits is not calculated") from None
+            raise QuantityError(f"the sum has more than {_MOST_DIGITS} digits") from None
         step = _exponent(total)
         is_long = is_long or any(
             part.scaleb(-step, _FREE).copy_abs() > _INT64_MAX for part in (self.exact, term, total)
@@ -197,7 +197,7 @@ def _write_number(given: object) -> str:
         return str(Decimal(given))  # str() of an int refuses very long ones
     if isinstance(given, float) and isfinite(given):
         return repr(given)
-    raise QuantityError(f"{shorten(given)} is no quantity: it is neither a text nor a finite number")
+    raise QuantityError(f"{shorten(given)} is not a valid quantity: it must be text or a finite number")
 
 
 def _read_exponent(text: str, suffix: str) -> tuple[Format, int]:
@@ -212,7 +212,7 @@ def _read_exponent(text: str, suffix: str) -> tuple[Format, int]:
 
 
 def _read_long(digits: str, places: int, *, kind: Format, power: int, sign: str) -> Quantity:
-    """The amount in nanos, rounded up; binary ones capped, and decimal below 1."""
+    """The amount in nanos, rounded up; binary amounts are capped, and become decimal below 1."""
     if kind == "BinarySI":
         amount = _FREE.multiply(Decimal(f"{digits}e-{places}"), Decimal(1 << power))
     else:
@@ -232,7 +232,7 @@ def _sign(amount: Decimal, sign: str) -> Decimal:
 
 
 def _wrap(number: int, *, bits: int) -> int:
-    """As a signed integer of so many bits holds it: Kubernetes does not look for overflows here."""
+    """Two's complement overflow of a signed integer, which Kubernetes does not check here."""
     half = 1 << (bits - 1)
     return (number + half) % (2 * half) - half
 
@@ -286,15 +286,15 @@ def _render_decimal(amount: Decimal, *, with_exponent: bool) -> str:
 
 def _to_fraction(number: Decimal | Fraction) -> Fraction:
     if isinstance(number, Decimal) and abs(number.adjusted()) > _MOST_DIGITS:
-        raise QuantityError(f"a product with a number of more than {_MOST_DIGITS} digits is not calculated")
+        raise QuantityError(f"cannot multiply a number of more than {_MOST_DIGITS} digits")
     return Fraction(number)
 
 
 def _refuse(text: str) -> QuantityError:
     meant = _find_meant(text)
-    message = f'"{shorten(text)}" is no quantity'
+    message = f'"{shorten(text)}" is not a valid quantity'
     if meant and meant.endswith("i") and "i" not in text.lower():
-        message += f": {meant} counts in steps of 1024, {meant[:-1].replace('K', 'k')} in steps of 1000"
+        message += f": {meant} is in units of 1024, {meant[:-1].replace('K', 'k')} in units of 1000"
     return QuantityError(message, suggestion=meant)
 
 
@@ -302,7 +302,7 @@ def _find_meant(text: str) -> str | None:
     if len(text) > 40:
         return None
     plain = re.sub(r"[\s_]", "", unicodedata.normalize("NFKC", text))
-    plain = re.sub(r",(?![0-9]{3}(?![0-9]))", ".", plain)  # 1,5 is plain enough, 1,000 is not
+    plain = re.sub(r",(?![0-9]{3}(?![0-9]))", ".", plain)  # 1,5 is 1.5; 1,000 is ambiguous
     if plain != text and re.search("[0-9]", plain):
         try:
             Quantity.parse(plain)

@@ -1,1 +1,1 @@
-"""The one YAML loader of the product and its printer. Start in `loader.py`. Owner of PyYAML."""
+"""The product's only YAML loader and printer. Owner of PyYAML. Start in `loader.py`."""

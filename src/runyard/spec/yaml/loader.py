@@ -1,7 +1,7 @@
-"""The one YAML loader of the product, and its printer. Pure: text in, plain values out.
+"""The product's only YAML loader. Pure: text in, plain values out.
 
-What is read is YAML 1.2 without its traps (`yaml_scalars.py`), in bounds that a hostile text cannot pass
-(`yaml_nodes.py`), with errors in plain words (`yaml_errors.py`). JSON is read as well.
+Reads YAML 1.2 with safe scalars (`scalars.py`), bounded against alias expansion (`tree_builder.py`), with readable
+errors (`syntax_errors.py`). JSON is read as well.
 """
 
 from collections.abc import Callable
@@ -30,16 +30,16 @@ _MOST_EMPTY = 1000
 
 @dataclass(frozen=True)
 class Document:
-    """One document of a text: its plain value, what is doubtful in it, and where everything stands."""
+    """One document: its plain value, warnings, and the positions of its values."""
 
     data: Any
     warnings: tuple[Problem, ...] = ()
     _find_root: Callable[[], Node | None] = field(default=lambda: None, repr=False, compare=False)
 
     def find_position(self, path: Path) -> Place | None:
-        """Line and column, from 1, of what stands at `path`, or of the nearest thing around it that exists.
+        """Line and column, from 1, of the value at `path`, or of its nearest existing parent.
 
-        A scalar's own place; of a list or a mapping, and of an empty value, the place of its key.
+        For a scalar its own position; for a list, a mapping or an empty value that of its key.
         """
         node = self._find_root()
         place = node.place if node else None
@@ -51,7 +51,7 @@ class Document:
         return place
 
     def find_text(self, path: Path) -> str | None:
-        """A scalar as it was written: `1.10` where `data` has the number 1.1. None where no scalar stands."""
+        """The source text of a scalar: `1.10` where `data` has the number 1.1. None if there is no scalar."""
         node = self._find_root()
         for part in path:
             entry = node.find_child(part) if node else None
@@ -60,7 +60,7 @@ class Document:
 
 
 def load_document(text: str | bytes, *, source: str = _NO_NAME, most_bytes: int = MOST_BYTES) -> Document:
-    """The one document of a text; none, or more than one, is refused."""
+    """The only document of a text; an empty text or a second document is refused."""
     documents = load_documents(text, source=source, most_bytes=most_bytes)
     if not documents:
         raise Refused([_name_source(Problem(Code.YAML_EMPTY, (), "the text is empty"), source)])
@@ -74,7 +74,7 @@ def load_document(text: str | bytes, *, source: str = _NO_NAME, most_bytes: int 
 def load_documents(
     text: str | bytes, *, source: str = _NO_NAME, most_documents: int = 100, most_bytes: int = MOST_BYTES
 ) -> list[Document]:
-    """Every document of a text that is not empty; raises `Refused` with all that is wrong."""
+    """All documents of a text except empty ones; raises `Refused` with every problem."""
     try:
         checked = check_text(text, most_bytes=most_bytes)
         data = find_json(checked)
@@ -112,13 +112,13 @@ def _read_stream(text: str, *, most_documents: int) -> list[Document]:
 
 
 def _finish(builder: TreeBuilder, reader: EventReader, *, end: int) -> list[Document]:
-    """The document that ended, unless it is empty; the commas before `end` are its."""
+    """The finished document, unless it is empty; the skipped commas before `end` are its warnings."""
     commas = [comma for comma in reader.commas if comma.index < end]
     reader.commas = reader.commas[len(commas) :]
     root = builder.root
     if root is None or builder.problems or root.is_empty():
         return []
-    message = "the comma after the quoted value was skipped; YAML wants none there"
+    message = "the comma after the quoted value is not YAML; ignored"
     warnings = [
         Problem(Code.YAML_TRAILING_COMMA, (), f"line {comma.line}, column {comma.column}: {message}")
         for comma in commas
@@ -128,12 +128,12 @@ def _finish(builder: TreeBuilder, reader: EventReader, *, end: int) -> list[Docu
 
 def _check_count(full: int, empty: int, *, most: int) -> None:
     if full > most or empty > _MOST_EMPTY:
-        message = f"the text has more than {most} documents, or more than {_MOST_EMPTY} empty ones"
+        message = f"the text has more than {most} documents or more than {_MOST_EMPTY} empty ones"
         raise Stopped(Problem(Code.YAML_TOO_MANY_DOCUMENTS, (), message))
 
 
 def _find_tree(text: str) -> Node | None:
-    """Of a JSON text, for positions; None where it is JSON that YAML cannot read."""
+    """The tree of a JSON text, for positions; None for JSON that YAML cannot read."""
     builder = TreeBuilder()
     try:
         for event in EventReader(text).iter_events():

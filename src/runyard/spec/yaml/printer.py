@@ -1,7 +1,7 @@
-"""Prints plain values as YAML that every reader takes for the same values, kubectl's among them.
+"""Prints plain values as YAML that every parser, such as kubectl's, reads back as the same values.
 
-Text that some version of YAML takes for something else (`on`, `1e3`, `012`, `12:30:00`, a date) is quoted. What begins
-with a letter and is no such word, and amounts such as `10Gi` and `500m`, stay plain, as people write them.
+Text that YAML 1.1 or 1.2 reads as another type (`on`, `1e3`, `012`, `12:30:00`, a date) is quoted. Other text that
+begins with a letter, and quantities such as `10Gi` and `500m`, stay plain.
 """
 
 import math
@@ -20,14 +20,14 @@ _TEXT_TAG = "tag:yaml.org,2002:str"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Knows plain values only, and writes no anchors."""
+    """Accepts plain values only, and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
 
 
 def dump_yaml(data: Any) -> str:
-    """The text of plain values, in block style, keys in their order. What is no JSON value raises an error."""
+    """The YAML text of a JSON value, in block style, keys in their order. Raises an error for other values."""
     return yaml.dump(
         data, Dumper=_Dumper, width=math.inf, allow_unicode=True, sort_keys=False, default_flow_style=False
     )
@@ -42,7 +42,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> ScalarNode:
 
 def _represent_float(dumper: yaml.SafeDumper, number: float) -> ScalarNode:
     if not math.isfinite(number):
-        raise ValueError(f"{number} cannot be printed: JSON has no such number")
+        raise ValueError(f"{number} is not a valid JSON number")
     return dumper.represent_float(number)
 
 

@@ -1,8 +1,7 @@
-"""What a scalar of a YAML text means: YAML 1.2's core rules, made safer for people who write YAML 1.1 by habit.
+"""Values of YAML scalars: the core schema of YAML 1.2, without the surprises of YAML 1.1.
 
-`yes`, `on`, `12:30`, `1_000`, dates, and numbers with leading zeros (`0777`, `007.5`) stay the text that was written:
-whoever wants a number there reads the text, and nothing is lost. `.inf` and `.nan` are refused, as JSON has no such
-numbers.
+`yes`, `on`, `12:30`, `1_000`, dates, and numbers with leading zeros (`0777`, `007.5`) are read as text. `.inf` and
+`.nan` are refused, because JSON has no such numbers.
 """
 
 import math
@@ -11,7 +10,7 @@ import re
 from runyard.spec.problem_codes import Code
 
 MOST_DIGITS = 100
-"""Longer numbers are refused: nobody means them, and converting them costs the square of their length."""
+"""Longer numbers are refused: converting them takes quadratic time."""
 
 TAG_PREFIX = "tag:yaml.org,2002:"
 
@@ -30,7 +29,7 @@ Scalar = str | int | float | bool | None
 
 
 class ScalarError(ValueError):
-    """A scalar that has no value here; the message says why, for people, and `code` for programs."""
+    """An invalid scalar, with a problem code."""
 
     def __init__(self, code: Code, message: str) -> None:
         self.code = code
@@ -38,7 +37,7 @@ class ScalarError(ValueError):
 
 
 def read_scalar(text: str, *, tag: str | None, is_plain: bool) -> Scalar:
-    """The value of a scalar. Quoted and block scalars are text; `tag` overrules."""
+    """The value of a scalar. Quoted and block scalars are text; a tag overrides that."""
     text = join_surrogates(text)
     if tag is None:
         return resolve_plain(text) if is_plain else text
@@ -46,14 +45,14 @@ def read_scalar(text: str, *, tag: str | None, is_plain: bool) -> Scalar:
         return text
     name = tag.removeprefix(TAG_PREFIX)
     if tag == name or name not in _TYPES:
-        raise ScalarError(Code.YAML_TAG, f"the tag `{show_tag(tag)}` is not known; plain values need no tag")
+        raise ScalarError(Code.YAML_TAG, f"unknown tag `{show_tag(tag)}`; plain values need no tag")
     if name == "str":
         return text
     value = resolve_plain(text)
     if name == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not _TYPES[name]:
-        raise ScalarError(Code.YAML_TAG, f"the value does not fit its tag `{show_tag(tag)}`")
+        raise ScalarError(Code.YAML_TAG, f"the value does not have the type of its tag `{show_tag(tag)}`")
     return value
 
 
@@ -64,7 +63,7 @@ def resolve_plain(text: str) -> Scalar:
     if text[0] not in "0123456789+-.":
         return text
     if _NOT_FINITE.fullmatch(text):
-        raise ScalarError(Code.YAML_NUMBER, f"`{text}` is not a number here; quote it if it is text")
+        raise ScalarError(Code.YAML_NUMBER, f"`{text}` is not a valid number; quote it if it is text")
     is_integer = _INTEGER.fullmatch(text) is not None
     if not is_integer and not _FLOAT.fullmatch(text):
         return text
@@ -79,13 +78,13 @@ def resolve_plain(text: str) -> Scalar:
 
 
 def join_surrogates(text: str) -> str:
-    """JSON's pairs of escapes (`\\ud83d\\ude00`) as the character they stand for; a half alone is refused."""
+    """Join JSON's surrogate pairs (`\\ud83d\\ude00`) into characters; an unpaired surrogate is refused."""
     if not _SURROGATE.search(text):
         return text
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise ScalarError(Code.YAML_CHARACTER, "the text holds half of a character (a lone surrogate)") from None
+        raise ScalarError(Code.YAML_CHARACTER, "the text has an unpaired surrogate") from None
 
 
 def show_tag(tag: str) -> str:

@@ -1,4 +1,7 @@
-"""PyYAML's scanner and parser, taught what people paste: stray tabs, and commas after quoted values."""
+"""PyYAML's scanner and parser, extended for pasted text: stray tabs, and commas after quoted values.
+
+The overridden methods are not a public API: `pyproject.toml` pins PyYAML's minor version, and a test names them.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ LINE_ENDS = "\0\r\n\x85\u2028\u2029"
 
 @dataclass(frozen=True, slots=True)
 class Comma:
-    """A comma that was skipped."""
+    """The position of a skipped comma."""
 
     index: int
     line: int
@@ -41,7 +44,7 @@ class EventReader(Reader, Scanner, Parser):
         self._quoted_end = self.index
 
     def fetch_flow_entry(self) -> None:
-        """Outside brackets a comma means nothing in YAML: after a quoted value at the end of a line it is skipped."""
+        """Skip a comma after a quoted value at the end of a line, where YAML has no meaning for it."""
         if self.flow_level or not self._is_after_quoted() or not self._is_last_of_line():
             super().fetch_flow_entry()
             return
@@ -49,7 +52,7 @@ class EventReader(Reader, Scanner, Parser):
         self.forward()
 
     def scan_to_next_token(self) -> None:
-        """As PyYAML's, and tabs are blanks wherever they are no indentation."""
+        """Like PyYAML's method, but tabs are white space wherever they are not indentation."""
         while True:
             self._skip_blanks()
             if self.peek() == "#":
@@ -61,7 +64,7 @@ class EventReader(Reader, Scanner, Parser):
                 self.allow_simple_key = True
 
     def _skip_blanks(self) -> None:
-        """Stops at a tab that is indentation: there PyYAML finds no token, and the error points at it."""
+        """Skip white space up to a tab that is indentation: PyYAML finds no token there and reports its position."""
         length = self._count_blanks()
         blanks = self.prefix(length)
         if "\t" in blanks and self._is_indentation() and self.peek(length) not in f"{LINE_ENDS}#":

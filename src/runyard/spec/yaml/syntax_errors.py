@@ -1,4 +1,4 @@
-"""PyYAML's errors in plain words: where, what is wrong, and what to do about it. Values are never quoted."""
+"""PyYAML's errors as problems: line, column, cause and remedy. Values are never quoted."""
 
 import re
 
@@ -7,27 +7,27 @@ from yaml.error import Mark, MarkedYAMLError
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, shorten
 
-_LOST = "the indentation seems to be lost; what belongs to a list item or a key stands further right than it"
-_INDENTATION = "this line does not fit the ones above: check its indentation, and that every key ends with `:`"
+_LOST = "the indentation seems to be lost; indent the content of a list item or key further than it"
+_INDENTATION = "this line does not match those above: check its indentation, and that every key ends with `:`"
 
 _SENTENCES: tuple[tuple[str, str], ...] = (
-    (r"found character '\\t'", "a tab in the indentation; YAML wants spaces there"),
+    (r"found character '\\t'", "a tab in the indentation; use spaces"),
     (r"found character '([@`%])'", "a value cannot begin with `{0}` unless it is quoted"),
     (
         "mapping values are not allowed",
-        "a `:` where no key can stand: quote a value with `: ` in it, and check the indentation",
+        "a `:` where no key is allowed: quote a value that contains `: `, and check the indentation",
     ),
-    ("could not find expected ':'", "there is no `:` after the key that begins here"),
+    ("could not find expected ':'", "the key that begins here has no `:` after it"),
     ("unexpected end of stream", "the quote that opens here is never closed"),
     ("unexpected document separator", "the quote that opens here is not closed before the document ends"),
-    ("unknown escape character", r"a backslash in double quotes needs a known letter after it; write `\\`, or use '…'"),
-    ("escape sequence of", "an escape in double quotes lacks its hexadecimal digits"),
-    ("sequence entries are not allowed", "a list item `- ` cannot stand here; begin it on a line of its own"),
-    ("mapping keys are not allowed", "a key `? ` cannot stand here"),
+    ("unknown escape character", r"unknown escape sequence in double quotes; write `\\`, or use single quotes"),
+    ("escape sequence of", "an escape sequence in double quotes lacks hexadecimal digits"),
+    ("sequence entries are not allowed", "a list item `- ` is not allowed here; put it on a line of its own"),
+    ("mapping keys are not allowed", "a key `? ` is not allowed here"),
     (r"expected ',' or '\]'", "the `[` that opens here is not closed, or a comma is missing in it"),
     (r"expected ',' or '\}'", "the `{{` that opens here is not closed, or a comma is missing in it"),
-    (r"but found '[\]}}]'", "a closing bracket without its opening one"),
-    ("but found ','", "a comma means nothing here; remove it, or quote the value it belongs to"),
+    (r"but found '[\]}}]'", "a closing bracket without an opening one"),
+    ("but found ','", "a comma is not allowed here; remove it, or quote the value it belongs to"),
     (
         "expected '<document start>'",
         "the document ended above, and this does not begin a new one; check its indentation",
@@ -38,19 +38,19 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
         "block scalar|chomping or indentation|a comment or a line break",
         "after `|` or `>` the text begins on a new line",
     ),
-    ("tag handle|expected URI|'!'", "this tag is not known; a value that begins with `!` must be quoted"),
+    ("tag handle|expected URI|'!'", "unknown tag; quote a value that begins with `!`"),
     (
         "alphabetic or numeric character",
         "the name of an anchor `&` or alias `*` is missing; quote the value if it is text",
     ),
-    ("YAML document|directive|a digit", "the `%` line is not one that YAML 1 knows"),
+    ("YAML document|directive|a digit", "the `%` line is not a valid YAML 1 directive"),
 )
-# In these errors PyYAML names where it noticed; where the trouble began is the place to look at.
+# For these errors PyYAML reports the position where it noticed them; their cause is at the beginning.
 _LOOK_AT_THE_BEGINNING = re.compile(r"could not find expected ':'|unexpected end of stream|document separator|',' or '")
 
 
 def explain_syntax_error(error: MarkedYAMLError, last_key: tuple[str, int] | None) -> Problem:
-    """The problem behind PyYAML's error; `last_key` is the last complete key before it, and its line."""
+    """PyYAML's error as a problem; `last_key` is the last complete key before it, and its line."""
     problem = error.problem or ""
     mark = error.problem_mark or error.context_mark
     if error.context_mark and _LOOK_AT_THE_BEGINNING.search(problem):
@@ -61,7 +61,7 @@ def explain_syntax_error(error: MarkedYAMLError, last_key: tuple[str, int] | Non
 
 
 def _describe_lost_indentation(error: MarkedYAMLError, last_key: tuple[str, int] | None) -> str | None:
-    """Says so when a list item stands where a key is expected, or a key where an item is, in the very same column."""
+    """The message for a list item where a key is expected, or a key where an item is expected, in the same column."""
     here, outer = error.problem_mark, error.context_mark
     if not here or not outer or here.column != outer.column:
         return None
@@ -82,7 +82,7 @@ def _find_sentence(problem: str) -> str:
     for pattern, sentence in _SENTENCES:
         if match := re.search(pattern, problem):
             return sentence.format(*match.groups())
-    return "this is not YAML"
+    return "this is not valid YAML"
 
 
 def _make(code: Code, mark: Mark | None, message: str) -> Problem:

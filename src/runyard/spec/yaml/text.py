@@ -1,4 +1,4 @@
-"""What may be a YAML text at all: bounded, UTF-8, nothing in it that cannot be shown. And whether it is simply JSON."""
+"""Checks before YAML is parsed: size, UTF-8, allowed characters. Reads JSON directly."""
 
 import re
 from typing import Any
@@ -14,10 +14,10 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000
 
 
 def check_text(given: str | bytes, *, most_bytes: int) -> str:
-    """The text itself; raises `Refused` where it is none."""
+    """The decoded text; raises `Refused` where it is too large, not UTF-8 or has forbidden characters."""
     data = given if isinstance(given, bytes) else given.encode("utf-8", "surrogatepass")
     if len(data) > most_bytes:
-        raise _refuse(Code.YAML_TOO_LARGE, f"the text has {len(data):,} bytes; at most {most_bytes:,} are read")
+        raise _refuse(Code.YAML_TOO_LARGE, f"the text has {len(data):,} bytes; at most {most_bytes:,} are allowed")
     if data.startswith(_MARKS):
         raise _refuse(
             Code.YAML_ENCODING,
@@ -32,14 +32,12 @@ def check_text(given: str | bytes, *, most_bytes: int) -> str:
         index = match.start()
         line, column = text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
         character = f"U+{ord(match.group()):04X}"
-        raise _refuse(
-            Code.YAML_CHARACTER, f"line {line}, column {column}: the character {character} cannot stand in a text"
-        )
+        raise _refuse(Code.YAML_CHARACTER, f"line {line}, column {column}: the character {character} is not allowed")
     return text
 
 
 def find_json(text: str) -> dict[str, Any] | list[Any] | None:
-    """The value if the text is JSON without faults; all else is left to YAML, which knows where the faults are."""
+    """The value if the text is valid JSON, else None: the YAML reader reports the positions of errors."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -50,7 +48,7 @@ def find_json(text: str) -> dict[str, Any] | list[Any] | None:
 
 
 def _measure_depth(data: Any) -> int:
-    """How many levels are nested; raises `Refused` for more values than are read, as they need not be read again."""
+    """The number of nested levels; raises `Refused` for too many values."""
     level, count, depth = [data], 0, 0
     while level:
         count += len(level)

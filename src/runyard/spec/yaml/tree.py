@@ -1,4 +1,4 @@
-"""The tree of a YAML document: values that know where they stood."""
+"""The tree of a YAML document: values with their positions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,23 +11,23 @@ Place = tuple[int, int]
 
 @dataclass(slots=True)
 class Node:
-    """A value and its place. `size` and `height` are those of the tree below it, aliases unfolded."""
+    """A value and its position. `size` and `height` are those of the subtree, with aliases expanded."""
 
     place: Place
     scalar: Scalar = None
     text: str | None = None
-    """A scalar as it was written, without quotes."""
+    """The source text of a scalar, without quotes."""
     items: "list[Node] | None" = None
     entries: "dict[str, Entry] | None" = None
     size: int = 1
     height: int = 0
 
     def is_empty(self) -> bool:
-        """Whether nothing was written, or null."""
+        """Whether the value is empty or null."""
         return self.text is not None and self.scalar is None
 
     def find_child(self, part: str | int) -> "Entry | None":
-        """What stands under a key, or at an index."""
+        """The value under a key or at an index."""
         if self.entries is not None and isinstance(part, str):
             return self.entries.get(part)
         if self.items is not None and isinstance(part, int) and 0 <= part < len(self.items):
@@ -35,7 +35,7 @@ class Node:
         return None
 
     def to_data(self) -> Any:
-        """The plain value, with a copy of its own wherever an alias stands."""
+        """The plain value; every alias becomes a separate copy."""
         if self.items is not None:
             return [item.to_data() for item in self.items]
         if self.entries is not None:
@@ -45,11 +45,11 @@ class Node:
 
 @dataclass(slots=True)
 class Entry:
-    """A value under its key; an item of a list has its own place instead of a key's."""
+    """A value and the position of its key; for a list item, of the item itself."""
 
     place: Place
     node: Node
 
     def get_best_place(self) -> Place:
-        """A scalar's own place; of a list, a mapping and an empty value that of its key."""
+        """The position of a scalar; for a list, a mapping or an empty value that of its key."""
         return self.node.place if self.node.text else self.place

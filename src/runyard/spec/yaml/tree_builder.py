@@ -1,7 +1,7 @@
-"""From the events of a YAML text to a tree that remembers where everything stood.
+"""Builds the tree of a YAML document from parser events, with the position of every value.
 
-The tree is bounded while it grows: an alias adds the size of what it stands for without being expanded, so that a text
-whose aliases would unfold into more than `MOST_NODES` values is refused before it costs anything.
+The tree is bounded while it grows, against alias expansion («billion laughs»): an alias adds the size of its target
+without being expanded, so that a text whose aliases expand to more than `MOST_NODES` values is refused early.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ MOST_DEPTH = 64
 MOST_NODES = 100_000
 MOST_PROBLEMS = 100
 MOST_KEY_CHARACTERS = 1024
-"""YAML's own bound for keys without `?`; keys stand in every path below them, and so in every message."""
+"""YAML's own bound for keys without `?`; keys are part of every path below them, and so of messages."""
 
 _MERGE = "<<"
 _KEY_IS_COLLECTION = "a key must be text, not a list or a mapping"
@@ -34,7 +34,7 @@ _KEY_IS_COLLECTION = "a key must be text, not a list or a mapping"
 
 @dataclass(slots=True)
 class _Open:
-    """A collection whose end was not reached yet."""
+    """A collection that is not closed yet."""
 
     node: Node
     is_block: bool
@@ -48,7 +48,7 @@ class _Open:
 
 
 class Stopped(Exception):
-    """The text cannot be read on; the problem is the reason."""
+    """Reading cannot continue because of `problem`."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -56,7 +56,7 @@ class Stopped(Exception):
 
 
 class TreeBuilder:
-    """Builds one document. Problems that leave the rest readable are collected, others raise `Stopped`."""
+    """Builds one document. Problems are collected; those after which reading cannot continue raise `Stopped`."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -67,7 +67,7 @@ class TreeBuilder:
         self._has_aliases = False
 
     def take(self, event: Event) -> None:
-        """The next event of the document."""
+        """Add the next event of the document."""
         if isinstance(event, AliasEvent):
             self._add(self._get_anchored(event), event)
         elif isinstance(event, ScalarEvent):
@@ -93,9 +93,9 @@ class TreeBuilder:
             raise self._stop(Code.YAML_KEY, event, _KEY_IS_COLLECTION)
         expected = "map" if isinstance(event, MappingStartEvent) else "seq"
         if event.tag not in (None, "!", f"{TAG_PREFIX}{expected}"):
-            raise self._stop(Code.YAML_TAG, event, f"the tag `{show_tag(event.tag or '')}` is not known")
+            raise self._stop(Code.YAML_TAG, event, f"unknown tag `{show_tag(event.tag or '')}`")
         if len(self.stack) >= MOST_DEPTH:
-            raise self._stop(Code.YAML_TOO_DEEP, event, f"more than {MOST_DEPTH} levels are nested here")
+            raise self._stop(Code.YAML_TOO_DEEP, event, f"nested more than {MOST_DEPTH} levels deep")
         node = Node(get_place(event), **({"entries": {}} if expected == "map" else {"items": []}))
         if event.anchor:
             self._anchors[event.anchor] = node
@@ -111,7 +111,7 @@ class TreeBuilder:
         self._add(node, event)
 
     def _add(self, node: Node, event: Event) -> None:
-        """Put a finished value where it belongs: as the root, an item, a key, or the value of a key."""
+        """Add a finished value: as the root, an item, a key, or the value of a key."""
         if not self.stack:
             self.root = node
             return
@@ -133,14 +133,15 @@ class TreeBuilder:
         if node.text is None:
             raise self._stop(Code.YAML_KEY, event, _KEY_IS_COLLECTION)
         if len(node.text) > MOST_KEY_CHARACTERS:
-            raise self._stop(Code.YAML_KEY, event, f"a key of {len(node.text):,} characters is too long")
+            message = f"a key of {len(node.text):,} characters is too long; at most {MOST_KEY_CHARACTERS:,} are allowed"
+            raise self._stop(Code.YAML_KEY, event, message)
         opened.key = node.text
         opened.key_place = get_place(event)
         opened.is_merge = isinstance(event, ScalarEvent) and event.implicit[0] and event.value == _MERGE
         if not isinstance(node.scalar, str):
-            shown = f"`{node.text}` is not text" if node.text else "it is empty"
+            shown = f"`{node.text}` is not text" if node.text else "this key is empty"
             suggestion = f'"{node.text}"' if node.text else None
-            self._note(Code.YAML_KEY, event, f"a key must be text, and {shown}; quote it", suggestion=suggestion)
+            self._note(Code.YAML_KEY, event, f"a key must be text: {shown}; quote it", suggestion=suggestion)
             return
         opened.key = node.scalar
         first = (opened.node.entries or {}).get(opened.key)
@@ -151,11 +152,11 @@ class TreeBuilder:
         if opened.is_merge:
             sources = node.items if node.items is not None else [node]
             if any(source.entries is None for source in sources):
-                raise self._stop(Code.YAML_MERGE, event, "`<<` takes a mapping, or a list of mappings, by alias")
+                raise self._stop(Code.YAML_MERGE, event, "`<<` needs an alias of a mapping, or a list of such aliases")
             opened.merges += sources
             return
         if isinstance(event, ScalarEvent) and event.style is None and event.value.endswith(",") and opened.is_block:
-            message = f"the value of `{shorten(opened.key or '')}` ends with a comma, which belongs to it"
+            message = f"the value of `{shorten(opened.key or '')}` ends with a comma, which is part of the value"
             self.warnings.append(self._make(Code.YAML_COMMA_IN_VALUE, event, message))
         if opened.node.entries is not None and opened.key is not None:
             opened.node.entries.setdefault(opened.key, Entry(opened.key_place, node))
@@ -165,17 +166,19 @@ class TreeBuilder:
         node = self._anchors.get(event.anchor or "")
         if node is None:
             name = shorten(event.anchor)
-            raise self._stop(Code.YAML_ALIAS_UNKNOWN, event, f"there is no `&{name}` before `*{name}`")
+            raise self._stop(
+                Code.YAML_ALIAS_UNKNOWN, event, f"unknown alias `*{name}`: there is no `&{name}` before it"
+            )
         if any(opened.node is node for opened in self.stack):
-            raise self._stop(Code.YAML_ALIAS_RECURSION, event, f"`*{shorten(event.anchor)}` stands inside itself")
+            raise self._stop(Code.YAML_ALIAS_RECURSION, event, f"the alias `*{shorten(event.anchor)}` contains itself")
         return node
 
     def _check_bounds(self, container: Node, event: Event) -> None:
         if len(self.stack) - 1 + container.height > MOST_DEPTH:
-            raise self._stop(Code.YAML_TOO_DEEP, event, f"more than {MOST_DEPTH} levels are nested here")
+            raise self._stop(Code.YAML_TOO_DEEP, event, f"nested more than {MOST_DEPTH} levels deep")
         if sum(opened.node.size for opened in self.stack) > MOST_NODES:
             code = Code.YAML_ALIAS_BOMB if self._has_aliases else Code.YAML_TOO_MANY_VALUES
-            what = "the aliases unfold into" if self._has_aliases else "the text has"
+            what = "the aliases expand to" if self._has_aliases else "the text has"
             raise self._stop(code, event, f"{what} more than {MOST_NODES:,} values")
 
     def _read_scalar(self, event: ScalarEvent) -> Node:
@@ -187,10 +190,8 @@ class TreeBuilder:
         return Node(get_place(event), scalar=value, text=value if isinstance(value, str) else event.value)
 
     def _note_duplicate(self, opened: _Open, first: Entry | None, event: Event) -> None:
-        where = f" in line {first.place[0]}" if first else ""
-        message = (
-            f"the key `{shorten(opened.key or '')}` stands here a second time; the first is{where or ' before it'}"
-        )
+        where = f"; the first is in line {first.place[0]}" if first else ""
+        message = f"duplicate key `{shorten(opened.key or '')}`{where}"
         empty = [
             key
             for key, entry in (opened.node.entries or {}).items()
@@ -225,6 +226,6 @@ class TreeBuilder:
 
 
 def get_place(event: Event | NodeEvent) -> Place:
-    """Where an event begins."""
+    """The position at which an event begins."""
     mark = event.start_mark
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)

@@ -44,13 +44,13 @@ def test_version_is_read_when_it_is_known(version: str) -> None:
     "version", ["", "1", "1.37", "v1.99", "2.0", "1.05", "1.3٦", "1.36 ", "newest", "1.-1", None, 1.3]
 )
 def test_version_is_refused_when_it_is_not_known(version: Any) -> None:
-    with pytest.raises(ValueError, match=r"version: .* is not known; allowed: 1\.0 to 1\.36, or latest"):
+    with pytest.raises(ValueError, match=r"version: unknown version .*; allowed: 1\.0 to 1\.36, or latest"):
         check_pod_security(pod(), level="baseline", version=version)
 
 
 @pytest.mark.parametrize("level", ["", "Restricted", "none", None, ["baseline"]])
 def test_level_is_refused_when_it_is_not_known(level: Any) -> None:
-    with pytest.raises(ValueError, match=r"level: .* is not known; allowed: privileged, baseline, restricted"):
+    with pytest.raises(ValueError, match=r"level: unknown level .*; allowed: privileged, baseline, restricted"):
         check_pod_security(pod(), level=cast("Level", level))
 
 

@@ -195,9 +195,9 @@ def test_tag_is_refused_when_it_is_not_plain(text: str) -> None:
 def test_every_duplicate_key_is_named_with_both_lines_when_there_are_several() -> None:
     problems = find_problems(load, "a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\na: 4\nlist:\n- {e: 1, e: 2}\n")
     assert {where: problem.message for where, problem in problems.items()} == {
-        "b.c": "line 5, column 3: the key `c` stands here a second time; the first is in line 3",
-        "a": "line 6, column 1: the key `a` stands here a second time; the first is in line 1",
-        "list[0].e": "line 8, column 10: the key `e` stands here a second time; the first is in line 8",
+        "b.c": "line 5, column 3: duplicate key `c`; the first is in line 3",
+        "a": "line 6, column 1: duplicate key `a`; the first is in line 1",
+        "list[0].e": "line 8, column 10: duplicate key `e`; the first is in line 8",
     }
     assert {problem.code for problem in problems.values()} == {"yaml.duplicate_key"}
 
@@ -313,11 +313,19 @@ def test_character_is_one_when_it_is_escaped_in_two_halves() -> None:
         ("a: {b: 1", "line 1, column 4", "`{` that opens here"),
         ("a: 'x\nb: 1", "line 1, column 4", "never closed"),
         ('a: "x\n---\nb', "line 1, column 4", "not closed"),
-        ("a: b: c", "line 1, column 5", "no key can stand"),
+        (
+            "a: b: c",
+            "line 1, column 5",
+            "a `:` where no key is allowed: quote a value that contains `: `, and check the indentation",
+        ),
         ("a: 1\nbc\nd: 1", "line 2, column 1", "no `:` after"),
         ("a: @b", "line 1, column 4", "begin with `@`"),
         ("a: %b", "line 1, column 4", "begin with `%`"),
-        ('a: "\\q"', "line 1, column 6", "backslash"),
+        (
+            'a: "\\q"',
+            "line 1, column 6",
+            "unknown escape sequence in double quotes; write `\\\\`, or use single quotes",
+        ),
         ('a: "\\x1"', "line 1, column 7", "hexadecimal"),
         ("a: - b", "line 1, column 4", "list item"),
         ("a: ]", "line 1, column 4", "closing bracket"),
