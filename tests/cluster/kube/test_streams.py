@@ -135,10 +135,9 @@ async def test_the_instance_before_has_its_own_log_when_a_container_restarts(yar
     await yard.start(pod("p", f"{script}; {SLEEP}", spec=volume, volumeMounts=mount))
     with pytest.raises(PreviousNotFound):
         await yard.read("p", previous=True)
-    following = asyncio.create_task(yard.follow("p"))
-    await asyncio.sleep(0.5)
-    await yard.run("p", "touch", "/shared/go")
-    first = await following
+    async with follow_logs(yard.client, "p", namespace=yard.namespace) as lines:
+        await yard.run("p", "touch", "/shared/go")
+        first = [line.text async for line in lines]
 
     async def has_second_line() -> bool:
         return len(await yard.texts("p")) == 1 and (await yard.status("p"))["containerStatuses"][0]["restartCount"] == 1

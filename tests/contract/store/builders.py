@@ -1,9 +1,11 @@
 """Entities and runs to store, with what a test does not care about filled in."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from runyard.app.model import AuditEntry, Entity, Run, Transition
+from runyard.app.ports import Store
 from runyard.domain.lifecycle import State
 
 NOON = datetime(2026, 11, 15, 12, 0, 0, 123456, tzinfo=UTC)
@@ -12,6 +14,15 @@ NOON = datetime(2026, 11, 15, 12, 0, 0, 123456, tzinfo=UTC)
 def after(seconds: float) -> datetime:
     """That long after noon."""
     return NOON + timedelta(seconds=seconds)
+
+
+async def wait_until_past(store: Store, moment: datetime) -> None:
+    """Until the clock of the database, by which leases end, has passed the moment."""
+    while True:
+        async with store.begin(is_read_only=True) as work:
+            if await work.read_clock() > moment:
+                return
+        await asyncio.sleep(0.005)
 
 
 def make_entity(entity_id: str, **fields: Any) -> Entity:

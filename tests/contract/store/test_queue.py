@@ -1,13 +1,12 @@
 """The queue: what is due, who has it, and for how long, by the database's clock."""
 
-import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from runyard.app.ports import Stale, Store
-from tests.contract.store.builders import NOON, after, make_run, make_transition
+from tests.contract.store.builders import NOON, after, make_run, make_transition, wait_until_past
 
 LONG = timedelta(minutes=5)
 
@@ -65,7 +64,7 @@ async def test_run_can_be_claimed_again_when_its_lease_has_ended(store: Store) -
         await work.runs.add(make_run("r1"), [])
         [(_, first)] = await work.runs.claim_due(owner="a", limit=1, lease_for=timedelta(milliseconds=50))
         await work.commit()
-    await asyncio.sleep(0.1)
+    await wait_until_past(store, first.until)
     async with store.begin() as work:
         [(_, second)] = await work.runs.claim_due(owner="a", limit=1, lease_for=LONG)
         await work.commit()
@@ -94,7 +93,7 @@ async def test_renewed_lease_ends_sooner_when_less_is_asked_for(store: Store) ->
         [(_, lease)] = await work.runs.claim_due(owner="a", limit=1, lease_for=LONG)
         renewed = await work.runs.renew(lease, lease_for=timedelta(milliseconds=20))
         await work.commit()
-    await asyncio.sleep(0.05)
+    await wait_until_past(store, renewed.until)
     async with store.begin() as work:
         with pytest.raises(Stale):
             await work.runs.renew(renewed, lease_for=LONG)

@@ -1,6 +1,5 @@
 """Runs: rows, history, tombstones, and writes that are guarded by revision and lease."""
 
-import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from runyard.app.model import Run
 from runyard.app.ports import LIST_FILTERS, Duplicate, FilterKind, Query, Stale, Store
 from runyard.domain.lifecycle import State
-from tests.contract.store.builders import after, make_run, make_transition
+from tests.contract.store.builders import after, make_run, make_transition, wait_until_past
 
 LONG = timedelta(minutes=5)
 
@@ -269,7 +268,7 @@ async def test_stale_lease_writes_nothing_when_another_unit_of_work_has_taken_ov
     async with store.begin() as work:
         [(run, first)] = await work.runs.claim_due(owner="a", limit=1, lease_for=timedelta(milliseconds=50))
         await work.commit()
-    await asyncio.sleep(0.1)
+    await wait_until_past(store, first.until)
     async with store.begin() as work:
         [(_, second)] = await work.runs.claim_due(owner="b", limit=1, lease_for=LONG)
         await work.commit()
@@ -295,7 +294,7 @@ async def test_lease_writes_nothing_when_it_has_ended_though_nobody_took_over(st
     async with store.begin() as work:
         [(run, lease)] = await work.runs.claim_due(owner="a", limit=1, lease_for=timedelta(milliseconds=50))
         await work.commit()
-    await asyncio.sleep(0.1)
+    await wait_until_past(store, lease.until)
 
     async with store.begin() as work:
         with pytest.raises(Stale):

@@ -92,7 +92,7 @@ async def test_every_restored_database_has_an_epoch_of_its_own_when_the_backup_i
 async def test_backup_is_of_one_moment_when_writers_go_on(
     store: SqlStore, database: str, target: str, tmp_path: Path
 ) -> None:
-    is_over = asyncio.Event()
+    has_begun, is_over = asyncio.Event(), asyncio.Event()
 
     async def write() -> int:
         number = 0
@@ -102,10 +102,11 @@ async def test_backup_is_of_one_moment_when_writers_go_on(
                 await work.audit.add(make_audit(id=f"r{number}"))
                 await work.commit()
             number += 1
+            has_begun.set()
         return number
 
     writer = asyncio.create_task(write())
-    await asyncio.sleep(0.2)
+    await has_begun.wait()
     await backup(database, tmp_path / "backup")
     is_over.set()
     written = await writer

@@ -98,8 +98,15 @@ async def test_one_state_is_read_when_a_read_was_begun_again(place: Place) -> No
     await writing.commit()
     assert await reading.run(read_note, "read") == "before"
 
-    task = asyncio.create_task(reading.run(lambda connection: connection.exec_driver_sql(LONG).scalar(), "read"))
-    await asyncio.sleep(0.01)
+    begun = asyncio.Event()
+
+    def read_long(connection: Connection) -> Any:
+        loop.call_soon_threadsafe(begun.set)
+        return connection.exec_driver_sql(LONG).scalar()
+
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(reading.run(read_long, "read"))
+    await begun.wait()
     await writing.run(write_note("after"), "write")
     await writing.commit()
     await task
@@ -134,9 +141,10 @@ async def test_connection_is_given_to_nobody_before_its_thread_is_done_when_the_
     place: Place,
 ) -> None:
     assert isinstance(place.writer, SqliteTransactionFactory)
-    done = threading.Event()
+    begun, done, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
 
     def work(connection: Connection) -> None:
+        loop.call_soon_threadsafe(begun.set)
         try:
             connection.exec_driver_sql(LONG).scalar()
         finally:
@@ -150,7 +158,7 @@ async def test_connection_is_given_to_nobody_before_its_thread_is_done_when_the_
             await transaction.close()
 
     task = asyncio.create_task(use())
-    await asyncio.sleep(0.02)
+    await begun.wait()
     task.cancel()
     await asyncio.sleep(0)
     task.cancel()

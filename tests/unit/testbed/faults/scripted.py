@@ -110,6 +110,16 @@ async def connection_to(url: str, tls: ssl.SSLContext | None = None) -> AsyncIte
         await connection.close()
 
 
+async def wait_until_open(url: str) -> None:
+    """Until somebody listens there."""
+    async with asyncio.timeout(10):
+        while True:
+            with suppress(ConnectionRefusedError):
+                async with connection_to(url):
+                    return
+            await asyncio.sleep(0.02)
+
+
 @asynccontextmanager
 async def proxied(
     *rules: Rule, handler: Handler = answer_ok, **options: Any

@@ -31,6 +31,7 @@ from tests.unit.testbed.faults.scripted import (
     connection_to,
     proxied,
     upstream_of,
+    wait_until_open,
 )
 
 
@@ -146,7 +147,7 @@ async def test_connections_are_refused_when_the_listener_is_closed(by_command: b
         with pytest.raises(ConnectionRefusedError):
             async with connection_to(url):
                 pass
-        await asyncio.sleep(1.2)
+        await wait_until_open(url)
         async with connection_to(url) as later:
             await later.send(GET)
             assert await later.take(len(OK)) == OK
