@@ -1,7 +1,6 @@
-"""What a run's program finds: variables and secret files; and the Secret behind them.
+"""Environment variables and secret files of a run's container, and the Secret that holds their values.
 
-Only the run's own Secret is ever referenced, so a Secret of the cluster that happens to have a user's secret's name is
-out of reach.
+Only the run's own Secret is ever referenced: a run cannot reach another Secret of the namespace by its name.
 """
 
 import base64
@@ -17,12 +16,12 @@ SECRETS_VOLUME = "runyard-secrets"
 
 
 def get_platform_envs(identity: RunIdentity) -> dict[str, str]:
-    """What the platform itself tells every run."""
+    """The variables that the platform sets in every run."""
     return {"PROJECT_NAME": identity.project, "RUN_ID": identity.run_id}
 
 
 def render_env(spec: EffectiveSpec, identity: RunIdentity) -> list[dict[str, Any]]:
-    """The platform's variables, then secrets, then `envs`; each name once, with the value the spec decided."""
+    """The platform's variables, then secrets, then `envs`; each name once, the last one wins."""
     platforms = get_platform_envs(identity)
     entries: dict[str, dict[str, Any]] = {name: {"value": value} for name, value in platforms.items()}
     for use in spec.secrets:
@@ -35,7 +34,7 @@ def render_env(spec: EffectiveSpec, identity: RunIdentity) -> list[dict[str, Any
 def render_secret(
     spec: EffectiveSpec, identity: RunIdentity, marks: Marks, *, values: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """The run's Secret with what it uses and nothing else; none where nothing is secret."""
+    """The run's Secret, with only the secrets that it uses; an empty list if it uses none."""
     if not spec.secrets:
         return []
     names = dict.fromkeys(use.name for use in spec.secrets)
@@ -51,12 +50,12 @@ def render_secret(
 
 
 def render_secret_volumes(spec: EffectiveSpec, identity: RunIdentity) -> list[dict[str, Any]]:
-    """The volume of secret files, if there are any."""
+    """The volume with the secret files, if there are any."""
     names = dict.fromkeys(use.name for use in spec.secrets if use.mount_path)
     if not names:
         return []
-    # The files are root's. With fs_group their group is the run's, and only that may read them; without it any user
-    # of this one container must, since none of them owns the file and its group is root's.
+    # Root owns the files. With fs_group their group is the run's, and only it may read them. Without it every user
+    # of the container must be able to read them, since neither owner nor group is the run's.
     mode = 0o444 if spec.fs_group is None else 0o440
     source = {
         "secretName": secret_name(identity.run_id),
@@ -67,7 +66,7 @@ def render_secret_volumes(spec: EffectiveSpec, identity: RunIdentity) -> list[di
 
 
 def render_secret_mounts(spec: EffectiveSpec) -> list[dict[str, Any]]:
-    """Each secret file at its own path; what else stands in that folder stays."""
+    """Each secret file at its own path (`subPath`); other files of that directory stay visible."""
     return [
         {"name": SECRETS_VOLUME, "mountPath": use.mount_path, "subPath": use.name, "readOnly": True}
         for use in spec.secrets

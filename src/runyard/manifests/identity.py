@@ -1,4 +1,4 @@
-"""Whose objects are rendered, and which object owns them."""
+"""The run that objects are rendered for, and the object that owns them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunIdentity:
-    """What the objects say about the run beside its spec. Without a namespace they go wherever they are applied."""
+    """What objects state about the run besides its spec. Without `namespace`, `kubectl` chooses it."""
 
     run_id: str
     project: str
@@ -16,12 +16,12 @@ class RunIdentity:
     function: str | None = None
     """The function's name."""
     run_name: str | None = None
-    """What people call the run; need not be unique."""
+    """The run's name for people; not unique."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The anchor as the apiserver made it."""
+    """The anchor as the apiserver created it."""
 
     kind: Literal["Job", "Deployment"]
     name: str

@@ -1,4 +1,4 @@
-"""Labels, annotations and owners: what every object says about the run it belongs to."""
+"""Labels, annotations and owner references of a run's objects."""
 
 import re
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ RUN_LABEL = f"{PREFIX}run"
 INSTALLATION_LABEL = f"{PREFIX}installation"
 VOLUME_LABEL = f"{PREFIX}volume"
 LIFETIME_ANNOTATION = f"{PREFIX}lifetime"
-"""Of a claim: `run`, `keep`, or how many seconds it is kept after the run."""
+"""On a claim: `run`, `keep`, or the seconds for which it is kept after the run."""
 PENDING_TIMEOUT_ANNOTATION = f"{PREFIX}pending-timeout"
-"""Of a Job or Deployment: how many seconds it may wait for its place."""
+"""On a Job or Deployment: the seconds for which its pods may be pending."""
 RUN_NAME_ANNOTATION = f"{PREFIX}run-name"
 
 API_VERSIONS: Mapping[str, str] = MappingProxyType({"Job": "batch/v1", "Deployment": "apps/v1"})
@@ -26,14 +26,14 @@ API_VERSIONS: Mapping[str, str] = MappingProxyType({"Job": "batch/v1", "Deployme
 _FRAMEWORKS = MappingProxyType({"job": "k8sjob", "serve": "k8sserve", "deploy": "k8sdeployment"})
 _RESERVED_PREFIXES = (PREFIX, "dhcore/", "batch.kubernetes.io/")
 _RESERVED_LABELS = frozenset({"controller-uid", "job-name", "pod-template-hash"})
-"""Kubernetes' controllers set these, and refuse objects that have other values there."""
+"""Labels that Kubernetes' controllers set; they refuse objects with other values."""
 _HASHED_VALUE = re.compile(rf"(?:.*-)?x[0-9a-f]{{{HASH_CHARACTERS}}}")
 
 
 def to_label_value(text: str) -> str:
-    """The text itself where it is a legal value, else what is legal of it and a hash; never the same for two texts.
+    """A legal label value, different for different texts: the text itself, or its legal characters and a hash.
 
-    A text that only looks hashed is hashed too: it could be made to imitate another.
+    A text that looks like a hashed value is hashed too, so that it cannot imitate another.
     """
     if check_label_value(text) is None and not _HASHED_VALUE.fullmatch(text):
         return text
@@ -45,7 +45,7 @@ def to_label_value(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What all objects of one run carry."""
+    """Labels, annotations, namespace and owner that all objects of one run share."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -60,7 +60,7 @@ class Marks:
         annotations: Mapping[str, str] | None = None,
         is_owned: bool = True,
     ) -> dict[str, Any]:
-        """An object's metadata; without a name, that of a template."""
+        """The metadata of an object; without a name, of a pod or claim template."""
         metadata: dict[str, Any] = {"name": name} if name else {}
         if name and self.namespace:
             metadata["namespace"] = self.namespace
@@ -72,12 +72,12 @@ class Marks:
         return metadata
 
     def render_selector(self) -> dict[str, str]:
-        """What tells the run's pods from all others; it never changes in a Deployment's life."""
+        """The label selector of the run's pods. A Deployment's selector is immutable."""
         return {key: self.labels[key] for key in (INSTALLATION_LABEL, RUN_LABEL)}
 
 
 def make_marks(spec: EffectiveSpec, identity: RunIdentity, *, owner: Owner | None = None) -> Marks:
-    """The marks of a run's objects. An admin's labels are added to the platform's, which stay."""
+    """The marks of a run's objects. An admin's labels never replace the platform's."""
     exact = {
         INSTALLATION_LABEL: identity.installation,
         RUN_LABEL: identity.run_id,
@@ -115,7 +115,7 @@ def _is_reserved(key: str) -> bool:
 
 
 def _render_owner(owner: Owner) -> dict[str, Any]:
-    # Not a controller: the anchor does not manage these objects; and blocking its deletion would need rights on it.
+    # Not a controller: the anchor does not manage these objects. `blockOwnerDeletion` would need more RBAC rights.
     return {
         "apiVersion": API_VERSIONS[owner.kind],
         "kind": owner.kind,

@@ -1,7 +1,7 @@
-"""Names of a run's objects: legal for Kubernetes, and different for different runs, however odd or long their ids.
+"""Names of a run's objects: legal for Kubernetes, and different for different run ids.
 
-A name is the id itself where that is legal, and otherwise ends with a hash of it. A prefix of its own, or a character
-that the readable form cannot have, keeps hashed names apart: no id can be chosen to imitate another's.
+A name contains the id itself if that is legal, and otherwise ends with a hash of it. Hashed names have a prefix or a
+character that plain names cannot have, so no id can be chosen to collide with another's.
 """
 
 import hashlib
@@ -11,10 +11,10 @@ import re
 from runyard.spec.names import check_dns_label
 
 HASH_CHARACTERS = 20
-"""80 bits: nobody finds an id that takes a given run's name."""
+"""80 bits: finding an id with the same hash as another is infeasible."""
 MOST_PLAIN_ID_CHARACTERS = 40
 MOST_RUN_NAME_CHARACTERS = 52
-"""Controllers add up to 11 characters for ReplicaSets and pods, and the result must fit a label."""
+"""Controllers append up to 11 characters for ReplicaSets and pods; the result must fit a label value."""
 MOST_SERVICE_NAME_CHARACTERS = 63
 
 
@@ -26,9 +26,10 @@ def run_name(run_id: str) -> str:
 
 
 def claim_name(run_id: str, *, volume: str) -> str:
-    """The name of the claim behind a volume. Kept claims are mounted again by it.
+    """The name of the claim behind a volume. Later runs mount kept claims by this name.
 
-    Joined by a dot, which neither half has: with a dash, run `a` and volume `b-c` would meet run `a-b` and volume `c`.
+    The separator is a dot, which neither part has: with a dash, run `a` and volume `b-c` would collide with run `a-b`
+    and volume `c`.
     """
     if check_dns_label(volume) is None:
         return f"{run_name(run_id)}.{volume}"
@@ -51,9 +52,9 @@ def service_name(run_id: str) -> str:
 
 
 def alias_name(project: str, *, function: str | None, service: str) -> str:
-    """The stable name of a service, which outlives its runs: the same for every run of that function and service name.
+    """The stable name of a service: the same for every run of the function with this `service_name`.
 
-    Parts are joined by two dashes; where a part has two of its own, or is no DNS label, the name is hashed.
+    Parts are joined by two dashes. The name is hashed if a part contains two dashes or is not a DNS label.
     """
     parts = [part for part in (project, function, service) if part is not None]
     plain = f"svc-{'--'.join(parts)}"
@@ -66,7 +67,7 @@ def alias_name(project: str, *, function: str | None, service: str) -> str:
 
 
 def hash_text(text: str) -> str:
-    """The hash that tells two texts apart where they cannot stand as they are."""
+    """The hash that stands for a text that cannot be part of a name."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:HASH_CHARACTERS]
 
 

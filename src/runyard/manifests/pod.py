@@ -1,4 +1,4 @@
-"""The pod of a run: one container, and where and as whom it runs."""
+"""The pod of a run: its container, placement and identity."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A run's objects: all at once as `kubectl apply` takes them, or the anchor first and then what it owns."""
+"""A run's objects: all at once for `kubectl apply`, or the anchor first and then its dependents."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from runyard.manifests.workloads import render_workload
 
 
 def render_run(spec: EffectiveSpec, identity: RunIdentity, *, secret_values: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Everything as it runs, in an order in which it can be applied; raises `Refused` where that cannot be."""
+    """All objects, in the order in which they can be applied; raises `Refused` if the run cannot be rendered."""
     check_run(spec, secret_values=secret_values)
     marks = make_marks(spec, identity)
     return [
@@ -25,9 +25,9 @@ def render_run(spec: EffectiveSpec, identity: RunIdentity, *, secret_values: Map
 
 
 def render_anchor(spec: EffectiveSpec, identity: RunIdentity) -> dict[str, Any]:
-    """The one object a run begins with, at rest: a suspended Job without a TTL, or a Deployment of no replicas.
+    """The object that a run begins with, not started: a suspended Job without TTL, or a Deployment with 0 replicas.
 
-    Released by `spec.suspend: false` or `spec.replicas`, under its UID. Raises `Refused` where it cannot be rendered.
+    A patch of `spec.suspend` or `spec.replicas` with its UID releases it. Raises `Refused` if it cannot be rendered.
     """
     check_workload(spec)
     return render_workload(spec, identity, make_marks(spec, identity), is_anchor=True)
@@ -36,9 +36,9 @@ def render_anchor(spec: EffectiveSpec, identity: RunIdentity) -> dict[str, Any]:
 def render_dependents(
     spec: EffectiveSpec, identity: RunIdentity, *, owner: Owner, secret_values: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """What the anchor needs and owns, so that its deletion collects them; claims that are kept have no owner.
+    """The objects that the anchor needs and owns; they are garbage-collected with it. Kept claims have no owner.
 
-    Raises `Refused` where it cannot be rendered.
+    Raises `Refused` if the run cannot be rendered.
     """
     check_run(spec, secret_values=secret_values)
     marks = make_marks(spec, identity, owner=owner)
@@ -49,7 +49,7 @@ def render_dependents(
 def _render_needs(
     spec: EffectiveSpec, identity: RunIdentity, marks: Marks, *, secret_values: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """What must be there before the pods."""
+    """The objects that must exist before the pods."""
     return [
         *render_secret(spec, identity, marks, values=secret_values),
         *render_config_maps(spec, identity, marks),

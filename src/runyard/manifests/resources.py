@@ -1,4 +1,4 @@
-"""A container's requests and limits."""
+"""The resource requests and limits of a container."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from runyard.spec.resources import KUBERNETES_NAMES
 
 
 def render_resources(spec: EffectiveSpec) -> dict[str, Any]:
-    """Under Kubernetes' names; a side that nobody set is left out, and so are no GPUs."""
+    """Requests and limits under Kubernetes' names, without those that nobody set and without 0 GPUs."""
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
     for name, sides in spec.resources.items():

@@ -1,4 +1,4 @@
-"""How a served run is reached: its ports, its readiness, its Service and the alias with a stable name."""
+"""How a service is reached: ports, readiness probe, Service, and the alias with a stable name."""
 
 from typing import Any
 
@@ -12,29 +12,29 @@ DEFAULT_PORT = 8080
 
 
 def get_ports(spec: EffectiveSpec) -> tuple[ServicePort, ...]:
-    """The ports that are served; the one that python services listen on where none is named."""
+    """The service ports; by default the one port that python services listen on."""
     return spec.service_ports or (ServicePort(port=DEFAULT_PORT, target_port=DEFAULT_PORT),)
 
 
 def render_container_ports(spec: EffectiveSpec) -> list[dict[str, Any]]:
-    """The container's ports, each once however many ports of the Service lead to it."""
+    """The container's ports, each once even if several Service ports lead to it."""
     targets = dict.fromkeys(port.target_port for port in get_ports(spec))
     return [{"containerPort": target, "protocol": "TCP"} for target in targets]
 
 
 def render_readiness(spec: EffectiveSpec) -> dict[str, Any]:
-    """When the pod gets requests: once the path answers, or the first port opens."""
+    """The readiness probe: the path answers, or the first port is open."""
     port = get_ports(spec)[0].target_port
     if spec.readiness_path:
         handler: dict[str, Any] = {"httpGet": {"path": spec.readiness_path, "port": port}}
     else:
         handler = {"tcpSocket": {"port": port}}
-    # Kubernetes' one second takes a model server that is busy with a request for a dead one.
+    # With Kubernetes' default timeout of 1 s, a busy model server would count as not ready.
     return {**handler, "periodSeconds": 5, "timeoutSeconds": 5}
 
 
 def render_services(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
-    """The run's Service, and with `service_name` the alias, which the newest run takes over from its forerunner."""
+    """The run's Service and, with `service_name`, the alias; the newest run takes the alias over."""
     names = [service_name(identity.run_id)]
     if spec.service_name:
         names.append(alias_name(identity.project, function=identity.function, service=spec.service_name))
@@ -67,7 +67,7 @@ def _render_service_ports(spec: EffectiveSpec) -> list[dict[str, Any]]:
 
 
 def _make_port_name(port: int, taken: set[str]) -> str:
-    """`port<port>`, unless another port was given that name."""
+    """`port<port>`, with `x` appended while another port has that name."""
     name = f"port{port}"
     while name in taken:
         name += "x"

@@ -1,4 +1,4 @@
-"""Volumes: what the pod mounts, and the claims and ConfigMaps made for it."""
+"""The volumes and mounts of a pod, and the claims and ConfigMaps created for it."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def render_volumes(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> 
 
 
 def render_mounts(spec: EffectiveSpec) -> list[dict[str, Any]]:
-    """Where the container mounts them."""
+    """The volume mounts of the container."""
     mounts: list[dict[str, Any]] = []
     if spec.disk:
         mounts.append({"name": SCRATCH_VOLUME, "mountPath": SCRATCH_PATH})
@@ -36,12 +36,12 @@ def render_mounts(spec: EffectiveSpec) -> list[dict[str, Any]]:
 
 
 def render_claims(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
-    """The claims to create. One that is kept beyond the run has no owner: nothing but the ledger ends it."""
+    """The claims to create. A claim that is kept beyond the run has no owner: only the volume ledger deletes it."""
     return [_render_claim(volume, identity, marks) for volume in spec.volumes if _is_new_claim(volume)]
 
 
 def render_config_maps(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
-    """One ConfigMap for each volume with inline data, as each may be nearly as large as an object can be."""
+    """One ConfigMap per volume with inline data: each may be nearly as large as an object can be."""
     return [
         {
             "apiVersion": "v1",
@@ -58,7 +58,7 @@ def render_config_maps(spec: EffectiveSpec, identity: RunIdentity, marks: Marks)
 
 
 def has_claim(spec: EffectiveSpec) -> bool:
-    """Whether a claim is mounted that a second pod might have to wait for; of existing ones the mode is not known."""
+    """Whether a second pod might wait for a claim of the first. The access mode of existing claims is not known."""
     return any(volume.type in ("persistent_volume_claim", "shared_volume") for volume in spec.volumes)
 
 
@@ -79,7 +79,7 @@ def _render_source(volume: Volume, identity: RunIdentity, marks: Marks) -> dict[
 
 
 def _render_empty_dir(volume: Volume) -> dict[str, Any]:
-    # Programs map /dev/shm and mean memory; on a disk it would work and be slow.
+    # Programs expect /dev/shm in memory; on disk it would work, but slowly.
     medium = volume.medium or ("Memory" if volume.mount_path == SHARED_MEMORY_PATH else None)
     source = {"medium": medium, "sizeLimit": volume.size.text if volume.size is not None else None}
     return {key: value for key, value in source.items() if value is not None}

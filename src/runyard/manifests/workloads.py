@@ -1,4 +1,4 @@
-"""The object that runs the pods: a Job, or a Deployment for what is served or deployed."""
+"""The object that runs the pods: a Job, or a Deployment for the actions `serve` and `deploy`."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from runyard.manifests.volumes import has_claim
 def render_workload(
     spec: EffectiveSpec, identity: RunIdentity, marks: Marks, *, is_anchor: bool = False
 ) -> dict[str, Any]:
-    """The Job or Deployment as it runs, or as the anchor that waits for what it will own."""
+    """The Job or Deployment; as an anchor, suspended until its dependents exist."""
     if spec.action == "job":
         return _render_object(
             "Job", spec, identity, marks, _render_job_spec(spec, identity, marks, is_anchor=is_anchor)
@@ -37,12 +37,12 @@ def _render_job_spec(spec: EffectiveSpec, identity: RunIdentity, marks: Marks, *
         "completions": 1,
         "parallelism": 1,
         "backoffLimit": spec.backoff_limit or 0,
-        # A retry begins when the pod before it has ended: never two processes of one run on one volume.
+        # A retry waits until the previous pod has ended: never two processes of one run on one volume.
         "podReplacementPolicy": "Failed",
     }
     if spec.timeout_seconds is not None:
         job["activeDeadlineSeconds"] = spec.timeout_seconds
-    # An anchor gets its TTL when its log is stored: until then nothing but us may delete it.
+    # An anchor gets its TTL after its log is stored. Until then only Runyard may delete it.
     if spec.ttl_seconds is not None and not is_anchor:
         job["ttlSecondsAfterFinished"] = spec.ttl_seconds
     return {**job, "template": render_template(spec, identity, marks)}
@@ -55,11 +55,11 @@ def _render_deployment_spec(
     deployment: dict[str, Any] = {
         "replicas": 0 if is_anchor else replicas,
         "selector": {"matchLabels": marks.render_selector()},
-        # A new pod beside the old one would wait for ever for a claim that only one node may have.
+        # A new pod beside the old one would wait forever for a claim that only one node can mount.
         "strategy": {"type": "Recreate" if has_claim(spec) else "RollingUpdate"},
         "revisionHistoryLimit": 0,
     }
-    # Kubernetes judges only one that starts with its replicas: an anchor counts as complete before it is released.
+    # Of no use for an anchor: Kubernetes counts a Deployment with 0 replicas as complete.
     if spec.pending_timeout_seconds:
         deployment["progressDeadlineSeconds"] = spec.pending_timeout_seconds
     return {**deployment, "template": render_template(spec, identity, marks)}

@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx2
+import pytest
 
 RUN: dict[str, Any] = {"kind": "container+job:run", "id": "r1", "spec": {"task": "container+job://demo/t1"}}
 
@@ -34,6 +35,30 @@ async def test_every_problem_is_named_when_a_run_has_several(demo: httpx2.AsyncC
     assert answer.status_code == 400
     assert [problem["code"] for problem in answer.json()["errors"]] == ["profile.unknown", "secret.unknown"]
     assert (await demo.get("/api/v1/-/demo/runs")).json()["totalElements"] == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "paths"),
+    [
+        ({"kind": "container"}, ["spec.image"]),
+        ({"kind": "container", "spec": None}, ["spec.image"]),
+        ({"kind": "container", "spec": {"command": "sh"}}, ["spec.image"]),
+        ({"kind": "python"}, ["spec.python_version", "spec.source"]),
+        (
+            {"kind": "python", "spec": {"python_version": "PYTHON3_11", "source": {"lang": "python"}}},
+            ["spec.source.handler", "spec.source"],
+        ),
+    ],
+)
+async def test_function_is_refused_in_the_words_of_sdks_when_it_lacks_what_its_kind_needs(
+    demo: httpx2.AsyncClient, function: dict[str, Any], paths: list[str]
+) -> None:
+    answer = await demo.post("/api/v1/-/demo/functions", json={"name": "new", "id": "new", **function})
+    assert answer.status_code == 400
+    assert [problem["path"] for problem in answer.json()["errors"]] == paths
+    # SDKs raise MissingSpecError for a 400 whose text has these two words.
+    assert all("missing spec" in problem["message"] for problem in answer.json()["errors"])
+    assert (await demo.get("/api/v1/-/demo/functions/new")).status_code == 404
 
 
 async def test_nothing_is_stored_when_a_run_is_explained(demo: httpx2.AsyncClient) -> None:
