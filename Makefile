@@ -92,6 +92,10 @@ chaos: cluster-setup ## the reflector's storm for ten minutes, with a new seed
 adversary: $(READY) ## hostile users against policies and profiles (CASES=1000000 for the long one)
 	@$(BIN)/python -m tests.adversary --count $${CASES:-20000} --seed $${SEED:-$$RANDOM} --workers 2
 
+.PHONY: mutants
+mutants: $(READY) ## planted faults that the tests must notice (ARGS="--only queue")
+	@$(BIN)/python -m tests.mutants $(ARGS)
+
 .PHONY: constraints
 constraints: $(READY) ## refresh the exact pins in constraints.txt
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url \

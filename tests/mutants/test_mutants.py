@@ -1,0 +1,58 @@
+"""Every planted mutant applies to the code as it is, and a sample of them is killed by the tests they name."""
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.catalogue import ROOT, Mutant, load_mutants
+from tests.mutants.runner import Verdict, run_mutant, run_mutants
+
+SAMPLE = 30
+SEED = int(os.environ.get("RUNYARD_MUTANTS_SEED", "0"))
+MUTANTS = load_mutants()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)
+def test_mutant_applies_when_the_code_is_as_it_is(mutant: Mutant) -> None:
+    text = (ROOT / mutant.file).read_text()
+    assert mutant.plant(text) != text
+    for test in mutant.tests:
+        path = test.partition("::")[0]
+        assert not path.startswith("tests/") or (ROOT / path).exists(), f"{path} is gone"
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_sample_is_killed_when_the_named_tests_run(part: int) -> None:
+    sample = random.Random(SEED).sample(MUTANTS, min(SAMPLE, len(MUTANTS)))[part::3]
+    left = [(it.mutant.id, it.verdict, it.output) for it in run_mutants(sample, workers=1) if it.verdict != "killed"]
+    assert left == []
+
+
+def test_verdict_tells_a_survivor_from_a_kill_when_tests_do_not_look(tmp_path: Path) -> None:
+    mutant = Mutant(
+        id="harmless",
+        file="src/runyard/__init__.py",
+        find='__version__ = "',
+        replace='__version__ = "9.',
+        tests=("tests/unit/spec/test_patterns.py",),
+    )
+    assert run_mutant(mutant).verdict is Verdict.SURVIVED
+    nowhere = Mutant(
+        id="nowhere", file=mutant.file, find=mutant.find, replace=mutant.replace, tests=("tests/unit/absent.py",)
+    )
+    assert run_mutant(nowhere).verdict is Verdict.BROKEN
+
+
+def test_error_names_the_mutant_when_it_no_longer_applies(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text(
+        '[[mutant]]\nid = "a"\nfile = "f"\nfind = "x"\nreplace = "y"\ntests = ["tests/unit"]\n'
+    )
+    (only,) = load_mutants(tmp_path)
+    with pytest.raises(ValueError, match=r"^a: `find` occurs 2 times in f; it must occur once$"):
+        only.plant("x and x")
+    shutil.copy(tmp_path / "one.toml", tmp_path / "two.toml")
+    with pytest.raises(ValueError, match=r"^a: two mutants have this id$"):
+        load_mutants(tmp_path)
