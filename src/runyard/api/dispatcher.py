@@ -12,7 +12,7 @@ from runyard.api.query_parameters import read_parameters
 from runyard.api.routing import Route, check_access, get_principal
 from runyard.app.errors import Forbidden
 from runyard.app.identity import RefusalAudit
-from runyard.app.ports import Unavailable, Unkeepable
+from runyard.app.ports import Unavailable, Unstorable
 from runyard.domain.access import Permission
 
 
@@ -65,7 +65,7 @@ async def _audit_denied_access(request: Request, route: Route, error: Forbidden)
     refusals: RefusalAudit = request.app.state.refusals
     project, act = request.path_params.get("project"), f"{route.method} {route.path}"
     # It is refused, whether or not that can be written down.
-    with suppress(Unavailable, Unkeepable):
+    with suppress(Unavailable, Unstorable):
         await refusals.note(get_principal(request), route.permission, project=project, act=act, why=str(error))
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from runyard.api.responses import json_response
 from runyard.app.errors import Conflict, Duplicate, Forbidden, Missing, NotPossible, Stale, TooMany, Unauthenticated
 from runyard.app.identity import GrantRefused
-from runyard.app.ports import Unavailable, Unkeepable
+from runyard.app.ports import Unavailable, Unstorable
 from runyard.spec.problems import Problem, Refused
 from runyard.telemetry import find_request_id
 
@@ -35,7 +35,7 @@ _STATUSES: dict[type[Exception], tuple[int, str]] = {
     Missing: (404, "missing"),
     Duplicate: (400, "duplicate"),
     NotPossible: (400, "not_possible"),
-    Unkeepable: (400, "unstorable"),
+    Unstorable: (400, "unstorable"),
     Unauthenticated: (401, "unauthenticated"),
     Forbidden: (403, "forbidden"),
     Conflict: (412, "conflict"),

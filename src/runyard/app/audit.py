@@ -1,4 +1,4 @@
-"""Audit entries are written in the unit of work they tell of, so that what happened and who did it commit together."""
+"""The audit log. An entry is written in the unit of work of the act, so that both are committed together."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ async def audit(
     result: str = "done",
     details: Mapping[str, Any] | None = None,
 ) -> None:
-    """Note an act: `run.submit`, `policy.put`. Details never hold values of secrets."""
+    """Add an entry for an act on an entity, such as `run.submit`. Details never contain values of secrets."""
     of = (entity.type, entity.id) if entity else (None, None)
     project = entity.project if entity else None
     await note_act(core, unit, who, action, of=of, project=project, result=result, details=details)
@@ -37,7 +37,7 @@ async def note_act(
     result: str = "done",
     details: Mapping[str, Any] | None = None,
 ) -> None:
-    """An audit entry about something that is no entity: an account, a token, a share. `of` is its type and id."""
+    """Add an entry for an act on something else: an account, a token, a share. `of` is its type and id."""
     await unit.audit.add(
         AuditEntry(
             at=core.clock.now(),
@@ -61,7 +61,7 @@ async def list_audit(
     before: int | None = None,
     limit: int = 100,
 ) -> Sequence[tuple[int, AuditEntry]]:
-    """Newest first, with their sequence; `before` goes on where the last answer ended."""
+    """Entries with their sequence numbers, newest first; `before` continues where the last page ended."""
     async with core.store.begin(is_read_only=True) as unit:
         return await unit.audit.list_entries(
             project=project, actor=actor, before=before, limit=min(limit, MOST_ENTRIES)

@@ -1,4 +1,4 @@
-"""What use cases and loops work with, put together once by `bootstrap`."""
+"""The ports and options that use cases and loops work with. `bootstrap` assembles them once."""
 
 import asyncio
 from collections import defaultdict
@@ -9,21 +9,21 @@ from runyard.app.ports import Clock, LogStore, Store, Vault
 
 
 class Signals:
-    """Tells those who wait in this process that a run has changed. A hint only: what is true stands in the store."""
+    """Wakes waiters in this process when a run may have changed. Only a hint; the store has the truth."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self.due = asyncio.Event()
-        """That the reconcile loop has something to do."""
+        """Set when the reconcile loop has something to do."""
 
     def notify(self, run_id: str) -> None:
-        """Wake those who wait for that run, and the loop."""
+        """Wake the waiters of that run, and the reconcile loop."""
         self.due.set()
         for event in self._waiting.get(run_id, ()):
             event.set()
 
     async def wait(self, run_id: str, *, seconds: float) -> None:
-        """Until the run may have changed, at most that long."""
+        """Wait until the run may have changed, or until the time is up."""
         event = asyncio.Event()
         self._waiting[run_id].add(event)
         try:
@@ -39,22 +39,22 @@ class Signals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the operator chose and use cases need to know."""
+    """The operator's settings that use cases need."""
 
     endpoint: str = "http://localhost:8080"
-    """Where pods and tokens find this server."""
+    """The URL of this server for pods and for the issuer of tokens."""
     engine: str | None = None
-    """None: runs are accepted, resolved and stored, and stay READY."""
+    """None: runs are accepted, resolved and stored, but stay READY."""
     files_store: str | None = None
-    """Where clients put artifacts by default, such as `s3://bucket`."""
+    """Where clients store artifacts by default, such as `s3://bucket`."""
     refresh_token_life: timedelta = timedelta(days=30)
     personal_token_life: timedelta = timedelta(days=365)
-    """The longest that a personal token may live, and its life where none is asked for."""
+    """Maximum and default lifetime of a personal token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The ports and options. Use cases are functions that take it first."""
+    """The ports and options. Every use case takes it as its first argument."""
 
     store: Store
     vault: Vault

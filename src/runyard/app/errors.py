@@ -1,6 +1,6 @@
-"""What a use case may answer instead of a result. Adapters turn each into their own words (HTTP: status and body).
+"""Errors of use cases. Adapters translate them, for example into an HTTP status and body.
 
-What is wrong with a request itself is `spec.problems.Refused`: every problem at once.
+An invalid request raises `spec.problems.Refused` instead, with all its problems.
 """
 
 from runyard.app.ports import Duplicate, Stale
@@ -10,7 +10,7 @@ __all__ = ["Conflict", "Duplicate", "Forbidden", "Missing", "NotPossible", "Stal
 
 
 class Missing(Exception):
-    """There is no such entity, or not in that project."""
+    """The entity does not exist, or not in that project."""
 
     def __init__(self, entity_type: str, entity_id: str) -> None:
         super().__init__(f"{entity_type} {entity_id}")
@@ -18,21 +18,21 @@ class Missing(Exception):
 
 
 class Unauthenticated(Exception):
-    """Nobody, or somebody whose credentials are wrong or have ended."""
+    """Credentials are missing, wrong or expired."""
 
 
 class Forbidden(Exception):
-    """Known, but may not do that; the message says what is needed."""
+    """The principal is known but lacks the right; the message says what is needed."""
 
 
 class Conflict(Exception):
-    """The writer looked at another revision than the stored one (`If-Match`)."""
+    """The writer expected another revision than the stored one (`If-Match`)."""
 
 
 class NotPossible(Exception):
-    """Rightly written and allowed, but not in this state or not for this kind; the message says why.
+    """Valid and allowed, but not possible in this state or for this kind; the message says why.
 
-    `code` is dotted and stable, as that of a `Problem`.
+    `code` is dotted and stable, like the code of a `Problem`.
     """
 
     def __init__(self, code: Code, message: str) -> None:
@@ -41,7 +41,7 @@ class NotPossible(Exception):
 
 
 class TooMany(Exception):
-    """Ask again later."""
+    """A rate limit was exceeded; try again later."""
 
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""What the application works with: entities, runs and their history. Plain values; adapters translate them."""
+"""The data of the application: entities, runs, their history, accounts. Plain values; adapters translate them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,22 +14,22 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks. `run_id` is set for the token of a run, which may do little."""
+    """Who makes a request. `run_id` is set for the token of a run, which has few rights."""
 
     name: str
     is_admin: bool = False
     run_id: str | None = None
     project: str | None = None
-    """The only project of a run's token."""
+    """The only project that a run's token may use."""
     scopes: frozenset[str] | None = None
-    """What a personal token is limited to; None is everything its user may do."""
+    """The scopes that a personal token is limited to; None: everything its user may do."""
     via: Literal["open", "password", "token", "jwt", "run", "system"] = "open"
     address: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """Anything that is stored by type and id: function, task, secret, artifact, trigger … and project."""
+    """Anything that is stored by type and id: function, task, secret, artifact, trigger, …, project."""
 
     type: str
     project: str
@@ -44,31 +44,31 @@ class Entity:
     metadata: Json = field(default_factory=dict)
     spec: Json = field(default_factory=dict)
     status: Json = field(default_factory=dict)
-    """Without the state, which has a place of its own."""
+    """Without the state, which is a field of its own."""
     extensions: tuple[Json, ...] = ()
     revision: int = 1
-    """Counts writes; the ETag."""
+    """Incremented by every write; the ETag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """One step in the life of a run."""
+    """One change of a run's state."""
 
     sequence: int
     state: State
     at: datetime
     actor: str
     reason: str | None = None
-    """Dotted and stable: `user.stop`, `image.root`, `engine.none`."""
+    """A code from `domain.reasons`: dotted and stable, such as `user.stop`."""
     message: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(Entity):
-    """A run: an entity that is also a row of the queue. Only `app` writes it."""
+    """A run: an entity that is also an item of the work queue. Only `app` writes it."""
 
     request: Json
-    """As sent, word for word; timestamps and status aside it is what the hash is of."""
+    """What the client sent, in canonical form; `request_hash` is its hash."""
     request_hash: str
     effective: Json | None = None
     """As `domain.effective_document` writes it; read it by `find_effective`."""
@@ -84,7 +84,7 @@ class Run(Entity):
     desired_generation: int = 1
     observed_generation: int = 0
     due_at: datetime | None = None
-    """When the loop should look at it; None: only when something happens."""
+    """When the reconcile loop looks at it next; None: only when something happens."""
     anchor_uid: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -96,7 +96,7 @@ class Run(Entity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to write a run, by the database's clock. A stale one writes nothing."""
+    """The right to write a run until a time on the database's clock. A write under a stale lease fails."""
 
     run_id: str
     token: str
@@ -105,7 +105,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """Who did what to which entity, when, from where, with what result."""
+    """Who did what to which entity, when, from which address, with which result."""
 
     at: datetime
     actor: str
@@ -120,20 +120,20 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedValue:
-    """A secret's value as it is stored."""
+    """A secret's value as it is stored: encrypted (envelope encryption)."""
 
     project: str
     name: str
     version: int
     key_id: str
-    """Which key wraps the data key."""
+    """The key that wraps the data key."""
     wrapped_key: bytes
     ciphertext: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """A profile or the policy as it was at one time; a deleted one has no document."""
+    """One revision of a profile or of the policy. A deletion is a revision without a document."""
 
     kind: Literal["profile", "policy"]
     name: str
@@ -145,7 +145,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A user with a password."""
+    """A user who can sign in."""
 
     name: str
     password_hash: str | None = None
@@ -156,7 +156,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A personal access token or a refresh token; its text was shown once and is kept only as a hash."""
+    """A personal access token or a refresh token. Only the hash of its text is stored."""
 
     id: str
     user: str
@@ -172,7 +172,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A user's role in a project; `*` is everyone."""
+    """A user's role in a project; the user `*` is everyone."""
 
     id: str
     project: str

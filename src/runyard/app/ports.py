@@ -1,7 +1,7 @@
-"""What the application needs of the world, as Protocols. Contract tests hold every implementation to the comments.
+"""The ports of the application, as Protocols. Contract tests hold every implementation to these docstrings.
 
-Times are aware and UTC. Everything that is written goes through a `UnitOfWork`: nothing is kept unless `commit`
-returned, and once it returned nothing is lost.
+Times are aware and in UTC. All writes go through a `UnitOfWork`: nothing is stored before `commit` returns, and nothing
+is lost once it has returned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,23 +27,23 @@ from runyard.app.model import (
 
 
 class Duplicate(Exception):
-    """An entity of that type and id, or of that unique name, exists already; nothing was written."""
+    """An entity of that type and id, or of that unique name, already exists; nothing was written."""
 
 
 class Stale(Exception):
-    """What was to be written has changed since it was read, or the lease has passed on; nothing was written."""
+    """The row has changed since it was read, or the lease has expired or changed hands; nothing was written."""
 
 
 class Unavailable(Exception):
-    """Where things are kept cannot be reached now; nothing was written."""
+    """The storage cannot be reached now; nothing was written."""
 
 
 class Unopenable(Exception):
-    """A sealed value cannot be opened: it was changed, or its key is not known. Vaults raise subclasses."""
+    """A sealed value cannot be decrypted: it was changed, or its key is not known. Vaults raise subclasses."""
 
 
-class Unkeepable(Exception):
-    """A text that not every database can keep in a column that is looked up by. The message never holds the text."""
+class Unstorable(Exception):
+    """A text that not every database can store in an indexed column. The message never contains the text."""
 
 
 Span = tuple[datetime | None, datetime | None]
@@ -54,13 +54,13 @@ class FilterKind(Enum):
 
     EXACT = "exact"
     NAME = "name"
-    """Exact; for projects, contained."""
+    """Exact; for projects, contained in the name."""
     SEARCH = "search"
-    """Contained in id or name, in any case; of runs also in function or workflow."""
+    """Contained in id or name, ignoring case; for runs also in function or workflow."""
     REFERENCE = "reference"
     """A reference with `:id` is exact; without, every version of the function or workflow."""
     LABELS = "labels"
-    """All of them are in `metadata.labels`."""
+    """All of these are in `metadata.labels`."""
     SPAN = "span"
 
 
@@ -75,9 +75,9 @@ class Query:
     type: str
     project: str | None = None
     visible_projects: frozenset[str] | None = None
-    """For the list of projects: those that may be seen; None is all."""
+    """For lists of projects: the visible ones; None: all."""
     visible_to: str | None = None
-    """Whose projects may be seen beside those, because they made them."""
+    """For lists of projects: also those that this user created."""
     q: Annotated[str | None, FilterKind.SEARCH] = None
     name: Annotated[str | None, FilterKind.NAME] = None
     kind: Annotated[str | None, FilterKind.EXACT] = None
@@ -91,13 +91,13 @@ class Query:
     created: Annotated[Span | None, FilterKind.SPAN] = None
     updated: Annotated[Span | None, FilterKind.SPAN] = None
     versions: Literal["latest", "all"] = "latest"
-    """Of types with versions: the newest of each name, or all."""
+    """For versioned types: the newest of each name, or all."""
     sort: tuple[tuple[str, Literal["asc", "desc"]], ...] = ()
     """By fields of `SORT_FIELDS`. Default: created desc; ties by id."""
     page: int = 0
     size: int = 25
     is_brief: bool = False
-    """Of runs: leave request, effective spec and provenance empty, which are most of a run and in no list."""
+    """For runs: leave request, effective spec and provenance empty; they are large and lists do not show them."""
 
     def find_filters(self) -> Sequence[tuple[str, FilterKind]]:
         """The filters that are set."""
@@ -115,70 +115,70 @@ SORT_FIELDS = ("created", "updated", "name", "kind", "project", "state", "id", "
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page, and how many there are in all."""
+    """One page, and the number of matches in all."""
 
     content: tuple[Entity, ...]
     total: int
 
 
 class EntityLookup(Protocol):
-    """Finds single entities; enough to follow the references of a run."""
+    """Finds single entities, as far as following a run's references needs it."""
 
     async def find(self, entity_type: str, entity_id: str, *, project: str | None = None) -> Entity | None:
-        """By id; None as well where it belongs to another project."""
+        """By id; None also if it belongs to another project."""
 
     async def find_latest(self, entity_type: str, *, project: str, name: str) -> Entity | None:
-        """The newest of that name."""
+        """The newest version of that name."""
 
 
 class Entities(EntityLookup, Protocol):
-    """Everything but runs, projects included (type `project`, whose id is its name)."""
+    """All entities but runs. Includes projects: type `project`, whose id is the name."""
 
     async def add(self, entity: Entity) -> None:
-        """Raises `Duplicate`: same type and id; of tasks same project, function and kind; of secrets same name."""
+        """Raises `Duplicate`: same type and id; same function and kind (tasks); same name (secrets)."""
 
     async def find_page(self, query: Query) -> Page:
-        """A page, complete entities."""
+        """A page of complete entities."""
 
     async def list_names(self, entity_type: str, *, project: str) -> Sequence[str]:
-        """The names of a project's entities of a type, each once, sorted."""
+        """The names of a project's entities of one type, distinct and sorted."""
 
     async def list_labels(self, project: str, *, containing: str = "", limit: int = 1000) -> Sequence[str]:
-        """The labels in a project, of entities and runs, each once, sorted."""
+        """The labels of a project's entities and runs, distinct and sorted."""
 
     async def replace(self, entity: Entity, *, expected_revision: int | None = None) -> Entity:
-        """Write it with the next revision. Raises `Stale` if it is gone or not at the expected one."""
+        """Write it with the next revision. Raises `Stale` if it is gone or not at the expected revision."""
 
     async def delete(self, entity_type: str, entity_id: str, *, project: str) -> bool:
-        """Whether there was one. An older version of its name becomes the latest."""
+        """Returns whether there was one. The next older version of its name becomes the latest."""
 
     async def delete_project(self, project: str) -> None:
-        """Everything in it, runs and secret values too, and the project. The caller has its lock."""
+        """Delete a project with all entities, runs and secret values in it. The caller holds the project's lock."""
 
 
 class Runs(Protocol):
-    """Runs, which are also the queue."""
+    """Runs, and the work queue that they form."""
 
     async def add(self, run: Run, transitions: Sequence[Transition]) -> None:
-        """The run with its first transitions. Raises `Duplicate`."""
+        """Add a run with its first transitions. Raises `Duplicate`."""
 
     async def find(self, run_id: str, *, project: str | None = None) -> Run | None:
-        """By id; None as well where it belongs to another project."""
+        """By id; None also if it belongs to another project."""
 
     async def find_page(self, query: Query) -> Page:
-        """A page; `type` of the query is `run`."""
+        """A page of runs; the `type` of the query is `run`."""
 
     async def list_ids(self, *, project: str, task: str | None = None) -> Sequence[str]:
-        """The ids of a project's runs, or of those of one task (by its reference), in order."""
+        """The ids of the runs of a project, or of one of its tasks (by reference), sorted."""
 
     async def list_transitions(self, run_id: str, *, after: int = 0) -> Sequence[Transition]:
-        """In order, those with a greater sequence."""
+        """The transitions of a run whose sequence is greater, in order."""
 
     async def count_states(self) -> Mapping[str, int]:
-        """How many runs there are in each state."""
+        """The number of runs in each state."""
 
     async def list_histories(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
-        """The transitions of several runs, in order; a run without any is not in it."""
+        """The transitions of several runs, in order. Runs without any are left out."""
 
     async def replace(
         self,
@@ -188,35 +188,35 @@ class Runs(Protocol):
         lease: Lease | None = None,
         expected_revision: int | None = None,
     ) -> Run:
-        """Write it with the next revision and the new transitions.
+        """Write it with the next revision and append the transitions.
 
-        Raises `Stale` if it is gone, not at the expected revision, or the lease is not the row's or has ended by the
-        database's clock.
+        Raises `Stale` if it is gone, if it is not at the expected revision, or if the lease is not the row's or has
+        expired by the database's clock.
         """
 
     async def delete(self, run_id: str) -> None:
-        """The row goes, a tombstone stays."""
+        """Delete the row and leave a tombstone."""
 
     async def has_tombstone(self, run_id: str) -> bool:
-        """Whether we knew that run and ended it."""
+        """Whether this server once had that run and deleted it."""
 
     async def claim_due(
         self, *, owner: str, limit: int, lease_for: timedelta, shard: tuple[int, int] = (0, 1)
     ) -> Sequence[tuple[Run, Lease]]:
-        """Runs that are due and not leased, oldest first, leased to the caller. Two callers never get the same."""
+        """Lease due runs that nobody has leased to the caller, oldest first. No run is given to two callers."""
 
     async def renew(self, lease: Lease, *, lease_for: timedelta) -> Lease:
-        """Raises `Stale` if it has passed on."""
+        """Extend the lease. Raises `Stale` if it has expired or changed hands."""
 
     async def release(self, lease: Lease, *, due_at: datetime | None) -> None:
-        """Give it back; a stale lease does nothing."""
+        """Give the lease back; the run is due at that time. Does nothing if the lease is stale."""
 
     async def nudge(self, run_ids: Sequence[str]) -> None:
-        """They are due now, whoever holds them; nothing else about them changes, their revision neither."""
+        """Make runs due now, even leased ones. Nothing else about them changes, nor does their revision."""
 
 
 class Secrets(Protocol):
-    """Sealed values by project and name; the vault seals, the store keeps."""
+    """Encrypted values of secrets by project and name. The vault encrypts them."""
 
     async def put(self, value: SealedValue) -> None:
         """Store it as the newest version."""
@@ -228,32 +228,32 @@ class Secrets(Protocol):
         """All versions."""
 
     async def list_sealed_by(self, key_id: str, *, limit: int) -> Sequence[SealedValue]:
-        """For rotation: values that are wrapped by that key."""
+        """Values whose data key is wrapped by that key, for key rotation."""
 
     async def rewrap(self, value: SealedValue) -> None:
-        """Replace the same version, sealed anew."""
+        """Replace the same version by one that is wrapped by another key."""
 
 
 class Revisions(Protocol):
-    """Profiles and policies: every revision is kept, who wrote it and when."""
+    """Profiles and policies. Every revision is kept, with its author and time."""
 
     async def put(self, kind: Literal["profile", "policy"], name: str, document: Json | None, *, user: str) -> Revision:
-        """The next revision; None deletes (and is a revision too)."""
+        """Add a revision. A document of None is a deletion."""
 
     async def find(
         self, kind: Literal["profile", "policy"], name: str, *, revision: int | None = None
     ) -> Revision | None:
-        """The newest, or that one."""
+        """The newest revision, or the given one."""
 
     async def list_current(self, *, kind: Literal["profile", "policy"] | None = None) -> Sequence[Revision]:
-        """The newest of each name that is not deleted."""
+        """The newest revision of each name, without deleted ones."""
 
     async def list_history(self, kind: Literal["profile", "policy"], name: str) -> Sequence[Revision]:
-        """All, newest first."""
+        """All revisions, newest first."""
 
 
 class Accounts(Protocol):
-    """Users, their tokens, and who may do what in a project."""
+    """Users, their tokens, and their roles in projects."""
 
     async def put(self, account: Account) -> None:
         """Create or replace by name."""
@@ -262,70 +262,70 @@ class Accounts(Protocol):
         """By name."""
 
     async def list_accounts(self) -> Sequence[Account]:
-        """All, by name."""
+        """All accounts, by name."""
 
     async def delete(self, name: str) -> None:
-        """With the tokens and shares."""
+        """Delete the account with its tokens and shares."""
 
     async def put_token(self, token: Token) -> None:
         """Create or replace by id."""
 
     async def find_token(self, token_hash: str) -> Token | None:
-        """By the hash of its text; revoked and expired ones too."""
+        """By the hash of its text, even if revoked or expired."""
 
     async def list_tokens(self, user: str) -> Sequence[Token]:
-        """A user's, newest first."""
+        """A user's tokens, newest first."""
 
     async def use_refresh_token(self, token_hash: str) -> Token | None:
-        """Take a refresh token: the first caller gets it, every later one None."""
+        """Use up a refresh token: the first caller gets it, later ones get None."""
 
     async def delete_token(self, token_id: str, *, user: str) -> bool:
-        """Whether there was one."""
+        """Returns whether there was one."""
 
     async def put_share(self, share: Share) -> None:
         """Create or replace by project and user."""
 
     async def list_shares(self, *, project: str | None = None, user: str | None = None) -> Sequence[Share]:
-        """By project or by user."""
+        """The shares of a project, or of a user."""
 
     async def delete_share(self, share_id: str, *, project: str) -> bool:
-        """Whether there was one."""
+        """Returns whether there was one."""
 
 
 class Audit(Protocol):
-    """Append-only."""
+    """The audit log. Append-only."""
 
     async def add(self, entry: AuditEntry) -> None:
-        """Part of the unit of work it tells of."""
+        """Add an entry in the unit of work of the act itself."""
 
     async def list_entries(
         self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
     ) -> Sequence[tuple[int, AuditEntry]]:
-        """Newest first, with their sequence."""
+        """Entries with their sequence numbers, newest first."""
 
 
 class Metrics(Protocol):
-    """Named numbers and series of an entity."""
+    """Named numbers and series of an entity or run."""
 
     async def put(self, entity_type: str, entity_id: str, name: str, value: float | list[float]) -> None:
         """Create or replace."""
 
     async def list_values(self, entity_type: str, entity_id: str) -> Mapping[str, float | list[float]]:
-        """All of an entity."""
+        """All metrics of an entity or run."""
 
 
 class Firings(Protocol):
-    """Which occasions of triggers were used: an occasion is used once, whoever asks first."""
+    """Occasions on which triggers fired. Each occasion is used once (deduplication across replicas)."""
 
     async def use(self, trigger_id: str, occasion: str) -> bool:
-        """Whether this caller is the first."""
+        """Use an occasion; returns whether this caller is the first."""
 
     async def find_last(self, trigger_id: str) -> str | None:
-        """The newest occasion used."""
+        """The occasion that was used last."""
 
 
 class UnitOfWork(Protocol):
-    """One transaction. Left without `commit`, nothing of it is kept."""
+    """One transaction. Leaving it without `commit` rolls back."""
 
     entities: Entities
     runs: Runs
@@ -337,10 +337,10 @@ class UnitOfWork(Protocol):
     firings: Firings
 
     async def commit(self) -> None:
-        """Keep everything; once it returns, not even a crash loses it."""
+        """Commit. Once this returns, the writes survive a crash."""
 
     async def read_clock(self) -> datetime:
-        """The database's clock, by which leases run."""
+        """The database's clock, on which leases expire."""
 
     async def lock(self, name: str) -> None:
         """Take an exclusive lock of that name until the end of this unit of work; waits for all other holders."""
@@ -349,7 +349,7 @@ class UnitOfWork(Protocol):
         """Take a shared lock of that name until the end of this unit of work; waits for an exclusive holder only."""
 
     async def get_meta(self, name: str) -> str | None:
-        """A fact about the installation: `installation`, `epoch`, signing keys …"""
+        """A value of the installation: `installation`, `epoch`, `sweeper`."""
 
     async def put_meta(self, name: str, value: str) -> None:
         """Create or replace."""
@@ -364,10 +364,10 @@ class PrunedRows:
 
 
 class Store(Protocol):
-    """Where everything is kept."""
+    """Persistence of everything but log bytes."""
 
     def begin(self, *, is_read_only: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
-        """A unit of work; for reads it need not wait for writers."""
+        """Begin a unit of work. A read-only one does not wait for writers."""
 
     async def prune(self, now: datetime, *, runs_before: datetime | None, audit_before: datetime | None) -> PrunedRows:
         """Delete runs that ended, and audit entries written, before those times; None deletes nothing.
@@ -377,17 +377,17 @@ class Store(Protocol):
         """
 
     async def close(self) -> None:
-        """Give connections back. Idempotent."""
+        """Close all connections. Idempotent."""
 
 
 class Vault(Protocol):
-    """Seals values so that the store never sees them."""
+    """Encrypts the values of secrets, so that the store never sees them."""
 
     def seal(self, project: str, name: str, version: int, text: str) -> SealedValue:
-        """Bound to project, name and version."""
+        """Encrypt a value, bound to project, name and version."""
 
     def open(self, value: SealedValue) -> str:
-        """Raises `Unopenable` if anything was changed, or the key is not known."""
+        """Decrypt. Raises `Unopenable` if anything was changed or the key is not known."""
 
 
 class RotatingVault(Vault, Protocol):
@@ -405,19 +405,19 @@ class RotatingVault(Vault, Protocol):
         """Create a key and make it current; returns its id. Blocks."""
 
     def rewrap(self, value: SealedValue) -> SealedValue:
-        """The same value, wrapped by the current key. Raises `Unopenable`."""
+        """Wrap the value's data key with the current key. Raises `Unopenable`."""
 
 
 class Clock(Protocol):
-    """Time, so that tests can make it."""
+    """The current time; tests replace it."""
 
     def now(self) -> datetime:
-        """Aware, UTC."""
+        """The current time, aware and in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One container's log of a run: `pod` tells attempts and replicas apart."""
+    """The log of one container of a run. `pod` distinguishes attempts and replicas."""
 
     run_id: str
     pod: str
@@ -426,7 +426,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamInfo:
-    """What is stored of a stream: bytes `0 … size`, and when they were written."""
+    """What is stored of a stream: its size, and when its first and last bytes were written."""
 
     stream: Stream
     size: int
@@ -436,46 +436,46 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPiece:
-    """Bytes of a stream from an offset on, or, where `gap` says why, a place where something could not be read."""
+    """Bytes of a stream from an offset on; or a gap, where something could not be read for the cause in `gap`."""
 
     offset: int
     at: datetime
     content: bytes = b""
     gap: str | None = None
     until: datetime | None = None
-    """Of a gap: where its time span ends."""
+    """For a gap: the end of its time span."""
 
 
 class LogStore(Protocol):
-    """Log bytes. They never share a writer with run state."""
+    """Storage of log bytes. Never shares a writer with run state."""
 
     async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
-        """Store bytes that begin at an offset and were written at that time; returns the stream's new size.
+        """Append bytes that begin at `offset` and were written at `at`; returns the stream's new size.
 
-        What is stored already is not stored again, so that a writer may repeat itself; raises `ValueError` for an
-        offset past the end: a hole is never made in silence.
+        Idempotent: bytes that are already stored are skipped. Raises `ValueError` for an offset past the end, which
+        would leave a hole.
         """
 
     async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
-        """Record at the present end that something is missing there."""
+        """Record at the current end that something is missing, and why."""
 
     async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
-        """In the order in which they began."""
+        """The streams of a run, in the order in which they began."""
 
     async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
-        """Pieces from that byte on, gaps among them, at most about `limit` bytes; empty at the end."""
+        """Pieces and gaps from that offset on, about `limit` bytes at most; empty at the end."""
 
     async def find_since(self, stream: Stream, since: datetime) -> int:
-        """The offset of the first stored bytes that were written at or after that time; the size if there are none."""
+        """The offset of the first bytes that were written at or after that time; the size if there are none."""
 
     async def find_tail(self, stream: Stream, lines: int) -> int:
-        """The offset from which on there are that many lines (fewer, if there are not as many)."""
+        """The offset at which the last `lines` lines begin; 0 if there are fewer."""
 
     async def delete(self, run_id: str) -> None:
-        """Everything of a run."""
+        """Delete all streams of a run."""
 
     async def prune(self, *, before: datetime) -> int:
-        """Delete the streams whose last bytes are older; how many."""
+        """Delete streams whose last bytes are older; returns how many."""
 
     async def close(self) -> None:
-        """Give back files and connections."""
+        """Close files and connections. Idempotent."""

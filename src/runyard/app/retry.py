@@ -1,4 +1,4 @@
-"""What is read, decided and written again where somebody else was quicker."""
+"""Retry on conflict (optimistic concurrency)."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 async def retry_on_conflict(act: Callable[[], Awaitable[T]], *, on: str) -> T:
-    """What comes of the act; it is done again, from its first read on, as long as it raises `Stale`.
+    """Run `act` until it does not raise `Stale`; it reads again each time.
 
-    Raises `Conflict` where many write so often that nobody gets through.
+    Raises `Conflict` when it loses too often.
     """
     for _ in range(ATTEMPTS):
         try:

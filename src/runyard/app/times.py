@@ -1,4 +1,4 @@
-"""Now, and times as clients write them: ISO 8601, with an offset or in UTC."""
+"""The system clock, and the times that clients send: ISO 8601, with an offset or in UTC."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -14,14 +14,14 @@ class SystemClock:
     """`app.ports.Clock` of this machine."""
 
     def now(self) -> datetime:
-        """Aware, UTC."""
+        """The current time, aware and in UTC."""
         return datetime.now(UTC)
 
 
 def read_time(given: Any) -> datetime:
-    """Aware, UTC; raises `Refused`."""
+    """Read a time; the result is aware and in UTC. Raises `Refused`."""
     text = expect_text(given, what="a time", most=MOST_CHARACTERS).strip()
-    # A plus sign that was not encoded in a query has become a space.
+    # An unencoded plus sign in a query string has become a space.
     text = text.replace(" ", "+") if text.count("T") == 1 else text
     try:
         at = datetime.fromisoformat(text)

@@ -1,8 +1,8 @@
-"""The store: everything that must survive, in SQLite or PostgreSQL. Implements `app.ports.Store`.
+"""The store: persistence in SQLite or PostgreSQL. Implements `app.ports.Store`.
 
-Start in `opening.py` (`open_store`), then `unit_of_work.py`; one repository per module, all on a `Session`. Tables and
-their indexes are in `tables.py`, the scripts that make and change them in `migrations/`. Core statements, no ORM. May
-import `app.model`, `app.ports` and `domain.lifecycle`; owns sqlalchemy, alembic and asyncpg.
+Start in `sql_store.py` (`open_store`), then `unit_of_work.py`. One repository per module, all on a `Session`. Tables
+and indexes are in `tables.py`, their migrations in `migrations/`. SQLAlchemy Core, no ORM. May import `app.model`,
+`app.ports` and `domain.lifecycle`; owns sqlalchemy, alembic and asyncpg.
 """
 
 from importlib import import_module
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from runyard.store.errors import StoreError, StoreUnavailable
     from runyard.store.migrator import migrate, upgrade
     from runyard.store.schema import SchemaStatus, read_status
-    from runyard.store.sql_store import SqlStore
-    from runyard.store.startup import open_store
+    from runyard.store.sql_store import SqlStore, open_store
     from runyard.store.urls import show_url
 
 __all__ = [
@@ -31,7 +30,7 @@ __all__ = [
     "upgrade",
 ]
 
-# Loaded by name when they are asked for: a server that finds its tables in order never loads alembic.
+# Loaded on first use: a server whose schema is current never loads alembic.
 _HOMES = {
     "SchemaStatus": "schema",
     "SqlStore": "sql_store",
@@ -39,7 +38,7 @@ _HOMES = {
     "StoreUnavailable": "errors",
     "backup": "backups",
     "migrate": "migrator",
-    "open_store": "startup",
+    "open_store": "sql_store",
     "read_status": "schema",
     "restore": "backups",
     "show_url": "urls",

@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, Dialect, Integer, LargeBinary, Text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from runyard.store.errors import NaiveTime, Unstorable
+from runyard.store.errors import NaiveTime, UnstorableText
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -74,7 +74,7 @@ class JsonTuple(JsonText):
 
 
 class Name(TypeDecorator[str]):
-    """A text that is looked up by; raises `Unstorable` for what one of the engines cannot keep or index."""
+    """A text that is looked up by; raises `UnstorableText` for what one of the engines cannot keep or index."""
 
     impl = Text
     cache_ok = True
@@ -89,11 +89,11 @@ class Name(TypeDecorator[str]):
         try:
             size = len(value.encode())
         except UnicodeEncodeError:
-            raise Unstorable("half a surrogate pair cannot be stored in a name") from None
+            raise UnstorableText("half a surrogate pair cannot be stored in a name") from None
         if "\0" in value:
-            raise Unstorable("a NUL cannot be stored in a name")
+            raise UnstorableText("a NUL cannot be stored in a name")
         if size > self.largest_bytes:
-            raise Unstorable(f"a name of {size} bytes, the longest that can be stored has {self.largest_bytes}")
+            raise UnstorableText(f"a name of {size} bytes, the longest that can be stored has {self.largest_bytes}")
         return value
 
 

@@ -15,7 +15,7 @@ StoreError
 
 from sqlalchemy.exc import DontWrapMixin
 
-from runyard.app.ports import Unavailable, Unkeepable
+from runyard.app.ports import Unavailable, Unstorable
 
 
 class StoreError(Exception):
@@ -66,5 +66,5 @@ class NaiveTime(ValueError, DontWrapMixin):
     """A time without a time zone: a mistake in the caller."""
 
 
-class Unstorable(ValueError, Unkeepable, DontWrapMixin):
+class UnstorableText(ValueError, Unstorable, DontWrapMixin):
     """A text that not every database can keep in an indexed column: a NUL, half a surrogate pair, or too long."""

@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 
 from runyard.store.driver_errors import translate_errors
-from runyard.store.errors import ReadOnly, Unstorable
+from runyard.store.errors import ReadOnly, UnstorableText
 from runyard.store.expressions import Insert, is_one_of, make_insert
 from runyard.store.transactions import T, Transaction, Work, WorkKind
 
@@ -51,7 +51,7 @@ class Session:
         self._check_open()
         try:
             return await self._run(lambda connection: _fetch(connection, statement, parameters), "read")
-        except Unstorable:
+        except UnstorableText:
             return ()
 
     async def fetch_one(self, statement: Executable, parameters: Parameters = None) -> RowMapping | None:
@@ -65,13 +65,13 @@ class Session:
         return None if row is None else next(iter(row.values()))
 
     async def write(self, statement: Executable, parameters: Parameters = None) -> int:
-        """How many rows it wrote. Raises `Unstorable` for a text that cannot be kept; to delete such finds none."""
+        """How many rows it wrote. Raises `UnstorableText` for a text that cannot be kept; to delete such finds none."""
         self._check_writable()
         try:
             return await self._run(
                 lambda connection: connection.execute(statement, parameters).rowcount, _work_kind_of(statement)
             )
-        except Unstorable:
+        except UnstorableText:
             if isinstance(statement, Delete):
                 return 0
             raise
@@ -90,7 +90,7 @@ class Session:
             return await self._run(
                 lambda connection: _fetch(connection, statement, parameters), _work_kind_of(statement)
             )
-        except Unstorable:
+        except UnstorableText:
             if isinstance(statement, Delete):
                 return ()
             raise

@@ -1,16 +1,38 @@
-"""The store: hands out units of work."""
+"""The store: opens a database and hands out units of work."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 
+from runyard import store
 from runyard.app.ports import PrunedRows
+from runyard.store.connections import make_transaction_factory
 from runyard.store.driver_errors import translate_errors
-from runyard.store.lockfile import ProcessLock
+from runyard.store.lockfile import ProcessLock, take_file
 from runyard.store.retention import prune
+from runyard.store.schema import read_schema
 from runyard.store.session import Session
 from runyard.store.transactions import TransactionFactory
 from runyard.store.unit_of_work import SqlUnitOfWork
+from runyard.store.urls import DatabaseUrl, SqliteUrl, parse_url
+
+
+async def open_store(url: str, *, is_upgrading: bool = False) -> "SqlStore":
+    """Open `sqlite:///path` or `postgresql://…`. Creates the tables of an empty database; refuses an old schema.
+
+    With `is_upgrading` an old schema is migrated first. Raises a `StoreError` that says what to do: `WrongUrl`,
+    `StoreLocked`, `StoreUnavailable`, `OldSchema`, `FutureSchema`, `ForeignSchema`.
+    """
+    place = parse_url(url)
+    lock = take_file(place.path) if isinstance(place, SqliteUrl) else None
+    try:
+        await _ensure_schema(place, is_upgrading=is_upgrading)
+        writer, reader = make_transaction_factory(place)
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+    return SqlStore(writer=writer, reader=reader, shown_url=place.shown, lock=lock)
 
 
 class SqlStore:
@@ -26,10 +48,10 @@ class SqlStore:
 
     @asynccontextmanager
     async def begin(self, *, is_read_only: bool = False) -> AsyncIterator[SqlUnitOfWork]:
-        """A unit of work, which begins when it is first asked. For reading it sees one state of everything, and
-        waits for nobody.
+        """A unit of work; its transaction begins with the first statement. A read-only one sees one snapshot and never
+        waits for writers.
 
-        A task that holds one for writing must not begin a second: on SQLite it would wait for itself.
+        A task that holds one for writing must not begin a second: on SQLite that is a deadlock.
         """
         factory = self._reader if is_read_only else self._writer
         transaction = factory.make()
@@ -51,3 +73,11 @@ class SqlStore:
         await self._writer.dispose()
         if self._lock is not None:
             self._lock.release()
+
+
+async def _ensure_schema(url: DatabaseUrl, *, is_upgrading: bool) -> None:
+    status = await read_schema(url)
+    if status.state == "empty" or (is_upgrading and status.state == "old"):
+        await store.migrate(url)
+    else:
+        status.check_usable()

@@ -1,7 +1,8 @@
-"""Sealing and opening: AES-256-GCM under a fresh data key, which is wrapped by AES-256-GCM under a key of the ring.
+"""Envelope encryption: AES-256-GCM with a fresh data key, which is wrapped with AES-256-GCM by a key of the ring.
 
-Both layers are bound to project, name and version, so that no row can stand in another's place; the wrapping also to
-the id of its key. Layout of both: one byte that says the format, a nonce of 12 bytes, the ciphertext with its tag.
+Both layers authenticate project, name and version (additional authenticated data), so that no row can take the place
+of another; the wrapping also authenticates the id of its key. Layout of both: one byte for the format, a nonce of 12
+bytes, the ciphertext with its tag.
 """
 
 import secrets
@@ -16,12 +17,12 @@ from runyard.vault.keyring import KEY_BYTES, Keyring
 _FORMAT = b"\x01"
 _NONCE_BYTES = 12
 _SMALLEST = len(_FORMAT) + _NONCE_BYTES + 16
-# A value may hold anything that a Python text can, halves of characters too: none is refused with a message of its own.
+# A value may be any Python text, with unpaired surrogates too, so that encoding never fails.
 _ENCODING = ("utf-8", "surrogatepass")
 
 
 def seal(keys: Keyring, project: str, name: str, version: int, text: str) -> SealedValue:
-    """Bound to project, name and version."""
+    """Encrypt the text, bound to project, name and version."""
     data_key = secrets.token_bytes(KEY_BYTES)
     key_id = keys.current_id
     return SealedValue(
@@ -35,14 +36,14 @@ def seal(keys: Keyring, project: str, name: str, version: int, text: str) -> Sea
 
 
 def unseal(keys: Keyring, value: SealedValue) -> str:
-    """Raises `UnknownKey` or `Tampered`."""
+    """Decrypt. Raises `UnknownKey` or `Tampered`."""
     data_key = _unwrap(keys, value)
     bound = _bind("value", value.project, value.name, value.version)
     return _decrypt(data_key, value.ciphertext, bound=bound, of=value).decode(*_ENCODING)
 
 
 def rewrap(keys: Keyring, value: SealedValue) -> SealedValue:
-    """The same value with its data key wrapped by the current key; the value itself is not opened."""
+    """Wrap the data key with the current key; the value itself is not decrypted."""
     key_id = keys.current_id
     bound = _bind("key", value.project, value.name, value.version, key_id)
     return SealedValue(
@@ -73,12 +74,12 @@ def _decrypt(key: bytes, sealed: bytes, *, bound: bytes, of: SealedValue) -> byt
         except InvalidTag:
             pass
     raise Tampered(
-        f"version {of.version} of {of.name!a:.80} in project {of.project!a:.80} cannot be opened: what is stored was"
+        f"version {of.version} of {of.name!a:.80} in project {of.project!a:.80} cannot be opened: the stored value was"
         " changed, or belongs elsewhere"
     )
 
 
 def _bind(*parts: str | int) -> bytes:
-    """The parts with their lengths, so that no two different rows are bound alike."""
+    """Additional authenticated data: each part with its length, so that no two rows have the same."""
     encoded = [str(part).encode(*_ENCODING) for part in ("runyard", *parts)]
     return b"".join(len(part).to_bytes(4, "big") + part for part in encoded)

@@ -1,30 +1,30 @@
-"""What can go wrong with sealed values and their keys; messages never carry either.
+"""Errors of the vault. Messages never contain a value or a key.
 
 VaultError
-├── KeysUnusable         the text of the keys is not what it must be
-│   └── KeyFileUnusable  the file of the keys cannot be read, written or trusted
-├── UnknownKey           a value was sealed by a key that is not at hand
-└── Tampered             a sealed value is not what was stored under that project, name and version
+├── KeysUnusable         the text of the keys is invalid
+│   └── KeyFileUnusable  the key file cannot be read, written or trusted
+├── UnknownKey           a value was sealed by a key that is not known
+└── Tampered             a sealed value is not the one stored under that project, name and version
 """
 
 from runyard.app.ports import Unopenable
 
 
 class VaultError(Exception):
-    """Something is wrong with a sealed value or with the keys."""
+    """A sealed value or the keys cannot be used."""
 
 
 class KeysUnusable(VaultError):
-    """The text of the keys is not what it must be."""
+    """The text of the keys is invalid."""
 
 
 class KeyFileUnusable(KeysUnusable):
-    """The file of the keys cannot be read, written or trusted."""
+    """The key file cannot be read, written or trusted."""
 
 
 class UnknownKey(VaultError, Unopenable):
-    """A value was sealed by a key that is not at hand."""
+    """A value was sealed by a key that is not known."""
 
 
 class Tampered(VaultError, Unopenable):
-    """A sealed value is not what was stored under that project, name and version."""
+    """A sealed value is not the one stored under that project, name and version."""

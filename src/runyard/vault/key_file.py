@@ -1,7 +1,6 @@
-"""The file of the keys: only its owner can read it, and it is never seen half-written.
+"""The key file: readable by its owner only, and replaced atomically.
 
-It stands outside the database and its backups: whoever has a backup has nothing without it, and whoever loses it has
-lost the values.
+It is not part of the database or its backups. A backup is useless without it; losing it loses the values of secrets.
 """
 
 import fcntl
@@ -26,20 +25,20 @@ Stamp = tuple[int, int, int]
 
 
 class KeyFile:
-    """Reads, makes and changes the file. Its methods block."""
+    """Reads, creates and changes the file. Its methods block."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def ensure(self) -> None:
-        """Make the file with a first key, unless there is one. Of two processes one makes it, both use it."""
+        """Create the file with a first key if it is missing. Of two processes one creates it, and both use it."""
         if self.path.exists():
             return
         with self._explain("made"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             draft = self._write_draft(Keyring([make_key()]))
             try:
-                # Unlike a file that is created and then filled, a link is there whole or not at all.
+                # A link appears atomically, unlike a file that is created and then filled.
                 os.link(draft, self.path)
             except FileExistsError:
                 pass
@@ -48,22 +47,22 @@ class KeyFile:
             self._sync_folder()
 
     def read(self) -> tuple[Keyring, Stamp]:
-        """The keys, and a stamp that is another once the file has changed. Raises `KeyFileUnusable`."""
+        """The keys, and a stamp that differs once the file has changed. Raises `KeyFileUnusable`."""
         with self._explain("read"), self.path.open("rb") as file:
             status = os.fstat(file.fileno())
             self._check(status)
             content = file.read(_LARGEST_BYTES + 1)
         if len(content) > _LARGEST_BYTES:
-            raise KeyFileUnusable(f"the key file {self.path} has more than {_LARGEST_BYTES} bytes; that is no key file")
+            raise KeyFileUnusable(f"{self.path} is not a key file: it has more than {_LARGEST_BYTES} bytes")
         return parse_keys(content.decode("ascii", "replace"), source=f"the key file {self.path}"), _stamp(status)
 
     def read_stamp(self) -> Stamp:
-        """The stamp alone, without reading the keys."""
+        """Only the stamp, without reading the keys."""
         with self._explain("read"):
             return _stamp(self.path.stat())
 
     def add_key(self) -> Keyring:
-        """Put a new key at the end, which makes it current; once this returns the disk has it."""
+        """Append a new key, which becomes current. Once this returns it is on the disk."""
         with self._explain("changed"), self._lock():
             keys = self.read()[0].add(make_key())
             draft = self._write_draft(keys)
@@ -80,15 +79,15 @@ class KeyFile:
             raise KeyFileUnusable(f"the key file {self.path} is not a file")
         if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise KeyFileUnusable(
-                f"the key file {self.path} has mode {stat.S_IMODE(status.st_mode):04o}, so others than its owner can"
-                f" use it; allowed: 0600 or 0400; mend it with `chmod 600 {self.path}`"
+                f"the key file {self.path} has mode {stat.S_IMODE(status.st_mode):04o}, so others can use it;"
+                f" allowed: 0600 or 0400; fix it with `chmod 600 {self.path}`"
             )
 
     def _write_draft(self, keys: Keyring) -> Path:
         draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
         with os.fdopen(descriptor, "wb") as file:
-            # The umask may have taken away from the mode; it must be neither more nor less.
+            # The umask may have removed bits from the mode.
             os.fchmod(descriptor, _MODE)
             file.write((_HEADING + keys.to_text()).encode())
             file.flush()
@@ -97,7 +96,7 @@ class KeyFile:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Two that add a key at once must not overwrite each other's: values may be sealed by it already."""
+        """Keep two processes that add a key from overwriting each other: values may be sealed by either key already."""
         descriptor = os.open(
             self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE
         )

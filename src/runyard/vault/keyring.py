@@ -1,8 +1,8 @@
-"""The keys that wrap data keys: the last one is current, those before it only open.
+"""The keys that wrap data keys. The last one is current and seals; the others only open.
 
-As text, one key per line: 32 random bytes in base64 (`openssl rand -base64 32`). Lines that begin with `#` and empty
-lines say nothing; commas may stand for ends of lines, as in an environment variable. A key's id comes from the key
-itself, so that no id can stand by a wrong key.
+Text format: one key per line, 32 random bytes in base64 (`openssl rand -base64 32`). Empty lines and lines that begin
+with `#` are ignored. Commas separate keys too, for environment variables. A key's id is derived from the key, so that
+an id cannot belong to a wrong key.
 """
 
 import binascii
@@ -19,7 +19,7 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 class Keyring:
-    """Keys by id. Immutable; its repr shows ids alone."""
+    """Keys by id. Immutable; its repr shows only ids."""
 
     __slots__ = ("_keys",)
 
@@ -37,22 +37,22 @@ class Keyring:
         return tuple(self._keys)
 
     def has(self, key_id: str) -> bool:
-        """Whether that key is at hand."""
+        """Whether that key is known."""
         return key_id in self._keys
 
     def get(self, key_id: str) -> bytes:
-        """Raises `UnknownKey`, which names those that are known."""
+        """Raises `UnknownKey`, which names the known keys."""
         if key_id not in self._keys:
             known = ", ".join(self._keys)
-            raise UnknownKey(f"sealed by the key {key_id!a:.40}, which is not among the keys at hand ({known})")
+            raise UnknownKey(f"sealed by key {key_id!a:.40}, which is not among the known keys ({known})")
         return self._keys[key_id]
 
     def add(self, key: bytes) -> "Keyring":
-        """Another ring, in which that key is current."""
+        """A new ring in which that key is current."""
         return Keyring([*(known for known in self._keys.values() if known != key), key])
 
     def to_text(self) -> str:
-        """What `parse_keys` reads; the only way by which keys leave the ring."""
+        """The text that `parse_keys` reads. The only way to get keys out of the ring."""
         return "".join(f"{b64encode(key).decode()}\n" for key in self._keys.values())
 
     def __repr__(self) -> str:
@@ -60,17 +60,17 @@ class Keyring:
 
 
 def make_key() -> bytes:
-    """Fresh and random."""
+    """A new random key."""
     return secrets.token_bytes(KEY_BYTES)
 
 
 def make_key_id(key: bytes) -> str:
-    """Stands for the key in the database; says nothing of it."""
+    """Identifies the key in the database without revealing it."""
     return sha256(b"runyard key id\0" + key).hexdigest()[:_ID_CHARACTERS]
 
 
 def parse_keys(text: str, *, source: str) -> Keyring:
-    """Raises `KeysUnusable`, which names the line and never shows it."""
+    """Read keys. Raises `KeysUnusable`, which names the line but never shows it."""
     keys = [
         _parse_key(word.strip(), where=f"{source}, line {number}")
         for number, line in enumerate(text.splitlines(), 1)
@@ -79,9 +79,9 @@ def parse_keys(text: str, *, source: str) -> Keyring:
         if word.strip()
     ]
     if not keys:
-        raise KeysUnusable(f"{source}: there is no key in it; make one with `openssl rand -base64 {KEY_BYTES}`")
+        raise KeysUnusable(f"{source}: contains no key; make one with `openssl rand -base64 {KEY_BYTES}`")
     if len({*keys}) < len(keys):
-        raise KeysUnusable(f"{source}: the same key stands there twice, so which one is current is not clear")
+        raise KeysUnusable(f"{source}: contains the same key twice, so it is not clear which one is current")
     return Keyring(keys)
 
 
@@ -89,8 +89,8 @@ def _parse_key(line: str, *, where: str) -> bytes:
     try:
         key = b64decode(line.translate(_URL_SAFE) + "=" * (-len(line) % 4), validate=True)
     except (binascii.Error, ValueError):
-        # Neither the line nor the cause is shown: a cause keeps the text it could not read.
-        raise KeysUnusable(f"{where}: not a key; a key is {KEY_BYTES} bytes in base64") from None
+        # Without the line and without the cause: the cause keeps the text that it could not read.
+        raise KeysUnusable(f"{where}: not a key; allowed: {KEY_BYTES} bytes in base64") from None
     if len(key) != KEY_BYTES:
-        raise KeysUnusable(f"{where}: a key of {len(key)} bytes; it must have {KEY_BYTES}, in base64")
+        raise KeysUnusable(f"{where}: the key has {len(key)} bytes; allowed: {KEY_BYTES} bytes in base64")
     return key

@@ -1,4 +1,4 @@
-"""The vaults: keys from a file, which can be rotated, or from a text, which is as it is."""
+"""Two vaults: one with keys from a file, which can be rotated, and one with keys from a fixed text."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -10,16 +10,28 @@ from runyard.vault.key_file import KeyFile
 from runyard.vault.keyring import Keyring, parse_keys
 
 
+def open_vault(path: Path | None, *, text: str | None = None) -> "FileVault | TextVault":
+    """Open a vault with the keys in `text` if given, else with those in the file, which is created if missing.
+
+    Raises `KeysUnusable`; the message never shows a key.
+    """
+    if text is not None:
+        return TextVault(text)
+    if path is None:
+        raise KeysUnusable("there are no keys to seal secrets with: give a key file, or keys by the environment")
+    return FileVault(path)
+
+
 class _RingVault(ABC):
-    """`app.ports.Vault` and `app.entities.secret_rotation.RotatingVault` on a keyring. Thread-safe."""
+    """`app.ports.RotatingVault` on a keyring. Thread-safe."""
 
     @abstractmethod
     def _find_keys(self, *, needed: str | None = None) -> Keyring:
-        """The keys as they are now; with `needed`, looked for anew only if that one is not among them."""
+        """Return the current keys. With `needed`, reads them again only if that key is not known."""
 
     @abstractmethod
     def make_key(self) -> str:
-        """Make a new key, which is current from now on; its id. Blocks. Raises `KeysUnusable`."""
+        """Create a key and make it current; returns its id. Blocks. Raises `KeysUnusable`."""
 
     @property
     def current_key_id(self) -> str:
@@ -28,34 +40,34 @@ class _RingVault(ABC):
 
     @property
     def old_key_ids(self) -> tuple[str, ...]:
-        """The ids of those that only open, oldest first."""
+        """The ids of the keys that only open, oldest first."""
         return self._find_keys().ids[:-1]
 
     def seal(self, project: str, name: str, version: int, text: str) -> SealedValue:
-        """Bound to project, name and version."""
+        """Encrypt the text, bound to project, name and version."""
         return envelope_encryption.seal(self._find_keys(), project, name, version, text)
 
     def open(self, value: SealedValue) -> str:
-        """Raises `Tampered` if anything was changed, `UnknownKey` if the key is not at hand."""
+        """Decrypt. Raises `Tampered` if anything was changed, `UnknownKey` if the key is not known."""
         return envelope_encryption.unseal(self._find_keys(needed=value.key_id), value)
 
     def rewrap(self, value: SealedValue) -> SealedValue:
-        """The same value with its data key wrapped by the current key; the value itself is not opened."""
+        """Wrap the data key with the current key; the value itself is not decrypted."""
         keys = self._find_keys()
         return value if value.key_id == keys.current_id else envelope_encryption.rewrap(keys, value)
 
 
 class FileVault(_RingVault):
-    """Keys from a file, read again when it has changed: another replica may have rotated them."""
+    """Keys from a file. Reads it again when it has changed: another replica may have rotated the keys."""
 
     def __init__(self, path: Path) -> None:
         self._file = KeyFile(path)
         self._file.ensure()
-        # One attribute, so that threads never pair the keys of one reading with the stamp of another.
+        # One attribute, so that no thread pairs the keys of one read with the stamp of another.
         self._known = self._file.read()
 
     def make_key(self) -> str:
-        """Make a new key, which is current from now on; its id. Blocks. Raises `KeyFileUnusable`."""
+        """Create a key and make it current; returns its id. Blocks. Raises `KeyFileUnusable`."""
         self._file.add_key()
         self._known = self._file.read()
         return self._known[0].current_id
@@ -72,16 +84,16 @@ class FileVault(_RingVault):
 
 
 class TextVault(_RingVault):
-    """Keys from a text, as an environment variable brings it; a new key is added there, by whoever wrote it."""
+    """Keys from a text, such as an environment variable. The operator adds new keys there."""
 
     def __init__(self, text: str) -> None:
         self._keys = parse_keys(text, source="the keys of the environment")
 
     def make_key(self) -> str:
-        """Raises `KeysUnusable`, which says how it is done."""
+        """Raises `KeysUnusable`, which says how to add a key."""
         raise KeysUnusable(
             "the keys come from the environment, which the server cannot change: add a new key as the last line there,"
-            " start every replica anew, then wrap the values with it (rotate without a new key)"
+            " restart every replica, then run `runyard keys rewrap`"
         )
 
     def _find_keys(self, *, needed: str | None = None) -> Keyring:  # noqa: ARG002 - inherited

@@ -52,13 +52,13 @@ def test_file_is_taken_when_it_can_only_be_read(path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("", "there is no key in it"),
-        ("# nothing\n\n", "there is no key in it"),
+        ("", "contains no key"),
+        ("# nothing\n\n", "contains no key"),
         ("sesame open", "line 1: not a key"),
-        (f"{KEY}\nc2hvcnQ=\n", "line 2: a key of 5 bytes; it must have 32"),
-        (f"{KEY}\n{KEY}\n", "the same key stands there twice"),
+        (f"{KEY}\nc2hvcnQ=\n", "line 2: the key has 5 bytes; allowed: 32 bytes in base64"),
+        (f"{KEY}\n{KEY}\n", "contains the same key twice"),
         (f"{KEY[:-3]}é!\n", "line 1: not a key"),
-        ("x" * 100_000, "that is no key file"),
+        ("x" * 100_000, "is not a key file: it has more than"),
     ],
 )
 def test_file_is_refused_without_being_shown_when_it_holds_something_else(
@@ -128,7 +128,7 @@ def test_text_wins_when_there_is_a_file_too(path: Path) -> None:
     assert not path.exists()
     with pytest.raises(KeysUnusable, match="there are no keys"):
         open_vault(None)
-    with pytest.raises(KeysUnusable, match="the keys of the environment: there is no key in it"):
+    with pytest.raises(KeysUnusable, match="the keys of the environment: contains no key"):
         open_vault(None, text=" ")
 
 
