@@ -1,4 +1,4 @@
-"""Values at a bound of the policy, one unit below and one above it: where a wrong comparison shows."""
+"""Boundary values: at a bound of the policy, one unit below and one unit above."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Bypasses to plant: changes to what a run became. Each must be seen by whoever judges objects."""
+"""Bypasses to plant: changes to rendered objects that the judge and admission must both catch."""
 
 import base64
 import copy
@@ -203,9 +203,9 @@ _OF_SERVED_ANCHORS: Mapping[str, Change] = {
 }
 
 JOB_BYPASSES: Mapping[str, Change] = {**_POD_SECURITY, **_REFERENCES, **_FORMS, **_DENIALS}
-"""Bypasses of a job that need no policy: they must be seen with one and without."""
+"""Bypasses of a job that break no rule of a policy: they must be caught with a policy and without."""
 SERVICE_BYPASSES: Mapping[str, Change] = _OF_SERVICES
-"""The same of a service."""
+"""The same for a service."""
 ANCHOR_BYPASSES: Mapping[str, Change] = {**JOB_BYPASSES, **_OF_ANCHORS}
 SERVED_ANCHOR_BYPASSES: Mapping[str, Change] = _OF_SERVED_ANCHORS
 POLICY_BYPASSES: Mapping[str, Change] = {**_POLICY, **_OF_JOBS}
@@ -225,7 +225,7 @@ SPEC_BYPASSES: Mapping[str, Mapping[str, Any]] = {
     "a longer grace period": {"grace_period_seconds": 31},
     "no pull policy": {"image_pull_policy": None},
 }
-"""Fields of the effective spec, as a resolver that erred would set them: against the policy."""
+"""Fields of the effective spec that a faulty resolver would set against the policy."""
 PROFILE_SPEC_BYPASSES: Mapping[str, Mapping[str, Any]] = {
     "node selector dropped": {"node_selector": {}},
     "no runtime class": {"runtime_class": None},
@@ -237,7 +237,7 @@ PROFILE_SPEC_BYPASSES: Mapping[str, Mapping[str, Any]] = {
     "labels dropped": {"labels": {}},
     "gpus dropped": {"gpu": None},
 }
-"""The same against the profile."""
+"""The same, against the profile."""
 
 
 def _use_secret(victim: Victim, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Plays many cases and counts; with workers, each plays every so-manieth world."""
+"""Plays many cases and counts the outcomes; workers share the worlds."""
 
 import json
 import multiprocessing
@@ -13,12 +13,12 @@ from tests.adversary.shrink import shrink
 from tests.adversary.trial import make_stage, play
 
 THOROUGH_EVERY = 16
-"""In a campaign, every so-manieth case is played twice, with all inputs compared before and after."""
+"""One case in this many is played twice, with all inputs compared before and after."""
 
 
 @dataclass
 class Tally:
-    """What became of the cases."""
+    """Counts of outcomes, and the failures."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)

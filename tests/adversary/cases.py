@@ -1,4 +1,4 @@
-"""What the generator draws: worlds, prepared by an admin, and cases, asked by users. All raw, as JSON has it."""
+"""What the generator draws: worlds (an admin's inputs) and cases (users' requests), both as raw JSON."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,7 +15,7 @@ NAMESPACES = {"vision": "runyard-vision", "speech": "team-speech", "audio": "aud
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What the admin prepared, and what projects own. `profiles` holds files: lists of documents."""
+    """An admin's inputs and the projects' inventory. `profiles` holds files: lists of documents."""
 
     policy: Raw = field(default_factory=dict)
     profiles: list[list[Raw]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class World:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What users ask. `form` says how `run` is written: bare fields, a run file, or a DigitalHub document.
+    """One request. `form` says how `run` is written: bare fields, a run file, or a DigitalHub document.
 
     `is_anchor` says what is sent: the anchor with its dependents, as an engine does it, or everything as it runs.
     """
@@ -51,8 +51,8 @@ class Case:
     user: str | None = None
     is_anchor: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
-    """What a run file or document says beside the run's fields, however wrong."""
+    """Further keys of a run file or document, possibly invalid."""
 
     def iter_layers(self) -> list[Any]:
-        """What users wrote, weakest first."""
+        """The user's layers, weakest first."""
         return [layer for layer in (self.function, self.task, self.run) if layer is not None]

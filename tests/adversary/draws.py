@@ -1,4 +1,4 @@
-"""A seeded source of choices, in the words of the generators."""
+"""A seeded source of random choices."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Draws:
-    """The same seed, the same choices."""
+    """Random choices; the same seed gives the same ones."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
@@ -38,5 +38,5 @@ class Draws:
         return {key: self.pick_of(table[key]) for key in keys}
 
     def ladder(self, steps: Sequence[T], count: int) -> list[T]:
-        """So many steps, the lowest first; some may be the same."""
+        """Draw `count` steps in ascending order, with repetition."""
         return [steps[index] for index in sorted(self.number(0, len(steps) - 1) for _ in range(count))]

@@ -1,4 +1,4 @@
-"""What the judge sees: the rendered dictionaries, taken apart; and the admin's word, from the raw documents."""
+"""The judge's inputs: the rendered objects, and the admin's inputs read from raw documents."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ PLATFORM: Mapping[str, Any] = {
 
 
 class Facts:
-    """The objects of a run. Whatever is not as it should be raises, and that is a complaint as well."""
+    """The objects of a run, taken apart. Unexpected structure raises, which the judge reports as a complaint."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Facts:
         """What users asked for."""
         self.is_anchor = is_anchor
         self.platform = platform or {}
-        """The platform's own variables, as they should be."""
+        """The platform's own variables with their expected values."""
         (self.workload,) = self.of("Job", "Deployment")
         self.is_job: bool = self.workload["kind"] == "Job"
         self.spec: Mapping[str, Any] = self.workload["spec"]
@@ -88,7 +88,7 @@ class Facts:
             yield item["key"]
 
     def iter_user_volumes(self) -> Iterator[Mapping[str, Any]]:
-        """All but the platform's own."""
+        """The pod's volumes without the platform's own."""
         for name, volume in self.volumes.items():
             if name not in (SCRATCH, SECRET_FILES):
                 yield volume
@@ -115,8 +115,8 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Word:
-    """What the admin said for one run: policy scopes, the profile that applies, and its base objects."""
+class AdminInputs:
+    """The admin's inputs for one run: policy scopes, the profile that applies, and its base objects."""
 
     scopes: tuple[RawScope, ...]
     profile_id: str | None
@@ -137,7 +137,7 @@ class Word:
         return any(scope.rules.get(field, {}).get("locked") for scope in self.scopes)
 
     def find_locked(self, field: str) -> Any:
-        """The value that holds against everyone, or None."""
+        """The value that the policy locks for everyone, or None."""
         return self.find_default(field) if self.is_locked(field) else None
 
     def platform(self, name: str) -> Any:
@@ -146,7 +146,7 @@ class Word:
 
     @cached_property
     def mem_tolerance(self) -> Decimal:
-        """The smallest that any scope says: the narrower only tightens."""
+        """The smallest factor of all scopes: a project can only tighten."""
         said = [scope.platform["mem_tolerance"] for scope in self.scopes if "mem_tolerance" in scope.platform]
         return min(Decimal(str(factor)) for factor in said or [PLATFORM["mem_tolerance"]])
 
@@ -157,18 +157,18 @@ class Word:
 
     @cached_property
     def gpu_names(self) -> list[str]:
-        """Those of every scope: a project's names do not hide the platform's."""
+        """The GPU names of all scopes: a project's names do not hide the platform's."""
         said = [scope.platform["gpu_resources"] for scope in self.scopes if "gpu_resources" in scope.platform]
         lists = [[names] if isinstance(names, str) else names for names in said or [PLATFORM["gpu_resources"]]]
         return list(dict.fromkeys(name for names in reversed(lists) for name in names))
 
-    def list_said(self, field: str) -> list[Any]:
-        """Every value that is the admin's own."""
+    def list_set_values(self, field: str) -> list[Any]:
+        """Every value that the profile, its base objects or a policy default sets."""
         said = [layer[field] for layer in (self.profile, *self.bases) if field in layer]
         return said + self.list_clauses(field, "default")
 
     def list_clauses(self, field: str, clause: str) -> list[Any]:
-        """What all scopes say of a field in one clause."""
+        """The values of one clause of a field's rules, from all scopes."""
         rules = [scope.rules.get(field, {}) for scope in self.scopes]
         return [rule[clause] for rule in rules if rule.get(clause) is not None]
 
@@ -186,40 +186,40 @@ class Word:
 
 def choose_profile(case: Case, scopes: Sequence[RawScope], known: Sequence[str]) -> str | None:
     """Which profile must apply: the policy's if it locks one, else the user's, the policy's default, `default`."""
-    word = Word(tuple(scopes), None, {}, ())
+    admin = AdminInputs(tuple(scopes), None, {}, ())
     asked = [layer["profile"] for layer in case.iter_layers() if layer.get("profile") not in (None, "")]
-    default = word.find_default("profile")
-    if default is not None and (word.is_locked("profile") or not asked):
+    default = admin.find_default("profile")
+    if default is not None and (admin.is_locked("profile") or not asked):
         return str(default)
     if asked:
         return str(asked[-1])
     return DEFAULT_PROFILE if DEFAULT_PROFILE in known else None
 
 
-class Library:
+class AdminDocuments:
     """The raw documents of a world, read once."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._scopes: dict[str, tuple[RawScope, ...]] = {}
-        self._words: dict[tuple[str, str | None, bool], Word] = {}
+        self._admin_inputs: dict[tuple[str, str | None, bool], AdminInputs] = {}
         self.profiles = [str(document["id"]) for file in world.profiles for document in file if "id" in document]
 
-    def get_word(self, case: Case) -> Word:
-        """The admin's word on a case."""
+    def get_admin_inputs(self, case: Case) -> AdminInputs:
+        """The admin's inputs for a case."""
         if case.project not in self._scopes:
             self._scopes[case.project] = tuple(read_scopes(self.world.policy, case.project))
         scopes = self._scopes[case.project]
         profile_id = choose_profile(case, scopes, self.profiles)
         key = (case.project, profile_id, case.action in ("job", "build"))
-        if key not in self._words:
-            self._words[key] = self._read_word(scopes, profile_id, is_job=key[2])
-        return self._words[key]
+        if key not in self._admin_inputs:
+            self._admin_inputs[key] = self._read_admin_inputs(scopes, profile_id, is_job=key[2])
+        return self._admin_inputs[key]
 
-    def _read_word(self, scopes: tuple[RawScope, ...], profile_id: str | None, *, is_job: bool) -> Word:
+    def _read_admin_inputs(self, scopes: tuple[RawScope, ...], profile_id: str | None, *, is_job: bool) -> AdminInputs:
         file = self.world.find_profile(profile_id) if profile_id is not None else None
         if file is None:
-            return Word(scopes, profile_id, {}, ())
+            return AdminInputs(scopes, profile_id, {}, ())
         (profile,) = (document for document in file if "id" in document)
         bases = [document for document in file if "id" not in document and (document["kind"] == "Job") == is_job]
-        return Word(scopes, profile_id, read_profile(profile), tuple(map(read_base, bases)))
+        return AdminInputs(scopes, profile_id, read_profile(profile), tuple(map(read_base, bases)))

@@ -22,7 +22,7 @@ _IDENTITY = ("kind", "action", "project", "id", "name", "function", "metadata", 
 
 
 def draw_world(seed: int, number: int) -> World:
-    """What an admin prepared."""
+    """Draw an admin's inputs."""
     draws = Draws(f"world {seed} {number}")
     profiles = ProfileDraws(draws)
     names = [name for name in words.PROFILES if draws.chance(0.35 if name == "default" else 0.93)]
@@ -55,7 +55,7 @@ def _move_to_bound(draws: Draws, file: list[Raw], policy: Raw) -> list[Raw]:
 
 
 def draw_case(seed: int, number: int, world: World) -> Case:
-    """What users ask in the world of the same seed and number."""
+    """Draw a request for the world of the same seed and number."""
     draws = Draws(f"case {seed} {number}")
     mood: Mood = "plain" if (chance := draws.chance_of()) < 0.62 else "sly" if chance < 0.87 else "hostile"
     users = UserDraws(draws)
@@ -90,7 +90,7 @@ def draw_case(seed: int, number: int, world: World) -> Case:
 
 
 def _spoil(draws: Draws, document: Any) -> Any:
-    """The same, broken somewhere."""
+    """The document with one or two random faults."""
     for _ in range(draws.pick(0, 1, 1, 2)):
         document = _spoil_once(draws, document)
     return document

@@ -8,18 +8,18 @@ _HUBS = frozenset({_HUB, "index.docker.io", "registry-1.docker.io"})
 
 
 def is_denied(pattern: str, image: str) -> bool:
-    """Whether a pattern means this image in any of its spellings: a denial that could be dodged is none."""
+    """Whether a pattern covers this image in any of its spellings, so that no spelling evades a denial."""
     patterns = {pattern, *_complete(pattern)}
     return any(glob(each, spelling) for each in patterns for spelling in (image, *_iter_full(image)))
 
 
 def is_allowed(pattern: str, image: str) -> bool:
-    """Whether a pattern means this image in full: what it merely looks like does not count."""
+    """Whether a pattern covers the full name of this image."""
     return any(glob(each, spelling) for each in _complete(pattern) for spelling in _iter_full(image))
 
 
 def glob(pattern: str, text: str) -> bool:
-    """`*` is anything, all else is itself."""
+    """Match a pattern in which `*` stands for any text."""
     return re.fullmatch(".*".join(re.escape(part) for part in pattern.split("*")), text, re.DOTALL) is not None
 
 

@@ -1,13 +1,13 @@
-"""The judge: rendered dictionaries against raw documents, by its own reading. Knows nothing of resolver or admission.
+"""The judge: compares rendered dictionaries with raw documents. Independent of resolver and admission.
 
-It fails closed: whatever it cannot read is a complaint.
+Fails closed: anything that it cannot read is a complaint.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.adversary.cases import Case
-from tests.adversary.facts import Facts, Library
+from tests.adversary.facts import AdminDocuments, Facts
 from tests.adversary.judge_amounts import iter_amount_complaints
 from tests.adversary.judge_policy import iter_policy_complaints
 from tests.adversary.judge_profile import iter_profile_complaints
@@ -18,17 +18,17 @@ from tests.adversary.raw_asked import read_asked
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, AssertionError)
 
 
-def judge_objects(objects: Sequence[Mapping[str, Any]], case: Case, library: Library) -> list[str]:
-    """Everything that is wrong with sending these objects for this case; empty where nothing is."""
-    world = library.world
+def judge_objects(objects: Sequence[Mapping[str, Any]], case: Case, documents: AdminDocuments) -> list[str]:
+    """List every reason not to send these objects for this case."""
+    world = documents.world
     try:
-        word = library.get_word(case)
+        admin = documents.get_admin_inputs(case)
         facts = _read_facts(objects, case)
         return [
-            *iter_shape_complaints(facts, word, case, world),
-            *iter_amount_complaints(facts, word),
-            *iter_policy_complaints(facts, word, world),
-            *iter_profile_complaints(facts, word, case, world),
+            *iter_shape_complaints(facts, admin, case, world),
+            *iter_amount_complaints(facts, admin),
+            *iter_policy_complaints(facts, admin, world),
+            *iter_profile_complaints(facts, admin, case, world),
         ]
     except _UNREADABLE as error:
         return [f"unreadable: {type(error).__name__}: {error}"]
@@ -37,19 +37,21 @@ def judge_objects(objects: Sequence[Mapping[str, Any]], case: Case, library: Lib
 def judge_silence(
     objects: Sequence[Mapping[str, Any]],
     case: Case,
-    library: Library,
+    documents: AdminDocuments,
     *,
     warned: Sequence[Path],
     answer: Mapping[str, Any],
 ) -> list[str]:
-    """Everything that users asked, that is not in the objects, and that no warning names.
+    """List everything that users asked for that is neither in the objects nor named by a warning.
 
     `warned` are the paths of the warnings. `answer` is the effective spec as the user sees it: it is read only for
     what no object holds, such as parameters.
     """
     try:
         facts = _read_facts(objects, case)
-        return list(iter_silence_complaints(facts, library.get_word(case), case, warned=warned, answer=answer))
+        return list(
+            iter_silence_complaints(facts, documents.get_admin_inputs(case), case, warned=warned, answer=answer)
+        )
     except _UNREADABLE as error:
         return [f"unreadable: {type(error).__name__}: {error}"]
 

@@ -1,11 +1,11 @@
-"""Complaints about amounts that Kubernetes would refuse: whoever sends them has accepted a run that cannot be."""
+"""Complaints about amounts that Kubernetes would refuse."""
 
 from collections.abc import Iterator
 
-from tests.adversary.facts import Facts, Word
+from tests.adversary.facts import AdminInputs, Facts
 
 
-def iter_amount_complaints(facts: Facts, word: Word) -> Iterator[str]:
+def iter_amount_complaints(facts: Facts, admin: AdminInputs) -> Iterator[str]:
     for name, limit in facts.limits.items():
         request = facts.requests.get(name)
         if request is not None and request > limit:
@@ -19,6 +19,6 @@ def iter_amount_complaints(facts: Facts, word: Word) -> Iterator[str]:
                 yield f"amounts: {side} of {name} is {amount}"
             if "/" in name and (facts.requests.get(name) != facts.limits.get(name) or not amount.is_whole):
                 yield f"amounts: {name} is {facts.requests.get(name)}/{facts.limits.get(name)}"
-    gpus = [name for name in facts.limits if name in word.gpu_names]
+    gpus = [name for name in facts.limits if name in admin.gpu_names]
     if len(gpus) > 1:
         yield f"amounts: GPUs of two names {gpus}"

@@ -1,12 +1,12 @@
-"""Complaints about the policy: bounds, lists, requirements, locks, and what is denied unless it is named."""
+"""Complaints about the policy: bounds, lists, requirements, locks and default denials."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tests.adversary.cases import World
-from tests.adversary.facts import AT_REST, Facts, Word
+from tests.adversary.facts import AT_REST, AdminInputs, Facts
 from tests.adversary.images import glob, is_allowed, is_denied
-from tests.adversary.judge_values import collect, find_note, iter_node_keys, iter_pod_terms, list_derived
+from tests.adversary.judge_values import collect, find_annotation, iter_node_keys, iter_pod_terms, list_derived
 from tests.adversary.raw import RawScope
 from tests.adversary.tolerations import is_within, meets
 
@@ -27,15 +27,15 @@ _SERVED_FIELDS = frozenset({"service_type"})
 _LONG_FIELDS = frozenset({"replicas"})
 
 
-def iter_policy_complaints(facts: Facts, word: Word, world: World) -> Iterator[str]:
-    for scope in word.scopes:
+def iter_policy_complaints(facts: Facts, admin: AdminInputs, world: World) -> Iterator[str]:
+    for scope in admin.scopes:
         for field, rule in scope.rules.items():
-            yield from _judge_rule(field, rule, scope, facts, word, world)
-    for field in dict.fromkeys(field for scope in word.scopes for field in scope.rules):
-        if word.is_locked(field) and _applies(field, facts):
-            yield from _judge_lock(field, facts, word, world)
-    yield from _judge_denials(facts, word, world)
-    yield from _judge_unbounded(facts, word)
+            yield from _judge_rule(field, rule, scope, facts, admin, world)
+    for field in dict.fromkeys(field for scope in admin.scopes for field in scope.rules):
+        if admin.is_locked(field) and _applies(field, facts):
+            yield from _judge_lock(field, facts, admin, world)
+    yield from _judge_denials(facts, admin, world)
+    yield from _judge_unbounded(facts, admin)
 
 
 _UNBOUNDED: Mapping[str, Callable[[Facts], bool]] = {
@@ -45,33 +45,33 @@ _UNBOUNDED: Mapping[str, Callable[[Facts], bool]] = {
     "resources.ephemeral-storage.limit": lambda facts: facts.side("ephemeral-storage", "limit") is not None,
     "timeout": lambda facts: "activeDeadlineSeconds" in facts.spec,
     "ttl": lambda facts: "ttlSecondsAfterFinished" in facts.spec,
-    "pending_timeout": lambda facts: find_note(facts, "pending-timeout") is not None,
+    "pending_timeout": lambda facts: find_annotation(facts, "pending-timeout") is not None,
     "volumes.size_limit": lambda facts: all(
         "sizeLimit" in volume["emptyDir"] for volume in facts.iter_user_volumes() if "emptyDir" in volume
     ),
 }
 
 
-def _judge_unbounded(facts: Facts, word: Word) -> Iterator[str]:
-    """To Kubernetes a blank has no bound: under a max it must not stay blank."""
+def _judge_unbounded(facts: Facts, admin: AdminInputs) -> Iterator[str]:
+    """Kubernetes does not bound a blank: a field with a max must be set."""
     for field, is_bounded in _UNBOUNDED.items():
-        if word.list_clauses(field, "max") and _applies(field, facts) and not is_bounded(facts):
+        if admin.list_clauses(field, "max") and _applies(field, facts) and not is_bounded(facts):
             yield f"unbounded: {field} has a max, and nothing is said"
-    caps = word.list_clauses("grace_period", "max")
+    caps = admin.list_clauses("grace_period", "max")
     if caps and min(caps) < _GRACE_SECONDS and "terminationGracePeriodSeconds" not in facts.pod:
         yield "unbounded: grace_period has a max below what Kubernetes gives"
 
 
 def _judge_rule(
-    field: str, rule: Mapping[str, Any], scope: RawScope, facts: Facts, word: Word, world: World
+    field: str, rule: Mapping[str, Any], scope: RawScope, facts: Facts, admin: AdminInputs, world: World
 ) -> Iterator[str]:
-    values = collect(field, facts, word, world)
-    for value, is_admins in values:
+    values = collect(field, facts, admin, world)
+    for value, is_set_by_admin in values:
         if rule.get("max") is not None and value > rule["max"]:
             yield f"{scope.name}: {field} {value} is above {rule['max']}"
         if rule.get("min") is not None and value < rule["min"]:
             yield f"{scope.name}: {field} {value} is below {rule['min']}"
-        if is_admins:
+        if is_set_by_admin:
             continue
         if rule.get("options") is not None and value not in rule["options"]:
             yield f"{scope.name}: {field} {value} is not an option"
@@ -100,7 +100,7 @@ def _is_denied(field: str, entry: Any, value: Any) -> bool:
 
 
 def _applies(field: str, facts: Facts) -> bool:
-    """Whether such a run has the field at all."""
+    """Whether such a run has the field."""
     if facts.is_anchor and field in AT_REST:
         return False
     if field in _JOB_FIELDS:
@@ -110,29 +110,33 @@ def _applies(field: str, facts: Facts) -> bool:
     return field not in _SERVED_FIELDS or facts.is_served
 
 
-def _judge_lock(field: str, facts: Facts, word: Word, world: World) -> Iterator[str]:
-    default = word.find_default(field)
-    values = collect(field, facts, word, world)
-    if field == "node_selector" and facts.pod.get("affinity", {}) not in [{}, *word.list_said("affinity")]:
+def _judge_lock(field: str, facts: Facts, admin: AdminInputs, world: World) -> Iterator[str]:
+    default = admin.find_default(field)
+    values = collect(field, facts, admin, world)
+    if field == "node_selector" and facts.pod.get("affinity", {}) not in [{}, *admin.list_set_values("affinity")]:
         yield from (f"locked: {field} by affinity to {key}" for key in iter_node_keys(facts.pod["affinity"]))
     if default is None:
         if field == "affinity":
-            values = [(facts.pod.get("affinity"), facts.pod.get("affinity") in [None, *word.list_said("affinity")])]
+            values = [
+                (facts.pod.get("affinity"), facts.pod.get("affinity") in [None, *admin.list_set_values("affinity")])
+            ]
         if field == "envs":  # secrets are not values of `envs`; they have rules of their own
             values = [entry for entry in values if "value" in facts.env[entry[0]]]
-        yield from (f"locked: {field} {value} is the user's" for value, is_admins in values if not is_admins)
+        yield from (
+            f"locked: {field} {value} is the user's" for value, is_set_by_admin in values if not is_set_by_admin
+        )
     elif field in _WHOLES:
         whole = _WHOLES[field](facts)
         if whole != default:
             yield f"locked: {field} is {whole}, not {default}"
     elif field.startswith("resources.") and field.count(".") == 1 and field.split(".")[1] not in ("gpu", "disk"):
-        yield from _judge_locked_amount(field, facts, word)
+        yield from _judge_locked_amount(field, facts, admin)
     elif field.startswith(("volumes.", "resources.disk.")) or field == "profile":
         yield from (f"locked: {field} is {value}, not {default}" for value, _ in values if value != default)
     elif field == "image":
         if facts.container["image"] != default:
             yield f"locked: the image is {facts.container['image']}"
-        others = [value for value, is_admins in values[1:] if not is_admins and value != default]
+        others = [value for value, is_set_by_admin in values[1:] if not is_set_by_admin and value != default]
         yield from (f"locked: the image of a volume is {value}" for value in others)
     elif [value for value, _ in values] != [default] and not (
         field == "resources.gpu" and default.is_zero and not values
@@ -152,64 +156,64 @@ _WHOLES: Mapping[str, Any] = {
 }
 
 
-def _judge_locked_amount(field: str, facts: Facts, word: Word) -> Iterator[str]:
+def _judge_locked_amount(field: str, facts: Facts, admin: AdminInputs) -> Iterator[str]:
     name = field.split(".")[1]
-    default = word.find_default(field)
+    default = admin.find_default(field)
     request, limit = facts.side(name, "request"), facts.side(name, "limit")
     if (
-        word.find_locked(f"{field}.request") is None
-        and word.find_locked(f"{field}.limit") is None
+        admin.find_locked(f"{field}.request") is None
+        and admin.find_locked(f"{field}.limit") is None
         and request != default
     ):
         yield f"locked: {field} is {request}, not {default}"
     follows = [
-        word.find_default(f"{field}.limit"),
+        admin.find_default(f"{field}.limit"),
         default,
         request,
-        *(list_derived(facts, word) if name == "mem" else ()),
-        word.find_cap(f"{field}.limit", *([field] if name == "mem" else [])),
+        *(list_derived(facts, admin) if name == "mem" else ()),
+        admin.find_cap(f"{field}.limit", *([field] if name == "mem" else [])),
     ]
     if limit is not None and limit not in follows:
         yield f"locked: the limit of {field} is {limit}"
 
 
-def _judge_denials(facts: Facts, word: Word, world: World) -> Iterator[str]:
-    named = word.scopes[0].rules
-    for toleration, is_admins in collect("tolerations", facts, word, world):
+def _judge_denials(facts: Facts, admin: AdminInputs, world: World) -> Iterator[str]:
+    named = admin.scopes[0].rules
+    for toleration, is_set_by_admin in collect("tolerations", facts, admin, world):
         key = toleration.get("key", "")
         is_named = any(
             entry["key"] == key and is_within(entry, toleration)
             for entry in named.get("tolerations", {}).get("allowed") or ()
         )
-        if (not key or key in _CONTROL_PLANE) and not (is_admins or is_named):
+        if (not key or key in _CONTROL_PLANE) and not (is_set_by_admin or is_named):
             yield f"denied: toleration {toleration}"
-    for value, is_admins in collect("service_type", facts, word, world):
+    for value, is_set_by_admin in collect("service_type", facts, admin, world):
         rule = named.get("service_type", {})
         is_named = value in [*(rule.get("allowed") or ()), *(rule.get("options") or ())]
-        if value in ("LoadBalancer", "ExternalName") and not (is_admins or is_named):
+        if value in ("LoadBalancer", "ExternalName") and not (is_set_by_admin or is_named):
             yield f"denied: service type {value}"
-    for name, is_admins in collect("envs", facts, word, world):
+    for name, is_set_by_admin in collect("envs", facts, admin, world):
         is_platforms = any(glob(pattern, name) for pattern in _PLATFORM_ENVS)
-        if is_platforms and not is_admins and name not in (named.get("envs", {}).get("allowed") or ()):
+        if is_platforms and not is_set_by_admin and name not in (named.get("envs", {}).get("allowed") or ()):
             yield f"denied: variable {name}"
-    for name, is_admins in collect("volumes.claim_name", facts, word, world):
+    for name, is_set_by_admin in collect("volumes.claim_name", facts, admin, world):
         allowed = named.get("volumes.claim_name", {}).get("allowed") or ()
-        if not is_admins and not any(glob(pattern, name) for pattern in allowed):
+        if not is_set_by_admin and not any(glob(pattern, name) for pattern in allowed):
             yield f"denied: claim {name}"
-    for name, is_admins in collect("priority_class", facts, word, world):
+    for name, is_set_by_admin in collect("priority_class", facts, admin, world):
         rule = named.get("priority_class", {})
         is_named = name in [*(rule.get("allowed") or ()), *(rule.get("options") or ())]
-        if name.startswith("system-") and not (is_admins or is_named):
+        if name.startswith("system-") and not (is_set_by_admin or is_named):
             yield f"denied: priority class {name}"
-    yield from _judge_namespaces(facts, word)
+    yield from _judge_namespaces(facts, admin)
 
 
-def _judge_namespaces(facts: Facts, word: Word) -> Iterator[str]:
+def _judge_namespaces(facts: Facts, admin: AdminInputs) -> Iterator[str]:
     """The platform's list lifts the denial; the project's own list, where it has one, must name them as well."""
     affinity = facts.pod.get("affinity", {})
-    if affinity in word.list_said("affinity"):
+    if affinity in admin.list_set_values("affinity"):
         return
-    platform, *projects = word.scopes
+    platform, *projects = admin.scopes
     lists = [platform.rules.get("affinity.namespaces", {}).get("allowed") or ()]
     lists += [scope.rules["affinity.namespaces"]["allowed"] for scope in projects if _rules_namespaces(scope)]
     for term in iter_pod_terms(affinity):

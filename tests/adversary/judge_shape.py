@@ -1,11 +1,11 @@
-"""Complaints about what the objects are: kinds, keys, Pod Security, references, places. No word of the admin needed."""
+"""Complaints about the objects themselves: kinds, keys, Pod Security, references, mount paths, labels, owners."""
 
 import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.adversary.cases import ANCHOR_UID, Case, World
-from tests.adversary.facts import SCRATCH, SECRET_FILES, Facts, Word
+from tests.adversary.facts import SCRATCH, SECRET_FILES, AdminInputs, Facts
 
 _POD_KEYS = frozenset(
     {
@@ -55,16 +55,16 @@ _SOURCES = frozenset({"persistentVolumeClaim", "ephemeral", "emptyDir", "configM
 _FORBIDDEN_PATHS = ("/proc", "/sys", "/dev", "/etc", "/var/run/secrets", "/run/secrets")
 
 
-def iter_shape_complaints(facts: Facts, word: Word, case: Case, world: World) -> Iterator[str]:
+def iter_shape_complaints(facts: Facts, admin: AdminInputs, case: Case, world: World) -> Iterator[str]:
     yield from _judge_objects(facts, world.namespaces[case.project])
     yield from _judge_start(facts)
     yield from _judge_owners(facts)
     yield from _judge_pods(facts)
-    yield from _judge_marks(facts, {"run": case.run_id, "project": case.project, "profile": word.profile_id})
-    yield from _judge_security(facts, word)
+    yield from _judge_labels(facts, {"run": case.run_id, "project": case.project, "profile": admin.profile_id})
+    yield from _judge_security(facts, admin)
     yield from _judge_volumes(facts, world)
     yield from _judge_mounts(facts)
-    yield from _judge_env(facts, word, case, world)
+    yield from _judge_env(facts, admin, case, world)
     yield from _judge_services(facts)
 
 
@@ -82,7 +82,7 @@ def _judge_objects(facts: Facts, namespace: str) -> Iterator[str]:
 
 
 def _judge_start(facts: Facts) -> Iterator[str]:
-    """An anchor starts nothing: it is suspended or has no replicas, and nobody but us may delete it."""
+    """An anchor must not start pods: it is suspended or has 0 replicas. It has no TTL."""
     if facts.is_job and facts.spec.get("suspend", False) is not facts.is_anchor:
         yield f"anchor: suspend is {facts.spec.get('suspend')}"
     if facts.is_anchor and "ttlSecondsAfterFinished" in facts.spec:
@@ -92,7 +92,7 @@ def _judge_start(facts: Facts) -> Iterator[str]:
 
 
 def _judge_owners(facts: Facts) -> Iterator[str]:
-    """The anchor owns what is made for the run, but for claims that are kept. Without an anchor nothing is owned."""
+    """The anchor owns the objects of its run, except for claims that are kept. Other objects have no owner."""
     workload = facts.workload
     owner = {
         "apiVersion": workload["apiVersion"],
@@ -127,8 +127,8 @@ def _judge_pods(facts: Facts) -> Iterator[str]:
         yield "token: the service account's token or links are not off"
 
 
-def _judge_marks(facts: Facts, marks: Mapping[str, str | None]) -> Iterator[str]:
-    """Whose objects they say they are; what is no legal label stands in full in an annotation."""
+def _judge_labels(facts: Facts, marks: Mapping[str, str | None]) -> Iterator[str]:
+    """Labels must identify run, project and profile; an annotation holds a text that is no valid label."""
     for item in [*(item["metadata"] for item in facts.objects), facts.template["metadata"]]:
         for name, value in marks.items():
             said = item.get("annotations", {}).get(f"runyard.io/{name}", item["labels"].get(f"runyard.io/{name}"))
@@ -136,7 +136,7 @@ def _judge_marks(facts: Facts, marks: Mapping[str, str | None]) -> Iterator[str]
                 yield f"marks: {name} is {said}, not {value}"
 
 
-def _judge_security(facts: Facts, word: Word) -> Iterator[str]:
+def _judge_security(facts: Facts, admin: AdminInputs) -> Iterator[str]:
     pod, container = facts.pod.get("securityContext", {}), facts.container.get("securityContext", {})
     if pod.get("runAsNonRoot") is not True or pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
         yield "security: the pod may be root, or has no seccomp profile"
@@ -158,7 +158,7 @@ def _judge_security(facts: Facts, word: Word) -> Iterator[str]:
         yield "security: privileged"
     if container.get("capabilities", {}).get("add"):
         yield "security: added capabilities"
-    said = [scope.platform.get("pod_security") for scope in word.scopes]
+    said = [scope.platform.get("pod_security") for scope in admin.scopes]
     is_relaxed = said[0] == "baseline" and "restricted" not in said
     is_restricted = container.get("allowPrivilegeEscalation") is False and container.get("capabilities") == {
         "drop": ["ALL"]
@@ -214,7 +214,7 @@ def _judge_mounts(facts: Facts) -> Iterator[str]:
             yield "mounts: /shared is scratch space"
 
 
-def _judge_env(facts: Facts, word: Word, case: Case, world: World) -> Iterator[str]:
+def _judge_env(facts: Facts, admin: AdminInputs, case: Case, world: World) -> Iterator[str]:
     if len(facts.env) != len(facts.container.get("env", [])):
         yield "envs: a name twice"
     for name, entry in facts.env.items():
@@ -225,9 +225,9 @@ def _judge_env(facts: Facts, word: Word, case: Case, world: World) -> Iterator[s
             if reference.get("name") not in facts.secrets or entry["valueFrom"].keys() != {"secretKeyRef"}:
                 yield f"secrets: {name} is from {entry['valueFrom']}"
     for name, value in (("RUN_ID", case.run_id), ("PROJECT_NAME", case.project)):
-        is_named = name in word.scopes[0].rules.get("envs", {}).get("allowed", ())
-        is_admins = any(name in said for said in word.list_said("envs")) or _uses_secret(word, name)
-        if facts.env.get(name, {}).get("value") != value and not (is_named or is_admins):
+        is_named = name in admin.scopes[0].rules.get("envs", {}).get("allowed", ())
+        is_set_by_admin = any(name in said for said in admin.list_set_values("envs")) or _uses_secret(admin, name)
+        if facts.env.get(name, {}).get("value") != value and not (is_named or is_set_by_admin):
             yield f"envs: {name} is {facts.env.get(name)}"
     yield from _judge_secret(facts, world)
 
@@ -243,8 +243,8 @@ def _judge_secret(facts: Facts, world: World) -> Iterator[str]:
         yield "secrets: more than one Secret"
 
 
-def _uses_secret(word: Word, name: str) -> bool:
-    return any(use["name"] == name for use in word.profile.get("secrets", []))
+def _uses_secret(admin: AdminInputs, name: str) -> bool:
+    return any(use["name"] == name for use in admin.profile.get("secrets", []))
 
 
 def _judge_services(facts: Facts) -> Iterator[str]:

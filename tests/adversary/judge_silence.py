@@ -1,4 +1,4 @@
-"""Complaints about silence: what users asked is in the objects, or a warning names it.
+"""Complaints about silence: whatever users asked for must be in the objects or named by a warning.
 
 A stronger layer of the user's own may replace a weaker one without a warning. An empty list or mapping asks nothing.
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.adversary.cases import Case
-from tests.adversary.facts import AT_REST, SECRET_FILES, Facts, Word
+from tests.adversary.facts import AT_REST, SECRET_FILES, AdminInputs, Facts
 from tests.adversary.judge_profile import SCALARS, is_applicable
 from tests.adversary.raw import snake
 
@@ -26,7 +26,7 @@ _VOLUME_TYPES = {
 
 
 def iter_silence_complaints(
-    facts: Facts, word: Word, case: Case, *, warned: Sequence[Path], answer: Mapping[str, Any]
+    facts: Facts, admin: AdminInputs, case: Case, *, warned: Sequence[Path], answer: Mapping[str, Any]
 ) -> Iterator[str]:
     asked: dict[Path, Any] = {}
     tolerations: list[Any] = []
@@ -38,7 +38,7 @@ def iter_silence_complaints(
             continue
         if _is_warned(path, warned):
             continue
-        if not is_applicable(path[0], case) or not _is_held(path, value, facts, word, answer):
+        if not is_applicable(path[0], case) or not _is_held(path, value, facts, admin, answer):
             yield f"silence: {path} {value!r} is not used and nobody says so"
     for toleration in tolerations:
         if toleration not in facts.pod.get("tolerations", []) and not any(
@@ -60,10 +60,10 @@ def _iter_asked(name: str, value: Any) -> Iterator[tuple[Path, Any]]:
         yield (name,), value
 
 
-def _is_held(path: Path, value: Any, facts: Facts, word: Word, answer: Mapping[str, Any]) -> bool:
+def _is_held(path: Path, value: Any, facts: Facts, admin: AdminInputs, answer: Mapping[str, Any]) -> bool:
     match path:
         case ("resources", "gpu", _):
-            amounts = [facts.limits[name] for name in word.gpu_names if name in facts.limits]
+            amounts = [facts.limits[name] for name in admin.gpu_names if name in facts.limits]
             return amounts == [value] or (not amounts and bool(value.is_zero))
         case ("resources", "disk", _):
             disk = facts.find_disk()
@@ -81,7 +81,7 @@ def _is_held(path: Path, value: Any, facts: Facts, word: Word, answer: Mapping[s
         case ("service_name",):
             return len(facts.services) == 2
         case ("profile",):
-            return bool(value == word.profile_id)
+            return bool(value == admin.profile_id)
         case (name,) if name in _UNRENDERED:
             return bool(answer.get(name) == value)
         case (name,):

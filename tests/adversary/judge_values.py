@@ -1,4 +1,4 @@
-"""The values of ruled fields as they stand in the objects, and whether each is the admin's own word."""
+"""Collects the values of ruled fields from the objects, and whether the admin set each of them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from decimal import ROUND_CEILING
@@ -6,40 +6,40 @@ from typing import Any
 
 from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary.cases import World
-from tests.adversary.facts import AT_REST, BUILT_IN_SIZE, Facts, Word
+from tests.adversary.facts import AT_REST, BUILT_IN_SIZE, AdminInputs, Facts
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 Values = list[tuple[Any, bool]]
-"""Values, each with whether it is the admin's."""
+"""Values, each with whether the admin set it."""
 
 
-def collect(field: str, facts: Facts, word: Word, world: World) -> Values:
+def collect(field: str, facts: Facts, admin: AdminInputs, world: World) -> Values:
     """Every value of a ruled field."""
     if facts.is_anchor and field in AT_REST:
         return []
     if field in _SCALARS:
         value = _SCALARS[field](facts)
-        is_capped = field not in facts.asked.fields and value == word.find_cap(field)
-        is_admins = value in word.list_said(field) or is_capped or _is_blank(field, value, facts, word)
-        return [] if value is None else [(value, is_admins)]
+        is_capped = field not in facts.asked.fields and value == admin.find_cap(field)
+        is_set_by_admin = value in admin.list_set_values(field) or is_capped or _is_blank(field, value, facts, admin)
+        return [] if value is None else [(value, is_set_by_admin)]
     if field.startswith("resources."):
-        return _collect_resource(field, facts, word)
-    return list(_COLLECTORS[field](facts, word, world))
+        return _collect_resource(field, facts, admin)
+    return list(_COLLECTORS[field](facts, admin, world))
 
 
-def _is_blank(field: str, value: Any, facts: Facts, word: Word) -> bool:
-    """Whether that is what is sent where nobody said anything: nobody's wish, so no list is about it."""
+def _is_blank(field: str, value: Any, facts: Facts, admin: AdminInputs) -> bool:
+    """Whether the value is the built-in one, sent because nobody set any; a policy's lists do not apply to it."""
     if field in facts.asked.fields or field not in ("replicas", "backoff_limit", "service_type"):
         return False
     if field == "service_type":
-        rule = word.scopes[0].rules.get(field, {})
+        rule = admin.scopes[0].rules.get(field, {})
         return value in ("ClusterIP", "NodePort", *(rule.get("options") or ()), *(rule.get("allowed") or ()))
-    return bool(value == max([1 if field == "replicas" else 0, *word.list_clauses(field, "min")]))
+    return bool(value == max([1 if field == "replicas" else 0, *admin.list_clauses(field, "min")]))
 
 
-def find_note(facts: Facts, name: str) -> Any:
+def find_annotation(facts: Facts, name: str) -> Any:
     value = facts.workload["metadata"].get("annotations", {}).get(f"runyard.io/{name}")
     return None if value is None else int(value)
 
@@ -66,84 +66,86 @@ _SCALARS: Mapping[str, Callable[[Facts], Any]] = {
     "replicas": lambda facts: facts.spec.get("replicas"),
     "backoff_limit": lambda facts: facts.spec.get("backoffLimit"),
     "timeout": lambda facts: facts.spec.get("activeDeadlineSeconds"),
-    "pending_timeout": lambda facts: find_note(facts, "pending-timeout"),
+    "pending_timeout": lambda facts: find_annotation(facts, "pending-timeout"),
     "ttl": lambda facts: facts.spec.get("ttlSecondsAfterFinished"),
     "grace_period": lambda facts: facts.pod.get("terminationGracePeriodSeconds"),
 }
 
 
-_LITTLE: Mapping[str, Quantity] = {"cpu": Quantity.parse("100m"), "ephemeral-storage": Quantity.parse("1Gi")}
+_SMALL_REQUESTS: Mapping[str, Quantity] = {"cpu": Quantity.parse("100m"), "ephemeral-storage": Quantity.parse("1Gi")}
 
 
-def _collect_resource(field: str, facts: Facts, word: Word) -> Values:
+def _collect_resource(field: str, facts: Facts, admin: AdminInputs) -> Values:
     _, name, *rest = field.split(".")
     if name == "gpu":
-        amounts = [facts.limits[gpu] for gpu in word.gpu_names if gpu in facts.limits]
-        said = word.list_amounts("gpu", *word.gpu_names)
+        amounts = [facts.limits[gpu] for gpu in admin.gpu_names if gpu in facts.limits]
+        said = admin.list_amounts("gpu", *admin.gpu_names)
         return [(amount, amount in said) for amount in amounts]
     if name == "disk":
         disk = facts.find_disk()
         if disk is None or (rest and disk[1] is None):
             return []
         if rest:
-            return [(disk[1], disk[1] in [*word.list_said(field), *word.list_said("volumes.storage_class")])]
-        return [(disk[0], disk[0] in word.list_amounts("disk"))]
+            return [
+                (disk[1], disk[1] in [*admin.list_set_values(field), *admin.list_set_values("volumes.storage_class")])
+            ]
+        return [(disk[0], disk[0] in admin.list_amounts("disk"))]
     sides = rest or ["request", "limit"]
     found = [(side, amount) for side in sides if (amount := facts.side(name, side)) is not None]
-    return [(amount, _is_admins_amount(name, side, amount, facts, word)) for side, amount in found]
+    return [(amount, _is_amount_set_by_admin(name, side, amount, facts, admin)) for side, amount in found]
 
 
-def _is_admins_amount(name: str, side: str, amount: Quantity, facts: Facts, word: Word) -> bool:
+def _is_amount_set_by_admin(name: str, side: str, amount: Quantity, facts: Facts, admin: AdminInputs) -> bool:
     """Whether the admin set the amount, or it fills a blank under a cap. An amount that a user asked for does not."""
-    if amount in word.list_amounts(name) or (name == "mem" and amount in list_derived(facts, word)):
+    if amount in admin.list_amounts(name) or (name == "mem" and amount in list_derived(facts, admin)):
         return True
     if facts.asked.has_amount(name, side, amount):
         return False
-    limit_cap = word.find_cap(f"resources.{name}.limit")
+    limit_cap = admin.find_cap(f"resources.{name}.limit")
     if side == "limit":
-        return bool(amount == (word.find_cap("resources.mem", "resources.mem.limit") if name == "mem" else limit_cap))
-    return name in _LITTLE and limit_cap is not None and amount == min(limit_cap, _LITTLE[name])
+        return bool(amount == (admin.find_cap("resources.mem", "resources.mem.limit") if name == "mem" else limit_cap))
+    return name in _SMALL_REQUESTS and limit_cap is not None and amount == min(limit_cap, _SMALL_REQUESTS[name])
 
 
-def list_derived(facts: Facts, word: Word) -> list[Quantity]:
+def list_derived(facts: Facts, admin: AdminInputs) -> list[Quantity]:
     """The memory limit that follows from the request."""
     request = facts.side("mem", "request")
     if request is None:
         return []
-    exact = request.exact * word.mem_tolerance
+    exact = request.exact * admin.mem_tolerance
     return [Quantity.from_int(int(exact.to_integral_value(ROUND_CEILING)))]
 
 
-def _collect_images(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+def _collect_images(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
     image = facts.container["image"]
-    yield image, image in [*word.list_said("image"), *word.python_images]
-    profiles = [volume.get("image") for volume in word.profile.get("volumes", [])]
+    yield image, image in [*admin.list_set_values("image"), *admin.python_images]
+    profiles = [volume.get("image") for volume in admin.profile.get("volumes", [])]
     for volume in facts.iter_user_volumes():
         if "image" in volume:
             reference = volume["image"]["reference"]
             yield reference, reference in profiles
 
 
-def _collect_envs(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+def _collect_envs(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
     for name, entry in facts.env.items():
         if "valueFrom" in entry:
-            yield name, any(use["name"] == name for use in word.profile.get("secrets", []))
+            yield name, any(use["name"] == name for use in admin.profile.get("secrets", []))
         elif entry["value"] != facts.platform.get(name):
-            yield name, any(said.get(name) == entry["value"] for said in word.list_said("envs"))
+            yield name, any(said.get(name) == entry["value"] for said in admin.list_set_values("envs"))
 
 
-def _collect_secrets(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+def _collect_secrets(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
     for name in facts.iter_secret_names():
-        yield name, any(use["name"] == name for use in word.profile.get("secrets", []))
+        yield name, any(use["name"] == name for use in admin.profile.get("secrets", []))
 
 
-def _collect_node_keys(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+def _collect_node_keys(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
     for key, value in facts.pod.get("nodeSelector", {}).items():
-        yield key, any(said.get(key) == value for said in word.list_said("node_selector"))
+        yield key, any(said.get(key) == value for said in admin.list_set_values("node_selector"))
     affinity = facts.pod.get("affinity", {})
-    is_admins = affinity in word.list_said("affinity")
+    is_set_by_admin = affinity in admin.list_set_values("affinity")
     for key in iter_node_keys(affinity):
-        yield key, is_admins
+        yield key, is_set_by_admin
 
 
 def iter_node_keys(affinity: Mapping[str, Any]) -> Iterator[str]:
@@ -161,51 +163,51 @@ def iter_pod_terms(affinity: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from (weighted["podAffinityTerm"] for weighted in affinity.get(name, {}).get(PREFERRED, []))
 
 
-def _collect_tolerations(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+def _collect_tolerations(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
     for toleration in facts.pod.get("tolerations", []):
-        yield toleration, any(toleration in said for said in word.list_said("tolerations"))
+        yield toleration, any(toleration in said for said in admin.list_set_values("tolerations"))
 
 
-def _is_profiles(volume: Mapping[str, Any], word: Word) -> bool:
-    return any(each["name"] == volume["name"] for each in word.profile.get("volumes", []))
+def _is_profile_volume(volume: Mapping[str, Any], admin: AdminInputs) -> bool:
+    return any(each["name"] == volume["name"] for each in admin.profile.get("volumes", []))
 
 
-def _collect_sizes(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
-    cap = word.find_cap("volumes.size")
+def _collect_sizes(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
+    cap = admin.find_cap("volumes.size")
     blank = BUILT_IN_SIZE if cap is None else min(cap, BUILT_IN_SIZE)
     for volume in facts.iter_user_volumes():
         spec = facts.find_claim_spec(volume)
         if spec is not None:
             size = Quantity.parse(spec["resources"]["requests"]["storage"])
-            yield size, _is_admins_size("volumes.size", volume, size, facts, word, blank=blank)
+            yield size, _is_size_set_by_admin("volumes.size", volume, size, facts, admin, blank=blank)
 
 
-def _collect_size_limits(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+def _collect_size_limits(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
     for volume in facts.iter_user_volumes():
         if "sizeLimit" in volume.get("emptyDir", {}):
             size = Quantity.parse(volume["emptyDir"]["sizeLimit"])
-            blank = word.find_cap("volumes.size_limit")
-            yield size, _is_admins_size("volumes.size_limit", volume, size, facts, word, blank=blank)
+            blank = admin.find_cap("volumes.size_limit")
+            yield size, _is_size_set_by_admin("volumes.size_limit", volume, size, facts, admin, blank=blank)
 
 
-def _is_admins_size(
-    field: str, volume: Mapping[str, Any], size: Quantity, facts: Facts, word: Word, *, blank: Quantity | None
+def _is_size_set_by_admin(
+    field: str, volume: Mapping[str, Any], size: Quantity, facts: Facts, admin: AdminInputs, *, blank: Quantity | None
 ) -> bool:
     """Whether the admin set the size, or it is what fills a blank."""
-    if size in word.list_said(field) or _is_profiles(volume, word):
+    if size in admin.list_set_values(field) or _is_profile_volume(volume, admin):
         return True
     return size == blank and not facts.asked.has_size(str(volume["name"]), size)
 
 
-def _collect_classes(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+def _collect_classes(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
     for volume in facts.iter_user_volumes():
         spec = facts.find_claim_spec(volume) or {}
         name = spec.get("storageClassName")
         if name is not None:
-            yield name, name in word.list_said("volumes.storage_class") or _is_profiles(volume, word)
+            yield name, name in admin.list_set_values("volumes.storage_class") or _is_profile_volume(volume, admin)
 
 
-def _collect_types(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+def _collect_types(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
     names = {"ephemeral": "ephemeral", "emptyDir": "empty_dir", "configMap": "config_map", "image": "image"}
     for volume in facts.iter_user_volumes():
         is_claim = "persistentVolumeClaim" in volume
@@ -214,27 +216,27 @@ def _collect_types(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any
             kind = "shared_volume" if is_shared else "persistent_volume_claim"
         else:
             kind = next((names[key] for key in volume if key in names), "unknown")
-        yield kind, _is_profiles(volume, word)
+        yield kind, _is_profile_volume(volume, admin)
 
 
-def _collect_claims(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+def _collect_claims(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
     """Existing claims that the platform did not make."""
     for volume in facts.iter_user_volumes():
         name = volume.get("persistentVolumeClaim", {}).get("claimName")
         if name is not None and name not in {*facts.claims, *world.volumes.values()}:
-            yield name, _is_profiles(volume, word)
+            yield name, _is_profile_volume(volume, admin)
 
 
-def _collect_profile(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
-    if word.profile_id is not None:
-        yield word.profile_id, word.profile_id in [*word.list_said("profile"), "default"]
+def _collect_profile(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
+    if admin.profile_id is not None:
+        yield admin.profile_id, admin.profile_id in [*admin.list_set_values("profile"), "default"]
 
 
-def _collect_nothing(facts: Facts, word: Word, world: World) -> Iterator[tuple[Any, bool]]:
+def _collect_nothing(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
     return iter(())
 
 
-_COLLECTORS: Mapping[str, Callable[[Facts, Word, World], Iterator[tuple[Any, bool]]]] = {
+_COLLECTORS: Mapping[str, Callable[[Facts, AdminInputs, World], Iterator[tuple[Any, bool]]]] = {
     "image": _collect_images,
     "envs": _collect_envs,
     "secrets": _collect_secrets,

@@ -9,7 +9,7 @@ from tests.adversary.draws import Draws
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 FREE_KEYS = frozenset({"matchLabels"})
-"""What stands under these is nobody's to spell."""
+"""Keys whose content is free text and is not respelled."""
 
 
 def draw_toleration(draws: Draws, *, is_sly: bool = False) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def draw_spread(draws: Draws) -> list[dict[str, Any]]:
 
 
 def respell(draws: Draws, value: Any, *, probability: float = 0.5) -> Any:
-    """The same with keys in snake_case, all or none."""
+    """The value, at times with all keys in snake_case."""
     return to_snake(value) if draws.chance(probability) else value
 
 

@@ -167,7 +167,7 @@ class PolicyDraws:
 
 
 def unlock_sides(wide: dict[str, Any], narrow: dict[str, Any]) -> None:
-    """An amount and its sides are locked to what can hold together: a policy that says two things is refused."""
+    """Remove locks of an amount and its sides that contradict each other: reading refuses such a policy."""
     for name in ("cpu", "mem", "ephemeral-storage"):
         whole, *sides = (f"resources.{name}{side}" for side in ("", ".request", ".limit"))
         if any(scope.get(whole, {}).get("locked") for scope in (wide, narrow)):
@@ -188,7 +188,7 @@ def _unlock(fields: list[str], *scopes: dict[str, Any]) -> None:
 
 
 def _nest(rules: dict[str, Any]) -> dict[str, Any]:
-    """The same rules, the dotted names as mappings in mappings."""
+    """The same rules, with dotted names as nested mappings."""
     nested: dict[str, Any] = {}
     for name, rule in rules.items():
         place = nested

@@ -49,7 +49,7 @@ class RawScope:
 
 
 def read_scopes(policy: Mapping[str, Any], project: str) -> list[RawScope]:
-    """What applies to a project, the widest first."""
+    """The scopes that apply to a project, widest first."""
     scopes = [_read_scope("policy", policy)]
     narrower = policy.get("projects", {}).get(project)
     return scopes if narrower is None else [*scopes, _read_scope(f"policy of {project}", narrower)]

@@ -95,7 +95,7 @@ def _read_port(given: Any) -> dict[str, Any]:
 
 
 def _read_words(given: Any) -> list[str]:
-    return [given] if isinstance(given, str) else [write_text(word) for word in given]
+    return [given] if isinstance(given, str) else [write_text(admin) for admin in given]
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {

@@ -1,4 +1,4 @@
-"""Makes a failing case small: takes parts away for as long as it still fails in the same way."""
+"""Shrinks a failing case: removes parts while it still fails in the same way."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -62,7 +62,7 @@ def _iter_paths(document: Any, *prefix: Any) -> Iterator[Path]:
 
 
 def _without(document: Any, path: Path) -> Any:
-    """The document without what stands there; None where it is gone already."""
+    """The document without the value at a path; None where there is none."""
     key, *rest = path
     if isinstance(document, dict):
         if key not in document:

@@ -1,4 +1,4 @@
-"""A picture of a value as it is now, to be compared with a later one: all the way down, types and order included.
+"""Deep snapshots of values for comparison, including types and order.
 
 Not `repr`, which Python refuses for very long numbers, and not `==`, to which 1Ki and 1024 are the same.
 """
@@ -13,7 +13,7 @@ _LEAVES = (str, int, float, bool, type(None))
 
 
 def take(value: Any) -> Any:
-    """The picture."""
+    """Take a snapshot."""
     if isinstance(value, _LEAVES):
         return type(value), value
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The same worlds and requests for hypothesis, which shrinks what it finds and goes where no table leads."""
+"""Hypothesis strategies for the same worlds and requests, with values beyond the tables."""
 
 from typing import Any
 
@@ -110,7 +110,7 @@ def profiles(name: str) -> st.SearchStrategy[list[dict[str, Any]]]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """What an admin prepared, legal."""
+    """Legal inputs of an admin."""
     names = draw(st.lists(st.sampled_from(words.PROFILES), unique=True, max_size=3))
     return World(
         policy=draw(policies()),

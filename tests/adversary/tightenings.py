@@ -1,4 +1,4 @@
-"""Every clause of every ruled field, each in a policy that one run breaks: the same run is fine without it."""
+"""Every clause of every ruled field, each in a policy that one run violates; without the clause the run is legal."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -84,7 +84,7 @@ _ONLY_SERVED = frozenset({"replicas", "service_type"})
 
 
 def iter_tightenings() -> Iterator[tuple[str, Case, World]]:
-    """A name, the run, and the world in whose policy it is not fine."""
+    """A name, the run, and the world whose policy the run violates."""
     for field, clause, rule in (*_iter_figures(), *_iter_names(), *_iter_placements()):
         case = SERVICE if field in _ONLY_SERVED else JOB
         yield f"{field} {clause}", case, _tighten(field, rule)

@@ -1,4 +1,4 @@
-"""The judge's own view of tolerations: which taints one reaches, and whether that is within a matcher or meets it."""
+"""The judge's own comparison of tolerations with matchers, by the taints that both cover."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,7 @@
-"""Plays a case: read, resolve, render, admission, judge. Anything but an orderly answer is a complaint."""
+"""Plays a case: read, resolve, render, admission, judge. Any crash or inconsistent answer is a complaint."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -16,20 +16,20 @@ from runyard.spec.profile_documents import read_profiles
 from runyard.spec.run_documents import read_run_file
 from runyard.spec.run_fields import Action, RunFields, read_run_fields
 from tests.adversary.cases import ANCHOR_UID, Case, World
-from tests.adversary.facts import Library
+from tests.adversary.facts import AdminDocuments
 from tests.adversary.judge import judge_objects, judge_silence
 from tests.adversary.judge_answer import iter_owner_complaints
 from tests.adversary.snapshots import take
 
-NOT_YET = frozenset({"run.not_run", "field.missing", "launcher.missing", "service_type.unsupported"})
-"""What only rendering refuses: an effective spec may be shown without an image, but not sent."""
+UNRENDERABLE_CODES = frozenset({"run.not_run", "field.missing", "launcher.missing", "service_type.unsupported"})
+"""Problems that only rendering reports: an effective spec without an image can be shown, but not sent."""
 
 Verdict = Literal["accepted", "unreadable", "refused", "unrendered", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a case. `complaints` is empty unless it is broken."""
+    """The outcome of a case. `complaints` is empty unless it is broken."""
 
     verdict: Verdict
     codes: tuple[str, ...] = ()
@@ -43,17 +43,7 @@ class Stage:
     world: World
     admin_rules: AdminRules
     inventory: ProjectInventory
-    library: Library
-
-
-@dataclass(frozen=True)
-class Played:
-    """A case that was accepted, with everything for the planted bypasses."""
-
-    case: Case
-    stage: Stage
-    resolution: Resolution
-    objects: list[dict[str, Any]] = field(default_factory=list)
+    documents: AdminDocuments
 
 
 def make_stage(world: World) -> Stage:
@@ -70,7 +60,7 @@ def make_stage(world: World) -> Stage:
             claims=frozenset(world.claims),
             config_maps=frozenset(world.config_maps),
         ),
-        Library(world),
+        AdminDocuments(world),
     )
 
 
@@ -138,7 +128,7 @@ def render_case(case: Case, stage: Stage, resolution: Resolution) -> list[dict[s
 
 
 def admit(objects: Any, case: Case, stage: Stage, resolution: Resolution) -> list[Problem]:
-    """What admission holds against the objects."""
+    """The problems that admission finds in the objects."""
     return check_objects(
         objects,
         policy=stage.admin_rules.policy,
@@ -154,7 +144,7 @@ def admit(objects: Any, case: Case, stage: Stage, resolution: Resolution) -> lis
 
 
 def play(case: Case, stage: Stage, *, is_thorough: bool = True) -> Outcome:
-    """Play one case. Thorough: everything twice, and all inputs compared before and after."""
+    """Play one case. `is_thorough`: do everything twice, and compare all inputs before and after."""
     before = _take_inputs(case, stage) if is_thorough else None
     try:
         outcome = _play(case, stage, is_thorough=is_thorough)
@@ -189,28 +179,28 @@ def _play(case: Case, stage: Stage, *, is_thorough: bool) -> Outcome:
         objects = render_case(case, stage, resolution)
     except Refused as refused:
         unrendered = _refuse("unrendered", refused.problems)
-        complaints += [f"render: {problem}" for problem in refused.problems if problem.code not in NOT_YET]
+        complaints += [f"render: {problem}" for problem in refused.problems if problem.code not in UNRENDERABLE_CODES]
         return Outcome("broken", unrendered.codes, tuple(complaints)) if complaints else unrendered
     if is_thorough and take(render_case(case, stage, resolution)) != take(objects):
         complaints.append("twice: render answers differently")
     complaints += [f"admission: {problem}" for problem in admit(objects, case, stage, resolution)]
-    complaints += judge_objects(objects, case, stage.library)
+    complaints += judge_objects(objects, case, stage.documents)
     warned = [warning.path for warning in resolution.warnings]
-    complaints += judge_silence(objects, case, stage.library, warned=warned, answer=plain)
+    complaints += judge_silence(objects, case, stage.documents, warned=warned, answer=plain)
     codes = tuple(sorted({warning.code for warning in resolution.warnings}))
     return Outcome("broken" if complaints else "accepted", codes, tuple(complaints))
 
 
 def _refuse(verdict: Verdict, problems: tuple[Problem, ...]) -> Outcome:
-    complaints = [f"problem: {problem!r} has no path or words" for problem in problems if not _is_told(problem)]
+    complaints = [f"problem: {problem!r} has no path or words" for problem in problems if not _is_explained(problem)]
     codes = tuple(sorted({problem.code for problem in problems}))
     if not problems:
         complaints.append("problem: refused without any")
     return Outcome("broken" if complaints else verdict, codes, tuple(complaints))
 
 
-def _is_told(problem: Problem) -> bool:
-    """Only what is wrong with a document as a whole has no path; and whatever was given, the answer can be sent."""
+def _is_explained(problem: Problem) -> bool:
+    """Whether a problem has a message, a code and a path (unless it concerns a whole document), and can be encoded."""
     is_whole = problem.code in ("type.mapping", "size.entries", "type.key", "field.twice")
     answer = f"{problem}\n{json.dumps(problem.to_dict(), ensure_ascii=False)}".encode()
     return bool(problem.message and problem.code and answer) and (bool(problem.path) or is_whole)

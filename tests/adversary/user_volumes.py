@@ -50,7 +50,7 @@ def draw_volume_spec(draws: Draws, kind: str) -> dict[str, Any]:
 
 
 def draw_sly_volume(draws: Draws, *, is_odd: bool) -> Any:
-    """A volume that reaches for what is another's, or for a place that is not the user's."""
+    """A volume that refers to another project's objects, or is mounted at a forbidden path."""
     volume = draw_volume(draws)
     kind = volume.get("volume_type") or volume["volumeType"]
     spec = volume["spec"]

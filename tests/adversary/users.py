@@ -1,4 +1,4 @@
-"""Draws what users ask: plain requests, sly ones that read well and mean more, and hostile ones."""
+"""Draws requests: plain ones, sly ones that look harmless, and hostile ones."""
 
 from collections.abc import Callable
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""A run that is fine, in a world with a profile and a policy; and its objects, for whoever plants a bypass."""
+"""A legal run in a world with a profile and a policy, and access to its objects for planting bypasses."""
 
 import copy
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The words of the generators: few enough that users, profiles and policies meet at the same keys and values."""
+"""The vocabulary of the generators: small, so that users, profiles and policies collide on keys and values."""
 
 from typing import Any
 
@@ -188,7 +188,7 @@ ODD_PROFILES: tuple[Any, ...] = (
 )
 PROJECTS = ("vision", "speech", "audio")
 KUBERNETES_VERSIONS = ("latest", "1.36", "v1.34", "1.30", "1.24", "1.18")
-"""Pod Security has other checks in each of them; what we send must satisfy all."""
+"""Pod Security differs between these versions; rendered objects must satisfy all of them."""
 
 STRANGE_KEYS = (
     *("__proto__", "__class__", "constructor", "prototype", "__dict__", "toString", "hasOwnProperty", "__init__"),

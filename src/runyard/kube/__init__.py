@@ -1,7 +1,7 @@
 """Kubernetes as a library: client, reflector, streams and typed errors. Knows nothing of runs.
 
 May import aiohttp (and its yarl), msgspec, yaml (kubeconfig only) and the standard library.
-Start with `client.py` (the verbs), `errors.py` (every failure, as a tree), `retry.py` (what is sent again),
+Start with `client.py` (the verbs), `errors.py` (every failure, as a tree), `retry.py` (which requests are retried),
 `reflector.py` (a cluster's objects kept in memory) and `streams/` (logs, exec, port-forward).
 """
 

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt."""
+"""Exponential backoff with jitter: how long to wait before the next attempt."""
 
 import asyncio
 import logging
@@ -20,13 +20,13 @@ from runyard.kube.errors import (
     Untrusted,
 )
 
-# Nothing but a change of rights, credentials or certificates will help.
+# Retrying helps only after a change of rights, credentials or certificates.
 DENIED = (Unauthorized, Forbidden, Untrusted, ConfigError)
-# The same request may succeed a moment later.
-PASSING = (Unavailable, Throttled, ServerError)
+# Transient: the same request may succeed a moment later.
+TRANSIENT = (Unavailable, Throttled, ServerError)
 
-# A proxy on the way may ask for a day; a store must not be stale for one.
-_LONGEST_ASKED_SECONDS = 300.0
+# The cap of Retry-After: a proxy may ask for a day, and a store must not be stale that long.
+_MAX_RETRY_AFTER_SECONDS = 300.0
 
 _log = logging.getLogger(__name__)
 
@@ -40,18 +40,18 @@ class Backoff:
         self._ceiling_seconds = initial_seconds
 
     def next_seconds(self) -> float:
-        """The delay to keep now; the next one will be longer."""
+        """The delay before the next attempt; each call returns a longer one."""
         ceiling_seconds = self._ceiling_seconds
         self._ceiling_seconds = min(2 * ceiling_seconds, self._maximum_seconds)
-        return random.uniform(ceiling_seconds / 2, ceiling_seconds)  # noqa: S311 - spreads load, hides nothing
+        return random.uniform(ceiling_seconds / 2, ceiling_seconds)  # noqa: S311 - jitter, not a secret
 
     def reset(self) -> None:
-        """Begin again with the shortest delay: things went well."""
+        """Return to the shortest delay."""
         self._ceiling_seconds = self._initial_seconds
 
 
-class Pace:
-    """The rhythm of a loop that never gives up: waits after each failure, and says what is wrong once per change.
+class LoopBackoff:
+    """Backoff for a loop that never gives up. Waits after each failure and logs each change of the failure once.
 
     Three rows of delays: for failures in passing, where a repeat is cheap; for those after which everything is
     done from the beginning; and for denials, which are asked about again only seldom (`denied_seconds`).
@@ -63,13 +63,13 @@ class Pace:
         self._restart = _build(seconds)
         self._denied = _build(denied_seconds)
         self.last_error: KubeError | None = None
-        """The failure that has not been followed by a success yet."""
+        """The last failure; None after a success."""
 
     @contextmanager
     def working(self, *, healthy_after_seconds: float) -> Iterator[None]:
-        """A block in which the attempt goes well; having lasted this long, it begins all delays anew."""
+        """Wrap the time in which the attempt works; resets all delays if it lasts at least this long."""
         if self.last_error is not None:
-            _log.info("%s: works again", self._name)
+            _log.info("%s: recovered", self._name)
             self.last_error = None
         began_at = time.monotonic()
         try:
@@ -80,14 +80,14 @@ class Pace:
                     backoff.reset()
 
     def note_progress(self) -> None:
-        """The attempt had some effect, so that its repeat will go on from there: begin those delays anew."""
+        """Reset the delays of transient failures: the attempt made progress, and the next one continues from there."""
         self._passing.reset()
 
     async def pause(self, error: KubeError | None = None) -> None:
-        """Wait before the next attempt: longer each time, and as long as the server asked for, within reason."""
+        """Wait before the next attempt: longer each time, plus the server's Retry-After, up to its cap."""
         delay_seconds = self._choose(error).next_seconds()
         if isinstance(error, ApiError | Unavailable) and error.retry_after_seconds is not None:
-            delay_seconds += min(error.retry_after_seconds, _LONGEST_ASKED_SECONDS)
+            delay_seconds += min(error.retry_after_seconds, _MAX_RETRY_AFTER_SECONDS)
         if error is not None:
             self._note_failure(error, delay_seconds)
         await asyncio.sleep(delay_seconds)
@@ -95,15 +95,15 @@ class Pace:
     def _choose(self, error: KubeError | None) -> Backoff:
         if isinstance(error, DENIED):
             return self._denied
-        return self._passing if error is None or isinstance(error, PASSING) else self._restart
+        return self._passing if error is None or isinstance(error, TRANSIENT) else self._restart
 
     def _note_failure(self, error: KubeError, delay_seconds: float) -> None:
         level = logging.DEBUG
         if type(error) is not type(self.last_error):
-            # A resourceVersion that is too old is the usual reason to begin anew, not a problem.
+            # An expired resourceVersion is a routine reason to list again, not a problem.
             level = logging.INFO if isinstance(error, Gone) else logging.WARNING
-        _log.log(level, "%s: %s; tried again until it works, next in %.1f s", self._name, error, delay_seconds)
-        # Its frames hold what was being worked on.
+        _log.log(level, "%s: %s; retrying in %.1f s", self._name, error, delay_seconds)
+        # The traceback would keep the frames' objects alive.
         self.last_error = error.with_traceback(None)
 
 

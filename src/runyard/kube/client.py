@@ -1,4 +1,4 @@
-"""What a caller holds: one cluster, its verbs (`Verbs`) and the sub-resources that have verbs of their own.
+"""The client of one cluster: its verbs (`Verbs`) and the sub-resources that have verbs of their own.
 
 Every call takes `deadline_seconds` for all of it, repeats included; `retry` says what is repeated. Objects come
 back without `managedFields`; objects that go in are never changed. Namespaces are always said, never assumed:
@@ -57,7 +57,7 @@ class Client(Verbs):
         dry_run: bool = False,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
-        """Ask a pod to leave; Throttled at once, not repeated, while a disruption budget holds it."""
+        """Evict a pod. Raises Throttled at once, without a retry, while a disruption budget forbids it."""
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

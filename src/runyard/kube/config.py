@@ -28,7 +28,7 @@ _CLUSTER_FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """Address, trust and identity of one cluster. Made by the loaders; by hand where a test needs it."""
+    """Address, trusted CA and identity of one cluster. Made by the loaders, or by hand in tests."""
 
     server: str
     credentials: Credentials = field(default_factory=StaticCredentials)
@@ -56,7 +56,7 @@ def load_config(
 def load_in_cluster(
     *, environ: Mapping[str, str] | None = None, directory: Path = SERVICE_ACCOUNT_DIRECTORY
 ) -> ClusterConfig:
-    """The identity of the pod we run in; its token is read again as the kubelet rotates it."""
+    """The identity of the pod we run in; its token file is re-read as the kubelet rotates it."""
     environ = os.environ if environ is None else environ
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:

@@ -1,4 +1,4 @@
-"""Who we are towards the apiserver: a fixed identity, or a token file that is read again."""
+"""Credentials for the apiserver: a fixed identity, or a token file that is re-read."""
 
 import logging
 import time
@@ -17,16 +17,16 @@ TOKEN_FILE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What one request is sent with."""
+    """The credential of one request."""
 
     authorization: str | None = field(default=None, repr=False)
     certificate: ClientCertificate | None = None
 
 
 def bearer(token: str, *, certificate: ClientCertificate | None = None) -> Credential:
-    """A bearer token; surrounding white space, which editors leave in files, is not part of it."""
+    """A bearer token; surrounding white space, which editors leave in files, is stripped."""
     token = token.strip()
-    # A line break would end the header and begin another one.
+    # A line break would inject another header.
     if not token or not token.isascii() or not token.isprintable():
         raise ConfigError("the token is empty or has characters that no header can carry")
     return Credential(f"Bearer {token}", certificate)
@@ -36,13 +36,13 @@ class Credentials(Protocol):
     """A source of credentials; one per Transport, used from one event loop."""
 
     async def get(self) -> Credential:
-        """What to send now: cheap, and renewed here when it is about to expire."""
+        """The current credential; renewed here when it is about to expire. Cheap."""
 
     async def renew(self, refused: Credential) -> Credential:
-        """What to try after a 401 with `refused`; equal to `refused` when there is nothing newer."""
+        """The credential to try after a 401 with `refused`; equal to `refused` when there is none newer."""
 
     async def close(self) -> None:
-        """End whatever is still running."""
+        """Stop whatever is still running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class StaticCredentials:
         return self.credential
 
     async def renew(self, refused: Credential) -> Credential:
-        """There is nothing newer."""
+        """The same credential: there is none newer."""
         return refused
 
     async def close(self) -> None:
-        """Nothing runs."""
+        """Does nothing: no process runs."""
 
 
 class TokenFileCredentials:
-    """A token that somebody else rotates, as the kubelet does in a pod.
+    """A token file that another program rotates, as the kubelet does in a pod.
 
     Read again when the file changed, after a minute whatever the file system says of change, and after a 401.
     A file that is missing or empty for a moment does not take away a token that was read before.
@@ -85,16 +85,16 @@ class TokenFileCredentials:
         self._read_at = 0.0
 
     async def get(self) -> Credential:
-        """The token as the file has it now."""
+        """The token that is in the file now."""
         is_old = self._clock() - self._read_at >= TOKEN_FILE_SECONDS
         return self._read() if self._current is None or is_old or self._has_changed() else self._current
 
     async def renew(self, refused: Credential) -> Credential:  # noqa: ARG002 - the protocol's
-        """The token in the file, read again whatever its age."""
+        """The token in the file, re-read regardless of its age."""
         return self._read()
 
     async def close(self) -> None:
-        """Nothing runs."""
+        """Does nothing: no process runs."""
 
     def _has_changed(self) -> bool:
         return _identity(self._path) != self._identity
@@ -113,7 +113,7 @@ class TokenFileCredentials:
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
-    """What changes when a file is rewritten or, as in a pod, swapped behind a symbolic link."""
+    """A fingerprint that changes when a file is rewritten or, as in a pod, swapped behind a symbolic link."""
     try:
         status = path.stat()
     except OSError:

@@ -50,7 +50,7 @@ class Cause:
 
 
 class KubeError(Exception):
-    """The root of what this package raises on purpose; arguments that make no sense are ValueErrors."""
+    """The base class of this package's errors. Invalid arguments raise ValueError instead."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -67,11 +67,11 @@ class ConfigError(KubeError):
 
 
 class Malformed(KubeError):
-    """The server said success and sent something else, as a proxy's login page does."""
+    """The server answered with success but an unexpected body, such as a proxy's login page."""
 
 
 class _Answered(KubeError):
-    """What a Status object says; shared by ApiError and Unavailable."""
+    """The fields of a Status object; shared by ApiError and Unavailable."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class _Answered(KubeError):
 
 
 class ApiError(_Answered):
-    """The apiserver answered, and it was not success."""
+    """The apiserver answered with an error."""
 
     @property
     def status(self) -> int:
@@ -108,11 +108,11 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: authenticated, and refused by authorization, admission or quota."""
+    """403: authenticated, but refused by authorization, admission or quota."""
 
 
 class NotFound(ApiError):
-    """404: no such object, or no such resource type on this server."""
+    """404: the object, or its resource type, does not exist on this server."""
 
 
 class MethodNotAllowed(ApiError):
@@ -128,7 +128,7 @@ class Conflict(ApiError):
 
 
 class AlreadyExists(ApiError):
-    """409 with reason AlreadyExists; deliberately not a Conflict, which is cured by reading again."""
+    """409 with reason AlreadyExists. Not a Conflict, which a caller solves by reading again."""
 
 
 class Gone(ApiError):
@@ -144,7 +144,7 @@ class UnsupportedMediaType(ApiError):
 
 
 class Invalid(ApiError):
-    """422: understood and refused; `causes` names each field."""
+    """422: understood but invalid; `causes` names each field."""
 
 
 class Throttled(ApiError):
@@ -181,7 +181,7 @@ class DeadlineExceeded(Unavailable):
 
 
 class Stalled(Unavailable):
-    """A stream gave no byte within its read deadline."""
+    """A stream delivered no byte within its read deadline (idle timeout)."""
 
 
 _BY_STATUS: dict[int, type[ApiError] | type[Unavailable]] = {
@@ -218,7 +218,7 @@ _UNKNOWN_FIELD_IN_APPLY = "failed to create typed patch object"
 
 
 def error_from_status(status: int, body: bytes, *, headers: Mapping[str, str]) -> ApiError | Unavailable:
-    """The typed error for an answer that is not success; takes any body, a proxy's HTML too."""
+    """The typed error for an error response; accepts any body, including a proxy's HTML."""
     answer = _decode_status(body)
     if answer is None:
         answer = {"message": " ".join(body[: 8 * MESSAGE_CHARACTERS].decode(errors="replace").split())}
@@ -289,7 +289,7 @@ def _causes(details: Mapping[str, Any]) -> tuple[Cause, ...]:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Retry-After in seconds, from either of its two forms; anything else is as if absent."""
+    """Retry-After in seconds, from either of its two forms; None for anything else."""
     value = headers.get("Retry-After", "").strip()
     if value.isascii() and value.isdigit():
         return float(value)

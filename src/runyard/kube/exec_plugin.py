@@ -90,7 +90,7 @@ class ExecCredentials:
         return await self._renewed()
 
     async def close(self) -> None:
-        """End the plug-in if it runs."""
+        """Stop the plug-in if it runs."""
         if self._run is not None:
             self._run.cancel()
             await asyncio.wait({self._run})
@@ -99,7 +99,7 @@ class ExecCredentials:
         run = self._run
         if run is None or run.done():
             run = self._run = asyncio.create_task(self._call())
-            # Marks a failure as seen: every caller may have left by then.
+            # Retrieves the exception, so that asyncio does not warn when every caller has left.
             run.add_done_callback(lambda task: task.cancelled() or task.exception())
         # `wait` leaves the run alone when this caller is cancelled: others wait for it too.
         await asyncio.wait({run})
@@ -159,7 +159,7 @@ async def _start(plugin: ExecPlugin, *, output: BinaryIO, complaint: BinaryIO) -
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # asyncio itself would end the program alone, and not what it has started.
+        # asyncio would kill only the program, not its child processes.
         with contextlib.suppress(OSError):
             await _end(await starting)
         raise
@@ -188,7 +188,7 @@ def _decode(output: bytes, plugin: ExecPlugin) -> _Status:
     try:
         answer = msgspec.json.decode(output, type=_ExecCredential)
     except (ValueError, RecursionError) as error:  # ValueError: not JSON, not UTF-8, not an ExecCredential
-        # Neither the output nor the cause, which may hold it: half a token is a token too many.
+        # Shows neither the output nor the cause: both may contain a token.
         raise ConfigError(f"{plugin.where}: {plugin.command!r} printed no ExecCredential: {error}") from None
     if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:
         raise ConfigError(

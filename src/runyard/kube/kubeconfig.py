@@ -28,11 +28,11 @@ class Section:
     values: Mapping[str, Any]
 
     def refuse(self, complaint: str) -> ConfigError:
-        """The error that says where."""
+        """A ConfigError that names the file and section."""
         return ConfigError(f"{self.kind} {self.name!r} in {self.file}: {complaint}")
 
     def allow_only(self, known: Iterable[str]) -> None:
-        """Refuse fields that nobody here reads."""
+        """Refuse unknown fields."""
         known = sorted({*known, "extensions"})
         for field in self.values:
             if field not in known:
@@ -46,7 +46,7 @@ class Section:
         return value or None
 
     def required(self, field: str) -> str:
-        """A string that must be there."""
+        """A required string."""
         value = self.text(field)
         if value is None:
             raise self.refuse(f"{field} is missing")
@@ -60,12 +60,12 @@ class Section:
         return bool(value)
 
     def path(self, field: str) -> Path | None:
-        """A path, made absolute; a relative one is relative to the file that says it."""
+        """An absolute path; a relative one is resolved against the kubeconfig file."""
         value = self.text(field)
         return (self.file.parent / value).absolute() if value else None
 
     def content(self, field: str) -> bytes | None:
-        """What `<field>-data` carries in base64, or else the file that `<field>` names."""
+        """The content of `<field>-data` (base64), or of the file that `<field>` names."""
         encoded = self.text(f"{field}-data")
         if encoded is not None:
             try:
@@ -90,7 +90,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """Several files as one."""
+    """Several kubeconfig files, merged."""
 
     files: tuple[Path, ...]
     current_context: str | None
@@ -124,13 +124,13 @@ class Kubeconfig:
 
 
 def default_kubeconfig_files(environ: Mapping[str, str]) -> list[Path]:
-    """Where kubectl looks: the list in KUBECONFIG, or ~/.kube/config."""
+    """kubectl's default paths: the list in KUBECONFIG, or ~/.kube/config."""
     listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     return listed or [Path.home() / ".kube" / "config"]
 
 
 def read_kubeconfig(files: Iterable[Path]) -> Kubeconfig:
-    """Read and merge; files that do not exist are passed over, unless none exists."""
+    """Read and merge the files. Missing files are skipped; at least one must exist."""
     wanted = list(dict.fromkeys(files))
     current: str | None = None
     sections: dict[tuple[str, str], Section] = {}

@@ -1,4 +1,4 @@
-"""Objects as plain dictionaries: encoding, decoding, and what a request needs to know of one."""
+"""Objects as plain dictionaries: encoding, decoding, and the checks before a request."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,13 +62,13 @@ def complete_object(
 
 
 def has_precondition(body: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the server refuses `body` for any object but the one it was written for."""
+    """Whether `body` carries a uid or resourceVersion precondition, so that it applies to one object only."""
     metadata = body.get("metadata") if isinstance(body, Mapping) else None
     return isinstance(metadata, Mapping) and bool(metadata.get("uid") or metadata.get("resourceVersion"))
 
 
 def encode(body: object) -> bytes:
-    """JSON; TypeError for what has no JSON form."""
+    """Encode as JSON; raises TypeError for values without a JSON form."""
     return msgspec.json.encode(body)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 
-from runyard.kube.backoff import PASSING, Pace
+from runyard.kube.backoff import TRANSIENT, LoopBackoff
 from runyard.kube.client import Client
 from runyard.kube.errors import Gone, KubeError, Stalled
 from runyard.kube.objects import Object
@@ -45,14 +45,14 @@ class Timing:
     """Above the minute between two bookmarks: a longer silence is a dead connection, or a wholly idle server, which
     sends none before its revision has moved past the start of the watch. Either way the watch is opened anew."""
     healthy_after_seconds: float = 30.0
-    """A watch that lived this long begins every row of delays anew."""
+    """A watch that lasts this long resets all delays."""
     backoff_seconds: tuple[float, float] = (0.5, 30.0)
     denied_backoff_seconds: tuple[float, float] = (30.0, 300.0)
 
 
 @dataclass(slots=True)
 class Counters:
-    """What a reflector has done so far."""
+    """Counts of what a reflector has done."""
 
     lists: int = 0
     watches: int = 0
@@ -117,7 +117,7 @@ class Reflector(Generic[V]):
         self._wire: Wire[V] = Wire(view)
         self._store: WritableStore[V] = WritableStore(build_lens(view, resource=resource), indexes=indexes)
         self._fanout = Fanout(self._path)
-        self._pace = Pace(
+        self._backoff = LoopBackoff(
             self._path,
             seconds=self._timing.backoff_seconds,
             denied_seconds=self._timing.denied_backoff_seconds,
@@ -133,7 +133,7 @@ class Reflector(Generic[V]):
 
     @property
     def store(self) -> Store[V]:
-        """What is known now; complete once `has_synced`."""
+        """The objects held now; complete once `has_synced`."""
         return self._store
 
     @property
@@ -144,11 +144,11 @@ class Reflector(Generic[V]):
     @property
     def last_error(self) -> KubeError | None:
         """Why the store may be behind; None while a watch is open."""
-        return self._pace.last_error
+        return self._backoff.last_error
 
     @property
     def resource_version(self) -> str:
-        """Up to where the store has followed the server; empty before the first list."""
+        """The resourceVersion that the store has reached; empty before the first list."""
         return self._resource_version
 
     async def wait_synced(self) -> None:
@@ -189,7 +189,7 @@ class Reflector(Generic[V]):
                     await self._list()
                     await self._watch()
                 except KubeError as error:
-                    await self._pace.pause(error)
+                    await self._backoff.pause(error)
         except Exception as error:
             self._crash = error
             raise
@@ -207,8 +207,8 @@ class Reflector(Generic[V]):
         while True:
             try:
                 page = await self._read_page(token)
-            except PASSING as error:
-                await self._pace.pause(error)
+            except TRANSIENT as error:
+                await self._backoff.pause(error)
                 continue
             except Gone:
                 self._expired_lists += 1
@@ -243,18 +243,18 @@ class Reflector(Generic[V]):
         return self._wire.decode_page(body)
 
     async def _watch(self) -> None:
-        """Watch after watch, each from where the last one ended; leaves with the reason to list again."""
+        """Run one watch after another, each from the last resourceVersion; raises when a new list is needed."""
         await self._fanout.wait_drained()
         while True:
             failure: KubeError | None = None
             try:
                 await self._watch_once()
             except Stalled as error:
-                # Not a failure yet: an idle server is as silent as a dead one. The next request will tell.
+                # Idle timeout. Not a failure yet: an idle server is as silent as a dead one; the next request tells.
                 _log.debug("%s: %s", self._path, error)
-            except PASSING as error:
+            except TRANSIENT as error:
                 failure = error
-            await self._pace.pause(failure)
+            await self._backoff.pause(failure)
 
     async def _watch_once(self) -> None:
         """One watch, from the last resourceVersion until the server ends it; an unfinished last line is dropped."""
@@ -271,14 +271,14 @@ class Reflector(Generic[V]):
             self._path, params=params, read_deadline_seconds=self._timing.read_deadline_seconds
         ) as chunks:
             self.counters.watches += 1
-            with self._pace.working(healthy_after_seconds=self._timing.healthy_after_seconds):
+            with self._backoff.working(healthy_after_seconds=self._timing.healthy_after_seconds):
                 async for chunk in chunks:
                     if complete := lines.feed(chunk):
                         self._apply(self._wire.decode_lines(complete))
                         await self._fanout.wait_drained()
 
     def _apply(self, events: list[AnyEvent[V]]) -> None:
-        """Bring the store forward by what one chunk told; subscribers hear of a key once."""
+        """Apply the events of one chunk to the store; subscribers are told of each key once."""
         changed: dict[Key, None] = {}
         try:
             for event in events:
@@ -294,6 +294,6 @@ class Reflector(Generic[V]):
                         changed[key] = None
                     version = self._store.lens.version(event.object)
                 self._resource_version = version or self._resource_version
-                self._pace.note_progress()
+                self._backoff.note_progress()
         finally:
             self._fanout.publish(changed)

@@ -1,4 +1,4 @@
-"""Where each kind of object lives on the apiserver: `Resource`, and constants for those Runyard touches."""
+"""Resource types and their API paths: `Resource`, and constants for those that Runyard uses."""
 
 import re
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """What an object's `apiVersion` says."""
+        """The `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, *, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""When a request is sent again: only where a repeat is safe and can succeed.
+"""Which failed requests are retried: those where a retry is safe and can succeed.
 
 | failure                                                    | idempotent   | other |
 |------------------------------------------------------------|--------------|-------|
@@ -43,12 +43,12 @@ _MAXIMUM_SECONDS = 5.0
 _SERVER_ERROR_REPEATS = 2
 
 
-async def send_repeatedly(
+async def send_with_retry(
     attempt: Callable[[float], Awaitable[T]], *, is_idempotent: bool, deadline_seconds: float
 ) -> T:
-    """Call `attempt(seconds left)` until it succeeds, fails for good, or the next one would come too late.
+    """Call `attempt(seconds left)` until it succeeds, fails for good, or the next attempt would miss the deadline.
 
-    Delays are exponential with jitter; a server's Retry-After is kept to.
+    Uses exponential backoff with jitter and honours the server's Retry-After.
     """
     clock = asyncio.get_running_loop().time
     ends_at = clock() + deadline_seconds
@@ -60,20 +60,20 @@ async def send_repeatedly(
         except DeadlineExceeded as error:
             raise error from (earlier[-1] if earlier else error.__cause__)
         except (Throttled, ServerError, Unavailable) as error:
-            if not may_repeat(error, is_idempotent=is_idempotent, earlier=earlier):
+            if not is_retryable(error, is_idempotent=is_idempotent, earlier=earlier):
                 raise
             delay_seconds = (error.retry_after_seconds or 0.0) + backoff.next_seconds()
             if clock() + delay_seconds >= ends_at:
                 raise
             earlier.append(error)
-            # Said aloud once: a call that takes its whole deadline should not look like one that hangs.
+            # Warn once, so that a call which uses its whole deadline does not look like a hang.
             level = logging.INFO if len(earlier) > 1 else logging.WARNING
-            logger.log(level, "sent again until %.0f s have passed: %s", deadline_seconds, error)
+            logger.log(level, "retrying for up to %.0f s: %s", deadline_seconds, error)
         await asyncio.sleep(delay_seconds)
 
 
-def may_repeat(error: KubeError, *, is_idempotent: bool, earlier: list[KubeError]) -> bool:
-    """The table above."""
+def is_retryable(error: KubeError, *, is_idempotent: bool, earlier: list[KubeError]) -> bool:
+    """Whether a failed request may be sent again, by the table above."""
     match error:
         case Throttled():
             return not any(cause.reason == "DisruptionBudget" for cause in error.causes)

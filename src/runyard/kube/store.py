@@ -16,7 +16,7 @@ IndexFunction = Callable[[V], Iterable[str]]
 
 
 class Store(Generic[V]):
-    """What readers see. Every answer is a snapshot that later changes do not touch; its views are shared."""
+    """The readers' side. Every result is a snapshot that later changes do not affect; its views are shared."""
 
     def __init__(self, lens: Lens[V], *, indexes: Mapping[str, IndexFunction[V]] | None = None) -> None:
         self.lens = lens
@@ -34,7 +34,7 @@ class Store(Generic[V]):
         return key in self._views
 
     def find(self, key: tuple[str, str], *, uid: str | None = None) -> V | None:
-        """The object of that name; with `uid`, only that very object and not a later one of the same name."""
+        """The object of that name; with `uid`, only that object and not a later one of the same name."""
         view = self._views.get(Key(*key))
         if view is None or (uid is not None and self.lens.uid(view) != uid):
             return None
@@ -67,10 +67,10 @@ class Store(Generic[V]):
 
 
 class WritableStore(Store[V]):
-    """The writer's side, for the one reflector that fills it. Each method returns what really changed."""
+    """The writer's side, for the one reflector that fills it. Each method returns what changed."""
 
     def upsert(self, view: V) -> Key | None:
-        """Take a newer state; None when what is held is the same or newer."""
+        """Store a newer state; None when the held state is the same or newer."""
         key = self.lens.settle(view)
         held = self._views.get(key)
         if held is not None and not self._is_news(view, held):
@@ -79,7 +79,7 @@ class WritableStore(Store[V]):
         return key
 
     def remove(self, view: V) -> Key | None:
-        """Forget a deleted object; None when the name is free, or taken by an object younger than the deletion."""
+        """Remove a deleted object; None when it is not held, or the held object is newer than the deletion."""
         key = self.lens.settle(view)
         held = self._views.get(key)
         if held is None:
@@ -97,7 +97,7 @@ class WritableStore(Store[V]):
         staged[key] = held if held is not None and self._is_same(view, held) else view
 
     def replace(self, staged: Mapping[Key, V]) -> list[Key]:
-        """Become the complete list `staged`: the keys that were deleted, added or changed since."""
+        """Replace the content by the complete list `staged`; returns the keys that were deleted, added or changed."""
         deleted = [key for key in self._views if key not in staged]
         changed = [key for key, view in staged.items() if self._views.get(key) is not view]
         for key in deleted:
@@ -130,7 +130,7 @@ class WritableStore(Store[V]):
 
 
 class Index(Generic[V]):
-    """Value → keys, maintained with every change. `function` must be pure: it is asked again to undo itself."""
+    """An index from value to keys. `function` must be pure: it is called again to remove old entries."""
 
     def __init__(self, function: IndexFunction[V]) -> None:
         self._function = function
@@ -143,14 +143,14 @@ class Index(Generic[V]):
         return list(self._buckets)
 
     def evaluate(self, view: V) -> tuple[str, ...]:
-        """What the function says of a view."""
+        """The index values of a view."""
         values = self._function(view)
         if isinstance(values, str):
             raise TypeError(f"an index function returns several values, not the bare string {values!r}")
         return tuple(values)
 
     def move(self, key: Key, *, before: tuple[str, ...], after: tuple[str, ...]) -> None:
-        """Take a key out of the buckets it was in and put it into those it belongs to now."""
+        """Move a key from its old buckets to its new ones."""
         if before == after:
             return
         for value in before:

@@ -50,28 +50,28 @@ class Subscription:
 
     @property
     def pending(self) -> int:
-        """How many keys wait to be taken."""
+        """The number of keys that wait to be taken."""
         return len(self._pending)
 
     @property
     def is_full(self) -> bool:
-        """Whether the reflector has to wait for this subscriber."""
+        """Whether the reflector must wait for this subscriber (back-pressure)."""
         return self._max_pending is not None and len(self._pending) > self._max_pending
 
     def add(self, keys: Collection[Key]) -> None:
-        """Mark keys as changed; the reflector's side."""
+        """Mark keys as changed; called by the reflector."""
         if not self._ended:
             self._pending.update(dict.fromkeys(keys))
             self._arrived.set()
 
     def end(self, error: BaseException | None) -> None:
-        """No more keys will come; the reflector's side."""
+        """Announce that no more keys will come; called by the reflector."""
         self._ended = True
         self._error = error
         self._arrived.set()
 
     def close(self) -> None:
-        """Stop caring: what is pending is dropped and iteration ends. Idempotent."""
+        """Cancel the subscription: pending keys are dropped and iteration ends. Idempotent."""
         self._pending.clear()
         self.end(None)
         self._on_taken()

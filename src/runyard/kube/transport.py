@@ -39,7 +39,7 @@ _WARNINGS = 1000
 _HEADERS = {
     "User-Agent": f"runyard/{__version__}",
     "Accept": "application/json, */*",
-    # gzip costs both sides more than a cluster's network does.
+    # gzip costs both sides more CPU than it saves on a cluster's network.
     "Accept-Encoding": "identity",
 }
 
@@ -65,7 +65,7 @@ class Transport:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=_HEADERS,
-            # Deadlines are ours (`failures.deadline`), so that they also cover what comes before a connection.
+            # Deadlines are ours (`transport_errors.deadline`), so that they also cover what comes before a connection.
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
             middlewares=(self._attempt_once,),
             read_bufsize=_READ_BUFFER_BYTES,
@@ -220,7 +220,7 @@ class Transport:
                     certificate=certificate,
                     skip_verify=self._config.skip_tls_verify,
                 )
-                # Only the latest is kept: an earlier certificate has expired or was refused.
+                # Keep only the latest: an earlier certificate has expired or was refused.
                 self._tls = {certificate: context}
             return self._tls[certificate]
 
@@ -244,7 +244,7 @@ class Transport:
         raise error_from_status(response.status, body, headers=response.headers)
 
     def _pass_on_warnings(self, label: str, warnings: Sequence[str]) -> None:
-        """Log what the server warns of, each text once: ten thousand requests may earn the same one."""
+        """Log the server's warnings, each text once: thousands of requests may carry the same one."""
         for warning in warnings:
             if warning not in self._warnings:
                 if len(self._warnings) >= _WARNINGS:
@@ -269,7 +269,7 @@ async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
     except asyncio.IncompleteReadError as end:
         return end.partial
     except TRANSPORT_FAILURES:
-        return b""  # The status says more than the cut of its explanation.
+        return b""  # The status is enough; its explanation was cut off.
 
 
 async def _iter_chunks(

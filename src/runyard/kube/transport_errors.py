@@ -1,4 +1,4 @@
-"""From what aiohttp raises to what `errors` names; deadlines belong here too. Only `transport` uses it."""
+"""Maps aiohttp's exceptions to the errors of `errors`, and enforces deadlines. Only `transport` uses it."""
 
 import asyncio
 import ssl
@@ -49,7 +49,7 @@ def typed_socket_errors(request: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def deadline(seconds: float) -> AsyncIterator[None]:
-    """DeadlineExceeded when the block takes longer."""
+    """Raise DeadlineExceeded when the block takes longer."""
     try:
         async with asyncio.timeout(seconds) as timer:
             yield
@@ -61,7 +61,7 @@ async def deadline(seconds: float) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def read_deadline(seconds: float | None) -> AsyncIterator[None]:
-    """Stalled when one read takes longer."""
+    """Raise Stalled when one read takes longer (idle timeout)."""
     try:
         async with asyncio.timeout(seconds) as timer:
             yield
@@ -87,7 +87,7 @@ def _raise_in_place_of(error: Exception, request: str) -> NoReturn:
 
 
 def _classify(error: Exception) -> Unavailable:
-    """What a failure below HTTP means for the caller: was anything sent?"""
+    """The error for a failure below HTTP; it tells whether anything was sent."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
             return Untrusted(f"certificate of {error.host}:{error.port}: {error.certificate_error}")

@@ -1,4 +1,4 @@
-"""Who a kubeconfig's user is: its section turned into credentials."""
+"""Turns the user section of a kubeconfig into credentials."""
 
 import base64
 from typing import Any
@@ -108,7 +108,7 @@ def _exec_environment(plugin: Section) -> dict[str, str]:
 
 
 def _exec_cluster(cluster: Section) -> dict[str, Any]:
-    """What KUBERNETES_EXEC_INFO says of the cluster; `config` is the extension reserved for plug-ins."""
+    """The cluster part of KUBERNETES_EXEC_INFO; `config` is the extension reserved for plug-ins."""
     ca = cluster.content("certificate-authority")
     configs = [
         extension.get("extension")

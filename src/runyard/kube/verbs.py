@@ -15,7 +15,7 @@ from runyard.kube.objects import (
     listing_from_answer,
 )
 from runyard.kube.resources import Resource
-from runyard.kube.retry import send_repeatedly
+from runyard.kube.retry import send_with_retry
 from runyard.kube.transport import Transport
 from runyard.kube.transport_errors import typed_errors
 
@@ -49,7 +49,7 @@ class Verbs:
         subresource: str | None = None,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> Object:
-        """A live read: it sees every write that was answered before."""
+        """Read an object, live: the result reflects every write that was acknowledged before."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
         return await self._send("GET", path, is_idempotent=True, deadline_seconds=deadline_seconds)
 
@@ -113,7 +113,7 @@ class Verbs:
         dry_run: bool = False,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> Object:
-        """Create an object. After a cut it is not repeated: whether it exists is for the caller to find out."""
+        """Create an object. Not retried after a lost connection: the caller must check whether it exists."""
         target = complete_object(resource, body, namespace=namespace, is_new=True)
         return await self._send(
             "POST",
@@ -196,7 +196,7 @@ class Verbs:
         dry_run: bool = False,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> Object:
-        """Put a whole object in place of another; Conflict if its `resourceVersion` is no longer the latest."""
+        """Replace an object; raises Conflict if its `resourceVersion` is no longer the latest."""
         target = complete_object(resource, body, namespace=namespace, subresource=subresource)
         return await self._send(
             "PUT",
@@ -276,7 +276,7 @@ class Verbs:
         body: bytes | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        """One request, repeated where `retry` says so, and the object it is answered with."""
+        """Send one request, retried as `retry` allows; returns the object in the answer."""
 
         async def attempt(seconds_left: float) -> Object:
             answer = await self.transport.request(
@@ -290,7 +290,7 @@ class Verbs:
             with typed_errors(f"{method} {path}"):
                 return decode_object(answer)
 
-        return await send_repeatedly(attempt, is_idempotent=is_idempotent, deadline_seconds=deadline_seconds)
+        return await send_with_retry(attempt, is_idempotent=is_idempotent, deadline_seconds=deadline_seconds)
 
 
 def delete_options(

@@ -28,7 +28,7 @@ class Key(NamedTuple):
 
 
 class Metadata(msgspec.Struct, frozen=True, gc=False):
-    """What a reflector itself needs of an object; subclass it to keep labels, owner references and so on."""
+    """The metadata that a reflector needs; subclass it to keep labels, owner references and so on."""
 
     name: str
     namespace: str = ""
@@ -46,7 +46,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lens(Protocol[V_contra]):
-    """How the identity of a view is read."""
+    """Reads and normalizes the identity of a view."""
 
     def settle(self, view: V_contra) -> Key:
         """Bring a view fresh from the wire into the form that is kept, in place, and return its key."""

@@ -64,7 +64,7 @@ class Bookmark(Event, tag="BOOKMARK"):
     """Everything up to this resourceVersion has been sent."""
 
     class Hollow(msgspec.Struct, gc=False):
-        """The only part of a bookmark's object that means anything."""
+        """The only part of a bookmark's object that is used."""
 
         metadata: ListMetadata
 
@@ -101,7 +101,7 @@ class Wire(Generic[V]):
         self._events: msgspec.json.Decoder[AnyEvent[V]] = msgspec.json.Decoder(event)
 
     def decode_page(self, body: bytes) -> Page[V]:
-        """One answer to a list request; Malformed when it is none."""
+        """Decode the answer to a list request; raises Malformed when it is no list."""
         try:
             with _collector_paused():
                 page = self._pages.decode(body)
@@ -112,7 +112,7 @@ class Wire(Generic[V]):
         return page
 
     def decode_lines(self, lines: bytes) -> list[AnyEvent[V]]:
-        """Whole lines of a watch; Malformed when one of them is no event, and then none is returned."""
+        """Decode whole lines of a watch; raises Malformed when one of them is no event."""
         try:
             return self._events.decode_lines(lines)
         except (ValueError, RecursionError) as error:

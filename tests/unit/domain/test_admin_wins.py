@@ -167,7 +167,7 @@ def render_victim(case: Case, stage: Stage) -> Victim:
 def list_complaints(changed: Victim, case: Case, stage: Stage) -> tuple[list[str], list[str]]:
     """What the judge says, and what admission says."""
     resolution = resolve(read_case(case), stage.admin_rules, stage.inventory)
-    judged = judge_objects(changed.objects, case, stage.library)
+    judged = judge_objects(changed.objects, case, stage.documents)
     return judged, [str(problem) for problem in admit(changed.objects, case, stage, resolution)]
 
 
@@ -270,11 +270,11 @@ def test_resolver_judge_and_admission_agree_when_one_clause_is_added(name: str) 
     before, after = make_stage(WORLD), make_stage(world)
     _, objects = list_answers(case, before)
     assert objects
-    assert not judge_objects(objects, case, before.library)
+    assert not judge_objects(objects, case, before.documents)
     codes, changed = list_answers(case, after)
     assert codes or changed != objects, "the resolver goes on as before"
     resolution = resolve(read_case(case), before.admin_rules, before.inventory)
-    assert judge_objects(objects, case, after.library), "the judge saw nothing"
+    assert judge_objects(objects, case, after.documents), "the judge saw nothing"
     assert admit(objects, case, after, resolution), "admission saw nothing"
 
 

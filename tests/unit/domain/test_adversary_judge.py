@@ -87,7 +87,7 @@ def test_resolver_judge_and_admission_agree_when_a_value_is_one_unit_from_a_boun
     objects = render_unchecked(case, stage, monkeypatch, "check_rules")
 
     assert {problem.code for problem in resolution.refusals} == ({f"policy.{clause}"} if is_beyond else set())
-    assert bool(judge_objects(objects, case, stage.library)) == is_beyond
+    assert bool(judge_objects(objects, case, stage.documents)) == is_beyond
     assert bool(admit(objects, case, stage, resolution)) == is_beyond
 
 
@@ -104,7 +104,7 @@ def test_judge_complains_when_a_resolver_takes_a_max_for_the_admins_own_value(
     objects = render_unchecked(case, stage, monkeypatch, "check_rules", "apply_locks")
 
     assert resolve(read_case(case), stage.admin_rules, stage.inventory).refusals
-    assert judge_objects(objects, case, stage.library)
+    assert judge_objects(objects, case, stage.documents)
 
 
 BLANKS = ["resources.cpu.limit", "volumes.size", "volumes.size_limit", "timeout", "pending_timeout", "ttl"]
@@ -148,7 +148,7 @@ def test_judge_complains_when_a_resolver_forgets_the_projects_own_namespaces(
     objects = render_unchecked(case, stage, monkeypatch, "check_denials")
 
     assert bool(resolve(read_case(case), stage.admin_rules, stage.inventory).refusals) == is_denied
-    assert bool(judge_objects(objects, case, stage.library)) == is_denied
+    assert bool(judge_objects(objects, case, stage.documents)) == is_denied
 
 
 def mark_as_visions(*arguments: Any, **more: Any) -> Any:
@@ -240,7 +240,7 @@ def test_judge_complains_when_a_validator_ignores_pod_security(version: str, mon
     monkeypatch.setattr("runyard.domain.admission.pods.check_template_security", lambda *_, **__: ())
 
     assert admit(changed.objects, victim.JOB, stage, resolution) == []
-    assert judge_objects(changed.objects, victim.JOB, stage.library) == ["security: less than restricted"]
+    assert judge_objects(changed.objects, victim.JOB, stage.documents) == ["security: less than restricted"]
 
 
 def test_judge_complains_when_neither_resolver_nor_validator_knows_denials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,11 +285,11 @@ def test_judge_complains_when_a_renderer_leaves_something_out_in_silence(name: s
     resolution = resolve(read_case(case), stage.admin_rules, stage.inventory)
     sent = Victim(render_case(case, stage, resolution))
     answer = resolution.spec.to_dict()
-    assert judge_silence(sent.objects, case, stage.library, warned=[], answer=answer) == []
+    assert judge_silence(sent.objects, case, stage.documents, warned=[], answer=answer) == []
 
     leave_out(sent)
 
-    (complaint,) = judge_silence(sent.objects, case, stage.library, warned=[], answer=answer)
+    (complaint,) = judge_silence(sent.objects, case, stage.documents, warned=[], answer=answer)
     assert complaint.startswith("silence: ")
 
 
@@ -298,9 +298,9 @@ def test_judge_complains_when_a_resolver_forgets_what_no_object_holds() -> None:
     case, stage = Case(kind="python", run=run), make_stage(World())
     resolution = resolve(read_case(case), stage.admin_rules, stage.inventory)
     objects, answer = render_case(case, stage, resolution), resolution.spec.to_dict()
-    assert judge_silence(objects, case, stage.library, warned=[], answer=answer) == []
+    assert judge_silence(objects, case, stage.documents, warned=[], answer=answer) == []
 
     del answer["parameters"]
 
-    assert len(judge_silence(objects, case, stage.library, warned=[], answer=answer)) == 1
-    assert judge_silence(objects, case, stage.library, warned=[("parameters",)], answer=answer) == []
+    assert len(judge_silence(objects, case, stage.documents, warned=[], answer=answer)) == 1
+    assert judge_silence(objects, case, stage.documents, warned=[("parameters",)], answer=answer) == []

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from runyard.kube.backoff import Backoff, Pace
+from runyard.kube.backoff import Backoff, LoopBackoff
 from runyard.kube.errors import (
     ConfigError,
     Forbidden,
@@ -30,8 +30,8 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return delays
 
 
-def build_pace() -> Pace:
-    return Pace("p", seconds=(1.0, 8.0), denied_seconds=(100.0, 400.0))
+def make_loop_backoff() -> LoopBackoff:
+    return LoopBackoff("p", seconds=(1.0, 8.0), denied_seconds=(100.0, 400.0))
 
 
 def test_delays_double_within_their_jitter_when_nothing_goes_well() -> None:
@@ -48,16 +48,16 @@ def test_delays_double_within_their_jitter_when_nothing_goes_well() -> None:
 
 @pytest.mark.parametrize("denial", [Unauthorized, Forbidden, Untrusted, ConfigError])
 async def test_pause_is_long_when_denied(slept: list[float], denial: type[KubeError]) -> None:
-    pace = build_pace()
+    backoff = make_loop_backoff()
 
     for _ in range(4):
-        await pace.pause(denial("no"))
+        await backoff.pause(denial("no"))
 
     assert [delay >= low for delay, low in zip(slept, (50, 100, 200, 200), strict=True)] == [True] * 4
 
 
 async def test_pause_adds_to_what_the_server_asks_for_when_it_asks(slept: list[float]) -> None:
-    await build_pace().pause(Throttled("busy", retry_after_seconds=7.0))
+    await make_loop_backoff().pause(Throttled("busy", retry_after_seconds=7.0))
 
     assert 7.5 <= slept[0] <= 8.0
 
@@ -66,46 +66,46 @@ async def test_pause_adds_to_what_the_server_asks_for_when_it_asks(slept: list[f
 async def test_pause_is_at_most_five_minutes_longer_when_the_server_asks_for_a_day(
     slept: list[float], error: type[Throttled | Unavailable]
 ) -> None:
-    await build_pace().pause(error("busy", retry_after_seconds=86_400.0))
+    await make_loop_backoff().pause(error("busy", retry_after_seconds=86_400.0))
 
     assert 300.5 <= slept[0] <= 301.0
 
 
 async def test_delays_begin_anew_when_it_worked_for_long_enough(slept: list[float]) -> None:
-    pace = build_pace()
+    backoff = make_loop_backoff()
     for error in (Unreachable("away"), Gone("too old"), Forbidden("no")):
         for _ in range(4):
-            await pace.pause(error)
-        with pace.working(healthy_after_seconds=3600.0):
-            assert pace.last_error is None
-        await pace.pause(error)
-        with pytest.raises(Unreachable), pace.working(healthy_after_seconds=0.0):
+            await backoff.pause(error)
+        with backoff.working(healthy_after_seconds=3600.0):
+            assert backoff.last_error is None
+        await backoff.pause(error)
+        with pytest.raises(Unreachable), backoff.working(healthy_after_seconds=0.0):
             raise Unreachable("cut")
-        await pace.pause(error)
+        await backoff.pause(error)
 
     assert [delay >= low for delay, low in zip(slept[4::6], (4, 4, 200), strict=True)] == [True] * 3
     assert [delay <= high for delay, high in zip(slept[5::6], (1, 1, 100), strict=True)] == [True] * 3
 
 
 async def test_only_cheap_repeats_begin_anew_when_there_was_progress(slept: list[float]) -> None:
-    pace = build_pace()
+    backoff = make_loop_backoff()
     for error in (Unreachable("away"), Gone("too old")):
         for _ in range(4):
-            await pace.pause(error)
-        pace.note_progress()
-        await pace.pause(error)
+            await backoff.pause(error)
+        backoff.note_progress()
+        await backoff.pause(error)
 
     assert slept[4] <= 1.0
     assert slept[9] >= 4.0
 
 
 async def test_error_keeps_nothing_alive_when_it_is_remembered(slept: list[float]) -> None:
-    pace = build_pace()
-    with pytest.raises(Unreachable) as failure, pace.working(healthy_after_seconds=1.0):
+    backoff = make_loop_backoff()
+    with pytest.raises(Unreachable) as failure, backoff.working(healthy_after_seconds=1.0):
         raise Unreachable("away")
     assert failure.value.__traceback__ is not None
 
-    await pace.pause(failure.value)
+    await backoff.pause(failure.value)
 
-    assert pace.last_error is failure.value
-    assert pace.last_error.__traceback__ is None
+    assert backoff.last_error is failure.value
+    assert backoff.last_error.__traceback__ is None

@@ -469,7 +469,7 @@ async def test_attempt_is_the_last_when_another_cannot_succeed(error: KubeError)
         raise error
 
     with pytest.raises(type(error)):
-        await retry.send_repeatedly(attempt, is_idempotent=True, deadline_seconds=5)
+        await retry.send_with_retry(attempt, is_idempotent=True, deadline_seconds=5)
     assert attempts == 1
 
 
@@ -500,7 +500,7 @@ async def test_delay_is_kept_when_the_server_names_one(monkeypatch: pytest.Monke
             raise failures.pop(0)
         return "done"
 
-    assert await retry.send_repeatedly(attempt, is_idempotent=True, deadline_seconds=30) == "done"
+    assert await retry.send_with_retry(attempt, is_idempotent=True, deadline_seconds=30) == "done"
     assert 3.0 < slept[0] <= 3.001
     assert slept[1] < slept[2] * 2
     assert all(0 < delay <= 0.01 for delay in slept[1:])

@@ -402,14 +402,14 @@ async def test_failure_is_said_once_when_it_repeats(
     api.lists.append(page(version=10))
     api.watches += [refusal(503)] * 5 + [refusal(500)] * 5
     async with reflect(client):
-        await eventually(lambda: any("works again" in record.getMessage() for record in caplog.records))
+        await eventually(lambda: any("recovered" in record.getMessage() for record in caplog.records))
 
-    levels = [(record.levelname, record.getMessage().split("; tried again")[0]) for record in caplog.records]
+    levels = [(record.levelname, record.getMessage().split("; retrying in")[0]) for record in caplog.records]
     path = "/api/v1/namespaces/n/configmaps"
     assert levels == [
         ("WARNING", f"{path}: 503 Service Unavailable: scripted [GET {path}]"),
         ("WARNING", f"{path}: 500 Internal Server Error: scripted [GET {path}]"),
-        ("INFO", f"{path}: works again"),
+        ("INFO", f"{path}: recovered"),
     ]
 
 

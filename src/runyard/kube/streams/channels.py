@@ -60,11 +60,11 @@ class ChannelSocket:
             await self._send(prefix + view[start : start + _MESSAGE_BYTES])
 
     async def end_channel(self, channel: int) -> None:
-        """Say that nothing more comes on a channel. Only v5 knows this message."""
+        """Close one channel for sending (half-close). Only v5 has this message."""
         await self._send(bytes([_HALF_CLOSE, channel]))
 
     async def receive(self) -> Message | None:
-        """The next message, or None when the server has closed in order; a cut is Disconnected."""
+        """The next message, or None after an orderly close; raises Disconnected on a lost connection."""
         while True:
             message = await self._socket.receive()
             match message.type:
@@ -92,7 +92,7 @@ class ChannelSocket:
             pass  # aiohttp dropped the connection; it waits anew after every message of a peer that still talks.
 
     async def ping_forever(self) -> None:
-        """Keep the connection from looking idle; returns when it is gone, which whoever receives is told."""
+        """Send pings so that the connection does not look idle; returns when it is gone, as the receiver is told."""
         while not self._socket.closed:
             await asyncio.sleep(_PING_SECONDS)
             try:
@@ -108,7 +108,7 @@ class ChannelSocket:
         """
         await asyncio.sleep(0)
         if self._incoming.poll(0):
-            # Once for the loop to notice, once for it to have read.
+            # The first turn lets the loop notice, the second lets it read.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
@@ -145,5 +145,5 @@ async def open_channels(
     finally:
         pinging.cancel()
         await channels.close()
-        # Not `async with stack`: what the block raises is the caller's, and not for the transport to translate.
+        # Not `async with stack`: the transport must not translate what the caller's block raises.
         await stack.aclose()

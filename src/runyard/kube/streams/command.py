@@ -59,7 +59,7 @@ async def run_command(
 
 
 async def _converse(session: ExecSession, stdin: bytes | AsyncIterable[bytes], max_output_bytes: int) -> ExecResult:
-    """Feed and collect at once: a command may stop reading until its output is taken, and end before it read all."""
+    """Write stdin and read output concurrently: a command may block until its output is read, or end early."""
     if not session.can_close_stdin:
         raise HalfCloseUnsupported("the server speaks only v4.channel.k8s.io: the command would wait for more stdin")
     try:
@@ -68,7 +68,7 @@ async def _converse(session: ExecSession, stdin: bytes | AsyncIterable[bytes], m
             result = await _collect(session, max_output_bytes)
             feeding.cancel()
     except BaseExceptionGroup as failures:
-        # The first is what failed; what came after it only followed.
+        # Raise the first failure; the later ones are consequences.
         first = failures.exceptions[0]
         raise first from first.__cause__
     return result
@@ -86,7 +86,7 @@ async def _feed(session: ExecSession, stdin: bytes | AsyncIterable[bytes]) -> No
 
 
 async def _was_sent(sending: Awaitable[None]) -> bool:
-    """False when the connection is gone: the command ended without reading all, and whoever collects learns how."""
+    """Write stdin; False when the connection is gone because the command ended without reading all."""
     try:
         await sending
     except Disconnected:

@@ -1,4 +1,4 @@
-"""What only streams can fail with; the rest of the tree is in `runyard.kube.errors`.
+"""Errors that only streams raise; the rest of the tree is in `runyard.kube.errors`.
 
 KubeError
 ├── ContainerUnspecified       the pod has several containers and none was named
@@ -45,7 +45,7 @@ class PreviousNotFound(KubeError):
 
 
 class LogsUnavailable(KubeError):
-    """The log, or the rest of it, cannot be read any more; the message is the node's own sentence."""
+    """The log, or the rest of it, can no longer be read; the message is the node's."""
 
 
 class LogsRotated(LogsUnavailable):
@@ -57,7 +57,7 @@ class LogsUnconfirmed(LogsUnavailable):
 
 
 class NotRunning(KubeError):
-    """The pod or its container does not run: not yet, or not any more."""
+    """The pod or its container has not started, or has ended."""
 
 
 class CommandNotStarted(KubeError):
@@ -69,11 +69,11 @@ class CommandNotFound(CommandNotStarted):
 
 
 class HalfCloseUnsupported(KubeError):
-    """The stream is v4.channel.k8s.io, which has no way to say that stdin has ended."""
+    """The stream is v4.channel.k8s.io, which cannot half-close stdin."""
 
 
 class OutputTooLarge(KubeError):
-    """The command wrote more than the caller wants to hold; it was left and may still run."""
+    """The command wrote more than the caller's limit; it was abandoned and may still run."""
 
 
 class PortForwardFailed(KubeError):
@@ -111,7 +111,7 @@ _MESSAGE_CHARACTERS = 256
 
 
 def recognise(sentence: str) -> KubeError | None:
-    """The error that a server's sentence stands for, or None."""
+    """The error that matches a server's message, or None."""
     for pattern, error_type in _SENTENCES:
         if pattern.search(sentence):
             return error_type(shorten(sentence))
@@ -125,7 +125,7 @@ def shorten(sentence: str) -> str:
 
 @contextmanager
 def recognised() -> Iterator[None]:
-    """Raise what a refusal's sentence stands for, with the refusal as its cause."""
+    """Raise the error that matches a refusal's message, with the refusal as its cause."""
     try:
         yield
     except ApiError as error:

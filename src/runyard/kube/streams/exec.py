@@ -58,7 +58,7 @@ class StreamSession:
         return self
 
     async def __anext__(self) -> Output:
-        """The next output; the iteration ends with the server's word that all of it was sent."""
+        """The next output; iteration ends when the server reports that all output was sent."""
         while not self._has_ended:
             message = await self._channels.receive()
             if message is None:
@@ -77,7 +77,7 @@ class StreamSession:
         await self._channels.send(_STDIN, data)
 
     async def close_stdin(self) -> None:
-        """Say that stdin has ended. HalfCloseUnsupported where that cannot be said; a terminal takes a Ctrl-D."""
+        """Half-close stdin. Raises HalfCloseUnsupported where the protocol cannot; a terminal takes a Ctrl-D."""
         self._check_stdin()
         if not self.can_close_stdin:
             raise HalfCloseUnsupported("v4.channel.k8s.io has no way to say that stdin has ended")
@@ -85,7 +85,7 @@ class StreamSession:
 
     @property
     def can_close_stdin(self) -> bool:
-        """Whether the server can be told that stdin has ended."""
+        """Whether the protocol can half-close stdin."""
         return self._channels.protocol == _V5
 
     async def resize(self, *, width: int, height: int) -> None:
@@ -236,6 +236,6 @@ def _exit_code(status: dict[str, Any]) -> int | None:
 
 
 def _failure(status: dict[str, Any]) -> KubeError:
-    """What a Status that is not about the command's own end stands for."""
+    """The error for a Status that does not report the command's own exit."""
     message = status.get("message")
     return recognise(message if isinstance(message, str) else "") or error_from_status_object(status)

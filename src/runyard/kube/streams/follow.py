@@ -1,4 +1,4 @@
-"""A container's log from where one stands to its real end.
+"""Follows a container's log from a position to its real end.
 
 A follow that ends in order has not proved that the log has: when a kubelet dies, the apiserver ends the answers it was
 passing on as if they were complete (measured on 1.36). So at the end the pod is asked whether the container ended too,
@@ -118,7 +118,7 @@ class _Follower:
             raise LogsUnconfirmed("the log ended, and was gone before it could be read again") from error
 
     async def _read_on(self, request: LogRequest) -> AsyncGenerator[LogLine, None]:
-        """The lines of one answer behind the position, which moves along."""
+        """The lines of one answer after the position; advances the position."""
         position, to_skip = self._position, 0
         if position is not None:
             since_second = position.written_ns // _NANOSECONDS - _DISORDER_SECONDS

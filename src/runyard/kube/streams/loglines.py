@@ -77,12 +77,12 @@ class LineParser:
         return lines
 
     def check(self) -> None:
-        """LogsUnavailable if the kubelet spoke where a line should be."""
+        """Raise LogsUnavailable if the kubelet sent a message in place of a line."""
         if self._complaint is not None:
             raise LogsUnavailable(shorten(self._complaint.decode(errors="replace")))
 
     def end(self) -> None:
-        """Say that the server ended the answer: what then stands without a moment is the kubelet's word."""
+        """Mark the end of the answer: a rest without a timestamp is then a message of the kubelet."""
         if self._rest and self.cut_line() is None and not _PART_OF_STAMP.fullmatch(self._rest):
             self._complaint = self._rest
         self.check()

@@ -19,7 +19,7 @@ from runyard.kube.streams.loglines import LineParser, LogLine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRequest:
-    """One question for a log."""
+    """One log request."""
 
     pod: str
     namespace: str
@@ -33,11 +33,11 @@ class LogRequest:
 
     @property
     def path(self) -> str:
-        """Where it is asked."""
+        """The path of the request."""
         return PODS.path(namespace=self.namespace, name=self.pod, subresource="log")
 
     def params(self) -> dict[str, str]:
-        """The question as a query; timestamps are what tells a log from an excuse."""
+        """The query of the request; timestamps tell log lines from the kubelet's messages."""
         params = {"timestamps": "true"}
         if self.container is not None:
             params["container"] = self.container

@@ -1,4 +1,4 @@
-"""A byte stream to a port of a pod, over v4.channel.k8s.io: channel 0 is the data, channel 1 the node's complaint.
+"""A byte stream to a port of a pod, over v4.channel.k8s.io: channel 0 is the data, channel 1 the node's error message.
 
 Of the two protocols that apiservers take, this is the simple one: it goes through apiserver and kubelet as it is and
 ends in the streaming server of the container runtime (measured on 1.34 and 1.36 with containerd 1.6). The other, SPDY
