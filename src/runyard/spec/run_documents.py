@@ -47,8 +47,8 @@ def _read_document(document: Mapping[str, Any]) -> RunFile:
         raise refuse(
             Code.RUN_ACTION, "neither the kind nor the task names an action", path=("spec", "task"), value=entity.kind
         )
-    said = run_kind.action or (task_kind[1] if task_kind else "")
-    if task_kind is not None and (run_kind.function, said) != task_kind:
+    action = run_kind.action or (task_kind[1] if task_kind else "")
+    if task_kind is not None and (run_kind.function, action) != task_kind:
         raise refuse(
             Code.RUN_KIND, f"a {entity.kind} cannot run a {spec.task.kind if spec.task else ''} task", path=("kind",)
         )
@@ -57,12 +57,12 @@ def _read_document(document: Mapping[str, Any]) -> RunFile:
         raise refuse(
             Code.RUN_PROJECT, "the task belongs to another project", path=("spec", "task"), value=str(spec.task)
         )
-    _refuse_unused(spec, function_kind=run_kind.function, action=said)
+    _refuse_unused(spec, function_kind=run_kind.function, action=action)
     values = {name: getattr(spec, name) for name in RunFields.model_fields}
     return RunFile(
         fields=RunFields.model_construct(**values),
         kind=run_kind.function,
-        action=_read_action(said),
+        action=_read_action(action),
         project=project,
         id=entity.id,
         name=entity.name,

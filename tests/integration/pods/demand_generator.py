@@ -1,4 +1,4 @@
-"""Pods with every mixture of containers, sidecars, overhead and pod-level resources, from one seed."""
+"""Generates pods with any mixture of containers, sidecars, overhead and pod-level resources, from one seed."""
 
 import copy
 import random
@@ -38,7 +38,7 @@ def make_pod(chance: random.Random) -> Document:
 
 
 def damage_pod(chance: random.Random, pod: Document) -> Document:
-    """A copy with one place of the resources changed into something else."""
+    """A copy with one value of the resources replaced."""
     damaged = copy.deepcopy(pod)
     owner, key = chance.choice(list(_iter_places(damaged["spec"])))
     owner[key] = copy.deepcopy(chance.choice(DAMAGE))

@@ -1,4 +1,4 @@
-"""Our arithmetic beside Kubernetes' own `PodRequests` and `PodLimits`."""
+"""Compares pod demand with Kubernetes' own `PodRequests` and `PodLimits`."""
 
 import random
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def oracle(version: str, apply_defaults: bool) -> Iterator[Oracle]:
 
 
 def answer(pod: Document, *, apply_defaults: bool) -> Document:
-    """Ours, in the oracle's form."""
+    """Our result, in the oracle's form."""
     try:
         requests = pod_requests(pod, apply_defaults=apply_defaults)
         limits = pod_limits(pod, apply_defaults=apply_defaults)
@@ -43,7 +43,7 @@ def answer(pod: Document, *, apply_defaults: bool) -> Document:
 
 
 def is_same(ours: Document, theirs: Document) -> bool:
-    """Both refuse, or both give the same amounts in the same text; an untouched amount Go echoes as it was spelled."""
+    """Both refuse, or both give the same amounts as text; Go prints an unchanged amount in its original spelling."""
     if "error" in ours or "error" in theirs:
         return ours.keys() == theirs.keys()
     return ours.keys() == theirs.keys() and all(

@@ -1,4 +1,4 @@
-"""Our quantities beside Kubernetes' own code: generated texts, pairs and sums, and not one difference.
+"""Compares quantities with Kubernetes' own code, over generated texts, pairs and sums, without one difference.
 
 `RUNYARD_QUANTITY_SEED` repeats a run; without it every run draws another.
 """
@@ -70,7 +70,7 @@ def draw_valid(draw: random.Random) -> str:
 
 
 def draw_boundary(draw: random.Random) -> str:
-    """Around the places where Kubernetes changes its mind: forms, caps, roundings, suffixes."""
+    """Edge cases of Kubernetes: forms, caps, rounding, suffixes."""
     if draw.random() < 0.2:
         power = draw.randint(1, 6)
         amount = draw.choice([0, 1, 1, 2, 1023, 1024, 1025, 2**63]) + Decimal(draw.randint(-3, 3)).scaleb(
@@ -115,7 +115,7 @@ STRATEGIES: tuple[Callable[[random.Random], str], ...] = (draw_valid, draw_bound
 
 
 def is_endless(text: str) -> bool:
-    """Whether Kubernetes would write out billions of zeros; what ours says of those is in the unit tests."""
+    """Whether Kubernetes would print billions of zeros; the unit tests cover those."""
     found = re.search(r"[eE]([+-]?[0-9]+)$", text, re.ASCII)
     if not found:
         return False
@@ -124,7 +124,7 @@ def is_endless(text: str) -> bool:
 
 
 def draw_texts(draw: random.Random, count: int) -> list[str]:
-    """So many different ones, of all strategies."""
+    """`count` different texts, of all strategies."""
     texts: set[str] = set()
     while len(texts) < count:
         for strategy in STRATEGIES:
@@ -193,7 +193,7 @@ def test_no_text_is_read_otherwise_when_kubernetes_reads_it_too(oracle: Oracle, 
 
 
 def draw_partner(draw: random.Random, text: str, texts: list[str]) -> str:
-    """Another text, and often one whose amount is the same or all but the same."""
+    """Another text, often with the same or nearly the same amount."""
     quantity = Quantity.parse(text)
     if not -LARGEST_POWER < quantity.exact.adjusted() < 40:
         return draw.choice(texts)

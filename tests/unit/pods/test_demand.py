@@ -39,7 +39,7 @@ def test_largest_init_container_counts_when_it_exceeds_the_sum() -> None:
     assert requests(given) == {"cpu": "3", "memory": "2Gi"}
 
 
-def test_sidecars_count_beside_containers_and_later_init_containers() -> None:
+def test_sidecars_are_added_when_containers_and_later_init_containers_are_summed() -> None:
     given = pod(
         container(requests={"cpu": "1"}),
         initContainers=[
@@ -51,12 +51,12 @@ def test_sidecars_count_beside_containers_and_later_init_containers() -> None:
     assert requests(given) == {"cpu": "2500m"}
 
 
-def test_ephemeral_containers_count_for_nothing() -> None:
+def test_demand_is_unchanged_when_there_are_ephemeral_containers() -> None:
     given = pod(container(requests={"cpu": "1"}), ephemeralContainers=[container(requests={"cpu": "9"})])
     assert requests(given) == {"cpu": "1"}
 
 
-def test_overhead_is_added_to_requests_and_to_limits_that_are_set() -> None:
+def test_overhead_is_added_when_there_are_requests_or_limits() -> None:
     given = pod(
         container(requests={"cpu": "1"}, limits={"memory": "1Gi", "gpu": "0"}),
         overhead={"cpu": "250m", "memory": "120Mi", "gpu": "1"},
@@ -71,7 +71,7 @@ def test_limit_is_also_the_request_when_none_is_said() -> None:
     assert requests(given, apply_defaults=False) == {"cpu": "1"}
 
 
-def test_pod_level_wins_over_the_sum_for_what_it_may_say() -> None:
+def test_pod_level_resources_replace_the_sum_when_they_are_set() -> None:
     given = pod(
         container(requests={"cpu": "1", "gpu": "1"}),
         resources={"requests": {"cpu": "5", "gpu": "9"}, "limits": {"memory": "1Gi"}},

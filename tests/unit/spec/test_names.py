@@ -1,4 +1,4 @@
-"""Names that Kubernetes takes and refuses, each at its edges."""
+"""Valid and invalid names of Kubernetes, with edge cases."""
 
 from collections.abc import Callable
 

@@ -15,7 +15,7 @@ SEED_VOLUME = (
     'volumes:\n        - volume_type: "persistent_volume_claim",\n          name: "my-pvc",\n'
     '          mount_path: "/data",\n          spec: \n            size: "10Gi",\n            \n'
 )
-"""Commas and all."""
+"""A pasted snippet, with its commas."""
 
 
 def test_a_run_file_is_read_when_its_fields_stand_at_top_level() -> None:

@@ -1,4 +1,4 @@
-"""A pod that obeys *restricted*, to be spoilt by the tests."""
+"""A pod that passes *restricted*, for tests to modify."""
 
 from typing import Any
 
@@ -29,5 +29,5 @@ def pod(
 
 
 def judge(given: Object, *, level: Level = "restricted", version: str = "latest") -> dict[str, str]:
-    """The violations' details by check."""
+    """The details of violations, by check."""
     return {found.check: found.detail for found in check_pod_security(given, level=level, version=version)}

@@ -21,7 +21,7 @@ def test_host_namespaces_are_no_matter_when_they_are_false_or_null() -> None:
 
 
 @pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])
-def test_privileged_container_is_refused_wherever_it_stands(kind: str) -> None:
+def test_pod_is_refused_when_a_container_of_any_kind_is_privileged(kind: str) -> None:
     given = pod()
     given["spec"][kind] = [container("bad", context={"privileged": True}), *given["spec"].get(kind, [])]
     assert judge(given) == {"privileged": 'container "bad" must not set securityContext.privileged=true'}
@@ -49,7 +49,7 @@ def test_containers_are_named_in_the_plugins_order_when_several_are_privileged()
         ),
     ],
 )
-def test_host_ports_are_refused_in_the_order_of_their_texts(ports: list[Object], detail: str) -> None:
+def test_host_ports_are_sorted_as_text_when_they_are_refused(ports: list[Object], detail: str) -> None:
     assert judge(pod(container(ports=ports)), level="baseline") == {"hostPorts": detail}
 
 
@@ -73,7 +73,7 @@ def test_ports_become_the_hosts_when_the_pod_takes_its_network() -> None:
         {"lifecycle": {"preStop": {"httpGet": {"port": 80, "host": "h"}}}},
     ],
 )
-def test_handler_of_another_host_is_refused_since_1_34(handler: Object) -> None:
+def test_explicit_host_of_a_handler_is_refused_when_the_version_is_1_34_or_later(handler: Object) -> None:
     given = pod(container(**handler))
     detail = 'container "main" uses probe or lifecycle host "h"'
     assert judge(given, version="1.34") == {"hostProbesAndHostLifecycle": detail}

@@ -13,7 +13,7 @@ def test_privilege_escalation_is_refused_when_it_is_not_forbidden(value: bool | 
     assert judge(given, level="baseline") == {}
 
 
-def test_windows_pod_need_not_forbid_escalation_since_1_25() -> None:
+def test_windows_pod_may_leave_escalation_unset_when_the_version_is_1_25_or_later() -> None:
     silent, loud = (
         pod(container(context={"allowPrivilegeEscalation": value}), os={"name": "windows"}) for value in (None, True)
     )
@@ -53,7 +53,7 @@ def test_each_container_may_say_it_when_the_pod_does_not() -> None:
     assert judge(pod(container(context={"runAsNonRoot": True}), context={"runAsNonRoot": None})) == {}
 
 
-def test_root_by_number_is_refused_since_1_23() -> None:
+def test_user_0_is_refused_when_the_version_is_1_23_or_later() -> None:
     given = pod(container(context={"runAsUser": 0}), container("b", context={"runAsUser": 7}), context={"runAsUser": 0})
     assert judge(given) == {"runAsUser": 'pod and container "main" must not set runAsUser=0'}
     assert judge(given, version="1.22") == {}

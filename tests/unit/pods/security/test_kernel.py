@@ -54,13 +54,13 @@ def test_low_ports_are_allowed_when_all_else_is_dropped() -> None:
     assert judge(adding("NET_BIND_SERVICE")) == {}
 
 
-def test_windows_pod_need_not_drop_capabilities_since_1_25() -> None:
+def test_windows_pod_may_keep_capabilities_when_the_version_is_1_25_or_later() -> None:
     given = pod(container(context={"capabilities": None}), os={"name": "windows"})
     assert judge(given) == {}
     assert "capabilities_restricted" in judge(given, version="1.24")
 
 
-def test_windows_pod_may_not_add_capabilities_although_the_plugin_leaves_that_to_validation() -> None:
+def test_windows_pod_is_refused_when_it_adds_capabilities() -> None:
     given = pod(container(context={"capabilities": {"add": ["SYS_ADMIN"]}}), os={"name": "windows"})
     assert judge(given).keys() == {"capabilities_restricted"}
 
@@ -75,7 +75,7 @@ def test_windows_pod_may_not_add_capabilities_although_the_plugin_leaves_that_to
         ("net.ipv4.tcp_wmem", 32),
     ],
 )
-def test_sysctl_is_allowed_since_the_version_that_calls_it_safe(name: str, since: int) -> None:
+def test_sysctl_is_allowed_when_it_is_safe_in_the_version(name: str, since: int) -> None:
     given = pod(context={"sysctls": [{"name": name, "value": "1"}]})
     assert judge(given, version=f"1.{since}") == {}
     if since:
@@ -88,7 +88,7 @@ def test_sysctls_are_named_as_they_stand_when_they_are_not_safe() -> None:
     assert judge(given, level="baseline") == {"sysctls": "vm.swappiness, net/ipv4/tcp_syncookies, kernel.msgmax"}
 
 
-def test_unmasked_proc_is_refused_unless_users_are_the_pods_own_since_1_35() -> None:
+def test_unmasked_proc_is_allowed_when_the_pod_has_its_own_user_namespace_since_1_35() -> None:
     shared, own = (pod(container(context={"procMount": "Unmasked"}), hostUsers=users) for users in (None, False))
     detail = 'container "main" must not set securityContext.procMount to "Unmasked"'
     assert judge(shared, level="baseline") == {"procMount": detail}

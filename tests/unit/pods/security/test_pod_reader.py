@@ -1,4 +1,4 @@
-"""Fail closed: what cannot be read, or is not known, is refused, and the error names the place."""
+"""Fails closed: unreadable and unknown fields are refused, and the error has their path."""
 
 from collections.abc import Callable
 from typing import Any

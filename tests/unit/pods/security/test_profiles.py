@@ -30,7 +30,7 @@ def test_seccomp_is_required_by_restricted_when_neither_pod_nor_container_says_i
     assert judge(given, level="baseline") == {}
 
 
-def test_windows_pod_need_not_say_seccomp_since_1_25() -> None:
+def test_windows_pod_may_leave_seccomp_unset_when_the_version_is_1_25_or_later() -> None:
     given = pod(context={"seccompProfile": None}, os={"name": "windows"})
     assert judge(given, version="1.25") == {}
     assert judge(given, version="1.24").keys() == {"seccompProfile_restricted"}
@@ -54,7 +54,7 @@ def test_seccomp_annotation_is_allowed_when_it_confines(value: str) -> None:
     assert judge(given, version="1.18") == {}
 
 
-def test_seccomp_annotation_of_no_container_is_no_matter() -> None:
+def test_seccomp_annotation_is_ignored_when_no_container_has_that_name() -> None:
     given = pod(annotations={"container.seccomp.security.alpha.kubernetes.io/other": "unconfined"})
     assert judge(given, version="1.18") == {}
 
@@ -116,7 +116,7 @@ def test_selinux_options_are_allowed_when_they_are_made_for_containers(options: 
     assert judge(pod(context={"seLinuxOptions": options})) == {}
 
 
-def test_engine_type_is_allowed_since_1_31() -> None:
+def test_engine_type_is_allowed_when_the_version_is_1_31_or_later() -> None:
     given = pod(context={"seLinuxOptions": {"type": "container_engine_t"}})
     assert judge(given, version="1.31") == {}
     assert judge(given, version="1.30") == {

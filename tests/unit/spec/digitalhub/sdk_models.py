@@ -1,4 +1,4 @@
-"""What the SDKs validate of every entity in an answer, written down from their releases: one failure fails a list."""
+"""The models by which released SDKs validate every entity of a response; one failure fails a whole list."""
 
 from enum import Enum
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 Amount = Annotated[str, Field(pattern=r"[\d]+|^([0-9])+([a-zA-Z])+$")]
 ABSENT: Any = None
-"""May be left out, and must not be null: the SDKs write it so too."""
+"""Optional but not nullable, as in the SDKs."""
 
 
 class OldVolumeType(Enum):
@@ -276,7 +276,7 @@ class PythonFunction(BaseModel):
 
 
 class Task13(TaskFields, OldFields):
-    """What every release reads, in the form of the first."""
+    """The common fields of all releases, as 0.13 reads them."""
 
 
 class Task14(TaskFields, Fields14):

@@ -1,4 +1,4 @@
-"""Tolerations, affinity and topology spread: forms, rules, messages. The apiserver's own verdict is asked elsewhere."""
+"""Tolerations, affinity and topology spread: forms, rules, messages. tests/cluster compares with the apiserver."""
 
 import copy
 from typing import Any
@@ -161,7 +161,7 @@ def test_nearest_word_is_proposed_when_one_is_misspelt() -> None:
     assert find_problem(read_affinity, weight).suggestion == "5"
 
 
-def test_unknown_key_is_answered_in_the_users_spelling() -> None:
+def test_nearest_field_has_the_users_spelling_when_a_key_is_unknown() -> None:
     snake = find_problem(read_affinity, {"node_afinity": {}})
     assert (snake.where, snake.suggestion) == ("node_afinity", "node_affinity")
     assert snake.allowed == "node_affinity, pod_affinity, pod_anti_affinity"

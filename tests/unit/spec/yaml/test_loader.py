@@ -1,4 +1,4 @@
-"""The YAML loader: what people paste is read, what is hostile or wrong is refused with its place."""
+"""The YAML loader: reads pasted snippets, refuses hostile and invalid text with its position."""
 
 import json
 from pathlib import Path
@@ -269,7 +269,7 @@ def test_text_is_refused_when_it_is_too_large_or_has_too_many_values() -> None:
     assert find_problem(lambda text: load_document(text, most_bytes=3), "a: 1").code == "yaml.too_large"
 
 
-def test_yaml_is_refused_at_the_value_that_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_position_is_reported_when_a_text_has_too_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runyard.spec.yaml.tree_builder.MOST_NODES", 5)
     assert load("- 1\n- [2, 3]\n") == [1, [2, 3]]
     problem = find_problem(load, "- 1\n- [2, 3,\n   4]\n")
@@ -489,7 +489,7 @@ def test_position_is_unknown_when_document_was_made_without_a_text() -> None:
     assert Document({"a": 1}).find_position(("a",)) is None
 
 
-def test_position_of_merged_key_is_where_it_was_written() -> None:
+def test_position_is_that_of_the_source_when_a_key_is_merged() -> None:
     assert load_document("a: &a\n  b: 1\nc:\n  <<: *a\n").find_position(("c", "b")) == (2, 6)
 
 

@@ -1,4 +1,4 @@
-"""What is printed is read back as the same, by ourselves and by YAML 1.1."""
+"""Printed YAML is read back as the same value, by our loader and by YAML 1.1."""
 
 from typing import Any
 
