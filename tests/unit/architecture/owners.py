@@ -1,7 +1,7 @@
 """An import-linter contract: each third-party library has one owner.
 
-A row `aiohttp -> runyard.kube` says that only `runyard.kube` may import aiohttp. A library that is imported and
-has no row breaks the contract, and so does a row that nothing needs any more: the table stays the truth.
+A row `aiohttp -> runyard.kube` allows only `runyard.kube` to import aiohttp. The contract is broken by an import of a
+library that has no row, by an import outside the owners, and by an owner that no longer imports its library.
 """
 
 import sys
@@ -19,7 +19,7 @@ class OwnersContract(Contract):
     owners = fields.ListField(subfield=fields.StringField())
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Compare; the report lists every offending import and every idle row."""
+        """Compare; the report lists every offending import and every unused row or owner."""
         table = dict(self._parse_row(row) for row in self.owners)  # type: ignore[attr-defined]  # a field
         roots = tuple(self.session_options["root_packages"])
         problems = list(_iter_problems(graph, table, roots=roots))
@@ -50,7 +50,14 @@ def _iter_problems(graph: ImportGraph, table: dict[str, list[str]], *, roots: tu
             yield f"{library} has no owner, and {', '.join(importers)} imports it: add a row"
             continue
         for importer in importers:
-            if not any(importer == owner or importer.startswith(f"{owner}.") for owner in owners):
+            if not any(_is_inside(importer, owner) for owner in owners):
                 yield f"{importer} imports {library}, which belongs to {', '.join(owners)}"
+        for owner in owners:
+            if not any(_is_inside(importer, owner) for importer in importers):
+                yield f"{owner} owns {library} and does not import it: remove it from the row"
     for library in sorted(table.keys() - used):
         yield f"{library} has a row and nothing imports it: remove the row"
+
+
+def _is_inside(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")

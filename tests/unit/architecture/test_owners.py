@@ -37,6 +37,12 @@ def lint(folder: Path, *, owners: list[str], modules: dict[str, str]) -> subproc
     )
 
 
+def test_contract_is_kept_when_every_owner_imports_its_library(tmp_path: Path) -> None:
+    modules = {"net/__init__": "", "net/client": "import aiohttp", "web": "from aiohttp import web"}
+    done = lint(tmp_path, owners=["aiohttp -> planted.net, planted.web"], modules=modules)
+    assert done.returncode == 0, done.stdout
+
+
 def test_contract_is_kept_when_only_the_owner_imports_a_library(tmp_path: Path) -> None:
     done = lint(tmp_path, owners=["aiohttp -> planted.net"], modules={"net": "import aiohttp", "core": "import json"})
     assert done.returncode == 0, done.stdout
@@ -57,7 +63,18 @@ def test_contract_is_kept_when_only_the_owner_imports_a_library(tmp_path: Path) 
             "click has a row and nothing imports it: remove the row",
         ),
         (
-            # An owner's name is not a prefix of its neighbour's.
+            ["aiohttp -> planted.net, planted.core"],
+            {"net": "import aiohttp", "core": "import json"},
+            "planted.core owns aiohttp and does not import it: remove it from the row",
+        ),
+        (
+            # An owner need not exist to be noticed.
+            ["aiohttp -> planted.net, planted.gone"],
+            {"net": "import aiohttp"},
+            "planted.gone owns aiohttp and does not import it: remove it from the row",
+        ),
+        (
+            # An owner is not the owner of modules whose name only starts like its own.
             ["aiohttp -> planted.net"],
             {"net": "import aiohttp", "network": "import aiohttp"},
             "planted.network imports aiohttp",
