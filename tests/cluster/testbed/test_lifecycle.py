@@ -24,6 +24,8 @@ from tests.cluster.testbed.traces import assert_gone, count_traces, namespaces_o
 
 SMALL = Options(kubernetes=kubernetes_version(), dns=False, storage=False)
 PLANE = Options(kubernetes=kubernetes_version(), node=False)
+# Whose traces are counted. Clusters that start meanwhile take the lowest slots, another checkout's tests another one.
+SLOT = 41 + os.getpid() % 9
 
 
 @pytest.fixture
@@ -38,36 +40,29 @@ def name() -> Iterator[str]:
 
 def start_with_a_pod(name: str) -> Cluster:
     """A cluster with a running container: shims, mounts, veths and cgroups all exist."""
-    cluster = Cluster.up(name, SMALL, outlives_us=False)
+    cluster = Cluster.up(name, SMALL, slot=SLOT, outlives_us=False)
     create(cluster, "default", pod("busy", "sleep 3600"))
     wait(cluster, "default", "pod/busy", until="condition=Ready")
     return cluster
 
 
-def test_nothing_is_left_when_a_cluster_with_containers_goes_down(name: str) -> None:
-    before = count_traces(name)
+def test_machine_sees_a_link_only_and_nothing_is_left_when_a_cluster_with_containers_runs_and_goes(name: str) -> None:
+    before = count_traces(name, slot=SLOT)
     cluster = start_with_a_pod(name)
     pid = cluster.supervisor_pid
     assert pid
     namespaces = namespaces_of(pid)
-    during = count_traces(name)
+    during = count_traces(name, slot=SLOT)
     assert (len(during.links), len(during.state)) == (len(before.links) + 1, len(before.state) + 1)
     assert len(during.cgroups) > len(before.cgroups)
-    cluster.down()
-    assert_gone(cluster, namespaces)
-    assert count_traces(name) == before
-
-
-def test_machine_sees_no_mount_rule_or_file_when_a_cluster_runs(name: str) -> None:
-    before = count_traces(name)
-    cluster = start_with_a_pod(name)
-    during = count_traces(name)
     assert (during.mounts, during.iptables, during.files) == (before.mounts, before.iptables, before.files)
     cluster.down()
+    assert_gone(cluster, namespaces)
+    assert count_traces(name, slot=SLOT) == before
 
 
 def test_down_leaves_nothing_when_the_cluster_had_crashed(name: str) -> None:
-    before = count_traces(name)
+    before = count_traces(name, slot=SLOT)
     cluster = start_with_a_pod(name)
     pid = cluster.supervisor_pid
     assert pid
@@ -75,7 +70,7 @@ def test_down_leaves_nothing_when_the_cluster_had_crashed(name: str) -> None:
     os.kill(pid, signal.SIGKILL)
     remove_remains(name)
     assert_gone(cluster, namespaces)
-    assert count_traces(name) == before
+    assert count_traces(name, slot=SLOT) == before
 
 
 def test_up_works_when_an_earlier_cluster_of_the_name_had_crashed(name: str) -> None:
@@ -114,24 +109,25 @@ def test_nothing_is_left_running_when_up_itself_is_killed(name: str) -> None:
 
 
 def test_up_says_why_and_leaves_nothing_when_a_component_dies(name: str) -> None:
-    before = count_traces(name)
+    before = count_traces(name, slot=SLOT)
     options = dataclasses.replace(PLANE, flags=(("kube-scheduler", "--no-such-flag"),))
     said = r"(?s)kube-scheduler died with exit code 1.*unknown flag: --no-such-flag.*\nall its logs: .*\.failed-logs"
     with pytest.raises(TestbedError, match=said):
-        Cluster.up(name, options)
+        Cluster.up(name, options, slot=SLOT)
     kept = state_folder() / f"{name}.failed-logs"
     assert "unknown flag" in (kept / "kube-scheduler.log").read_text()
     assert remove_remains(name) is False
-    assert count_traces(name) == before
+    assert count_traces(name, slot=SLOT) == before
 
 
 def test_nothing_is_left_when_the_disk_fills_during_a_start(name: str) -> None:
     disk = Path(tempfile.mkdtemp(prefix="ry"))
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=True)
-    before = count_traces(name)
+    before = count_traces(name, slot=SLOT)
     # As on a disk that had room enough when the start began.
     code = "import sys; from testbed import cli, doctor; doctor.FREE_BYTES = 0; sys.exit(cli.main(sys.argv[1:]))"
     argv = [sys.executable, "-c", code, "up", "--name", name, "--no-node", "--kubernetes", kubernetes_version()]
+    argv += ["--slot", str(SLOT)]
     try:
         done = subprocess.run(
             argv,
@@ -149,11 +145,12 @@ def test_nothing_is_left_when_the_disk_fills_during_a_start(name: str) -> None:
     assert re.search("^testbed: .*(No space left on device|died with exit code)", done.stderr)
     assert left == []
     assert processes_naming(disk) == []
-    assert count_traces(name) == before
+    assert count_traces(name, slot=SLOT) == before
 
 
 def test_link_of_a_slot_is_gone_when_a_slot_that_begins_alike_is_in_use(name: str) -> None:
-    wanted = next(slot for slot in range(1, 6) if not {f"rytb{slot}", f"rytb{slot}0"} & _devices())
+    # From above: other clusters that start meanwhile take the lowest.
+    wanted = next(slot for slot in range(6, 0, -1) if not {f"rytb{slot}", f"rytb{slot}0"} & _devices())
     first = Cluster.up(name, PLANE, slot=wanted, outlives_us=False)
     second = Cluster.up(f"{name}-b", PLANE, slot=wanted * 10, outlives_us=False)
     try:

@@ -1,13 +1,15 @@
 """What a cluster might leave on this machine, counted."""
 
 import json
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.addresses import Addresses
 from testbed.cgroups import hierarchies
 from testbed.cluster import Cluster
-from testbed.site import find_site, iter_names, state_folder
+from testbed.site import state_folder
 
 _LITTERED = (
     "/run/netns",
@@ -25,7 +27,7 @@ _NAMESPACES = ("net", "mnt", "pid")
 
 @dataclass(frozen=True)
 class Traces:
-    """Sets rather than numbers: a failed comparison names what stayed. Other clusters' own things are left out."""
+    """Sets rather than numbers: a failed comparison names what stayed. What other clusters have is left out."""
 
     links: frozenset[str]
     routes: frozenset[str]
@@ -36,22 +38,21 @@ class Traces:
     state: frozenset[str]
 
 
-def count_traces(name: str) -> Traces:
-    """What is there now, but for what belongs to clusters of other names."""
-    others = [site for other in iter_names() if other != name and (site := find_site(other))]
-    devices = {site.addresses.host_device for site in others}
-    groups = {site.cgroup for site in others}
+def count_traces(name: str, *, slot: int) -> Traces:
+    """What is there now, but for what belongs to clusters of other names and slots: they come and go meanwhile."""
+    own = Addresses(slot).host_device
+
+    def is_counted(device: str) -> bool:
+        return device == own or re.fullmatch(r"rytb\d+", device) is None
+
     return Traces(
-        links=frozenset(link["ifname"] for link in _ip("link") if link["ifname"] not in devices),
-        routes=frozenset(json.dumps(route) for route in _ip("route") if route["dev"] not in devices),
+        links=frozenset(link["ifname"] for link in _ip("link") if is_counted(link["ifname"])),
+        routes=frozenset(json.dumps(route) for route in _ip("route") if is_counted(route["dev"])),
         # Folders of other tests, which mount things of their own, are not ours to count.
         mounts=frozenset(line for line in Path("/proc/self/mounts").read_text().splitlines() if " /tmp/" not in line),
         iptables=frozenset(line for line in _iptables_lines() if not line.startswith("#")),
         cgroups=frozenset(
-            str(group)
-            for hierarchy in hierarchies()
-            for group in hierarchy.glob("runyard-testbed-*")
-            if group.name not in groups
+            str(group) for hierarchy in hierarchies() for group in hierarchy.glob(f"runyard-testbed-{name}-*")
         ),
         files=frozenset(
             str(path) for folder in map(Path, _LITTERED) for path in (folder, *folder.glob("*")) if path.exists()
