@@ -7,6 +7,7 @@ be installed, tests are skipped with a line that says why.
 
 import atexit
 import ctypes
+import fcntl
 import os
 import pwd
 import shutil
@@ -139,7 +140,10 @@ def find_programs() -> Path:
     """The folder of `initdb` and `postgres`, the newest; installed if this is root on Debian. Raises `NoPostgres`."""
     folders = _list_program_folders()
     if not folders and os.geteuid() == 0 and shutil.which("apt-get"):
-        _install()
+        with (Path(tempfile.gettempdir()) / "runyard-postgres.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of all workers of `pytest -n` one installs
+            if not _list_program_folders():
+                _install()
         folders = _list_program_folders()
     if not folders:
         raise NoPostgres("PostgreSQL is not installed: apt-get install postgresql")
