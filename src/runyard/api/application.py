@@ -1,4 +1,4 @@
-"""The application: every route, every handler."""
+"""The ASGI application: all routes, exception handlers and middleware."""
 
 import asyncio
 from collections.abc import Callable
@@ -53,14 +53,14 @@ ALL_ROUTES: tuple[Routes, ...] = (
     *attachments.make_attachment_routes(),
     *entities.ROUTES,
 )
-"""Every route there is, but for the document of them all."""
+"""Every route but `/openapi.json`, which describes them."""
 
 Application = Starlette
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
 
 def make_app(context: ServerContext, *, lifespan: Lifespan | None = None) -> Application:
-    """The application over a Core, without the outermost layers."""
+    """The application over a Core, without middleware."""
     app = Starlette(lifespan=lifespan)
     app.state.context = context
     app.state.yaml_turn = asyncio.Semaphore(1)
@@ -76,6 +76,6 @@ def make_app(context: ServerContext, *, lifespan: Lifespan | None = None) -> App
 
 
 def add_middleware(app: Application) -> ASGIApp:
-    """The application with its outermost layers."""
+    """The application inside its middleware: telemetry around the origin guard."""
     context: ServerContext = app.state.context
     return Observer(OriginGuard(app, context=context), metrics=context.metrics)

@@ -1,4 +1,4 @@
-"""What every request is served with."""
+"""The server context: the Core, its guards and its limits, as every request finds them."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,40 +15,41 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Authenticator(Identifier, Protocol):
-    """Who asks, from what the request carries."""
+    """Authenticates requests."""
 
     async def authenticate(self, header: str | None, *, address: str | None) -> Principal:
-        """Raises `Unauthenticated`, or `TooMany` for somebody who guesses."""
+        """The principal of an Authorization header; raises `Unauthenticated`, or `TooMany` for repeated failures."""
 
 
 class Issuer(TokenIssuer, Protocol):
-    """Tokens, as clients get them."""
+    """Issues tokens."""
 
     async def jwks(self) -> Json:
-        """The public keys that tokens are signed with."""
+        """The public keys (JWKS) that verify our tokens."""
 
     async def issue_run_token(self, run_id: str, project: str, user: str, life: timedelta) -> Signed:
-        """A token for a run alone."""
+        """A token that acts for one run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much one request, and one principal, may take."""
+    """Limits per request and per principal."""
 
     body_bytes: int = 4 << 20
     body_seconds: float = 30.0
-    """Without a byte more of a body; then the request is given up."""
+    """Idle timeout of a request body: without another byte for so long, 408."""
     list_size: int = 1000
     streams: int = 500
-    """Event and log streams at one time, in all."""
+    """Open event and log streams in all."""
     streams_each: int = 50
+    """Open streams per principal."""
     requests_per_second: float = 200.0
-    """Of one principal, on average; bursts of twice as many."""
+    """Rate limit per principal; bursts of twice as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """The Core behind the routes, and who guards them."""
+    """Everything a request needs: one per process, in `app.state.context`."""
 
     core: Core
     authenticator: Authenticator
@@ -56,17 +57,17 @@ class ServerContext:
     limits: Limits = field(default_factory=Limits)
     metrics: Metrics = field(default_factory=Metrics)
     is_open: bool = True
-    """Without accounts: everybody who reaches the server is its admin."""
+    """Open mode, without accounts: everybody who reaches the server is its admin."""
     allowed_hosts: frozenset[str] = LOOPBACK_HOSTS
-    """In open mode, the only names under which a browser may reach the server."""
+    """In open mode, the host names that requests may address: the defence against DNS rebinding."""
 
 
 def get_context(connection: HTTPConnection) -> ServerContext:
-    """What this request is served with."""
+    """The context of the server that handles this request."""
     context: ServerContext = connection.app.state.context
     return context
 
 
 def get_address(connection: HTTPConnection) -> str | None:
-    """Where the request comes from; behind a trusted proxy uvicorn has put there where the proxy says it does."""
+    """The address of the client; behind a trusted proxy, uvicorn takes it from the forwarded headers."""
     return connection.client.host if connection.client is not None else None

@@ -29,7 +29,7 @@ class Dispatcher:
             self._root.add(route)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; what is not HTTP goes elsewhere."""
+        """Handle a request; scopes other than HTTP go to `otherwise`."""
         if scope["type"] != "http":
             await self._otherwise(scope, receive, send)
             return
@@ -40,7 +40,7 @@ class Dispatcher:
         request = Request(scope, receive, send)
         try:
             await check_access(request, route.permission)
-            # Nobody reads the query of a public route: probes and sign-in clients add parameters of their own.
+            # Public routes ignore the query: probes and sign-in clients add parameters of their own.
             if route.permission is not Permission.PUBLIC:
                 limits = get_context(request).limits
                 request.state.parameters = read_parameters(request.query_params, route.parameters, limits=limits)
@@ -64,13 +64,13 @@ class Dispatcher:
 async def _audit_denied_access(request: Request, route: Route, error: Forbidden) -> None:
     refusals: RefusalAudit = request.app.state.refusals
     project, act = request.path_params.get("project"), f"{route.method} {route.path}"
-    # It is refused, whether or not that can be written down.
+    # Access is denied even if the audit entry cannot be written.
     with suppress(Unavailable, Unstorable):
         await refusals.note(get_principal(request), route.permission, project=project, act=act, why=str(error))
 
 
 class _Node:
-    """Where a path has come to after some segments."""
+    """A node of the prefix tree."""
 
     __slots__ = ("named", "routes", "written")
 
@@ -80,7 +80,7 @@ class _Node:
         self.named: _Node | None = None
 
     def add(self, route: Route) -> None:
-        """Put a route where its path ends. Raises `ValueError` where there is one already."""
+        """Add a route below this node. Raises `ValueError` if the path and method are taken."""
         node = self
         for part in route.path.split("/"):
             if part.startswith("{"):
@@ -95,7 +95,7 @@ class _Node:
             node.routes["HEAD"] = route
 
     def iter_ends(self, parts: list[str], index: int) -> Iterator["_Node"]:
-        """Where such a path may end, the most particular first. A parameter is never empty."""
+        """The nodes that match a path, the most specific first. A path parameter is never empty."""
         if index == len(parts):
             yield self
             return

@@ -1,4 +1,4 @@
-"""What went otherwise, in the words that clients look for: the SDK searches the body, programs read `errors`."""
+"""Error responses. DigitalHub's SDK searches their text for known phrases; other programs read `errors`."""
 
 import math
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ from runyard.telemetry import find_request_id
 
 MOST_ERRORS = 200
 MOST_TEXT = 1 << 16
-"""Of a message: what was sent is not sent back at its whole length."""
+"""Longest message: a request is not echoed back at full length."""
 
 
 def add_exception_handlers(app: Starlette) -> None:
-    """Every exception that a use case may raise has an answer; any other is 500 and says nothing of itself."""
+    """Map every exception of the use cases to a response; any other exception is a 500 without details."""
     app.add_exception_handler(Refused, _respond_to_refused)
     app.add_exception_handler(GrantRefused, _respond_to_refused_grant)
     app.add_exception_handler(HTTPException, _respond_to_http_exception)
@@ -54,7 +54,7 @@ def error_response(
     headers: dict[str, str] | None = None,
     more: dict[str, Any] | None = None,
 ) -> Response:
-    """An error's answer; `more` is what a protocol wants beside it."""
+    """An error in JSON; `more` adds fields that a protocol requires (OAuth)."""
     content: dict[str, Any] = {"status": status, "message": message[:MOST_TEXT], "errorCode": code, **(more or {})}
     content["errors"] = [problem.to_dict() for problem in list(problems)[:MOST_ERRORS]]
     if (request_id := find_request_id()) is not None:
@@ -73,8 +73,8 @@ async def _respond_to_known(request: Request, error: Exception) -> Response:
     if isinstance(error, Missing):
         message = f"No such EntityName: {error.type} {error.id}"
     elif isinstance(error, Unavailable):
-        # Where the database is, and why it cannot be reached, is for the log.
-        request.state.failure, message = message, "the database cannot be reached now: try again later"
+        # The address of the database and the cause belong into the log, not into the response.
+        request.state.failure, message = message, "the database is unavailable; try again later"
     elif isinstance(error, NotPossible):
         code = error.code
     elif isinstance(error, Unauthenticated):
@@ -94,14 +94,14 @@ async def _respond_to_http_exception(request: Request, error: Exception) -> Resp
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it alone
     message = error.detail
     if error.status_code == 404:
-        message = f"there is nothing at {request.method} {request.url.path}"
+        message = f"no route for {request.method} {request.url.path}"
     elif error.status_code == 405:
-        message = f"{request.url.path} does not take {request.method}"
+        message = f"method {request.method} is not allowed for {request.url.path}"
     return error_response(
         error.status_code, message, code=f"http.{error.status_code}", headers=dict(error.headers or {})
     )
 
 
 async def _respond_to_unexpected(_request: Request, _error: Exception) -> Response:
-    # It is raised on after this answer, and the observer around us writes it down.
-    return error_response(500, "the server failed; its log says more under this request's id", code="internal")
+    # Starlette re-raises it after this response, and the telemetry middleware logs it.
+    return error_response(500, "internal server error; see the server's log for this request id", code="internal")

@@ -1,6 +1,6 @@
-"""Connections that bring no request: whoever opens many and says nothing, or little, must not take all that there are.
+"""Closes idle connections: the defence against slowloris, which opens many and sends request heads byte by byte.
 
-The HTTP server has a time limit between two requests, and none for the first, nor for a head that comes in drops.
+uvicorn has an idle timeout between two requests, but none before the first, nor for a request head that never ends.
 """
 
 import time
@@ -8,36 +8,36 @@ from collections.abc import Iterable
 from typing import Protocol
 
 HEAD_SECONDS = 30.0
-"""How long a connection may take to bring the head of a request."""
+"""Idle timeout: how long a connection may take to send the head of a request."""
 
 
 class Cycle(Protocol):
-    """A request and its answer."""
+    """A request and its response."""
 
     @property
     def response_complete(self) -> bool:
-        """Whether all of the answer was sent."""
+        """Whether the response was sent completely."""
 
 
 class Connection(Protocol):
-    """As uvicorn's protocols are; `cycle` is the last request whose head has come."""
+    """A connection, as uvicorn's protocols are; `cycle` is the last request whose head is complete."""
 
     @property
     def cycle(self) -> Cycle | None:
-        """None before the first."""
+        """None before the first request."""
 
     def shutdown(self) -> None:
-        """Close it, if nothing is being answered."""
+        """Close it, unless a response is being sent."""
 
 
 class IdleConnections:
-    """Looks at all connections now and then, and ends the silent ones."""
+    """Remembers since when each connection has been waiting for a request."""
 
     def __init__(self) -> None:
         self._waiting: dict[Connection, tuple[Cycle | None, float]] = {}
 
     def close_stale(self, connections: Iterable[Connection], *, now: float | None = None) -> None:
-        """End those that have waited too long since they were first seen waiting for the same request."""
+        """Close the connections that have waited for one request longer than the idle timeout; call it repeatedly."""
         now = time.monotonic() if now is None else now
         waiting: dict[Connection, tuple[Cycle | None, float]] = {}
         for connection in connections:

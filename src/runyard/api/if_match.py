@@ -13,12 +13,12 @@ def read_expected_revision(request: Request) -> int | None:
         return None
     text = given.strip().removeprefix("W/").strip('"')
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise refuse(Code.HEADER_IF_MATCH, "not an ETag of ours", path=("header", "If-Match"), value=given[:80])
+        raise refuse(Code.HEADER_IF_MATCH, "not an ETag of this server", path=("header", "If-Match"), value=given[:80])
     return int(text)
 
 
 def refuse_expected_revision(request: Request) -> None:
     """Raise `Refused` for `If-Match` on what has no revision: the client would rely on a check that nobody makes."""
     if request.headers.get("if-match") is not None:
-        message = "metrics have no revision: leave the header out"
+        message = "metrics have no revision; leave out `If-Match`"
         raise refuse(Code.HEADER_IF_MATCH, message, path=("header", "If-Match"))

@@ -1,4 +1,4 @@
-"""The query of a list: page, order and filters. Filters are those of `app.ports.Query`, and each has its parameter."""
+"""Query parameters of lists: page, sort order and filters. Each filter of `app.ports.Query` has one."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -30,7 +30,7 @@ MOST_LABELS = 32
 
 
 def read_query(request: Request, type_name: str, *, default_sort: str = "created") -> Query:
-    """The page that a list asks for."""
+    """The query that the parameters of a list describe."""
     parameters = get_parameters(request)
     filters: Mapping[str, Any] = {name: parameters[parameter] for name, parameter in FILTERS.items()}
     return Query(
@@ -47,7 +47,7 @@ def read_query(request: Request, type_name: str, *, default_sort: str = "created
 def _read_kind(given: str) -> str:
     """A kind, or a reference that begins with one."""
     if " " in given.partition("://")[0]:
-        message = "no kind has a space: in an address `+` stands for one, and `%2B` for `+`"
+        message = "a kind has no spaces; write `+` as `%2B` in a URL"
         raise refuse(Code.VALUE_SPACE, message, value=given, suggestion=given.replace(" ", "%2B"))
     return given
 
@@ -73,7 +73,7 @@ def _read_sort(values: ParameterValues) -> Sort:
         name, _, direction = column.partition(",")
         values.read_part(lambda field: expect_option(field, what="sort column", options=SORT_FIELDS), name.strip())
         if direction.strip().lower() not in ("", "asc", "desc"):
-            values.add(Code.VALUE_OPTION, "no direction", value=column, allowed="field,asc or field,desc")
+            values.add(Code.VALUE_OPTION, "not a sort direction", value=column, allowed="field,asc or field,desc")
         sorts.append((name.strip(), "desc" if direction.strip().lower() == "desc" else "asc"))
     return tuple(sorts)
 
@@ -88,7 +88,7 @@ def _read_span(values: ParameterValues) -> Span | None:
 
 
 def _declare_span(name: str) -> QueryParameter[Span | None]:
-    words = "`start` or `start,end`: times in ISO 8601 with their offset."
+    words = "`start` or `start,end`: times in ISO 8601 with an offset."
     return QueryParameter(name=name, description=words, schema={"type": "string"}, read=_read_span)
 
 
@@ -98,23 +98,28 @@ SORT = QueryParameter(
     schema={"type": "array", "items": {"type": "string"}},
     read=_read_sort,
 )
-VERSIONS = option("versions", "The newest version of each name, or all.", options=("latest", "all"), default="latest")
+VERSIONS = option(
+    "versions",
+    "`latest`: the newest version of each name; `all`: every version.",
+    options=("latest", "all"),
+    default="latest",
+)
 _REFERENCE = "`kind://project/name:id`; without `:id`, every version."
 _DECLARED: Mapping[str, QueryParameter[Any]] = {
     one.name: one
     for one in (
-        text("q", "Contained in id or name, in any case; of runs also in function or workflow."),
+        text("q", "Text contained in id or name, in any case; for runs also in function or workflow."),
         NAME,
-        text("kind", "The kind, exact.", reader=lambda given: _read_kind(read_name(given))),
+        text("kind", "Exact kind.", reader=lambda given: _read_kind(read_name(given))),
         USER,
-        option("state", "The state, exact.", options=sorted(STATES)),
+        option("state", "Exact state.", options=sorted(STATES)),
         text("function", _REFERENCE),
         text("workflow", _REFERENCE),
-        text("task", "`kind+action://project/id`, exact.", reader=lambda given: _read_kind(read_text(given))),
-        text("action", "The action of the task: job, serve …", reader=read_name),
+        text("task", "Exact task, `kind+action://project/id`.", reader=lambda given: _read_kind(read_text(given))),
+        text("action", "Action of the task: job, serve …", reader=read_name),
         QueryParameter(
             name="labels",
-            description="Labels that are all there; commas between them, or repeated.",
+            description="Labels that must all be present, separated by commas or repeated.",
             schema={"type": "string"},
             read=_read_labels,
         ),

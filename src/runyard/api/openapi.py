@@ -21,26 +21,26 @@ from runyard.domain.access import Permission
 
 DESCRIPTION = """Runs AI tasks on Kubernetes with exactly the resources they need.
 
-The routes of DigitalHub's Core, so that its SDK works unchanged, and Runyard's own beside them. Every error names
-everything that is wrong with a request, for people in `message` and for programs in `errors`."""
+Includes the routes of DigitalHub's Core, so that its SDK works unchanged. An error response lists every problem of a
+request: for people in `message`, for programs in `errors`."""
 
 _ERRORS: Mapping[int, str] = {
-    400: "Refused: `message` says why, `errors` names every problem.",
-    401: "Nobody, or credentials that are wrong or have ended.",
-    403: "Known, but may not do that.",
-    404: "No such thing, or not in that project.",
-    408: "Nothing more of the body came for 30 seconds.",
-    412: "`If-Match` names another revision than the stored one.",
+    400: "The request is invalid: `message` says why, `errors` lists every problem.",
+    401: "Credentials are missing, wrong or expired.",
+    403: "The caller lacks the permission.",
+    404: "Not found, or not in that project.",
+    408: "The body stalled for 30 seconds.",
+    412: "`If-Match` does not name the stored revision.",
     413: "The body is too large.",
     415: "The body is neither JSON nor YAML.",
-    429: "Too many requests: `Retry-After` says when to come again.",
-    503: "The database cannot be reached now.",
+    429: "Too many requests; retry after the seconds in `Retry-After`.",
+    503: "The database is unavailable; retry later.",
 }
 _REF = "#/components/schemas/{model}"
 
 
 def make_openapi_route(routes: Sequence[Route]) -> Route:
-    """`GET /openapi.json`, which is made when it is first asked for."""
+    """`GET /openapi.json`; the document is made at the first request."""
 
     turn = asyncio.Lock()
 
@@ -109,7 +109,7 @@ class _Operation:
             status: {"description": words, "content": {"application/json": ErrorResponse}}
             for status, words in _ERRORS.items()
         }
-        done = {"description": "Done.", "content": {"application/json": self._route.response}}
+        done = {"description": "Success.", "content": {"application/json": self._route.response}}
         return {
             str(status): self._describe_response(response)
             for status, response in {200: done, **errors, **self._route.responses}.items()

@@ -1,4 +1,4 @@
-"""The answers as OpenAPI describes them. They document; answers are written by `answers.py`."""
+"""Request and response models of the OpenAPI document. They only describe: `responses.py` writes responses."""
 
 from typing import Any
 
@@ -11,32 +11,30 @@ Json = dict[str, Any]
 
 
 class ReportedProblem(BaseModel):
-    """One thing that is wrong or doubtful."""
+    """One error or warning."""
 
-    code: str = Field(description="Dotted and stable, for programs.", examples=[Code.PROFILE_UNKNOWN.value])
-    path: str = Field(description="Where it stands.", examples=["spec.profile"])
-    message: str = Field(description="A sentence that stands alone.", examples=["there is no profile `1xa10`"])
-    value: Any = Field(default=None, description="What was given there.", examples=["1xa10"])
-    allowed: str | None = Field(default=None, description="What may stand there.", examples=["1xa100, small"])
-    suggestion: str | None = Field(default=None, description="The nearest right thing.", examples=["1xa100"])
+    code: str = Field(description="Stable code, for programs.", examples=[Code.PROFILE_UNKNOWN.value])
+    path: str = Field(description="Path of the field.", examples=["spec.profile"])
+    message: str = Field(description="What is wrong, for people.", examples=["there is no profile `1xa10`"])
+    value: Any = Field(default=None, description="The value found there.", examples=["1xa10"])
+    allowed: str | None = Field(default=None, description="What is allowed there.", examples=["1xa100, small"])
+    suggestion: str | None = Field(default=None, description="The nearest valid value.", examples=["1xa100"])
 
 
 class ErrorResponse(BaseModel):
-    """Why there is no other answer."""
+    """An error."""
 
     status: int = Field(description="The HTTP status.", examples=[400])
-    message: str = Field(
-        description="For people: every problem on a line of its own.", examples=["No such EntityName: run r1"]
-    )
+    message: str = Field(description="For people: one line per problem.", examples=["No such EntityName: run r1"])
     errorCode: str | None = Field(default=None, description="For programs.", examples=["refused"])  # noqa: N815 - DigitalHub's name
     errors: list[ReportedProblem] = Field(default_factory=list, description="Every problem of the request.")
     request_id: str | None = Field(
-        default=None, description="What the server's log calls this request.", examples=["5f1c"]
+        default=None, description="Id of this request in the server's log.", examples=["5f1c"]
     )
 
 
 class EntityBody(BaseModel):
-    """An entity as a client writes it."""
+    """An entity, as sent by a client."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -49,31 +47,31 @@ class EntityBody(BaseModel):
         }
     )
     kind: str = Field(
-        description="What it is: `python`, `container`, `python+job`, `container+job:run` …", examples=["container"]
+        description="The kind: `python`, `container`, `python+job`, `container+job:run` …", examples=["container"]
     )
-    id: str | None = Field(
-        default=None, description="Chosen by the client; made if it is not said.", examples=["0a1b2c"]
-    )
-    name: str | None = Field(default=None, description="The name; versions share it.", examples=["hello"])
-    project: str | None = Field(default=None, description="The project; that of the address.", examples=["demo"])
+    id: str | None = Field(default=None, description="Chosen by the client; generated if absent.", examples=["0a1b2c"])
+    name: str | None = Field(default=None, description="The name, shared by all versions.", examples=["hello"])
+    project: str | None = Field(default=None, description="The project; must match the URL.", examples=["demo"])
     key: str | None = Field(
         default=None,
-        description="Ignored: the server makes it.",
+        description="Set by the server; ignored.",
         examples=["store://demo/function/container/hello:0a1b2c"],
     )
-    user: str | None = Field(default=None, description="Ignored: the server knows it.", examples=["ada"])
+    user: str | None = Field(default=None, description="Set by the server; ignored.", examples=["ada"])
     metadata: Json = Field(
         default_factory=dict, description="Labels, description, relationships.", examples=[{"labels": ["demo"]}]
     )
     spec: Json = Field(
         default_factory=dict,
-        description="What it is made of; its schema is under `/schemas`.",
+        description="The spec; `/schemas` has its JSON Schema.",
         examples=[{"image": "busybox:1.36"}],
     )
     status: Json = Field(
-        default_factory=dict, description="What clients may say of it.", examples=[{"state": "CREATED"}]
+        default_factory=dict,
+        description="The parts of the status that clients may set.",
+        examples=[{"state": "CREATED"}],
     )
-    extensions: list[Json] = Field(default_factory=list, description="Kept as sent.", examples=[[]])
+    extensions: list[Json] = Field(default_factory=list, description="Stored as sent.", examples=[[]])
 
 
 class EntityResponse(BaseModel):
@@ -81,151 +79,167 @@ class EntityResponse(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     id: str = Field(description="The id.", examples=["0a1b2c"])
-    kind: str = Field(description="What it is.", examples=["container"])
+    kind: str = Field(description="The kind.", examples=["container"])
     name: str = Field(description="The name.", examples=["hello"])
     project: str = Field(description="The project.", examples=["demo"])
-    key: str = Field(description="Where it is found.", examples=["store://demo/function/container/hello:0a1b2c"])
-    user: str = Field(description="Who made it.", examples=["ada"])
+    key: str = Field(
+        description="Store reference of the entity.", examples=["store://demo/function/container/hello:0a1b2c"]
+    )
+    user: str = Field(description="The creator.", examples=["ada"])
     metadata: Json = Field(description="Times, labels, version.", examples=[{"created": "2026-11-15T12:00:00.000000Z"}])
-    spec: Json = Field(description="What it is made of.", examples=[{"image": "busybox:1.36"}])
-    status: Json = Field(description="Its state and what belongs to it.", examples=[{"state": "CREATED"}])
+    spec: Json = Field(description="The spec.", examples=[{"image": "busybox:1.36"}])
+    status: Json = Field(description="The state and its details.", examples=[{"state": "CREATED"}])
 
 
 class PageResponse(BaseModel):
     """One page of a list."""
 
     model_config = ConfigDict(extra="allow")
-    content: list[Json] = Field(description="The entries, complete.", examples=[[]])
-    totalElements: int = Field(description="How many there are in all.", examples=[45])  # noqa: N815 - DigitalHub's name
-    totalPages: int = Field(description="How many pages there are.", examples=[2])  # noqa: N815 - DigitalHub's name
-    number: int = Field(description="The number of this page.", examples=[0])
-    size: int = Field(description="Entries in a full page.", examples=[25])
+    content: list[Json] = Field(description="The entries of this page.", examples=[[]])
+    totalElements: int = Field(description="Total number of entries.", examples=[45])  # noqa: N815 - DigitalHub's name
+    totalPages: int = Field(description="Total number of pages.", examples=[2])  # noqa: N815 - DigitalHub's name
+    number: int = Field(description="Number of this page, from 0.", examples=[0])
+    size: int = Field(description="Number of entries per page.", examples=[25])
 
 
 class ExplanationResponse(BaseModel):
-    """What a run would get, and who decides each value."""
+    """The effective spec that a run would get, and who sets each value."""
 
-    effective: Json | None = Field(description="Every value of the run.", examples=[{"image": "busybox:1.36"}])
+    effective: Json | None = Field(description="The effective spec.", examples=[{"image": "busybox:1.36"}])
     provenance: list[Json] = Field(
-        description="Who set each leaf, and what it replaced.", examples=[[{"path": "image", "set_by": "function"}]]
+        description="For each field, who set it and what it replaced.",
+        examples=[[{"path": "image", "set_by": "function"}]],
     )
-    warnings: list[ReportedProblem] = Field(description="What is doubtful or not used.")
-    refusals: list[ReportedProblem] = Field(description="What stands against it; empty if it may run.")
-    profile_revision: int | None = Field(default=None, description="Of the profile that was used.", examples=[3])
-    policy_revision: int | None = Field(default=None, description="Of the policy that was used.", examples=[7])
+    warnings: list[ReportedProblem] = Field(description="Doubtful or ignored values.")
+    refusals: list[ReportedProblem] = Field(description="Why the run would be refused; empty if it may run.")
+    profile_revision: int | None = Field(default=None, description="Revision of the profile used.", examples=[3])
+    policy_revision: int | None = Field(default=None, description="Revision of the policy used.", examples=[7])
 
 
 class EffectiveResponse(BaseModel):
-    """What a run got, as it was decided when it was submitted."""
+    """The effective spec of a run, as resolved when it was submitted."""
 
     run: str = Field(description="The run's id.", examples=["r1"])
     effective: Json | None = Field(
-        description="Every value; none for a run that its client executes.", examples=[{"image": "busybox:1.36"}]
+        description="The effective spec; null for a run that its client executes.", examples=[{"image": "busybox:1.36"}]
     )
-    provenance: list[Json] = Field(description="Who set each leaf, and what it replaced.", examples=[[]])
-    warnings: list[ReportedProblem] = Field(description="What was doubtful or not used.")
-    request: Json = Field(description="What was asked, as sent.", examples=[{"kind": "container+job:run"}])
-    request_hash: str = Field(description="What makes a repeated submit the same run.", examples=["9f86d081"])
-    profile_revision: int | None = Field(default=None, description="Of the profile that was used.", examples=[3])
-    policy_revision: int | None = Field(default=None, description="Of the policy that was used.", examples=[7])
+    provenance: list[Json] = Field(description="For each field, who set it and what it replaced.", examples=[[]])
+    warnings: list[ReportedProblem] = Field(description="Doubtful or ignored values.")
+    request: Json = Field(description="The request as sent.", examples=[{"kind": "container+job:run"}])
+    request_hash: str = Field(
+        description="Canonical hash of the request: a submit with the same id and hash returns the same run.",
+        examples=["9f86d081"],
+    )
+    profile_revision: int | None = Field(default=None, description="Revision of the profile used.", examples=[3])
+    policy_revision: int | None = Field(default=None, description="Revision of the policy used.", examples=[7])
 
 
 class AnyBody(BaseModel):
-    """A document in the form of its own schema (`runyard schema profile`, `runyard schema policy`)."""
+    """A profile or policy document; `runyard schema profile` and `runyard schema policy` print the schemas."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"example": {"resources": {"mem": {"max": "64Gi"}}}})
 
 
 class ValuesBody(BaseModel):
-    """Values of secrets by their names."""
+    """Values of secrets by name."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"example": {"my-secret": "its value"}})
 
 
 class TokenBody(BaseModel):
-    """A personal token as it is asked for."""
+    """A request for a personal token."""
 
-    name: str = Field(default="token", description="A name for you.", examples=["laptop"])
+    name: str = Field(default="token", description="A label of your choice.", examples=["laptop"])
     scopes: list[str] = Field(
-        default_factory=list, description="`read`, `write`, `admin`; none limits nothing.", examples=[["read"]]
+        default_factory=list,
+        description="`read`, `write`, `admin`; an empty list grants all your permissions.",
+        examples=[["read"]],
     )
-    days: int = Field(default=365, ge=1, le=3650, description="How long it is good.", examples=[90])
+    days: int = Field(default=365, ge=1, le=3650, description="Days until it expires.", examples=[90])
 
 
 class ProfileResponse(BaseModel):
-    """A profile: as it was written, and as it was read."""
+    """A profile, as written and as parsed."""
 
-    name: str = Field(description="What runs call it.", examples=["1xa100"])
-    title: str = Field(description="Its name for people; the same if none was written.", examples=["One A100"])
-    description: str = Field(description="For people.", examples=["One A100 with 8 cores"])
-    fields: Json = Field(description="What it sets, over what users set.", examples=[{"resources": {"gpu": 1}}])
+    name: str = Field(description="The name that runs use.", examples=["1xa100"])
+    title: str = Field(description="Display name; the name if none was written.", examples=["One A100"])
+    description: str = Field(description="Description for people.", examples=["One A100 with 8 cores"])
+    fields: Json = Field(
+        description="Fields that the profile sets; they override the user's.", examples=[{"resources": {"gpu": 1}}]
+    )
     base: dict[str, Json] = Field(
-        description="What its base objects set, under what users set.",
+        description="Fields that its base objects set, by kind; the user's override them.",
         examples=[{"Job": {"node_selector": {"a": "b"}}}],
     )
-    revision: int = Field(description="Counts what was written; the ETag.", examples=[3])
-    user: str = Field(description="Who wrote this revision.", examples=["ada"])
-    time: str = Field(description="When.", examples=["2026-11-15T12:00:00.000000Z"])
+    revision: int = Field(description="Number of this revision; the ETag.", examples=[3])
+    user: str = Field(description="Author of this revision.", examples=["ada"])
+    time: str = Field(description="Time, in ISO 8601 and UTC.", examples=["2026-11-15T12:00:00.000000Z"])
     is_deleted: bool = Field(description="Always false here.", examples=[False])
-    document: Json = Field(description="As it was written.", examples=[{"id": "1xa100", "resources": {"gpu": 1}}])
+    document: Json = Field(description="The document as written.", examples=[{"id": "1xa100", "resources": {"gpu": 1}}])
     warnings: list[ReportedProblem] = Field(
-        description="What is doubtful, or stands against the policy; not told in lists."
+        description="Doubtful values, and what the policy contradicts; empty in lists."
     )
 
 
 class RevisionResponse(BaseModel):
-    """What a profile or the policy was at one time."""
+    """One revision of a profile or of the policy."""
 
-    revision: int = Field(description="The number of the revision.", examples=[3])
-    user: str = Field(description="Who wrote it.", examples=["ada"])
-    time: str = Field(description="When.", examples=["2026-11-15T12:00:00.000000Z"])
+    revision: int = Field(description="Number of the revision.", examples=[3])
+    user: str = Field(description="The author.", examples=["ada"])
+    time: str = Field(description="Time, in ISO 8601 and UTC.", examples=["2026-11-15T12:00:00.000000Z"])
     is_deleted: bool = Field(description="Whether this revision is a deletion.", examples=[False])
     document: Json | None = Field(
-        default=None, description="As it was written; a deletion has none.", examples=[{"id": "1xa100"}]
+        default=None, description="The document as written; absent for a deletion.", examples=[{"id": "1xa100"}]
     )
 
 
 class PolicyResponse(BaseModel):
-    """The rules that hold for runs."""
+    """The policy."""
 
-    is_built_in: bool = Field(description="Whether no admin has written one.", examples=[False])
-    document: Json = Field(description="As it was written.", examples=[{"resources": {"mem": {"max": "64Gi"}}}])
-    revision: int = Field(description="Counts what was written, 0 if nothing was; the ETag.", examples=[7])
-    user: str | None = Field(default=None, description="Who wrote it.", examples=["ada"])
-    time: str | None = Field(default=None, description="When.", examples=["2026-11-15T12:00:00.000000Z"])
-    is_deleted: bool = Field(description="Whether there is none, or it was deleted.", examples=[False])
+    is_built_in: bool = Field(description="Whether only the built-in rules apply.", examples=[False])
+    document: Json = Field(description="The document as written.", examples=[{"resources": {"mem": {"max": "64Gi"}}}])
+    revision: int = Field(description="Number of this revision, 0 if there is none; the ETag.", examples=[7])
+    user: str | None = Field(default=None, description="The author.", examples=["ada"])
+    time: str | None = Field(
+        default=None, description="Time, in ISO 8601 and UTC.", examples=["2026-11-15T12:00:00.000000Z"]
+    )
+    is_deleted: bool = Field(description="Whether there is no policy, or it was deleted.", examples=[False])
     built_in: Json = Field(
-        description="What holds where the policy says nothing, and what is denied unless it allows it.",
+        description="Built-in defaults, and what is denied unless the policy allows it.",
         examples=[{"platform": {"pod_security": "restricted"}}],
     )
     warnings: list[ReportedProblem] = Field(
-        description="What does nothing; when it is written, also which profiles it stands against."
+        description="Rules without effect; after a write, also profiles that the policy contradicts."
     )
 
 
 class RehearsalBody(BaseModel):
-    """What would be applied, and the runs it is played against."""
+    """A candidate policy or profiles, and the runs to rehearse them against."""
 
     policy: Json | None = Field(
         default=None,
-        description="The candidate policy; null is the built-in one; left out, the one that holds.",
+        description="The candidate policy. Null: the built-in rules; absent: the current policy.",
         examples=[{"resources": {"mem": {"max": "64Gi"}}}],
     )
     profiles: dict[str, Json | None] = Field(
         default_factory=dict,
-        description="Candidate profiles by name, beside those that hold; null takes one away.",
+        description="Candidate profiles by name, in addition to the current ones; null removes one.",
         examples=[{"small": {"resources": {"mem": "1Gi"}}}],
     )
     since: str | None = Field(
-        default=None, description="Runs submitted from then on.", examples=["2026-11-01T00:00:00Z"]
+        default=None, description="Only runs submitted at or after this time.", examples=["2026-11-01T00:00:00Z"]
     )
-    until: str | None = Field(default=None, description="Runs submitted until then.", examples=["2026-11-15T00:00:00Z"])
-    project: str | None = Field(default=None, description="Of one project only.", examples=["demo"])
-    limit: int = Field(default=1000, ge=1, le=10_000, description="At most so many, the newest.", examples=[1000])
+    until: str | None = Field(
+        default=None, description="Only runs submitted until this time.", examples=["2026-11-15T00:00:00Z"]
+    )
+    project: str | None = Field(default=None, description="Only runs of this project.", examples=["demo"])
+    limit: int = Field(
+        default=1000, ge=1, le=10_000, description="Maximum number of runs, newest first.", examples=[1000]
+    )
 
 
 class RehearsedRun(BaseModel):
-    """What would become of one run."""
+    """The outcome for one run."""
 
     id: str = Field(description="The run's id.", examples=["r1"])
     project: str = Field(description="Its project.", examples=["demo"])
@@ -233,54 +247,58 @@ class RehearsedRun(BaseModel):
         description="refused, accepted, changed, unchanged (with other refusals), or unreadable.", examples=["changed"]
     )
     direction: str | None = Field(
-        default=None, description="Of what it gets: smaller, larger or mixed.", examples=["smaller"]
+        default=None, description="Change of its resources: smaller, larger or mixed.", examples=["smaller"]
     )
     changes: list[Json] = Field(
         default_factory=list,
-        description="Values that would differ, and who decides them.",
+        description="Values that would differ, and who sets them.",
         examples=[[{"path": "resources.mem.limit", "old": "8Gi", "new": "4Gi", "by": "policy"}]],
     )
     refusals: list[ReportedProblem] = Field(
-        default_factory=list, description="What would stand against it, or why it cannot be read."
+        default_factory=list, description="Why it would be refused, or why it cannot be read."
     )
 
 
 class RehearsalResponse(BaseModel):
-    """What other rules would have done."""
+    """The result of a rehearsal."""
 
     counts: dict[str, int] = Field(
-        description="Runs by outcome, the changed ones also by direction; those that clients execute are `local`.",
+        description="Runs by outcome, changed ones also by direction; runs that clients execute are `local`.",
         examples=[{"refused": 2, "accepted": 0, "changed": 5, "smaller": 5, "unchanged": 93, "unreadable": 0}],
     )
-    runs: list[RehearsedRun] = Field(description="Those that are not unchanged, the newest first.")
-    left_out: int = Field(description="How many more there are of those.", examples=[0])
-    total: int = Field(description="Runs in the time span; `limit` of them were played.", examples=[100])
+    runs: list[RehearsedRun] = Field(description="Runs whose outcome is not `unchanged`, newest first.")
+    left_out: int = Field(description="Number of such runs left out of the list.", examples=[0])
+    total: int = Field(description="Runs in the time range; at most `limit` of them were rehearsed.", examples=[100])
 
 
 class VolumeBody(BaseModel):
-    """A volume as it is asked for."""
+    """A request for a volume."""
 
-    name: str = Field(description="Lower-case letters, digits and dashes; free in the project.", examples=["datasets"])
+    name: str = Field(
+        description="Lower-case letters, digits and dashes; unique in the project.", examples=["datasets"]
+    )
     kind: str = Field(default="volume", description="`volume`.", examples=["volume"])
-    project: str | None = Field(default=None, description="The project; that of the address.", examples=["demo"])
+    project: str | None = Field(default=None, description="The project; must match the URL.", examples=["demo"])
     metadata: Json = Field(
         default_factory=dict, description="Labels, description.", examples=[{"description": "what we train on"}]
     )
     spec: Json = Field(
         default_factory=dict,
-        description="`size` and `storage_class`; the policy's defaults where they are not said.",
+        description="`size` and `storage_class`; by default those of the policy.",
         examples=[{"size": "100Gi", "storage_class": "fast"}],
     )
 
 
 class SearchItem(BaseModel):
-    """Something that was found."""
+    """A search result."""
 
     model_config = ConfigDict(extra="allow")
     type: str = Field(description="function, run, artifact …", examples=["function"])
     id: str = Field(description="The id.", examples=["0a1b2c"])
-    key: str = Field(description="Where it is found.", examples=["store://demo/function/container/hello:0a1b2c"])
-    kind: str = Field(description="What it is.", examples=["container"])
+    key: str = Field(
+        description="Store reference of the entity.", examples=["store://demo/function/container/hello:0a1b2c"]
+    )
+    kind: str = Field(description="The kind.", examples=["container"])
     name: str = Field(description="The name.", examples=["hello"])
     project: str = Field(description="The project.", examples=["demo"])
     metadata: Json = Field(description="Times, labels, description.", examples=[{"labels": ["demo"]}])
@@ -288,71 +306,74 @@ class SearchItem(BaseModel):
 
 
 class SearchResponse(BaseModel):
-    """One page of what was found."""
+    """One page of search results."""
 
     model_config = ConfigDict(extra="allow")
-    content: list[SearchItem] = Field(description="What was found, in order.")
-    totalElements: int = Field(description="How many there are in all, 1000 at most.", examples=[3])  # noqa: N815 - DigitalHub's name
-    totalPages: int = Field(description="How many pages there are.", examples=[1])  # noqa: N815 - DigitalHub's name
-    number: int = Field(description="The number of this page.", examples=[0])
-    size: int = Field(description="Entries in a full page.", examples=[25])
+    content: list[SearchItem] = Field(description="The results, in order.")
+    totalElements: int = Field(description="Total number of results, at most 1000.", examples=[3])  # noqa: N815 - DigitalHub's name
+    totalPages: int = Field(description="Total number of pages.", examples=[1])  # noqa: N815 - DigitalHub's name
+    number: int = Field(description="Number of this page, from 0.", examples=[0])
+    size: int = Field(description="Number of entries per page.", examples=[25])
 
 
 class AuditItem(BaseModel):
-    """One act."""
+    """An audit entry."""
 
-    sequence: int = Field(description="Counts all acts.", examples=[1042])
-    time: str = Field(description="When.", examples=["2026-11-15T12:00:00.000000Z"])
-    actor: str = Field(description="Who.", examples=["ada"])
-    action: str = Field(description="What.", examples=["run.submit"])
-    project: str | None = Field(default=None, description="Where.", examples=["demo"])
-    type: str | None = Field(default=None, description="To what type of thing.", examples=["run"])
-    id: str | None = Field(default=None, description="To which of them.", examples=["r1"])
-    result: str = Field(description="With what result.", examples=["done"])
-    address: str | None = Field(default=None, description="From where.", examples=["192.0.2.7"])
-    details: Json = Field(description="What belongs to it; never a secret's value.", examples=[{"revision": 3}])
+    sequence: int = Field(description="Sequence number of the entry.", examples=[1042])
+    time: str = Field(description="Time, in ISO 8601 and UTC.", examples=["2026-11-15T12:00:00.000000Z"])
+    actor: str = Field(description="Who did it.", examples=["ada"])
+    action: str = Field(description="What was done.", examples=["run.submit"])
+    project: str | None = Field(default=None, description="The project.", examples=["demo"])
+    type: str | None = Field(default=None, description="Type of the entity.", examples=["run"])
+    id: str | None = Field(default=None, description="Id of the entity.", examples=["r1"])
+    result: str = Field(description="The result.", examples=["done"])
+    address: str | None = Field(default=None, description="Address of the client.", examples=["192.0.2.7"])
+    details: Json = Field(description="Details; never the value of a secret.", examples=[{"revision": 3}])
 
 
 class AuditResponse(BaseModel):
-    """What was done, newest first."""
+    """Audit entries, newest first."""
 
-    entries: list[AuditItem] = Field(description="The acts.")
-    next: int | None = Field(default=None, description="For `before`, to go on; not there at the end.", examples=[1000])
+    entries: list[AuditItem] = Field(description="The entries.")
+    next: int | None = Field(
+        default=None, description="Value of `before` for the next page; absent on the last one.", examples=[1000]
+    )
 
 
 class RunEvent(BaseModel):
-    """One step in the life of a run."""
+    """One transition of a run."""
 
-    sequence: int = Field(description="Counts the steps of this run, from 1.", examples=[2])
-    status: str = Field(description="The state it came to.", examples=["READY"])
-    time: str = Field(description="When.", examples=["2026-11-15T12:00:00.000000Z"])
-    actor: str = Field(description="Who brought it there.", examples=["ada"])
-    reason: str | None = Field(default=None, description="Dotted and stable.", examples=[Reason.USER_SUBMIT.value])
-    message: str | None = Field(default=None, description="For people.", examples=["stopped by ada"])
+    sequence: int = Field(description="Number of the transition, from 1.", examples=[2])
+    status: str = Field(description="The new state.", examples=["READY"])
+    time: str = Field(description="Time, in ISO 8601 and UTC.", examples=["2026-11-15T12:00:00.000000Z"])
+    actor: str = Field(description="Who caused it.", examples=["ada"])
+    reason: str | None = Field(default=None, description="Stable reason code.", examples=[Reason.USER_SUBMIT.value])
+    message: str | None = Field(default=None, description="What happened, for people.", examples=["stopped by ada"])
 
 
 class ContainerLog(BaseModel):
-    """What one container of a run wrote."""
+    """The log of one container of a run."""
 
-    id: str = Field(description="Made of run, pod and container.", examples=["r1-pod-main"])
+    id: str = Field(description="Run, pod and container.", examples=["r1-pod-main"])
     kind: str = Field(description="`log`.", examples=["log"])
     project: str = Field(description="The project.", examples=["demo"])
-    name: str = Field(description="The same as the id.", examples=["r1-pod-main"])
+    name: str = Field(description="Same as the id.", examples=["r1-pod-main"])
     run: str = Field(description="The run's id.", examples=["r1"])
-    user: str = Field(description="Whose run it is.", examples=["ada"])
-    metadata: Json = Field(description="When its first and last bytes were written.", examples=[{"project": "demo"}])
+    user: str = Field(description="Owner of the run.", examples=["ada"])
+    metadata: Json = Field(description="Times of its first and last bytes.", examples=[{"project": "demo"}])
     spec: Json = Field(
-        description="The run, and when, in milliseconds.", examples=[{"run": "r1", "timestamp": 1794726783348}]
+        description="The run, and the time of the last byte in milliseconds.",
+        examples=[{"run": "r1", "timestamp": 1794726783348}],
     )
     status: Json = Field(
-        description="Which container of which pod; how many bytes there are, and from which on they are here.",
+        description="Container and pod, the total size in bytes, and the offset of the first byte in `content`.",
         examples=[{"container": "main", "pod": "r1-abcde", "size": 5, "offset": 0}],
     )
     content: str = Field(description="The last 2 MiB, base64 of UTF-8.", examples=["aGkgNDEK"])
 
 
 class ProfileList(RootModel[list[ProfileResponse]]):
-    """Profiles, by name."""
+    """Profiles by name."""
 
 
 class RevisionList(RootModel[list[RevisionResponse]]):
@@ -360,8 +381,8 @@ class RevisionList(RootModel[list[RevisionResponse]]):
 
 
 class EventList(RootModel[list[RunEvent]]):
-    """The steps of a run, oldest first."""
+    """Transitions of a run, oldest first."""
 
 
 class LogList(RootModel[list[ContainerLog]]):
-    """The logs of a run, in the order in which they began."""
+    """Logs of a run, in the order of their start."""

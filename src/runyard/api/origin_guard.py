@@ -1,8 +1,8 @@
-"""The outermost layer: what every answer carries, and, on a server without accounts, that no web page can drive it.
+"""Middleware that adds the headers of every response and, in open mode, refuses requests made by web pages.
 
-A browser sends a page's requests to `localhost` with the page's Origin, and with the page's host name where DNS was
-bent to our address: both are refused, so that only programs and our own pages get through. Where it sends no Origin (an
-image, a link), it says by Sec-Fetch-Site that another site's page is at work.
+Without accounts a foreign page in the user's browser could drive the server. Three checks prevent it: the Host header
+must be an allowed one (DNS rebinding), Origin must be our own (CSRF), and so must Sec-Fetch-Site where a browser sends
+no Origin (images, links). Programs send neither and pass.
 """
 
 from urllib.parse import urlsplit
@@ -15,21 +15,21 @@ from runyard.api.context import ServerContext
 from runyard.api.error_responses import error_response
 
 API_LEVEL = "16"
-"""What the SDKs 0.13 to 0.16 all accept."""
+"""The API level that DigitalHub's SDKs 0.13 to 0.16 all accept."""
 
 _OUR_SITES = (None, "same-origin", "none")
-"""Programs say nothing, our pages the second, and somebody who typed the address the third."""
+"""Values of Sec-Fetch-Site: programs send none, our pages `same-origin`, a typed URL `none`."""
 
 
 class OriginGuard:
-    """Pure ASGI: it costs every request."""
+    """The middleware; pure ASGI, since every request pays for it."""
 
     def __init__(self, app: ASGIApp, *, context: ServerContext) -> None:
         self._app = app
         self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or refuse it."""
+        """Pass a request on, or refuse it. The body of a response to HEAD is dropped here."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -54,18 +54,18 @@ class OriginGuard:
         hosts = self._context.allowed_hosts
         host = _strip_port(headers.get("host", ""))
         if host not in hosts:
-            return f"this server has no accounts and answers only to {', '.join(sorted(hosts))}, not to {host[:100]!a}"
+            return f"this server has no accounts; its host must be {' or '.join(sorted(hosts))}, not {host[:100]!a}"
         origin = headers.get("origin")
         if origin is not None and _find_netloc(origin) != headers.get("host"):
-            return f"this server has no accounts and takes nothing from web pages of {origin[:100]!a}"
+            return f"this server has no accounts; it refuses requests from web pages of {origin[:100]!a}"
         site = headers.get("sec-fetch-site")
         if site not in _OUR_SITES:
-            return f"this server has no accounts and takes nothing from pages of other sites ({site[:100]!a})"
+            return f"this server has no accounts; it refuses requests from pages of other sites ({site[:100]!a})"
         return None
 
 
 def _find_netloc(origin: str) -> str | None:
-    """Host and port of an Origin; None where it is not one."""
+    """Host and port of an Origin; None if it is not a valid one."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

@@ -46,7 +46,12 @@ class ParameterValues:
         """The text as it was sent; two that differ are a problem, since one of them would be ignored."""
         distinct = dict.fromkeys(self.texts)
         if len(distinct) > 1:
-            self.add(Code.PARAMETER_TWICE, "is said twice", value=list_words(distinct, most=5), allowed="one value")
+            self.add(
+                Code.PARAMETER_TWICE,
+                "is given twice, with different values",
+                value=list_words(distinct, most=5),
+                allowed="one value",
+            )
         return next(iter(distinct), None)
 
     def read_part(self, reader: Callable[[str], T], part: str) -> T | None:
@@ -89,7 +94,7 @@ def read_parameters(query: QueryParams, declared: Iterable[QueryParameter[Any]],
             findings.add(
                 Code.PARAMETER_UNKNOWN,
                 ("query", name),
-                "no such parameter here",
+                "unknown parameter",
                 allowed=list_words(known, most=30) if known else "no parameters",
                 suggestion=find_nearest(name, known),
             )
@@ -169,7 +174,7 @@ def flag(name: str, description: str) -> QueryParameter[bool]:
     def read(values: ParameterValues) -> bool:
         given = values.find_text()
         if given is not None and given not in _FLAGS:
-            values.add(Code.VALUE_OPTION, "is not known", value=given, allowed="true, false")
+            values.add(Code.VALUE_OPTION, "is not a boolean", value=given, allowed="true, false")
         return _FLAGS.get(given or "", False)
 
     return QueryParameter(name=name, description=description, schema={"type": "boolean", "default": False}, read=read)
@@ -220,8 +225,8 @@ def _read_integer(values: ParameterValues, *, at_least: int, at_most: int) -> in
 
 
 PAGE = integer("page", "Number of the page, from 0.", default=0, at_least=0, at_most=2**31)
-SIZE = integer("size", "Entries in a page.", default=25, at_least=1, at_most=1000, is_limited=True)
-NAME = text("name", "The name: exact, but for projects, where it may be a part.", reader=read_name)
-USER = text("user", "The name of a user.", reader=read_name)
-CASCADE = flag("cascade", "Whether what hangs on it goes too.")
-STRICT = flag("strict", "Refuse values that would not be used, instead of warning.")
+SIZE = integer("size", "Number of entries per page.", default=25, at_least=1, at_most=1000, is_limited=True)
+NAME = text("name", "Exact name; for projects, a part of the name.", reader=read_name)
+USER = text("user", "Name of a user.", reader=read_name)
+CASCADE = flag("cascade", "Also delete what depends on it.")
+STRICT = flag("strict", "Refuse what would otherwise be a warning.")

@@ -1,4 +1,4 @@
-"""Bodies of requests: bounded in size, depth and time, JSON or YAML, one clear error for what is neither."""
+"""Request bodies: JSON or YAML, bounded in size, depth and time."""
 
 import asyncio
 import re
@@ -18,29 +18,31 @@ from runyard.spec.yaml.loader import load_documents
 JSON = ("application/json",)
 YAML = ("application/x-yaml", "application/yaml", "text/yaml")
 EXTRA_DEPTH = 4
-"""Levels around the deepest part of a document that its own reader bounds."""
+"""Levels around the part of a document whose depth its own reader bounds."""
 LARGE_BYTES = 1 << 16
-"""Longer bodies, and all YAML, are read on a thread: meanwhile others are served."""
+"""Longer bodies, and all YAML, are parsed on a thread, so that they do not block the event loop."""
 MOST_YAML_BYTES = 1 << 18
-"""YAML takes a hundred times as long to read as JSON: what is longer comes as JSON."""
+"""YAML takes a hundred times as long to parse as JSON; larger bodies must be JSON."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 async def read_body(request: Request, *, is_secret: bool = False) -> Any:
     """The document in the body; raises `Refused`, or 408, 413 and 415.
 
-    Where `is_secret`, a refusal says nothing of what was sent: words that YAML stumbles over may be a password.
+    With `is_secret`, errors do not quote the body, which may contain a password.
     """
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type not in (*JSON, *YAML):
-        raise HTTPException(415, f"the body must be {JSON[0]} or {YAML[0]}, not {content_type or 'without a type'}")
+        raise HTTPException(
+            415, f"the body must be {JSON[0]} or {YAML[0]}, not {content_type or 'without a content type'}"
+        )
     content = await read_bytes(request)
     try:
         document = await (_parse_json(content) if content_type in JSON else _parse_yaml(request, content))
     except Refused:
         if not is_secret:
             raise
-        message = "the body cannot be read; where it fails is not said, since values of secrets are in it"
+        message = "the body cannot be parsed; details are withheld because it contains values of secrets"
         raise refuse(Code.BODY_INVALID, message, allowed="JSON, or YAML with the values in quotes") from None
     if is_deeper(document, MOST_DEPTH + EXTRA_DEPTH):
         raise refuse(Code.TOO_DEEP, f"the body is nested in more than {MOST_DEPTH + EXTRA_DEPTH} levels")
@@ -48,7 +50,7 @@ async def read_body(request: Request, *, is_secret: bool = False) -> Any:
 
 
 async def read_bytes(request: Request) -> bytes:
-    """The body, which is no longer than it may be, whatever its header says; raises 408 for one that stands still."""
+    """The raw body. Raises 413 if it exceeds the limit, whatever its header says, and 408 if it stalls."""
     limits = get_context(request).limits
     content = bytearray()
     chunks = request.stream()
@@ -59,9 +61,9 @@ async def read_bytes(request: Request) -> bytes:
         except StopAsyncIteration:
             return bytes(content)
         except TimeoutError:
-            raise HTTPException(408, f"nothing more of the body came for {limits.body_seconds:g} seconds") from None
+            raise HTTPException(408, f"the body stalled for {limits.body_seconds:g} seconds") from None
         except ClientDisconnect:
-            raise HTTPException(400, "the client went away before its body was complete") from None
+            raise HTTPException(400, "the client disconnected before its body was complete") from None
         if len(content) > limits.body_bytes:
             raise HTTPException(413, f"the body has more than {limits.body_bytes} bytes")
 
@@ -72,8 +74,8 @@ async def _parse_json(content: bytes) -> Any:
 
 async def _parse_yaml(request: Request, content: bytes) -> Any:
     if len(content) > MOST_YAML_BYTES:
-        raise HTTPException(413, f"the body has more than {MOST_YAML_BYTES} bytes of YAML; larger ones come as JSON")
-    # One after the other: many at once would take the threads on which passwords are checked.
+        raise HTTPException(413, f"the body has more than {MOST_YAML_BYTES} bytes of YAML; send it as JSON")
+    # One at a time: many at once would occupy the threads that hash passwords.
     turn: asyncio.Semaphore = request.app.state.yaml_turn
     async with turn:
         return await asyncio.to_thread(_read_yaml, content)
@@ -106,5 +108,5 @@ def _read_yaml(content: bytes) -> Any:
     try:
         _check_texts(document)
     except ValueError as error:
-        raise refuse(Code.BODY_YAML, f"the body cannot be kept: {error}") from None
+        raise refuse(Code.BODY_YAML, f"the body cannot be stored: {error}") from None
     return document

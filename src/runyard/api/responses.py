@@ -1,4 +1,4 @@
-"""Entities, runs and pages as JSON, in the shapes that every client can read."""
+"""Entities, runs and pages as JSON, in shapes that every client can read."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ _SHAPES = {"function": shape_function_spec, "task": shape_task_spec, "run": shap
 
 
 def json_response(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """JSON."""
+    """A response in JSON."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return Response(text.encode(), status, media_type="application/json", headers=headers)
 
@@ -31,7 +31,7 @@ def entity_response(entity: Entity, transitions: Iterable[Transition] = (), *, l
 
 
 def page_response(contents: Sequence[Json], page: Page, *, number: int, size: int) -> Response:
-    """The envelope of DigitalHub; a page past the end is empty."""
+    """A page in DigitalHub's envelope; a page past the end is empty."""
     pages = -(-page.total // size)
     order = {"sorted": True, "unsorted": False, "empty": False}
     return json_response(
@@ -59,13 +59,13 @@ def page_response(contents: Sequence[Json], page: Page, *, number: int, size: in
 
 
 def slice_response(contents: Sequence[Json], *, number: int, size: int) -> Response:
-    """The page of a list that is known as a whole."""
+    """One page of a list that is in memory as a whole."""
     shown = contents[number * size : (number + 1) * size]
     return page_response(shown, Page((), len(contents)), number=number, size=size)
 
 
 def entity_to_json(entity: Entity) -> Json:
-    """Complete, without nulls."""
+    """The complete entity, without nulls."""
     return {
         "id": entity.id,
         "key": make_key(entity),
@@ -81,7 +81,7 @@ def entity_to_json(entity: Entity) -> Json:
 
 
 def run_to_json(run: Run, transitions: Iterable[Transition] = ()) -> Json:
-    """A run: what was asked in its client's shape, and all that is known of its state."""
+    """A run: its spec as the client sent it, and its status with warnings and transitions, newest first."""
     shown = [transition_to_json(each) for each in transitions]
     status = {
         **{key: value for key, value in run.status.items() if key != NOTES},
@@ -96,13 +96,13 @@ def run_to_json(run: Run, transitions: Iterable[Transition] = ()) -> Json:
 
 
 def shape_spec(entity: Entity) -> Json:
-    """The spec as the clients that know its type can read it."""
+    """The spec in the shape that clients can read."""
     shape = _SHAPES.get(entity.type)
     return entity.spec if shape is None else shape(entity.kind, entity.spec)
 
 
 def transition_to_json(transition: Transition) -> Json:
-    """One step; `status` and `time` are DigitalHub's names."""
+    """A transition; `status` and `time` are DigitalHub's names."""
     said = {"reason": transition.reason, "message": transition.message}
     return {
         "sequence": transition.sequence,
@@ -114,7 +114,7 @@ def transition_to_json(transition: Transition) -> Json:
 
 
 def entity_to_brief_json(entity: Entity) -> Json:
-    """As a project lists it: embedded ones in full, of the others neither spec nor status."""
+    """An entity as a project lists it: without spec and status, unless it is embedded."""
     whole = entity_to_json(entity)
     if entity.metadata.get("embedded") is True:
         return whole

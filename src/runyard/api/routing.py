@@ -19,13 +19,13 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 Endpoint = Callable[..., Awaitable[Response]]
-"""Takes the request, and what its path names."""
+"""Takes the request and its path parameters."""
 Declare = Callable[[Endpoint], Endpoint]
 OpenApi = Mapping[str, Any]
 PLAIN_TEXT: Mapping[int, OpenApi] = {
-    200: {"description": "Successful Response", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    200: {"description": "Success.", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
-"""The `responses` of a route that answers with text."""
+"""The `responses` of a route that returns plain text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +37,15 @@ class Route:
     permission: Permission
     endpoint: Endpoint
     parameters: tuple[QueryParameter[Any], ...] = ()
-    """Those that it takes; any other is refused, but on public routes, where nobody reads the query."""
+    """The query parameters that it takes. Any other is refused, but public routes ignore the query."""
     body: type[BaseModel] | OpenApi | None = None
     """The model of the JSON or YAML that it reads, or an OpenAPI request body."""
     response: Any = None
-    """The type of the JSON that it answers with; None says nothing of it."""
+    """The type of its JSON response; None leaves it open."""
     responses: Mapping[int, OpenApi] = field(default_factory=dict)
-    """OpenAPI responses by status, where there is more to say than `response` does."""
+    """OpenAPI responses by status, where `response` does not say enough."""
     name: str = ""
-    """Of the operation; the endpoint's if it is empty."""
+    """Name of the operation; by default that of the endpoint."""
     tag: str = ""
 
 
@@ -92,12 +92,14 @@ class Routes:
 
 
 async def check_access(request: Request, permission: Permission) -> None:
-    """Whether who asks may. Raises `Unauthenticated`, `Forbidden`, `TooMany`, or `Missing` for the project."""
+    """Check that the caller has the permission of the route, within its rate limit.
+
+    Raises `Unauthenticated`, `Forbidden`, `TooMany`, or `Missing` for the project.
+    """
     if permission is Permission.PUBLIC:
         return
     if "\0" in request.scope["path"]:
-        # No database takes it, and no name has it.
-        raise refuse(Code.TEXT_CONTROL, "the address has a zero byte", path=("address",))
+        raise refuse(Code.TEXT_CONTROL, "the URL path has a zero byte", path=("address",))
     context = get_context(request)
     who = await context.authenticator.authenticate(request.headers.get("authorization"), address=get_address(request))
     request.state.who = who
@@ -107,8 +109,8 @@ async def check_access(request: Request, permission: Permission) -> None:
 
 
 def get_principal(request: Request) -> Principal:
-    """Who asks, as the guard of the route found."""
+    """The authenticated caller. Raises `Forbidden` on a public route, which authenticates nobody."""
     who: Principal | None = getattr(request.state, "who", None)
     if who is None:
-        raise Forbidden("this route knows nobody")
+        raise Forbidden("this route does not authenticate its callers")
     return who

@@ -1,4 +1,4 @@
-"""Answers that go on: counted per principal, ended when the client goes, does not read, or may no longer see it."""
+"""Streaming responses: limited per principal, ended when the client disconnects, stalls or loses access."""
 
 import asyncio
 import time
@@ -17,13 +17,13 @@ from runyard.app.ports import Unavailable
 from runyard.domain.access import Permission
 
 RECHECK_SECONDS = 15.0
-"""How long somebody whose access was taken may still see what comes."""
+"""How often access is checked again while a stream is open."""
 SEND_SECONDS = 60.0
-"""How long a client may let us wait before it takes the next bytes."""
+"""Send timeout: how long a client may take to accept the next chunk (back-pressure)."""
 
 
 class LimitedStreamingResponse(Response):
-    """An answer in chunks. Raises `TooMany` before it begins; afterwards it ends, and nothing is left behind."""
+    """A streaming response that counts against the open streams of its principal; raises `TooMany` before it starts."""
 
     def __init__(
         self,
@@ -36,14 +36,14 @@ class LimitedStreamingResponse(Response):
     ) -> None:
         super().__init__(status_code=200, media_type=media_type, headers=headers)
         del self.headers["content-length"]
-        # Proxies that gather chunks would make a stream look dead.
+        # A proxy that buffers chunks would make the stream look dead.
         self.headers["X-Accel-Buffering"] = "no"
         self._chunks = chunks
         self._throttle = get_throttle(request)
         self._key = throttle_key(request, who)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the chunks end or the client is gone; to HEAD, the headers alone."""
+        """Send until the chunks end or the client disconnects; for HEAD, only the headers."""
         if scope["method"] == "HEAD":
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -67,12 +67,12 @@ class LimitedStreamingResponse(Response):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except (OSError, TimeoutError):
-            # The client went, or does not read. There is nobody to tell.
+            # The client disconnected or does not read: nobody is left to report to.
             return
 
 
 class StreamGuard:
-    """Whether somebody may still see what they began to see. Asked often, looked up now and then."""
+    """Decides whether an open stream must end. Cheap to ask: it checks access only every `RECHECK_SECONDS`."""
 
     def __init__(self, request: Request, *, project: str) -> None:
         self._request = request
@@ -80,7 +80,7 @@ class StreamGuard:
         self._checked_at = time.monotonic()
 
     async def stop_reason(self) -> str | None:
-        """Why it must end: `draining`, `access`, or None."""
+        """Why the stream must end: `draining` (shutdown), `access` (lost), or None."""
         if getattr(self._request.app.state, "is_draining", False):
             return "draining"
         if time.monotonic() - self._checked_at < RECHECK_SECONDS:
@@ -97,7 +97,7 @@ class StreamGuard:
         except (Unauthenticated, Forbidden, Missing):
             return False
         except (TooMany, Unavailable):
-            # Nobody can say now; it is asked again.
+            # Unknown at the moment: checked again later.
             return True
         return True
 

@@ -1,4 +1,4 @@
-"""Nobody takes all: requests per principal by a token bucket, streams by counting."""
+"""Rate limiting: a token bucket per principal for requests, a count of open streams."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ MOST_KNOWN = 10_000
 
 
 class Throttle:
-    """Buckets by principal, and the streams that are open. One per process."""
+    """The token buckets and the open streams. One per process."""
 
     def __init__(self, *, per_second: float, streams: int, streams_each: int) -> None:
         self._per_second = per_second
@@ -26,7 +26,7 @@ class Throttle:
         self._open: dict[str, int] = {}
 
     def take(self, name: str, *, now: float | None = None) -> None:
-        """One request; raises `TooMany`."""
+        """Take one token from a bucket; raises `TooMany` if it is empty."""
         now = time.monotonic() if now is None else now
         left, at = self._buckets.find(name) or (self._burst, now)
         left = min(self._burst, left + (now - at) * self._per_second)
@@ -34,11 +34,11 @@ class Throttle:
         self._buckets.put(name, (left - 1 if is_allowed else left, now))
         if not is_allowed:
             wait = (1 - left) / self._per_second
-            raise TooMany(f"more than {self._per_second:g} requests a second", retry_after=wait)
+            raise TooMany(f"more than {self._per_second:g} requests per second", retry_after=wait)
 
     @contextmanager
     def hold_stream(self, name: str) -> Iterator[None]:
-        """A stream, as long as it is open; raises `TooMany`."""
+        """Count a stream while it is open; raises `TooMany`."""
         mine = self._open.get(name, 0)
         if sum(self._open.values()) >= self._streams or mine >= self._streams_each:
             raise TooMany(f"too many streams are open: {mine} of yours", retry_after=5)
@@ -52,23 +52,23 @@ class Throttle:
 
 
 def get_throttle(connection: HTTPConnection) -> Throttle:
-    """The one of this process."""
+    """The throttle of this process."""
     throttle: Throttle = connection.app.state.throttle
     return throttle
 
 
 def limit_failures(connection: HTTPConnection, address: str | None) -> None:
-    """One request of nobody known, which was refused: those of an address have a bucket of their own."""
+    """Count a failed sign-in: failures from one address share a bucket. Raises `TooMany`."""
     get_throttle(connection).take(f"failures of {address}")
 
 
 def limit_rate(connection: HTTPConnection, who: Principal) -> None:
-    """One request of a principal; raises `TooMany`."""
+    """Count a request of a principal; raises `TooMany`."""
     get_throttle(connection).take(throttle_key(connection, who))
 
 
 def throttle_key(connection: HTTPConnection, who: Principal) -> str:
-    """Who is counted: the run, the user, or, without accounts, where everybody is one user, the address."""
+    """The bucket of a principal: its run, its user, or in open mode, where all are one user, its address."""
     if who.run_id is not None:
         return f"run {who.run_id}"
     return f"{who.name}@{who.address}" if get_context(connection).is_open else who.name

@@ -1,4 +1,4 @@
-"""Answers that go on, read while they do: the test client waits for the end of an answer."""
+"""Reads streaming responses while they are open; httpx2's ASGI transport waits for their end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

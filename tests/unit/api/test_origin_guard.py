@@ -1,4 +1,4 @@
-"""The outermost layer: what every answer carries, and that no web page drives a server without accounts."""
+"""The origin guard: headers of every response, and the defence of open mode against DNS rebinding and CSRF."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nobody takes all."""
+"""Rate limiting: token buckets and open streams."""
 
 from pathlib import Path
 

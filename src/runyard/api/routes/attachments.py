@@ -1,4 +1,4 @@
-"""What hangs on entities and runs: metrics, files, relationships."""
+"""Metrics, files and relationships of entities and runs."""
 
 from collections.abc import Iterator
 
@@ -44,20 +44,20 @@ def _add_metrics(routes: Routes, type_name: str, plural: str) -> None:
 
     @routes.get(path, permission=Permission.READ, response=dict[str, object], name=f"list_{type_name}_metrics")
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-        """Its metrics: numbers and series by name."""
+        """List metrics: numbers and series by name."""
         return json_response(dict(await list_metrics(get_context(request).core, type_name, project, id)))
 
     @routes.get(
         f"{path}/{{name}}", permission=Permission.READ, response=dict[str, object], name=f"get_{type_name}_metric"
     )
     async def get(request: Request, project: str, id: str, name: str) -> Response:  # noqa: A002 - the name in the path
-        """One metric by its name; an empty series if there is none."""
+        """Get a metric by its name; an empty series if there is none."""
         values = await list_metrics(get_context(request).core, type_name, project, id)
         return json_response({name: values.get(name, [])})
 
     @routes.put(f"{path}/{{name}}", permission=writing, body=_METRICS, name=f"put_{type_name}_metric")
     async def put(request: Request, project: str, id: str, name: str) -> Response:  # noqa: A002 - the name in the path
-        """A number or a series, in place of what was there."""
+        """Replace a metric by a number or a series."""
         refuse_expected_revision(request)
         core, who = get_context(request).core, get_principal(request)
         await put_metric(core, who, type_name, project, id, name=name, given=await read_body(request))
@@ -69,7 +69,7 @@ def _add_files(routes: Routes, type_name: str, plural: str) -> None:
 
     @routes.get(path, permission=Permission.READ, parameters=(PAGE, SIZE), name=f"list_{type_name}_files")
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-        """Its files: a list, or a page where a page is asked for."""
+        """List files; with `page` or `size`, as a page."""
         parameters = get_parameters(request)
         files = await list_files(get_context(request).core, type_name, project, id)
         return (
@@ -80,7 +80,7 @@ def _add_files(routes: Routes, type_name: str, plural: str) -> None:
 
     @routes.put(path, permission=Permission.PRODUCE, body=_FILES, name=f"put_{type_name}_files")
     async def put(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-        """Replace what is said of its files."""
+        """Replace the list of files."""
         core, who = get_context(request).core, get_principal(request)
         revision, given = read_expected_revision(request), await read_body(request)
         await put_files(core, who, type_name, project, id, given, expected_revision=revision)
@@ -97,7 +97,7 @@ def _add_relationships(routes: Routes, type_name: str, plural: str) -> None:
         name=f"list_{type_name}_relationships",
     )
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-        """What it says that it has to do with."""
+        """List relationships to other entities."""
         core = get_context(request).core
         entity = (
             (await get_run(core, project, id))[0]
@@ -109,7 +109,7 @@ def _add_relationships(routes: Routes, type_name: str, plural: str) -> None:
 
 
 def make_attachment_routes() -> Iterator[Routes]:
-    """The routes of every type that has such things."""
+    """The routes of every type that has attachments."""
     plurals = {name: entity_type.plural for name, entity_type in TYPES.items()} | {"run": "runs"}
     for name, plural in plurals.items():
         routes = Routes("/api/v1/-/{project}", tag=plural)

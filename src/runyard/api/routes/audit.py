@@ -1,4 +1,4 @@
-"""`/api/v1/audit`: who did what to which entity, when, from where, with what result. For admins; nothing changes it."""
+"""`/api/v1/audit`: the audit log, for admins. It is read-only."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,10 +14,10 @@ from runyard.app.model import AuditEntry, Json
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/audit", tag="audit")
-PROJECT = text("project", "The name of a project.")
-ACTOR = text("actor", "Who did it.")
-BEFORE = optional_integer("before", "Only those with a smaller sequence.", at_least=1, at_most=2**63 - 1)
-LIMIT = integer("limit", "At most that many.", default=100, at_least=1, at_most=MOST_ENTRIES)
+PROJECT = text("project", "Only entries of this project.")
+ACTOR = text("actor", "Only entries of this actor.")
+BEFORE = optional_integer("before", "Only entries with a smaller sequence.", at_least=1, at_most=2**63 - 1)
+LIMIT = integer("limit", "Maximum number of entries.", default=100, at_least=1, at_most=MOST_ENTRIES)
 
 
 @routes.get(
@@ -28,7 +28,7 @@ LIMIT = integer("limit", "At most that many.", default=100, at_least=1, at_most=
     name="list_audit",
 )
 async def list_all(request: Request) -> Response:
-    """Newest first. To go on, ask again with `before` = `next`."""
+    """List audit entries, newest first. For the next page, set `before` to `next`."""
     parameters, core = get_parameters(request), get_context(request).core
     limit = parameters[LIMIT]
     found = await list_audit(

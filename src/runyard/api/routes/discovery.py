@@ -1,4 +1,4 @@
-"""What clients look up before they work: configuration, keys, the token endpoint, who they are, schemas of kinds."""
+"""Discovery and sign-in: configuration, public keys, the token endpoint, the current user, schemas of kinds."""
 
 from functools import partial
 from urllib.parse import parse_qsl
@@ -23,7 +23,7 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 CLIENT_ID = "runyard"
-RUNTIME = text("runtime", "The kind of function.")
+RUNTIME = text("runtime", "Only schemas of this runtime (kind of function).")
 _PUBLIC = {"Cache-Control": "public, max-age=60"}
 
 routes = Routes(tag="discovery")
@@ -31,7 +31,7 @@ routes = Routes(tag="discovery")
 
 @routes.get("/.well-known/configuration", permission=Permission.PUBLIC, response=dict[str, object])
 async def get_configuration(request: Request) -> Response:
-    """What this server is and has, flat."""
+    """Server configuration, as a flat object."""
     context = get_context(request)
     endpoint = context.core.options.endpoint
     async with context.core.store.begin(is_read_only=True) as unit:
@@ -55,7 +55,7 @@ async def get_configuration(request: Request) -> Response:
 @routes.get("/.well-known/openid-configuration", permission=Permission.PUBLIC, response=dict[str, object])
 @routes.get("/.well-known/oauth-authorization-server", permission=Permission.PUBLIC, response=dict[str, object])
 async def get_openid(request: Request) -> Response:
-    """Where tokens come from."""
+    """OAuth 2.0 and OpenID Connect discovery."""
     return json_response(_describe_tokens(get_context(request).core.options.endpoint), headers=_PUBLIC)
 
 
@@ -74,7 +74,7 @@ def _describe_tokens(endpoint: str, *, prefix: str = "") -> dict[str, object]:
 
 @routes.get("/.well-known/security.txt", permission=Permission.PUBLIC, responses=PLAIN_TEXT)
 async def get_security(request: Request) -> Response:
-    """Whom to tell of a weakness."""
+    """Where to report a vulnerability."""
     endpoint = get_context(request).core.options.endpoint
     text = f"# Tell the operator of this server.\nCanonical: {endpoint}/.well-known/security.txt\n"
     return PlainTextResponse(text)
@@ -82,7 +82,7 @@ async def get_security(request: Request) -> Response:
 
 @routes.get("/auth/jwks", permission=Permission.PUBLIC, response=dict[str, object])
 async def get_keys(request: Request) -> Response:
-    """The public keys of our tokens."""
+    """Public keys (JWKS) that verify tokens of this server."""
     return json_response(await get_context(request).issuer.jwks(), headers=_PUBLIC)
 
 
@@ -101,7 +101,7 @@ async def get_keys(request: Request) -> Response:
     },
 )
 async def get_token(request: Request) -> Response:
-    """A token for another: by refresh, or by exchange of a personal one."""
+    """Issue an access token: by refresh token, or in exchange for a personal token."""
     content = await read_bytes(request)
     try:
         pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=50, strict_parsing=bool(content))
@@ -124,7 +124,7 @@ async def get_token(request: Request) -> Response:
 
 @routes.get("/auth/userinfo", permission=Permission.SIGNED_IN, response=dict[str, object])
 async def get_user(request: Request) -> Response:
-    """Who you are."""
+    """The signed-in user."""
     who = get_principal(request)
     return json_response({"sub": who.name, "preferred_username": who.name})
 
@@ -132,7 +132,7 @@ async def get_user(request: Request) -> Response:
 @routes.get("/api/auth", permission=Permission.SIGNED_IN, response=dict[str, object])
 @routes.post("/api/auth", permission=Permission.SIGNED_IN, response=dict[str, object])
 async def probe(request: Request) -> Response:
-    """Whether your credentials are good, and what they are good for."""
+    """Check your credentials and list your permissions."""
     who = get_principal(request)
     permissions = ["ROLE_ADMIN"] if who.is_admin else ["ROLE_USER"]
     core = get_context(request).core
@@ -150,7 +150,7 @@ async def probe(request: Request) -> Response:
     response=PageResponse,
 )
 async def get_schemas(request: Request, entity: str) -> Response:
-    """JSON Schemas of the specs of a type, as a page."""
+    """JSON Schemas of the specs of an entity type, one page."""
     parameters = get_parameters(request)
     runtime = parameters[RUNTIME]
     found = [one for one in list_schemas(entity) if runtime is None or one["runtime"] == runtime]
@@ -159,5 +159,5 @@ async def get_schemas(request: Request, entity: str) -> Response:
 
 @routes.get("/api/v1/schemas/{entity}/{kind}", permission=Permission.SIGNED_IN, response=dict[str, object])
 async def get_schema(request: Request, entity: str, kind: str) -> Response:
-    """The JSON Schema of the spec of one kind."""
+    """JSON Schema of the spec of one kind."""
     return json_response(find_schema(entity, kind))

@@ -1,4 +1,4 @@
-"""`/api/v1/-/{project}/functions` and its likes: the same routes for every type that has no rules of its own."""
+"""`/api/v1/-/{project}/functions` and similar: the same CRUD routes for every entity type."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,14 +30,14 @@ def make_routes(entity_type: EntityType) -> Routes:
 
     @routes.get("", permission=Permission.READ, parameters=LIST, response=PageResponse, name=f"list_{plural}")
     async def list_all(request: Request, project: str) -> Response:
-        """A page, newest first; by default the newest version of each name."""
+        """List entities, newest first; by default the newest version of each name."""
         query = read_query(request, name, default_sort="name" if name in SORTED_BY_NAME else "created")
         page = await list_entities(get_context(request).core, query)
         return page_response([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
 
     @routes.post("", permission=writing, body=EntityBody, response=EntityResponse, name=f"create_{name}")
     async def create(request: Request, project: str) -> Response:
-        """Store a new one under the id that the client chose."""
+        """Create an entity under the id chosen by the client."""
         document = await read_body(request)
         return entity_response(
             await create_entity(get_context(request).core, get_principal(request), name, project, document)
@@ -45,17 +45,17 @@ def make_routes(entity_type: EntityType) -> Routes:
 
     @routes.delete("", permission=writing, parameters=(NAME, CASCADE), name=f"delete_{plural}")
     async def delete_all(request: Request, project: str) -> Response:
-        """Remove all versions of a name."""
+        """Delete all versions of a name."""
         parameters, core, who = get_parameters(request), get_context(request).core, get_principal(request)
         wanted = parameters[NAME]
         if wanted is None:
-            raise refuse(Code.PARAMETER_MISSING, "say which, by its name", path=("query", "name"))
+            raise refuse(Code.PARAMETER_MISSING, "`name` is missing", path=("query", "name"))
         count = await delete_named(core, who, name, project, wanted, is_cascading=parameters[CASCADE])
         return json_response({"deleted": count})
 
     @routes.get("/{id}", permission=Permission.READ, parameters=(NAME,), response=EntityResponse, name=f"get_{name}")
     async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-        """One by its id; where a name is said, only if it is its name."""
+        """Get an entity by its id. With `name`, only if that is its name."""
         wanted = get_parameters(request)[NAME]
         entity = await get_entity(get_context(request).core, name, project, id)
         if wanted not in (None, entity.name):
@@ -64,7 +64,7 @@ def make_routes(entity_type: EntityType) -> Routes:
 
     @routes.put("/{id}", permission=writing, body=EntityBody, response=EntityResponse, name=f"update_{name}")
     async def update(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-        """Change what may change. With `If-Match`, only the revision that was read."""
+        """Update the fields that may change. `If-Match` names the expected revision."""
         revision, document = read_expected_revision(request), await read_body(request)
         core, who = get_context(request).core, get_principal(request)
         changed = await update_entity(core, who, name, project, id, document, expected_revision=revision)
@@ -72,7 +72,7 @@ def make_routes(entity_type: EntityType) -> Routes:
 
     @routes.delete("/{id}", permission=writing, parameters=(CASCADE,), name=f"delete_{name}")
     async def delete(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-        """Remove one, and with `cascade` what hangs on it. With `If-Match`, only the revision that was read."""
+        """Delete an entity; with `cascade`, also what depends on it. `If-Match` names the expected revision."""
         is_cascading = get_parameters(request)[CASCADE]
         core, who, revision = get_context(request).core, get_principal(request), read_expected_revision(request)
         await delete_entity(core, who, name, project, id, is_cascading=is_cascading, expected_revision=revision)

@@ -1,4 +1,4 @@
-"""`/api/v1/-/{project}/runs/{id}/events`: the steps of a run, as a list or, for `text/event-stream`, as they come."""
+"""`/api/v1/-/{project}/runs/{id}/events`: the transitions of a run, as a list or as server-sent events."""
 
 import json
 import time
@@ -25,14 +25,14 @@ EVENTS = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 2000
 MOST_SEQUENCE = 2**53
-AFTER = integer("after", "Only those with a greater sequence.", default=0, at_least=0, at_most=MOST_SEQUENCE)
+AFTER = integer("after", "Only transitions with a greater sequence.", default=0, at_least=0, at_most=MOST_SEQUENCE)
 _EXAMPLE = 'id: 2\nevent: transition\ndata: {"sequence":2,"status":"READY"}\n\nevent: end\ndata: {"reason":"final"}\n\n'
 _RESPONSES = {
     200: {
-        "description": "The steps, oldest first; as a stream, each an event `transition` whose id is its sequence.",
+        "description": "Transitions, oldest first. As a stream, each is an event `transition` with its sequence as id.",
         "content": {"application/json": EventList, EVENTS: {"schema": {"type": "string"}, "example": _EXAMPLE}},
     },
-    204: {"description": "As a stream: the run has ended and nothing came after; there is no need to ask again."},
+    204: {"description": "As a stream: the run has ended and has no later transitions; do not reconnect."},
 }
 
 
@@ -44,11 +44,11 @@ _RESPONSES = {
     name="list_run_events",
 )
 async def get_events(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """The steps of a run, oldest first; with `after`, those with a greater sequence.
+    """List the transitions of a run, oldest first; with `after`, those with a greater sequence.
 
-    With `Accept: text/event-stream` they come as they happen; `Last-Event-ID` or `after` goes on where it broke off.
-    After the final state an event `end` says `final`; other ends are `gone`, `draining`, `access`, `unavailable`. A
-    comment comes every 15 seconds.
+    With `Accept: text/event-stream` they are sent as they happen (server-sent events). `Last-Event-ID` or `after`
+    resumes an interrupted stream. The last event is `end`; its reason is `final`, `gone`, `draining`, `access` or
+    `unavailable`. A comment is sent every 15 seconds as a heartbeat.
     """
     after = _read_after(request)
     follower = await follow_run(get_context(request).core, project, id)
@@ -101,10 +101,15 @@ def _write_event(name: str, data: object, *, event_id: int | None = None) -> byt
 
 
 def _read_after(request: Request) -> int:
-    """Where to go on. A browser repeats the address and adds the header, so the header is the newer one."""
+    """The sequence to resume after. A browser reconnects to the same URL and adds the header, so the header wins."""
     given = request.headers.get("last-event-id")
     if not given:
         return get_parameters(request)[AFTER]
     if not given.isascii() or not given.isdigit():
-        raise refuse(Code.HEADER_LAST_EVENT_ID, "not an id of ours", path=("header", "Last-Event-ID"), value=given[:80])
+        raise refuse(
+            Code.HEADER_LAST_EVENT_ID,
+            "not an event id of this server",
+            path=("header", "Last-Event-ID"),
+            value=given[:80],
+        )
     return expect_integer(given[:20], what="Last-Event-ID", at_least=0, at_most=MOST_SEQUENCE)

@@ -1,4 +1,4 @@
-"""Whether the server lives, and whether it can work."""
+"""Liveness, readiness and metrics."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,19 +13,19 @@ routes = Routes(tag="health")
 
 @routes.get("/healthz", permission=Permission.PUBLIC, response=dict[str, str])
 async def is_alive(request: Request) -> Response:
-    """That the process answers."""
+    """Liveness: the process is running."""
     return json_response({"status": "ok"})
 
 
 @routes.get("/metrics", permission=Permission.PUBLIC, responses=PLAIN_TEXT)
 async def get_metrics(request: Request) -> Response:
-    """Counts and times, for Prometheus. Nothing in it names a run or a user."""
+    """Metrics in the Prometheus text format. No label names a run or a user."""
     return Response(get_context(request).metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @routes.get("/readyz", permission=Permission.PUBLIC, response=dict[str, str])
 async def is_ready(request: Request) -> Response:
-    """That the database answers and the server is not about to leave."""
+    """Readiness: the database is reachable and the server is not shutting down."""
     if getattr(request.app.state, "is_draining", False):
         return json_response({"status": "draining"}, status=503)
     async with get_context(request).core.store.begin(is_read_only=True) as unit:

@@ -1,4 +1,4 @@
-"""Logs of a run: `/logs` as DigitalHub's SDK reads them, `/log` as text from any offset on, followed if wanted."""
+"""Logs of a run: `/logs` as DigitalHub's SDK reads them, `/log` as plain text, from any offset, followed on demand."""
 
 import base64
 from dataclasses import replace
@@ -19,33 +19,33 @@ from runyard.app.runs import follow_run
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")
-STATE = text("state", "The state, exact.")
-FOLLOW = flag("follow", "Go on as long as the run does.")
-SINCE = time_point("since", "Only what was written from that time on (ISO 8601).")
-TAIL = optional_integer("tail", "Only the last lines, that many.", at_least=0, at_most=MOST_TAIL)
-CONTAINER = text("container", "The name of one container.")
-POD = text("pod", "The name of one pod.")
-OFFSET = optional_integer("offset", "From that byte on.", at_least=0, at_most=2**53)
+STATE = text("state", "Only if the run is in this state.")
+FOLLOW = flag("follow", "Follow the log until the run ends.")
+SINCE = time_point("since", "Only lines written at or after this time (ISO 8601).")
+TAIL = optional_integer("tail", "Only this many lines from the end.", at_least=0, at_most=MOST_TAIL)
+CONTAINER = text("container", "Only this container.")
+POD = text("pod", "Only this pod.")
+OFFSET = optional_integer("offset", "Start at this byte.", at_least=0, at_most=2**53)
 TEXT = "text/plain; charset=utf-8"
 _RESPONSES = {
     200: {
-        "description": "The text, as the containers wrote it.",
+        "description": "The log text as the containers wrote it.",
         "content": {"text/plain": {"schema": {"type": "string"}, "example": "hello\nworld\n"}},
         "headers": {
             "X-Log-Marker": {
-                "description": "How lines begin that are ours and not the log's: it, a space, and JSON.",
+                "description": "Prefix of the lines that the server adds: the marker, a space, and JSON.",
                 "schema": {"type": "string"},
             },
             "X-Log-Stream": {
-                "description": "`pod/container`, where it is one stream.",
+                "description": "`pod/container`, if the response is one stream.",
                 "schema": {"type": "string"},
             },
             "X-Log-Offset": {
-                "description": "Of the first byte, where it is one stream.",
+                "description": "Offset of the first byte, if the response is one stream.",
                 "schema": {"type": "integer"},
             },
             "X-Log-Next-Offset": {
-                "description": "Where to go on, where it is one stream and not followed.",
+                "description": "Offset to continue from, if the response is one stream and not followed.",
                 "schema": {"type": "integer"},
             },
         },
@@ -55,10 +55,10 @@ _RESPONSES = {
 
 @routes.get("/{id}/logs", permission=Permission.READ, parameters=(STATE,), response=LogList, name="list_run_logs")
 async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """What each container wrote, its last 2 MiB, in base64; an empty list if there is nothing.
+    """List the logs of a run: the last 2 MiB of each container, in base64; an empty list if there are none.
 
-    Lines that begin with `status.marker` are ours: what was left out before, and gaps. With `state`, the logs of a
-    run in that state, none if it is in another.
+    Lines that begin with `status.marker` are added by the server: they report bytes left out and gaps. With `state`,
+    the list is empty unless the run is in that state.
     """
     state, marker = get_parameters(request)[STATE], Marker()
     run, tails = await list_logs(get_context(request).core, project, id, marker=marker)
@@ -75,12 +75,12 @@ async def list_all(request: Request, project: str, id: str) -> Response:  # noqa
     name="get_run_log",
 )
 async def get_text(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """The log as text: of one container, of one pod, or of all, each after a line with its name.
+    """Get the log as plain text: of one container, of one pod, or of all, each after a line with its name.
 
-    `offset`, `since` and `tail` all hold where several are given; an offset needs one stream. With `follow` it goes on
-    until the run has ended. A line that begins with the text of the header `X-Log-Marker`, which is another in every
-    answer and so never the program's own, is ours: a gap with its span, cause and offset; the name of a stream; or why
-    a followed log ends before the run does, and the offset to go on from.
+    `offset`, `since` and `tail` combine; `offset` requires a single stream. With `follow` the response continues until
+    the run ends. The server adds lines that begin with the value of the header `X-Log-Marker`, which differs in every
+    response and so cannot be the program's own output: a gap with its span, cause and offset; the name of a stream; or
+    why a followed log ends before the run does, and the offset to continue from.
     """
     parameters = get_parameters(request)
     wanted, is_following = _make_wanted(parameters), parameters[FOLLOW]
@@ -95,7 +95,7 @@ async def get_text(request: Request, project: str, id: str) -> Response:  # noqa
         headers |= {} if is_following else {"X-Log-Next-Offset": str(info.size)}
     chunks = iter_parts(core.logs, parts, marker=marker)
     if is_following:
-        # The offset is of what there is now, not of a stream that comes later.
+        # The offset applies to the streams there are now, not to those that come later.
         follow = LogFollower(core, follower, replace(wanted, offset=None), marker=marker)
         chunks = follow.iterate(parts, stop_reason=StreamGuard(request, project=project).stop_reason)
     return LimitedStreamingResponse(

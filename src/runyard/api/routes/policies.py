@@ -1,4 +1,4 @@
-"""`/api/v1/policy`: the rules that hold for runs, their history, and what other rules would have done."""
+"""`/api/v1/policy`: the policy, its revisions, and rehearsals of other rules."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,7 +30,7 @@ routes = Routes("/api/v1/policy", tag="policy")
 
 @routes.get("", permission=Permission.SIGNED_IN, response=PolicyResponse, name="get_policy")
 async def get(request: Request) -> Response:
-    """The rules that hold now: the admin's, and under them the built-in ones."""
+    """Get the current policy: the admin's rules, and the built-in ones beneath them."""
     return _policy_response(await get_policy(get_context(request).core))
 
 
@@ -43,9 +43,10 @@ async def get(request: Request) -> Response:
     name="put_policy",
 )
 async def put(request: Request) -> Response:
-    """Replace it, for runs to come. `If-Match` names the revision it replaces, `"0"` that there is none.
+    """Replace the policy for future runs. `If-Match` names the revision it replaces; `"0"` means that none exists.
 
-    What does nothing, and which profiles it stands against, is told in `warnings`, and refused with `strict`.
+    Rules without effect, and profiles that the policy contradicts, are reported in `warnings`, and refused with
+    `strict`.
     """
     is_strict = get_parameters(request)[STRICT]
     revision, document = read_expected_revision(request), await read_body(request)
@@ -55,7 +56,7 @@ async def put(request: Request) -> Response:
 
 @routes.delete("", permission=Permission.ADMINISTER, name="delete_policy")
 async def delete(request: Request) -> Response:
-    """Back to the built-in rules alone; the revisions stay."""
+    """Delete the policy: only the built-in rules remain. Its revisions are kept."""
     core, who = get_context(request).core, get_principal(request)
     await delete_policy(core, who, expected_revision=read_expected_revision(request))
     return json_response({})
@@ -63,7 +64,7 @@ async def delete(request: Request) -> Response:
 
 @routes.get("/revisions", permission=Permission.ADMINISTER, response=RevisionList, name="list_policy_revisions")
 async def list_history(request: Request) -> Response:
-    """All that it ever was, newest first, its deletions too."""
+    """List the revisions of the policy, newest first, deletions included."""
     return json_response([revision_to_json(one) for one in await list_revisions(get_context(request).core, "policy")])
 
 
@@ -74,7 +75,7 @@ async def list_history(request: Request) -> Response:
     name="get_policy_revision",
 )
 async def get_one(request: Request, revision: str) -> Response:
-    """What it was at one revision."""
+    """Get one revision of the policy."""
     number = read_revision_number(revision)
     return json_response(revision_to_json(await get_revision(get_context(request).core, "policy", number)))
 
@@ -87,7 +88,7 @@ async def get_one(request: Request, revision: str) -> Response:
     name="rehearse_policy",
 )
 async def rehearse(request: Request) -> Response:
-    """Play the runs of a time span against another policy or other profiles. Nothing but an audit entry is stored."""
+    """Rehearse another policy or other profiles against the runs of a time range. Stores only an audit entry."""
     outcome = await rehearse_candidate(get_context(request).core, get_principal(request), await read_body(request))
     return json_response(outcome.to_dict())
 
@@ -106,7 +107,7 @@ def _policy_response(kept: StoredPolicy) -> Response:
 
 
 def _describe_built_in() -> Json:
-    """What holds where no admin says anything, and what nobody may ask unless a policy allows it."""
+    """The defaults without a policy, and what is denied unless a policy allows it."""
     platform = BUILT_IN.platform
     return {
         **{name: {"default": str(rule.default)} for name, rule in BUILT_IN.rules.items()},

@@ -1,4 +1,4 @@
-"""`/api/v1/profiles`: the admin's named shapes, with every revision of them."""
+"""`/api/v1/profiles`: profiles and their revisions."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,13 +31,13 @@ MOST_NUMBER = 2**53
 
 @routes.get("", permission=Permission.SIGNED_IN, response=ProfileList, name="list_profiles")
 async def list_all(request: Request) -> Response:
-    """The profiles that a run may name, by name."""
+    """List the profiles that a run may use, by name."""
     return json_response([profile_to_json(kept) for kept in await list_profiles(get_context(request).core)])
 
 
 @routes.get("/{name}", permission=Permission.SIGNED_IN, response=ProfileResponse, name="get_profile")
 async def get(request: Request, name: str) -> Response:
-    """One profile, and what the platform's rules of now have against it."""
+    """Get a profile; `warnings` says what the current policy contradicts."""
     return _profile_response(await get_profile(get_context(request).core, name))
 
 
@@ -50,10 +50,10 @@ async def get(request: Request, name: str) -> Response:
     name="put_profile",
 )
 async def put(request: Request, name: str) -> Response:
-    """Create or replace one. `If-Match` names the revision it replaces, `"0"` that there is none.
+    """Create or replace a profile. `If-Match` names the revision it replaces; `"0"` means that none exists.
 
-    The body is a profile, or `{documents: […]}` where DigitalHub's base objects stand beside it. What contradicts the
-    policy is told in `warnings`, and refused with `strict`.
+    The body is a profile, or `{documents: […]}` if DigitalHub's base objects come with it. Values that contradict the
+    policy are reported in `warnings`, and refused with `strict`.
     """
     is_strict = get_parameters(request)[STRICT]
     revision, document = read_expected_revision(request), await read_body(request)
@@ -65,7 +65,7 @@ async def put(request: Request, name: str) -> Response:
 
 @routes.delete("/{name}", permission=Permission.ADMINISTER, name="delete_profile")
 async def delete(request: Request, name: str) -> Response:
-    """Take it from new runs. Its revisions stay, and so do the runs that had it."""
+    """Delete a profile for new runs. Its revisions are kept; runs that use it are not affected."""
     core, who = get_context(request).core, get_principal(request)
     await delete_profile(core, who, name, expected_revision=read_expected_revision(request))
     return json_response({})
@@ -78,7 +78,7 @@ async def delete(request: Request, name: str) -> Response:
     name="list_profile_revisions",
 )
 async def list_history(request: Request, name: str) -> Response:
-    """All that it ever was, newest first, its deletions too."""
+    """List the revisions of a profile, newest first, deletions included."""
     return json_response(
         [revision_to_json(one) for one in await list_revisions(get_context(request).core, "profile", name)]
     )
@@ -91,13 +91,13 @@ async def list_history(request: Request, name: str) -> Response:
     name="get_profile_revision",
 )
 async def get_one(request: Request, name: str, revision: str) -> Response:
-    """What it was at one revision."""
+    """Get one revision of a profile."""
     number = read_revision_number(revision)
     return json_response(revision_to_json(await get_revision(get_context(request).core, "profile", number, name=name)))
 
 
 def profile_to_json(kept: StoredProfile) -> Json:
-    """As it was written and as it was read."""
+    """The profile as written and as parsed."""
     profile = kept.profile
     return {
         "name": profile.id,
@@ -111,7 +111,7 @@ def profile_to_json(kept: StoredProfile) -> Json:
 
 
 def revision_to_json(revision: Revision) -> Json:
-    """Which, who, when, what; a deletion has no document."""
+    """A revision; a deletion has no document."""
     return {
         "revision": revision.revision,
         "user": revision.user,
@@ -122,7 +122,7 @@ def revision_to_json(revision: Revision) -> Json:
 
 
 def read_revision_number(given: str) -> int:
-    """From the address; raises `Refused`."""
+    """The number of a revision in a path; raises `Refused`."""
     return expect_integer(given, what="the revision", at_least=1, at_most=MOST_NUMBER)
 
 

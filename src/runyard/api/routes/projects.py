@@ -1,4 +1,4 @@
-"""`/api/v1/projects`: projects, and with whom they are shared."""
+"""`/api/v1/projects`: projects and their shares."""
 
 from dataclasses import replace
 
@@ -21,14 +21,19 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 routes = Routes("/api/v1", tag="projects")
-ROLE = text("role", "owner, editor or viewer.", reader=read_name, schema={"enum": ["owner", "editor", "viewer"]})
-SHARE_ID = text("id", "The id.")
-LABEL = text("label", "Contained in the label.")
+ROLE = text(
+    "role",
+    "Role of the user: owner, editor or viewer.",
+    reader=read_name,
+    schema={"enum": ["owner", "editor", "viewer"]},
+)
+SHARE_ID = text("id", "Id of the share.")
+LABEL = text("label", "Only labels that contain this text.")
 
 
 @routes.get("/projects", permission=Permission.SIGNED_IN, parameters=LIST, response=PageResponse)
 async def list_all(request: Request) -> Response:
-    """The projects that you may see."""
+    """List the projects that you may see."""
     core, who = get_context(request).core, get_principal(request)
     query = read_query(request, "project", default_sort="name")
     async with core.store.begin(is_read_only=True) as unit:
@@ -40,7 +45,7 @@ async def list_all(request: Request) -> Response:
 
 @routes.post("/projects", permission=Permission.CREATE_PROJECT, body=EntityBody, response=EntityResponse)
 async def create(request: Request) -> Response:
-    """A new project, which is yours."""
+    """Create a project; you are its owner."""
     return entity_response(
         await create_project(get_context(request).core, get_principal(request), await read_body(request))
     )
@@ -48,7 +53,7 @@ async def create(request: Request) -> Response:
 
 @routes.get("/projects/{project}", permission=Permission.READ, response=EntityResponse)
 async def get(request: Request, project: str) -> Response:
-    """A project, with the newest of what is in it."""
+    """Get a project and the newest entities in it."""
     entity, content = await get_project(get_context(request).core, project)
     lists = {plural: [entity_to_brief_json(one) for one in entities] for plural, entities in content.items()}
     return entity_response(entity, lists=lists)
@@ -56,7 +61,7 @@ async def get(request: Request, project: str) -> Response:
 
 @routes.put("/projects/{project}", permission=Permission.MANAGE, body=EntityBody, response=EntityResponse)
 async def update(request: Request, project: str) -> Response:
-    """Replace metadata and spec. With `If-Match`, only the revision that was read."""
+    """Replace metadata and spec. `If-Match` names the expected revision."""
     revision, document = read_expected_revision(request), await read_body(request)
     core, who = get_context(request).core, get_principal(request)
     return entity_response(await update_project(core, who, project, document, expected_revision=revision))
@@ -64,7 +69,7 @@ async def update(request: Request, project: str) -> Response:
 
 @routes.delete("/projects/{project}", permission=Permission.MANAGE, parameters=(CASCADE,))
 async def delete(request: Request, project: str) -> Response:
-    """Remove a project; one that is not empty only with `cascade`. With `If-Match`, only the revision that was read."""
+    """Delete a project; a project that is not empty only with `cascade`. `If-Match` names the expected revision."""
     is_cascading = get_parameters(request)[CASCADE]
     core, who, revision = get_context(request).core, get_principal(request), read_expected_revision(request)
     await delete_project(core, who, project, is_cascading=is_cascading, expected_revision=revision)
@@ -73,7 +78,7 @@ async def delete(request: Request, project: str) -> Response:
 
 @routes.get("/projects/{project}/share", permission=Permission.READ, response=list[dict[str, str]])
 async def get_shares(request: Request, project: str) -> Response:
-    """With whom it is shared; its creator is not in the list."""
+    """List the shares of a project. Its creator is not among them."""
     shares = await list_shares(get_context(request).core, project)
     return json_response([{"id": share.id, "user": share.user, "role": share.role} for share in shares])
 
@@ -82,18 +87,18 @@ async def get_shares(request: Request, project: str) -> Response:
     "/projects/{project}/share", permission=Permission.MANAGE, parameters=(USER, ROLE), response=dict[str, str]
 )
 async def share(request: Request, project: str) -> Response:
-    """Share it with a user, `*` for everyone; the role is editor if it is not said."""
+    """Share a project with a user, or with everyone (`*`). The default role is editor."""
     parameters = get_parameters(request)
     user, role = parameters[USER], parameters[ROLE]
     if user is None:
-        raise refuse(Code.PARAMETER_MISSING, "say with whom", path=("query", "user"))
+        raise refuse(Code.PARAMETER_MISSING, "`user` is missing", path=("query", "user"))
     made = await put_share(get_context(request).core, get_principal(request), project, user=user, role=role or "editor")
     return json_response({"id": made.id, "user": made.user, "role": made.role})
 
 
 @routes.delete("/projects/{project}/share", permission=Permission.MANAGE, parameters=(SHARE_ID, USER))
 async def unshare(request: Request, project: str) -> Response:
-    """End it, by the id of the share or the name of the user."""
+    """Remove a share, by its id or by the name of the user."""
     parameters = get_parameters(request)
     share_id, user = parameters[SHARE_ID], parameters[USER]
     core = get_context(request).core
@@ -108,5 +113,5 @@ async def unshare(request: Request, project: str) -> Response:
 
 @routes.get("/-/{project}/labels", permission=Permission.READ, parameters=(LABEL,), response=list[str])
 async def get_labels(request: Request, project: str) -> Response:
-    """The labels that are used in a project."""
+    """List the labels in use in a project."""
     return json_response(await list_labels(get_context(request).core, project, get_parameters(request)[LABEL]))

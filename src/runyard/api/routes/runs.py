@@ -1,4 +1,4 @@
-"""`/api/v1/-/{project}/runs`: submit, read, stop, resume, delete, report; and what a run would get or got."""
+"""`/api/v1/-/{project}/runs`: submit, explain, read, report, stop, resume and delete runs."""
 
 from dataclasses import replace
 
@@ -20,12 +20,12 @@ from runyard.app.runs import delete_run, explain_run, get_run, list_runs, report
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")
-REASON = text("reason", "Why, in words of your own.")
+REASON = text("reason", "Why, in your own words; recorded in the transition.")
 
 
 @routes.get("", permission=Permission.READ, parameters=LIST, response=PageResponse)
 async def list_all(request: Request, project: str) -> Response:
-    """A page of runs, newest first."""
+    """List runs, newest first."""
     query = replace(read_query(request, "run"), is_brief=True)
     runs, total, histories = await list_runs(get_context(request).core, query)
     contents = [run_to_json(run, histories.get(run.id, ())) for run in runs]
@@ -34,7 +34,7 @@ async def list_all(request: Request, project: str) -> Response:
 
 @routes.post("", permission=Permission.WRITE, body=EntityBody, parameters=(STRICT,), response=EntityResponse)
 async def submit(request: Request, project: str) -> Response:
-    """Submit a run under the id that the client chose. The same id with the same request is the same run."""
+    """Submit a run. Idempotent: the same id with the same request returns the same run."""
     is_strict = get_parameters(request)[STRICT]
     document = await read_body(request)
     core = get_context(request).core
@@ -45,7 +45,7 @@ async def submit(request: Request, project: str) -> Response:
     "/explain", permission=Permission.READ, body=EntityBody, parameters=(STRICT,), response=ExplanationResponse
 )
 async def explain(request: Request, project: str) -> Response:
-    """What a run would get, who decides each value, and what stands against it. Nothing is stored."""
+    """Dry run: the effective spec, who sets each value, and why the run would be refused. Stores nothing."""
     is_strict = get_parameters(request)[STRICT]
     found = await explain_run(get_context(request).core, project, await read_body(request), is_strict=is_strict)
     return json_response(
@@ -62,7 +62,7 @@ async def explain(request: Request, project: str) -> Response:
 
 @routes.get("/{id}", permission=Permission.READ, parameters=(NAME,), response=EntityResponse)
 async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """One run, with its history, newest first; where a name is said, only if it is its name."""
+    """Get a run with its transitions, newest first. With `name`, only if that is its name."""
     wanted = get_parameters(request)[NAME]
     run, transitions = await get_run(get_context(request).core, project, id)
     if wanted not in (None, run.name):
@@ -72,7 +72,7 @@ async def get(request: Request, project: str, id: str) -> Response:  # noqa: A00
 
 @routes.get("/{id}/effective", permission=Permission.READ, response=EffectiveResponse)
 async def get_effective(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """What a run got and who decided each value, as it was when it was submitted."""
+    """Get the effective spec of a run and who set each value, as resolved when it was submitted."""
     run, _ = await get_run(get_context(request).core, project, id)
     effective = run.find_effective()
     return json_response(
@@ -91,7 +91,10 @@ async def get_effective(request: Request, project: str, id: str) -> Response:  #
 
 @routes.put("/{id}", permission=Permission.REPORT, body=EntityBody, response=EntityResponse)
 async def report(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """Results and metadata; of a run that its client executes also state and spec. A stale state changes nothing."""
+    """Report results and metadata; for a run that its client executes, also state and spec.
+
+    A state that is older than the stored one is ignored.
+    """
     revision, document = read_expected_revision(request), await read_body(request)
     core, who = get_context(request).core, get_principal(request)
     return await _run_response(request, await report_run(core, who, project, id, document, expected_revision=revision))
@@ -99,26 +102,26 @@ async def report(request: Request, project: str, id: str) -> Response:  # noqa: 
 
 @routes.delete("/{id}", permission=Permission.WRITE, parameters=(CASCADE,), response=EntityResponse)
 async def delete(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """Remove what the run made, and then the run."""
+    """Delete a run and everything it created."""
     core, who, revision = get_context(request).core, get_principal(request), read_expected_revision(request)
     return entity_response(await delete_run(core, who, project, id, expected_revision=revision))
 
 
 @routes.post("/{id}/stop", permission=Permission.WRITE, parameters=(REASON,), response=EntityResponse)
 async def stop(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """End it, from every state in which something may still happen."""
+    """Stop a run, from any state that is not final."""
     words, core, who = get_parameters(request)[REASON], get_context(request).core, get_principal(request)
     return await _run_response(request, await stop_run(core, who, project, id, words=words))
 
 
 @routes.post("/{id}/resume", permission=Permission.WRITE, parameters=(REASON,), response=EntityResponse)
 async def resume(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """Let a stopped service go on."""
+    """Resume a stopped service."""
     words, core, who = get_parameters(request)[REASON], get_context(request).core, get_principal(request)
     return await _run_response(request, await resume_run(core, who, project, id, words=words))
 
 
 async def _run_response(request: Request, run: Run) -> Response:
-    """The run with its history, unless it is gone meanwhile."""
+    """The run with its transitions."""
     async with get_context(request).core.store.begin(is_read_only=True) as unit:
         return entity_response(run, await unit.runs.list_transitions(run.id))

@@ -1,4 +1,4 @@
-"""`/api/v1/-/{project}/solr/search/item`: search, in the language that DigitalHub's SDK speaks.
+"""`/api/v1/-/{project}/solr/search/item`: search, in the query language of DigitalHub's SDK.
 
 A filter is `field:value`, the value `"text"`, `(a OR b)`, `(a AND b)` or `[start TO end]` with `*` for an open end.
 """
@@ -63,7 +63,7 @@ def _read_sort(values: ParameterValues) -> tuple[SortedBy, Literal["asc", "desc"
         values.add(Code.SIZE_ENTRIES, "one column at most")
     name, _, direction = (given[0] if given else "metadata.updated,desc").partition(",")
     if direction.lower() not in ("", "asc", "desc"):
-        values.add(Code.VALUE_OPTION, "no direction", value=given[0], allowed="field,asc or field,desc")
+        values.add(Code.VALUE_OPTION, "not a sort direction", value=given[0], allowed="field,asc or field,desc")
     column = values.read_part(lambda field: expect_option(field, what="sort column", options=SORTS), name.strip())
     return SORTS.get(column or "", "updated"), "desc" if direction.lower() == "desc" else "asc"
 
@@ -77,7 +77,7 @@ def _read_filters(values: ParameterValues) -> dict[str, Any]:
         name, separator, value = filter_.partition(":")
         name = name.strip()
         if not separator or name not in _READERS:
-            message = "no such filter" if separator else "a filter is `field:value`"
+            message = "unknown filter" if separator else "a filter is `field:value`"
             allowed, nearest = ", ".join(_READERS), find_nearest(name, _READERS)
             values.add(Code.FILTER_UNKNOWN, message, value=filter_, allowed=allowed, suggestion=nearest)
             continue
@@ -119,11 +119,9 @@ def _read_labels(given: str) -> tuple[str, ...]:
 def _read_span(given: str) -> Span | None:
     parts = given[1:-1].split(" TO ") if given.startswith("[") and given.endswith("]") else []
     if len(parts) != 2:
-        raise refuse(
-            Code.FILTER_SPAN, "not a span of time", value=given, allowed="[start TO end], `*` where it is open"
-        )
+        raise refuse(Code.FILTER_SPAN, "not a time range", value=given, allowed="[start TO end], `*` where it is open")
     start, end = (None if part.strip() == "*" else read_time(part) for part in parts)
-    # `[* TO *]`, which the SDK always sends, does not filter: the store need not look at it.
+    # The SDK always sends `[* TO *]`, which does not filter.
     return None if start is None and end is None else (start, end)
 
 
@@ -137,7 +135,7 @@ _READERS: Mapping[str, tuple[str, Reader]] = {
     "metadata.updated": ("updated", _read_span),
     "metadata.created": ("created", _read_span),
 }
-Q = text("q", "Contained in id or name, in any case; of runs also in function or workflow.")
+Q = text("q", "Words to search for, in any case.")
 FILTERS = QueryParameter(
     name="fq",
     description="A filter: `type:(function)`, `metadata.labels:(a AND b)`; may be repeated.",
@@ -146,7 +144,7 @@ FILTERS = QueryParameter(
 )
 SORT = QueryParameter(
     name="sort",
-    description="`field,asc` or `field,desc`; may be repeated.",
+    description="`field,asc` or `field,desc`.",
     schema={"type": "array", "items": {"type": "string"}},
     read=_read_sort,
 )
@@ -160,10 +158,10 @@ SORT = QueryParameter(
     name="search_items",
 )
 async def search(request: Request, project: str) -> Response:
-    """Everything in a project that fits all filters, every version, newest change first.
+    """Search a project: every version of every entity that matches all filters, last updated first.
 
-    At most 1000 matches are served, and descriptions are looked through in the newest 2000 entities; where that left
-    something out, the header `X-Search-Bounded` says what.
+    At most 1000 matches are returned, and only the newest 2000 entities are searched by description. If a limit left
+    something out, the header `X-Search-Bounded` says which.
     """
     wanted = _read_search(request, project)
     found = await search_project(get_context(request).core, wanted)

@@ -1,4 +1,4 @@
-"""`/api/v1/-/{project}/secrets/data`: values of secrets, in and out."""
+"""`/api/v1/-/{project}/secrets/data`: read and write the values of secrets."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,12 +13,12 @@ from runyard.app.entities import get_secret_values, put_secret_values
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/secrets", tag="secrets")
-KEYS = texts("keys", "Names of secrets, commas between them.", schema={"type": "string"})
+KEYS = texts("keys", "Names of secrets, separated by commas; may be repeated.", schema={"type": "string"})
 
 
 @routes.get("/data", permission=Permission.READ_SECRETS, parameters=(KEYS,), response=dict[str, str])
 async def get_data(request: Request, project: str) -> Response:
-    """The values of the named secrets that have one."""
+    """Get the values of the named secrets; secrets without a value are left out."""
     names = [name for text in get_parameters(request)[KEYS] for name in text.split(",") if name]
     values = await get_secret_values(get_context(request).core, get_principal(request), project, names)
     return json_response(values, headers={"Cache-Control": "no-store"})
@@ -26,7 +26,7 @@ async def get_data(request: Request, project: str) -> Response:
 
 @routes.put("/data", permission=Permission.WRITE, body=ValuesBody)
 async def put_data(request: Request, project: str) -> Response:
-    """Store values for secrets that exist; all or none."""
+    """Set the values of existing secrets, all or none."""
     values = await read_body(request, is_secret=True)
     await put_secret_values(get_context(request).core, get_principal(request), project, values)
     return json_response({})

@@ -1,4 +1,4 @@
-"""`/api/v1/tokens/personal`: your own tokens for programs."""
+"""`/api/v1/tokens/personal`: personal access tokens."""
 
 from datetime import timedelta
 
@@ -23,14 +23,14 @@ YEAR_DAYS = 365
 
 @routes.get("", permission=Permission.OWN_TOKENS, response=list[dict[str, object]])
 async def list_all(request: Request) -> Response:
-    """Your tokens; their texts are not kept."""
+    """List your personal tokens. The server does not keep their secret values."""
     tokens = await list_personal_tokens(get_context(request).core, get_principal(request))
     return json_response([_to_json(token) for token in tokens])
 
 
 @routes.post("", permission=Permission.OWN_TOKENS, body=TokenBody, response=dict[str, object])
 async def create(request: Request) -> Response:
-    """A new token, for who signed in by password. Its text is in this answer and nowhere else."""
+    """Create a personal token; requires sign-in by password. Only this response contains its secret value."""
     given = await read_body(request)
     findings = Findings()
     document = expect_mapping(given, of="a token's fields")
@@ -65,7 +65,7 @@ async def create(request: Request) -> Response:
 
 @routes.get("/{id}", permission=Permission.OWN_TOKENS, response=dict[str, object])
 async def get(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
-    """One of your tokens."""
+    """Get one of your personal tokens."""
     tokens = await list_personal_tokens(get_context(request).core, get_principal(request))
     found = next((token for token in tokens if token.id == id), None)
     if found is None:
@@ -75,7 +75,7 @@ async def get(request: Request, id: str) -> Response:  # noqa: A002 - the name i
 
 @routes.delete("/{id}", permission=Permission.OWN_TOKENS)
 async def revoke(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
-    """End a token at once, and all that was got with it."""
+    """Revoke a personal token, and every token issued in exchange for it, at once."""
     await revoke_personal_token(get_context(request).core, get_principal(request), id)
     return json_response({})
 

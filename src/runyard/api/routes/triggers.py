@@ -1,4 +1,4 @@
-"""`/api/v1/-/{project}/triggers/{id}/run` and `/stop`: fire one now, pause it."""
+"""`/api/v1/-/{project}/triggers/{id}/run` and `/stop`: fire or pause a trigger."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +15,7 @@ routes = Routes("/api/v1/-/{project}/triggers/{id}", tag="triggers")
 
 @routes.post("/run", permission=Permission.WRITE, response=EntityResponse, name="run_trigger")
 async def run(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """Fire it now, as its creator; one that was paused is active again."""
+    """Fire a trigger now, as its creator. A paused trigger becomes active."""
     context = get_context(request)
     return entity_response(
         await run_trigger(context.core, get_principal(request), project, id, is_open=context.is_open)
@@ -24,5 +24,5 @@ async def run(request: Request, project: str, id: str) -> Response:  # noqa: A00
 
 @routes.post("/stop", permission=Permission.WRITE, response=EntityResponse, name="stop_trigger")
 async def stop(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """Pause it, until it is run again."""
+    """Pause a trigger until it is run again."""
     return entity_response(await stop_trigger(get_context(request).core, get_principal(request), project, id))

@@ -1,4 +1,4 @@
-"""`/api/v1/-/{project}/volumes`: volumes that a project keeps, for runs to mount as `shared_volume`."""
+"""`/api/v1/-/{project}/volumes`: persistent volumes of a project, which runs mount as `shared_volume`."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,7 +19,7 @@ routes = Routes("/api/v1/-/{project}/volumes", tag="volumes")
 
 @routes.get("", permission=Permission.READ, parameters=LIST, response=PageResponse, name="list_volumes")
 async def list_all(request: Request, project: str) -> Response:
-    """A page, by name."""
+    """List volumes by name."""
     query = read_query(request, "volume", default_sort="name")
     page = await list_entities(get_context(request).core, query)
     return page_response([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
@@ -27,20 +27,20 @@ async def list_all(request: Request, project: str) -> Response:
 
 @routes.post("", permission=Permission.WRITE, body=VolumeBody, response=EntityResponse, name="create_volume")
 async def create(request: Request, project: str) -> Response:
-    """Keep a volume under a name that is free, within the policy's rules; CREATED until an engine binds it."""
+    """Create a volume under an unused name, within the policy. Its state is CREATED until an engine binds it."""
     core, who = get_context(request).core, get_principal(request)
     return entity_response(await create_volume(core, who, project, await read_body(request)))
 
 
 @routes.get("/{name}", permission=Permission.READ, response=EntityResponse, name="get_volume")
 async def get(request: Request, project: str, name: str) -> Response:
-    """One by its name."""
+    """Get a volume by its name."""
     return entity_response(await get_volume(get_context(request).core, project, name))
 
 
 @routes.delete("/{name}", permission=Permission.WRITE, name="delete_volume")
 async def delete(request: Request, project: str, name: str) -> Response:
-    """Let go of it and of what is in it; not while a run that has not ended uses it."""
+    """Delete a volume and its data. Refused while a run that has not ended uses it."""
     core, who = get_context(request).core, get_principal(request)
     await delete_volume(core, who, project, name, expected_revision=read_expected_revision(request))
     return json_response({})
