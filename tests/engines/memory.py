@@ -185,12 +185,14 @@ class MemoryEngine:
         anchor.note(reason=reason, message=message)
         self._tell(anchor)
 
-    def lose(self, run_id: str) -> None:
-        """Somebody deleted it outside."""
+    def lose(self, run_id: str) -> str | None:
+        """Somebody deleted it outside; the UID of what is gone."""
         anchor = self._find(run_id)
-        if anchor is not None:
-            del self.anchors[anchor.uid]
-            self._tell(anchor)
+        if anchor is None:
+            return None
+        del self.anchors[anchor.uid]
+        self._tell(anchor)
+        return anchor.uid
 
     def _obey(self, assignment: Assignment, uid: str) -> Anchor | None:
         anchor = self.anchors.get(uid)

@@ -1,7 +1,9 @@
 """A Core on a real SQLite file, with an engine in memory, a clock that tests turn, and logs that only count."""
 
 import shutil
+import sqlite3
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -10,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import select, update
+from sqlalchemy import event, select
+from sqlalchemy.pool import QueuePool
 
 from runyard.app.core import Core, Options
 from runyard.app.loops.pace import Pace
@@ -36,6 +39,23 @@ class TurnedClock:
 
     def now(self) -> datetime:
         return self.at
+
+
+class DatabaseClock:
+    """SQLite's clock, which tests turn: leases, and when runs are due, are judged by it alone."""
+
+    def __init__(self, database: Path) -> None:
+        self.ahead = timedelta(0)
+        self._database = database
+
+    def install(self, connection: sqlite3.Connection, _record: object) -> None:
+        """Replace the function by which `store.clock` reads the time."""
+        (_, _, path) = connection.execute("PRAGMA database_list").fetchone()
+        if Path(path).samefile(self._database):
+            connection.create_function("julianday", 1, self.read_julian_day)
+
+    def read_julian_day(self, _when: str) -> float:
+        return (time.time() + self.ahead.total_seconds()) / 86400 + 2440587.5
 
 
 class CountingLogs:
@@ -73,12 +93,13 @@ class World:
     core: Core
     clock: TurnedClock
     logs: CountingLogs
+    database_clock: DatabaseClock
     engine: MemoryEngine = field(default_factory=MemoryEngine)
 
     def make_loop(self, *, pace: Pace | None = None) -> Reconciler:
         """A loop as a server that was just started has it."""
         engine = None if self.core.options.engine is None else self.engine
-        return Reconciler(self.core, engine, issue_token=issue_token, pace=pace or Pace(first_retry=timedelta(0)))
+        return Reconciler(self.core, engine, issue_token=issue_token, pace=pace or Pace(min_backoff=timedelta(0)))
 
     async def submit(self, run_id: str = "r1", **fields: Any) -> Run:
         """Store a run that is due, READY unless told otherwise."""
@@ -96,7 +117,7 @@ class World:
         loop = self.make_loop()
         known: Any = None
         for _ in range(passes):
-            await self.make_due()
+            self.make_due()
             if not await loop.reconcile_due():
                 return
             self.engine.tick()
@@ -125,31 +146,20 @@ class World:
         async with self.store.begin(is_read_only=True) as unit:
             return [entry for _, entry in await unit.audit.list_entries()][::-1]
 
-    async def turn(self, by: timedelta) -> None:
-        """Time passes for everybody, the database's queue included."""
+    def turn(self, by: timedelta) -> None:
+        """Time passes for everybody, the database included."""
         self.clock.at += by
-        async with self.store.begin() as unit:
-            now = await unit.read_clock()
-            await unit.session.write(
-                update(tables.runs).where(tables.runs.c.due_at < now + by).values(due_at=now, lease_until=None)
-            )
-            await unit.commit()
+        self.database_clock.ahead += by
+
+    def make_due(self) -> None:
+        """Turn the database's clock alone until every lease has expired and every run that waits is due."""
+        self.database_clock.ahead += timedelta(minutes=10)
 
     async def _summarise(self) -> Any:
         async with self.store.begin(is_read_only=True) as unit:
             rows = await unit.session.fetch_all(select(tables.runs.c.id, tables.runs.c.revision))
         phases = [(anchor.uid, anchor.phase, len(anchor.history)) for anchor in self.engine.anchors.values()]
         return [tuple(row.values()) for row in rows], phases
-
-    async def make_due(self) -> None:
-        """As if it were much later in the queue: what waits is due, and leases of the dead have ended."""
-        async with self.store.begin() as unit:
-            now = await unit.read_clock()
-            await unit.session.write(update(tables.runs).values(lease_until=None))
-            await unit.session.write(
-                update(tables.runs).where(tables.runs.c.due_at.is_not(None)).values(due_at=now, is_nudged=False)
-            )
-            await unit.commit()
 
 
 @cache
@@ -169,8 +179,10 @@ async def open_world(*, engine: str | None = "memory") -> AsyncIterator[World]:
     with tempfile.TemporaryDirectory(dir=folder) as place:
         database = Path(place) / "runyard.db"
         shutil.copy(template, database)
+        clock, logs, database_clock = TurnedClock(), CountingLogs(), DatabaseClock(database)
+        # On the class: the store makes its connections itself, whenever it needs one.
+        event.listen(QueuePool, "connect", database_clock.install)
         store = await open_store(f"sqlite:///{database}")
-        clock, logs = TurnedClock(), CountingLogs()
         core = Core(
             store=store,
             vault=cast("Vault", PlainVault()),
@@ -178,8 +190,11 @@ async def open_world(*, engine: str | None = "memory") -> AsyncIterator[World]:
             clock=clock,
             options=Options(engine=engine),
         )
-        yield World(store=store, core=core, clock=clock, logs=logs)
-        await store.close()
+        try:
+            yield World(store=store, core=core, clock=clock, logs=logs, database_clock=database_clock)
+        finally:
+            event.remove(QueuePool, "connect", database_clock.install)
+            await store.close()
 
 
 def make_run(run_id: str, **fields: Any) -> Run:

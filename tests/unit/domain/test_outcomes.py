@@ -2,8 +2,9 @@ from itertools import product
 
 import pytest
 
-from runyard.domain.lifecycle import FINAL, GONE, State, can_follow
+from runyard.domain.lifecycle import FINAL, GONE, State
 from runyard.domain.outcomes import ENDED, Outcome, Seen, Step, choose_step, judge
+from tests.lifecycle_table import may_follow
 
 ACTIVE = [state for state in State if state not in FINAL | GONE]
 
@@ -84,4 +85,4 @@ def test_overdue_run_fails_unless_it_made_it_when_it_has_ended(state: State, see
 @pytest.mark.parametrize(("state", "seen", "desired"), [*product(State, Seen, ["run", "stop"])])
 def test_no_outcome_goes_back_when_anything_is_seen_in_any_state(state: State, seen: Seen, desired: str) -> None:
     outcome = judge(state, seen, desired=desired, reason=None, message=None)  # type: ignore[arg-type]
-    assert outcome is None or can_follow(state, outcome.state)
+    assert outcome is None or may_follow(state, outcome.state)

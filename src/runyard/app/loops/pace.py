@@ -1,4 +1,4 @@
-"""How fast the reconcile loop goes."""
+"""Intervals and limits of the reconcile loop."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -6,21 +6,22 @@ from datetime import timedelta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Two calls of an engine end before the lease does, and nobody is asked more often than is useful."""
+    """The defaults let two calls to an engine time out before a lease expires."""
 
-    at_once: int = 32
-    """Runs that are worked on at the same time."""
+    concurrency: int = 32
+    """How many runs are processed at the same time."""
     shard: tuple[int, int] = (0, 1)
+    """Which part of the queue this replica processes: index and count."""
     lease: timedelta = timedelta(seconds=90)
     call_seconds: float = 30.0
-    """How long one call of an engine may take."""
+    """The timeout of one call to an engine."""
     resync: timedelta = timedelta(minutes=5)
-    """How often a run is looked at although nobody said that something happened."""
-    ending: timedelta = timedelta(seconds=2)
-    """How soon one that is to end is looked at again."""
-    first_retry: timedelta = timedelta(seconds=1)
-    last_retry: timedelta = timedelta(minutes=1)
+    """How often a run is observed although no change was reported."""
+    stop_poll: timedelta = timedelta(seconds=2)
+    """How often a run that is being stopped or removed is observed."""
+    min_backoff: timedelta = timedelta(seconds=1)
+    max_backoff: timedelta = timedelta(minutes=1)
     poll_seconds: float = 2.0
-    """How often the queue is looked at although nobody said that something is due."""
+    """How often the queue is read although no run was reported due."""
     idle_poll_seconds: float = 30.0
     """The same without an engine."""

@@ -1,7 +1,7 @@
-"""The reconcile loop: takes runs that are due, brings each nearer to what is wanted, says when to look again.
+"""The reconcile loop: claims runs that are due, brings each closer to its desired state, and schedules the next look.
 
-Once, for all engines. Woken by use cases (`core.signals.due`), by the engine's changes, and by the clock. May run in
-every replica: a run is worked on by who holds its lease, and a stale lease writes nothing.
+One loop for all engines. It wakes up for use cases (`core.signals.due`), for changes that the engine reports, and after
+a poll interval. Every replica may run it: the holder of a run's lease processes it, and a lost lease writes nothing.
 """
 
 import asyncio
@@ -14,15 +14,16 @@ from secrets import token_hex
 
 from runyard.app.core import Core
 from runyard.app.engine import Engine
+from runyard.app.errors import Conflict
 from runyard.app.loops.assignments import IssueToken
 from runyard.app.loops.pace import Pace
-from runyard.app.loops.steps import Stepper
+from runyard.app.loops.steps import LeaseLost, Stepper
 from runyard.app.loops.supervisor import keep_going
 from runyard.app.model import Lease, Run
 from runyard.app.ports import Query, Stale
 from runyard.domain.lifecycle import FINAL, State
 
-_UNENDED = tuple(state for state in State if state not in FINAL and state is not State.DELETED)
+_UNFINISHED = tuple(state for state in State if state not in FINAL and state is not State.DELETED)
 _PAGE = 500
 
 _log = logging.getLogger(__name__)
@@ -40,19 +41,19 @@ class Reconciler:
         self._changed: set[str] = set()
 
     async def run(self) -> None:
-        """Until it is cancelled; what is being done then is left, and found again when its lease has ended."""
-        await self.take_up()
+        """Run until cancelled. Unfinished work is repeated by whoever claims the run next."""
+        await self.requeue_waiting()
         async with asyncio.TaskGroup() as group:
             if self._engine is not None:
-                group.create_task(keep_going("engine changes", partial(self._follow, self._engine)))
+                group.create_task(keep_going("engine changes", partial(self._follow_engine, self._engine)))
             await self._work(group)
 
-    async def take_up(self) -> int:
-        """Make due what waited for an engine, if there is one now; how many."""
+    async def requeue_waiting(self) -> int:
+        """Make runs due that waited for an engine, if there is one now. Returns how many."""
         if self._engine is None:
             return 0
         count = 0
-        for state in _UNENDED:
+        for state in _UNFINISHED:
             waiting = await self._find_waiting(state)
             if waiting:
                 async with self._core.store.begin() as unit:
@@ -62,8 +63,8 @@ class Reconciler:
         return count
 
     async def reconcile_due(self) -> int:
-        """One pass: everything that is due now, as far as it goes; how many runs."""
-        claimed = await self._claim(self._pace.at_once)
+        """One pass over everything that is due now. Returns the number of runs."""
+        claimed = await self._claim(self._pace.concurrency)
         async with asyncio.TaskGroup() as group:
             for run, lease in claimed:
                 group.create_task(self._process(run, lease))
@@ -78,7 +79,7 @@ class Reconciler:
 
         while True:
             self._core.signals.due.clear()
-            free = self._pace.at_once - len(busy)
+            free = self._pace.concurrency - len(busy)
             claimed = await self._claim(free) if free else []
             for run, lease in claimed:
                 task = group.create_task(self._process(run, lease))
@@ -105,29 +106,29 @@ class Reconciler:
         return claimed
 
     async def _process(self, run: Run, lease: Lease) -> None:
-        """One run never stops the others, nor the loop."""
+        """Process one run; its failure stops neither the others nor the loop."""
         wait: timedelta | None = timedelta(0)
         try:
             wait = await self._stepper.advance(run, lease)
-        except Stale:
-            _log.info("somebody else has the run now", extra={"run": run.id})
-        except Exception:  # noqa: BLE001 - whatever it is, the run is found again
+        except (Conflict, LeaseLost, Stale):
+            _log.info("another replica or a user changed the run first", extra={"run": run.id})
+        except Exception:  # noqa: BLE001 - whatever it is, the run is processed again
             _log.exception("a step failed", extra={"run": run.id})
-            wait = self._pace.first_retry
+            wait = self._pace.min_backoff
         finally:
-            # Also when the loop is cancelled: whoever comes next need not wait for the lease to end.
-            await self._give_back(lease, wait)
+            # Also when the loop is cancelled: the next replica need not wait until the lease expires.
+            await self._release_lease(lease, wait)
 
-    async def _give_back(self, lease: Lease, wait: timedelta | None) -> None:
+    async def _release_lease(self, lease: Lease, wait: timedelta | None) -> None:
         try:
             async with self._core.store.begin() as unit:
                 due_at = None if wait is None else await unit.read_clock() + wait
                 await unit.runs.release(lease, due_at=due_at)
                 await unit.commit()
-        except Exception:  # noqa: BLE001 - the lease ends by itself
-            _log.exception("a lease could not be given back", extra={"run": lease.run_id})
+        except Exception:  # noqa: BLE001 - the lease expires by itself
+            _log.exception("a lease could not be released", extra={"run": lease.run_id})
 
-    async def _follow(self, engine: Engine) -> None:
+    async def _follow_engine(self, engine: Engine) -> None:
         async for run_id in engine.changes():
             self._changed.add(run_id)
             self._core.signals.due.set()

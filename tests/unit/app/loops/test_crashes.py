@@ -15,7 +15,8 @@ from runyard.app.ports import LogStore, Store
 from runyard.app.runs.resume import resume_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
-from runyard.domain.lifecycle import State, can_follow
+from runyard.domain.lifecycle import State
+from tests.lifecycle_table import may_follow
 from tests.unit.app.crash_points import Crash, Fate, MortalLogs, MortalStore
 from tests.unit.app.run_world import ADA, SERVICE, World, issue_token
 
@@ -72,7 +73,7 @@ async def _live(world: World, run_id: str, *, life: list[Act], dies_at: int) -> 
         for _ in range(2):
             await loop.reconcile_due()
             world.engine.tick()
-            await world.make_due()
+            world.make_due()
     except (Crash, BaseExceptionGroup):
         has_died = True
     world.engine.at = lambda _: asyncio.sleep(0)
@@ -93,7 +94,7 @@ async def _end(world: World, run_id: str, *, life: str, rest: str) -> None:
         is_stopped = rest == "stop" or life == "stop"
         assert run.state == (State.STOPPED if is_stopped else State.RUNNING)
         states = [step.state for step in await world.history(run_id)]
-        assert all(can_follow(a, b, can_resume=True) for a, b in itertools.pairwise(states))
+        assert all(may_follow(a, b, can_resume=True) for a, b in itertools.pairwise(states))
         await delete_run(world.core, ADA, "p", run_id)
         await world.settle()
     assert world.engine.anchors == {}

@@ -6,7 +6,7 @@ import pytest
 
 from runyard.app.engine import EngineRefusal, EngineUnavailable, Observation
 from runyard.app.loops.pace import Pace
-from runyard.app.loops.run_updates import record
+from runyard.app.loops.run_updates import record_observation
 from runyard.app.runs.resume import resume_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
@@ -59,7 +59,7 @@ async def test_message_follows_the_engine_when_the_state_stays(world: World) -> 
     await world.make_loop().reconcile_due()
     world.engine.explain("r1", reason="pending.unschedulable", message="no node has a GPU left")
     before = await world.history()
-    await world.make_due()
+    world.make_due()
     await world.make_loop().reconcile_due()
     run = await world.get()
     assert (run.state, run.reason, run.message) == ("PENDING", "pending.unschedulable", "no node has a GPU left")
@@ -96,14 +96,14 @@ async def test_run_fails_when_it_is_stopped_behind_our_back(world: World) -> Non
 async def test_state_stays_and_message_says_so_when_a_call_fails(world: World, number: int) -> None:
     await world.submit()
     for _ in range(number):
-        await world.make_due()
-        await world.make_loop(pace=Pace(at_once=1)).reconcile_due()
+        world.make_due()
+        await world.make_loop(pace=Pace(concurrency=1)).reconcile_due()
         if number > 1:
             world.engine.tick()
     before = await world.get()
     history = await world.history()
     world.engine.failures = [EngineUnavailable("engine.unreachable", "connection refused")] * 2
-    await world.make_due()
+    world.make_due()
     await world.make_loop().reconcile_due()
     failing = await world.get()
     assert (failing.state, failing.anchor_uid) == (before.state, before.anchor_uid)
@@ -125,7 +125,7 @@ async def test_it_is_tried_later_and_later_when_calls_go_on_failing(world: World
     waits = []
     for _ in range(9):
         world.engine.failures = [EngineUnavailable("engine.unreachable", "no")]
-        await world.make_due()
+        world.make_due()
         await world.make_loop(pace=pace).reconcile_due()
         async with world.store.begin(is_read_only=True) as unit:
             now = await unit.read_clock()
@@ -227,7 +227,7 @@ async def test_details_do_not_go_back_when_the_engine_remembers_wrongly(world: W
     await world.settle()
     pods = (await world.get()).status["pods"]
     world.engine.choose_age = lambda known: 1
-    await world.make_due()
+    world.make_due()
     await world.make_loop().reconcile_due()
     run = await world.get()
     assert (run.state, run.status["pods"]) == ("RUNNING", pods)
@@ -235,10 +235,10 @@ async def test_details_do_not_go_back_when_the_engine_remembers_wrongly(world: W
 
 def test_observation_counts_for_its_own_anchor_when_there_was_another() -> None:
     run = make_run("r1", state="RUNNING", anchor_uid="mine", status={"reconcile": {"version": 5}})
-    assert record(Observation(uid="other", seen=Seen.ABSENT))(run) is None
-    assert record(Observation(uid="mine", seen=Seen.SUCCEEDED, version=4, generation=1))(run) is None
-    assert record(Observation(uid="mine", seen=Seen.SUCCEEDED, version=5, generation=0))(run) is None
-    assert record(Observation(uid="mine", seen=Seen.SUCCEEDED, version=5, generation=1))(run) is not None
+    assert record_observation(Observation(uid="other", seen=Seen.ABSENT))(run) is None
+    assert record_observation(Observation(uid="mine", seen=Seen.SUCCEEDED, version=4, generation=1))(run) is None
+    assert record_observation(Observation(uid="mine", seen=Seen.SUCCEEDED, version=5, generation=0))(run) is None
+    assert record_observation(Observation(uid="mine", seen=Seen.SUCCEEDED, version=5, generation=1))(run) is not None
 
 
 async def test_anchor_is_found_and_not_made_again_when_the_loop_died_before_it_was_stored(world: World) -> None:
@@ -307,7 +307,7 @@ async def test_one_anchor_is_made_when_two_loops_race(world: World) -> None:
     for _ in range(4):
         await asyncio.gather(*(loop.reconcile_due() for loop in loops))
         world.engine.tick()
-        await world.make_due()
+        world.make_due()
     assert [len(uids) for uids in world.engine.made.values()] == [1] * len(names)
     for name in names:
         assert (await world.get(name)).state == "RUNNING"
@@ -329,7 +329,7 @@ async def test_waiting_run_is_taken_up_when_a_later_server_has_an_engine(bare_wo
     await bare_world.submit("local", is_local=True)
     await bare_world.settle()
     bare_world.core = replace(bare_world.core, options=replace(bare_world.core.options, engine="memory"))
-    assert await bare_world.make_loop().take_up() == 1
+    assert await bare_world.make_loop().requeue_waiting() == 1
     await bare_world.settle()
     assert ((await bare_world.get()).state, (await bare_world.get()).reason) == ("RUNNING", None)
 
@@ -346,7 +346,7 @@ async def test_end_waits_for_an_engine_when_something_was_made_by_one(world: Wor
     assert (await world.get()).state == "DELETING"
 
     world.core = replace(world.core, options=replace(world.core.options, engine="memory"))
-    await world.make_loop().take_up()
+    await world.make_loop().requeue_waiting()
     await world.settle()
     assert await world.find() is None
     assert world.engine.anchors == {}
@@ -368,12 +368,12 @@ async def test_run_is_stopped_and_ends_in_error_when_it_is_overdue(
     await world.make_loop().reconcile_due()
     if is_running:
         world.engine.tick()
-    await world.turn(timedelta(seconds=29))
-    await world.make_due()
+    world.turn(timedelta(seconds=29))
+    world.make_due()
     await world.make_loop().reconcile_due()
     assert (await world.get()).desired == "run"
 
-    await world.turn(timedelta(seconds=31))
+    world.turn(timedelta(seconds=31))
     assert await world.make_loop().reconcile_due() == 1
     await world.settle()
     run = await world.get()
@@ -384,7 +384,7 @@ async def test_run_is_stopped_and_ends_in_error_when_it_is_overdue(
 async def test_run_that_made_it_is_completed_when_the_timer_was_late(world: World) -> None:
     await world.submit(effective={**JOB, "timeout": 60})
     await world.settle()
-    await world.turn(timedelta(seconds=61))
+    world.turn(timedelta(seconds=61))
     world.engine.choose_age = lambda known: 1
     world.engine.finish("r1", phase="succeeded")
     await world.make_loop().reconcile_due()
@@ -397,7 +397,7 @@ async def test_run_that_made_it_is_completed_when_the_timer_was_late(world: Worl
 async def test_service_goes_on_when_only_jobs_have_a_timeout(world: World) -> None:
     await world.submit(effective={**SERVICE, "timeout": 60, "pending_timeout": 60})
     await world.settle()
-    await world.turn(timedelta(seconds=3600))
+    world.turn(timedelta(seconds=3600))
     await world.settle()
     assert (await world.get()).state == "RUNNING"
 

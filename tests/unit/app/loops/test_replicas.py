@@ -18,8 +18,9 @@ from runyard.app.ports import Query
 from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
-from runyard.domain.lifecycle import State, can_follow
+from runyard.domain.lifecycle import State
 from runyard.store import open_store
+from tests.lifecycle_table import may_follow
 from tests.postgres import Postgres, postgres
 from tests.unit.app.run_world import ADA, World, issue_token
 from tests.unit.app.shop import furnish, make_trigger
@@ -27,7 +28,7 @@ from tests.unit.app.shop import furnish, make_trigger
 __all__ = ["postgres"]
 
 NAMES = [f"r{number}" for number in range(8)]
-PACE = Pace(first_retry=timedelta(0), ending=timedelta(0), resync=timedelta(0), poll_seconds=0.01)
+PACE = Pace(min_backoff=timedelta(0), stop_poll=timedelta(0), resync=timedelta(0), poll_seconds=0.01)
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ async def test_each_run_has_one_anchor_and_one_history_when_three_servers_race(r
     for name in wanted:
         states = [State(state) for state in await first.states(name)]
         assert states == ["CREATED", "READY", "PENDING", "RUNNING", "STOP", "STOPPED"]
-        assert all(can_follow(a, b) for a, b in itertools.pairwise(states))
+        assert all(may_follow(a, b) for a, b in itertools.pairwise(states))
 
 
 async def test_trigger_fires_once_when_three_servers_race(replicas: list[World]) -> None:

@@ -23,7 +23,8 @@ from runyard.app.runs.resume import resume_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.app.runs.transitions import can_be_resumed
-from runyard.domain.lifecycle import State, can_follow, is_final
+from runyard.domain.lifecycle import State, is_final
+from tests.lifecycle_table import may_follow
 from tests.unit.app.crash_points import Crash, Fate, MortalLogs, MortalStore
 from tests.unit.app.run_world import ADA, JOB, SERVICE, issue_token, open_world
 
@@ -31,7 +32,7 @@ RUN_IDS = ("r1", "r2", "r3")
 run_ids = strategies.sampled_from(RUN_IDS)
 deaths = strategies.none() | strategies.integers(0, 6) | strategies.integers(0, 15)
 early_deaths = strategies.none() | strategies.integers(0, 1)
-PACE = Pace(first_retry=timedelta(0), ending=timedelta(0))
+PACE = Pace(min_backoff=timedelta(0), stop_poll=timedelta(0))
 
 Act = Callable[[Core, Principal, str, str], Awaitable[Any]]
 
@@ -45,6 +46,7 @@ class RunMachine(RuleBasedStateMachine):
         self.stack = AsyncExitStack()
         self.known: dict[str, tuple[Run, list[Transition]]] = {}
         self.number = 0
+        self.lost_before_stored: set[str] = set()
 
     @initialize()
     def open(self) -> None:
@@ -55,7 +57,7 @@ class RunMachine(RuleBasedStateMachine):
         """The core of a new process with that fate; what an earlier one held has ended."""
         fate = Fate(dies_at)
         self.world.engine.at = fate.pass_point
-        self.runner.run(self.world.make_due())
+        self.world.make_due()
         return replace(
             self.world.core,
             store=cast("Store", MortalStore(self.world.store, fate)),
@@ -136,7 +138,11 @@ class RunMachine(RuleBasedStateMachine):
 
     @rule(run_id=run_ids)
     def lose(self, run_id: str) -> None:
-        self.world.engine.lose(run_id)
+        lost = self.world.engine.lose(run_id)
+        run = self.runner.run(self.world.find(run_id))
+        if lost is not None and (run is None or run.anchor_uid != lost):
+            # Nobody had stored its UID: that it is made again is right.
+            self.lost_before_stored.add(lost)
 
     @rule(number=strategies.integers(1, 3))
     def fail(self, number: int) -> None:
@@ -148,7 +154,7 @@ class RunMachine(RuleBasedStateMachine):
 
     @rule()
     def let_time_pass(self) -> None:
-        self.runner.run(self.world.turn(timedelta(seconds=40)))
+        self.world.turn(timedelta(seconds=40))
 
     @invariant()
     def nothing_goes_back(self) -> None:
@@ -175,14 +181,14 @@ class RunMachine(RuleBasedStateMachine):
         assert history[-1].state == run.state
         assert [step.sequence for step in history] == list(range(1, len(history) + 1))
         for before, after in itertools.pairwise(history):
-            assert can_follow(before.state, after.state, can_resume=can_be_resumed(run))
+            assert may_follow(before.state, after.state, can_resume=can_be_resumed(run))
         assert known.anchor_uid in (None, run.anchor_uid)
         assert run.desired_generation >= known.desired_generation
         assert run.due_at is not None or is_final(State(run.state))
 
     def check_engine(self, run: Run) -> None:
         made = [uids for key, uids in self.world.engine.made.items() if key.startswith(f"{run.id} ")]
-        assert all(len(uids) == 1 for uids in made)
+        assert all(len(set(uids) - self.lost_before_stored) <= 1 for uids in made)
         anchor = self.world.engine.anchors.get(run.anchor_uid or "")
         if run.state == State.STOPPED and anchor is not None:
             assert anchor.phase not in ("pending", "running")
