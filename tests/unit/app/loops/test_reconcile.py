@@ -439,3 +439,60 @@ async def test_lease_is_given_back_when_the_loop_is_cancelled_at_work(world: Wor
         await task
     world.engine.at = lambda _: asyncio.sleep(0)
     assert await world.make_loop().reconcile_due() == 1
+
+
+async def test_run_is_processed_again_when_a_step_fails_unexpectedly(world: World) -> None:
+    await world.submit("broken", effective={"schema_version": 99})
+    await world.submit("fine")
+    loop = world.make_loop(pace=Pace(min_backoff=timedelta(seconds=7)))
+    assert await loop.reconcile_due() == 2
+    assert (await world.get("fine")).state == "PENDING"
+    broken = await world.get("broken")
+    assert (broken.state, broken.reason) == ("READY", None)
+    async with world.store.begin(is_read_only=True) as unit:
+        now = await unit.read_clock()
+    assert broken.due_at is not None
+    assert timedelta(seconds=5) < broken.due_at - now <= timedelta(seconds=7)
+    world.turn(timedelta(seconds=8))
+    assert await loop.reconcile_due() >= 1
+
+
+async def test_lease_is_renewed_when_each_call_takes_most_of_it(world: World) -> None:
+    pace = Pace()
+
+    async def take_long(point: str) -> None:
+        if not point.endswith("done"):
+            world.turn(pace.lease * 0.6)
+
+    await world.submit()
+    world.engine.at = take_long
+    assert await world.make_loop(pace=pace).reconcile_due() == 1
+    assert (await world.get()).state == "PENDING"
+    assert len(world.engine.released) == 1
+
+
+async def test_nothing_is_written_when_the_lease_expired_during_a_call(world: World) -> None:
+    pace = Pace()
+
+    async def take_too_long(point: str) -> None:
+        if point == "release":
+            world.turn(pace.lease * 1.1)
+
+    await world.submit()
+    world.engine.at = take_too_long
+    await world.make_loop(pace=pace).reconcile_due()
+    run = await world.get()
+    assert (run.state, run.anchor_uid) == ("READY", "uid-1")
+
+
+async def test_each_replica_processes_its_own_part_when_the_queue_is_sharded(world: World) -> None:
+    names = [f"r{number}" for number in range(20)]
+    for name in names:
+        await world.submit(name)
+    counts = []
+    for index in (0, 1):
+        counts.append(await world.make_loop(pace=Pace(shard=(index, 2))).reconcile_due())
+        released = [name for name in names if (await world.get(name)).state == "PENDING"]
+        assert len(released) == sum(counts)
+    assert sum(counts) == len(names)
+    assert min(counts) > 0
