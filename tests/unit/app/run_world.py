@@ -48,8 +48,10 @@ class DatabaseClock:
         self.ahead = timedelta(0)
         self._database = database
 
-    def install(self, connection: sqlite3.Connection, _record: object) -> None:
-        """Replace the function by which `store.clock` reads the time."""
+    def install(self, connection: object, _record: object) -> None:
+        """Replace the function by which `store.clock` reads the time, in connections to this database."""
+        if not isinstance(connection, sqlite3.Connection):
+            return
         (_, _, path) = connection.execute("PRAGMA database_list").fetchone()
         if Path(path).samefile(self._database):
             connection.create_function("julianday", 1, self.read_julian_day)
