@@ -171,13 +171,12 @@ def list_complaints(changed: Victim, case: Case, stage: Stage) -> tuple[list[str
     return judged, [str(problem) for problem in admit(changed.objects, case, stage, resolution)]
 
 
-def expect_complaints(change: bypasses.Change, case: Case, stage: Stage) -> None:
-    """Plant a bypass; the judge and admission must both see it."""
+def plant(change: bypasses.Change, case: Case, stage: Stage) -> list[str]:
+    """Plant a bypass; who does not complain about it: the judge, admission, both or nobody."""
     changed = render_victim(case, stage)
     change(changed)
     judged, admitted = list_complaints(changed, case, stage)
-    assert judged, "the judge saw nothing"
-    assert admitted, "admission saw nothing"
+    return [name for name, complaints in (("judge", judged), ("admission", admitted)) if not complaints]
 
 
 VICTIMS = {
@@ -204,29 +203,29 @@ def test_nobody_complains_when_nothing_was_planted(case: str, world: str) -> Non
 @pytest.mark.parametrize("world", VICTIM_WORLDS)
 @pytest.mark.parametrize(("case", "name"), [(case, name) for case, planted in PLANTED.items() for name in planted])
 def test_judge_and_admission_complain_when_a_bypass_is_planted(case: str, name: str, world: str) -> None:
-    expect_complaints(PLANTED[case][name], VICTIMS[case], get_stage(world))
+    assert plant(PLANTED[case][name], VICTIMS[case], get_stage(world)) == []
 
 
 @pytest.mark.parametrize("version", words.KUBERNETES_VERSIONS)
 @pytest.mark.parametrize("name", bypasses.POD_SECURITY_BYPASSES)
 def test_judge_and_admission_complain_when_a_cluster_is_of_another_version(name: str, version: str) -> None:
-    expect_complaints(bypasses.POD_SECURITY_BYPASSES[name], victim.JOB, get_stage("no policy", version))
+    assert plant(bypasses.POD_SECURITY_BYPASSES[name], victim.JOB, get_stage("no policy", version)) == []
 
 
 @pytest.mark.parametrize("name", bypasses.POLICY_BYPASSES)
 def test_judge_and_admission_complain_when_a_job_breaks_a_rule(name: str) -> None:
-    expect_complaints(bypasses.POLICY_BYPASSES[name], victim.JOB, get_stage())
+    assert plant(bypasses.POLICY_BYPASSES[name], victim.JOB, get_stage()) == []
 
 
 @pytest.mark.parametrize("name", bypasses.SERVICE_POLICY_BYPASSES)
 def test_judge_and_admission_complain_when_a_service_breaks_a_rule(name: str) -> None:
-    expect_complaints(bypasses.SERVICE_POLICY_BYPASSES[name], victim.SERVICE, get_stage())
+    assert plant(bypasses.SERVICE_POLICY_BYPASSES[name], victim.SERVICE, get_stage()) == []
 
 
 @pytest.mark.parametrize("world", VICTIM_WORLDS)
 @pytest.mark.parametrize("name", bypasses.PROFILE_BYPASSES)
 def test_judge_and_admission_complain_when_a_leaf_of_the_profile_is_changed(name: str, world: str) -> None:
-    expect_complaints(bypasses.PROFILE_BYPASSES[name], victim.JOB, get_stage(world))
+    assert plant(bypasses.PROFILE_BYPASSES[name], victim.JOB, get_stage(world)) == []
 
 
 def render_wrongly(wrong: Mapping[str, Any]) -> Victim:
