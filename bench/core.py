@@ -147,7 +147,7 @@ class _Server:
     process: "subprocess.Popen[bytes]"
 
     def read_memory(self) -> float:
-        """What it occupies, in MB."""
+        """Return its resident memory in MB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         return int(found[1]) / 1000 if found else 0.0
@@ -213,7 +213,7 @@ def _prepare(url: str) -> None:
 
 
 def _multiply(url: str, run_sql: RunSql | None) -> None:
-    """Copies of the one run, by the database itself: 100,000 submits would take longer than all the rest."""
+    """Copy one run 100,000 times inside the database, because submits would take too long."""
     statements = [_make_copy(table, key) for table, key in (("runs", "id"), ("transitions", "run_id"))]
     statements.append(f"UPDATE run_totals SET number = number + {RUNS}")
     if run_sql is None:
@@ -222,7 +222,7 @@ def _multiply(url: str, run_sql: RunSql | None) -> None:
                 connection.execute(statement)
             connection.execute("ANALYZE")
     else:
-        # What PostgreSQL does by itself after so many rows is done before the clock starts, not meanwhile.
+        # Run PostgreSQL's maintenance (autovacuum, analyze) before the measurement, not during it.
         for statement in (*statements, "VACUUM ANALYZE", "CHECKPOINT"):
             run_sql(statement, database=urlsplit(url).path.removeprefix("/"))
 
@@ -242,7 +242,7 @@ RunRequest = tuple[str, str, Any]
 
 
 class _Connection:
-    """HTTP/1.1 with as little of our own as there can be: the client shares the cores with the server."""
+    """A minimal HTTP/1.1 client: it shares the cores with the server, so it must be cheap."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
         self._reader, self._writer, self._host = reader, writer, host
@@ -267,7 +267,7 @@ class _Connection:
         return received
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
 
 

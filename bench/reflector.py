@@ -51,7 +51,7 @@ class Figures:
 
     @classmethod
     def best(cls, rounds: Sequence["Figures"]) -> Self:
-        """The least of each: what disturbs a measurement only ever adds."""
+        """Return the minimum of each figure: disturbances only add to a measurement."""
         return cls(*(min(getattr(figures, field.name) for figures in rounds) for field in fields(cls)))
 
 
@@ -109,7 +109,7 @@ def _pods_on_a_control_plane() -> Iterator[Path]:
 async def _create(cluster: Cluster) -> None:
     async with Client.connect(load_kubeconfig(cluster.kubeconfig)) as client:
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        # Whoever else would touch the pods, or the processors, is stopped; a pod needs its account, though.
+        # Stop everything else that would change the pods or use the CPU. Pods need their service account, though.
         await client.apply(
             SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=NAMESPACE, field_manager="bench"
         )

@@ -18,7 +18,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One figure that was promised: `value` must reach `at_least`, or stay within `at_most`."""
+    """A goal for one figure: `value` must be at least `at_least`, or at most `at_most`."""
 
     name: str
     value: float
@@ -28,13 +28,13 @@ class Goal:
 
     @property
     def is_met(self) -> bool:
-        """Whether the promise holds."""
+        """Whether the goal is met."""
         is_enough = self.at_least is None or self.value >= self.at_least
         return is_enough and (self.at_most is None or self.value <= self.at_most)
 
     @property
     def text(self) -> str:
-        """The promise in words."""
+        """Describe the goal."""
         bounds = [f"≥ {self.at_least:g}"] if self.at_least is not None else []
         bounds += [f"≤ {self.at_most:g}"] if self.at_most is not None else []
         return " and ".join(bounds)
@@ -51,7 +51,7 @@ class Section:
 
 
 def progress(text: str) -> None:
-    """A line for the person who waits; stdout belongs to the figures."""
+    """Print progress to standard error; standard output is for the figures."""
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 

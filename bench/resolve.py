@@ -1,4 +1,4 @@
-"""What one run costs of a processor: read, resolve, render, and the last look, with 50 profiles loaded."""
+"""CPU time of one run: read, resolve, render and admission, with 50 profiles loaded."""
 
 import statistics
 import time

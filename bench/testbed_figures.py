@@ -1,4 +1,4 @@
-"""What the testbed costs: its build, its start, its memory at rest, its first Job."""
+"""Time and memory of the testbed: build, start, idle memory, first Job."""
 
 import asyncio
 import os

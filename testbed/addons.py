@@ -1,4 +1,4 @@
-"""What runs beside the control plane and the node: DNS, storage, metrics, fake nodes, images.
+"""Add-ons beside the control plane and the node: DNS, storage, metrics, fake nodes, images.
 
 The add-ons are ordinary processes in the cluster's namespaces rather than pods: they start faster, need no
 image, and their logs lie with the others.

@@ -14,7 +14,7 @@ class Addresses:
 
     def __post_init__(self) -> None:
         if not 0 <= self.slot < SLOTS:
-            raise ValueError(f"slot {self.slot} is not within 0…{SLOTS - 1}")
+            raise ValueError(f"slot {self.slot} is out of range; allowed: 0 to {SLOTS - 1}")
 
     @property
     def host_device(self) -> str:

@@ -1,4 +1,4 @@
-"""The few calls to an apiserver that building a cluster takes.
+"""The few apiserver calls that building a cluster needs.
 
 On the standard library, on purpose: the testbed must not stand on the client that it exists to test.
 """
@@ -57,14 +57,14 @@ class Api:
         return self._call("PATCH", path, body=patch, content_type="application/merge-patch+json")
 
     def delete(self, path: str) -> None:
-        """Ask for the deletion of what is at a path; what is gone already counts as deleted. Does not wait for it."""
+        """Request the deletion of an object; one that is already gone counts as deleted. Does not wait."""
         try:
             self._call("DELETE", path)
         except FileNotFoundError:
             return
 
     def _settle(self, call: Callable[[], Any]) -> Any:
-        """Repeat a call for some seconds: a young apiserver refuses what it will soon accept."""
+        """Retry a call for some seconds: an apiserver that has just started refuses what it will soon accept."""
         deadline = time.monotonic() + 15
         while True:
             try:

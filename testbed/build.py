@@ -36,7 +36,7 @@ def ensure_kube(version: str = DEFAULT_KUBERNETES) -> Path:
 
 
 def is_cached(version: str = DEFAULT_KUBERNETES) -> bool:
-    """Whether the Kubernetes program is there already, so that no Go is needed."""
+    """Whether the Kubernetes program is cached, so that Go is not needed."""
     product = _kube(version)
     return (cache_dir() / "bin" / f"{product.name}-{_key(product)}" / product.program).exists()
 
@@ -44,7 +44,7 @@ def is_cached(version: str = DEFAULT_KUBERNETES) -> bool:
 def ensure_addon(name: str) -> Path:
     """The program of an add-on. Idempotent; blocks while it is built."""
     if name not in _ADDONS:
-        raise TestbedError(f'unknown add-on "{name}": known are {", ".join(_ADDONS)}')
+        raise TestbedError(f"unknown add-on `{name}`; allowed: {', '.join(_ADDONS)}")
     folder, (package, module) = _GO / "addons", _ADDONS[name]
     version = _read_requirement(folder / "go.mod", module) if module else ""
     return _ensure_program(
@@ -94,11 +94,11 @@ def _kube(version: str) -> Product:
                 shares_with=f"kube-{minor}",
                 ldflags=f"-s -w {_version_stamps(release)}",
             )
-    raise TestbedError(f'unknown Kubernetes "{version}": known are {", ".join(releases)}')
+    raise TestbedError(f"unknown Kubernetes version `{version}`; allowed: {', '.join(releases)}")
 
 
 def _version_stamps(release: str) -> str:
-    """Without these every component calls itself v0.0.0-master."""
+    """Set the version of the components, which otherwise report v0.0.0-master."""
     major, minor, _patch = release.split(".")
     values = {"gitVersion": f"v{release}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "archive"}
     return " ".join(

@@ -1,4 +1,4 @@
-"""What is dear to make and cheap to keep: compiled programs and images, outside the work tree.
+"""A cache of compiled programs and images, outside the work tree.
 
 An entry is a folder, made aside and renamed into place, so that it is whole or absent. Its name carries the hash
 of what decides its content.
@@ -22,7 +22,7 @@ _KEPT_ENTRIES = 2
 
 
 def cache_dir() -> Path:
-    """Where compiled programs and image archives are kept, between work trees and between runs."""
+    """Return the directory of compiled programs and image archives, shared by all work trees."""
     chosen = os.environ.get("RUNYARD_TESTBED_CACHE")
     if chosen:
         return Path(chosen).absolute()
@@ -30,12 +30,12 @@ def cache_dir() -> Path:
 
 
 def say(text: str) -> None:
-    """A line for the person who waits: on stderr, because stdout belongs to results."""
+    """Print progress to standard error, because standard output is for results."""
     print(f"testbed: {text}", file=sys.stderr, flush=True)
 
 
 def ensure_entry(kind: str, *, name: str, key: str, holds: str, make: Callable[[Path, int], None]) -> Path:
-    """The file `holds` of a cache entry, made by `make` if it is absent, once however many processes ask.
+    """Return the file `holds` of a cache entry. `make` creates it if it is absent, once for all processes.
 
     `make` fills an empty folder; it is also given the descriptor of the lock, which a child that must not
     outlive the lock may inherit. If it fails or is interrupted, nothing stays behind.
@@ -60,7 +60,7 @@ def ensure_entry(kind: str, *, name: str, key: str, holds: str, make: Callable[[
 
 
 def _is_used_now(file: Path) -> bool:
-    """Whether the entry's file is there; if so the entry counts as used, which saves it from pruning."""
+    """Whether the entry's file exists; if so, mark the entry as used, so that it is not pruned."""
     if not file.exists():
         return False
     with contextlib.suppress(OSError):  # somebody else's cache, to be read only
@@ -70,7 +70,7 @@ def _is_used_now(file: Path) -> bool:
 
 @contextlib.contextmanager
 def _hold_lock(path: Path, *, purpose: str) -> Iterator[int]:
-    """Be the only process inside; who must wait says for whom. Yields the lock's descriptor."""
+    """Hold a lock between processes. A process that waits says for whom. Yields the lock's descriptor."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
         try:
@@ -86,7 +86,7 @@ def _hold_lock(path: Path, *, purpose: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _staging(parent: Path) -> Iterator[Path]:
-    """A folder beside the entries to make one in, gone afterwards unless it was renamed. Under the lock only.
+    """Yield a temporary directory beside the entries; removed afterwards unless it was renamed. Under the lock only.
 
     What a killed process left behind is removed first.
     """
@@ -104,7 +104,7 @@ def _staging(parent: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _termination_unwinds() -> Iterator[None]:
-    """Let SIGTERM end this process by an exception, so that children and folders are tidied up."""
+    """Turn SIGTERM into an exception, so that children and directories are cleaned up."""
 
     def unwind(signum: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + signum)
@@ -121,7 +121,7 @@ def _termination_unwinds() -> Iterator[None]:
 
 
 def _prune(parent: Path, *, name: str) -> None:
-    """Keep the entries of a name that were used last."""
+    """Delete all but the most recently used entries of a name."""
     pattern = re.compile(re.escape(name) + "-[0-9a-f]+")
     entries = [entry for entry in parent.iterdir() if pattern.fullmatch(entry.name)]
     entries.sort(key=lambda entry: entry.stat().st_mtime, reverse=True)

@@ -1,4 +1,4 @@
-"""A cluster's own cgroup root, in every hierarchy of this machine (version 1) or in the one (version 2)."""
+"""The cgroup of a cluster: in every hierarchy of this machine (version 1), or in the only one (version 2)."""
 
 import time
 from pathlib import Path
@@ -12,7 +12,7 @@ def hierarchies() -> list[Path]:
     """The roots of the cgroup hierarchies: one with version 2, one per controller with version 1."""
     if (CGROUP_MOUNT / "cgroup.controllers").exists():
         return [CGROUP_MOUNT]
-    # A name may be a link to another hierarchy (cpu → cpu,cpuacct): each once.
+    # Skip links to other hierarchies (cpu → cpu,cpuacct).
     return sorted({entry.resolve() for entry in CGROUP_MOUNT.iterdir() if entry.is_dir()})
 
 
@@ -30,7 +30,7 @@ def remove_root(name: str) -> None:
             try:
                 _remove_tree(hierarchy / name)
             except OSError as error:
-                # The kernel lets go of a group a moment after its last process.
+                # The kernel releases a group shortly after its last process ended.
                 if time.monotonic() > deadline:
                     raise TestbedError(f"cgroup {hierarchy / name} cannot be removed: {error}") from error
                 time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""`python -m testbed`: start, look into and stop clusters from a terminal."""
+"""`python -m testbed`: start, inspect and stop clusters."""
 
 import argparse
 import collections
@@ -30,7 +30,7 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command; the exit code. An expected failure is one paragraph on standard error."""
+    """Run one command and return its exit code. Expected failures are one paragraph on standard error."""
     own, foreign = _split_at_kubectl(argv)
     arguments = _parser().parse_args(own)
     arguments.rest = foreign
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _split_at_kubectl(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """What is ours, and what is kubectl's: all that follows its name, but for a `--name N` right behind it."""
+    """Split our arguments from kubectl's: all that follow its name, except for a `--name N` directly after it."""
     if "kubectl" not in argv:
         return argv, []
     end = argv.index("kubectl") + 1
@@ -68,19 +68,20 @@ def _up(arguments: argparse.Namespace) -> int:
         flags=tuple(_parse_flag(text) for text in arguments.flag),
     )
     if arguments.slot is not None and not 0 <= arguments.slot < SLOTS:
-        raise TestbedError(f"--slot {arguments.slot}: allowed are 0 to {SLOTS - 1}")
+        raise TestbedError(f"--slot {arguments.slot}: out of range; allowed: 0 to {SLOTS - 1}")
     site = find_site(arguments.name)
     if site and SupervisorHandle(site.directory).pid:
         if site.options != options:
             raise TestbedError(
-                f"cluster {arguments.name!r} runs already, and differs in: {_differences(site.options, options)}; "
+                f"cluster {arguments.name} is already running with other options: "
+                f"{_differences(site.options, options)}; "
                 f"run `python -m testbed down --name {arguments.name}` first, or choose another --name"
             )
         cluster = Cluster(site)
         cluster.check_alive()
         if not cluster.api.is_ready():
-            raise TestbedError(f"cluster {arguments.name!r} is being started, or does not answer: see `status`")
-        print(f"cluster {arguments.name} runs already\nKUBECONFIG={cluster.kubeconfig}")
+            raise TestbedError(f"cluster {arguments.name} is starting, or does not answer: see `status`")
+        print(f"cluster {arguments.name} is already running\nKUBECONFIG={cluster.kubeconfig}")
         return 0
     cluster = Cluster.up(arguments.name, options, slot=arguments.slot, say=_say)
     print(f"KUBECONFIG={cluster.kubeconfig}")
@@ -101,9 +102,9 @@ def _parse_flag(text: str) -> tuple[str, str]:
     if component not in COMPONENTS:
         near = difflib.get_close_matches(component, COMPONENTS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise TestbedError(f"--flag {text!r}: no component {component!r}: {hint}known are {', '.join(COMPONENTS)}")
+        raise TestbedError(f"--flag {text}: unknown component `{component}`: {hint}allowed: {', '.join(COMPONENTS)}")
     if not flag.startswith("-"):
-        raise TestbedError(f"--flag {text!r}: wanted is COMPONENT=--FLAG=VALUE, as in kube-apiserver=--v=4")
+        raise TestbedError(f"--flag {text}: not a flag; allowed: COMPONENT=--FLAG=VALUE, such as kube-apiserver=--v=4")
     return component, flag
 
 
@@ -112,9 +113,9 @@ def _down(arguments: argparse.Namespace) -> int:
     for name in names:
         began = time.monotonic()
         if remove_remains(name):
-            print(f"cluster {name} is gone ({time.monotonic() - began:.1f} s)")
+            print(f"cluster {name} removed ({time.monotonic() - began:.1f} s)")
         else:
-            print(f"there is no cluster {name} ({describe_running()})")
+            print(f"no cluster {name} ({describe_running()})")
     return 0
 
 
@@ -145,7 +146,7 @@ def _print_status(name: str) -> int:
             print(f"  {SupervisorHandle(site.directory).describe_death(component)}")
         else:
             print(f"  {component.name:26} stopped")
-    print(f"  {'all together':26}          {sum(memory.values()) // 1024**2:5} MiB")
+    print(f"  {'total':26}          {sum(memory.values()) // 1024**2:5} MiB")
     return 0 if healthy else 1
 
 
@@ -164,7 +165,7 @@ def _kubectl(arguments: argparse.Namespace) -> int:
 
 def _load_image(arguments: argparse.Namespace) -> int:
     Cluster.find(arguments.name).load_image(arguments.archive)
-    print(f"{arguments.archive} is on the node")
+    print(f"{arguments.archive} loaded")
     return 0
 
 
@@ -173,10 +174,10 @@ def _logs(arguments: argparse.Namespace) -> int:
     path = cluster.site.logs / f"{arguments.component}.log"
     if not path.is_file():
         known = sorted(entry.stem for entry in cluster.site.logs.glob("*.log"))
-        hint = "; start with --audit to have that one" if arguments.component == "audit" else ""
-        raise TestbedError(f"no log of {arguments.component!r}: known are {', '.join(known)}{hint}")
+        hint = "; to have an audit log, start the cluster with --audit" if arguments.component == "audit" else ""
+        raise TestbedError(f"no log of `{arguments.component}`; allowed: {', '.join(known)}{hint}")
     if arguments.tail is not None and arguments.tail < 0:
-        raise TestbedError(f"--tail {arguments.tail}: allowed are 0 and more")
+        raise TestbedError(f"--tail {arguments.tail}: out of range; allowed: 0 or more")
     with path.open("rb") as file:
         lines = file if arguments.tail is None else collections.deque(file, maxlen=arguments.tail)
         sys.stdout.buffer.writelines(lines)
@@ -189,10 +190,10 @@ def _doctor(arguments: argparse.Namespace) -> int:
     findings = [*doctor.examine(), *doctor.examine_build()]
     for finding in findings:
         print(
-            f"{'ok  ' if finding.is_there else 'LACK'} {finding.what}"
+            f"{'ok     ' if finding.is_there else 'MISSING'} {finding.what}"
             + ("" if finding.is_there else f": {finding.remedy}")
         )
-    print(f"     cgroup version {doctor.cgroup_version()}")
+    print(f"        cgroup version {doctor.cgroup_version()}")
     return 0 if all(finding.is_there for finding in findings) else 1
 
 

@@ -1,4 +1,4 @@
-"""A cluster from nothing to Ready, and back to nothing."""
+"""Starts, inspects and removes a cluster."""
 
 import concurrent.futures
 import contextlib
@@ -79,7 +79,7 @@ class Cluster:
 
     @property
     def supervisor_pid(self) -> int | None:
-        """The process on whose life everything hangs; None when the cluster is not running."""
+        """The pid of the supervisor, whose end ends the cluster; None if the cluster is not running."""
         return self._supervisor.pid
 
     @property
@@ -88,12 +88,12 @@ class Cluster:
 
     @classmethod
     def find(cls, name: str) -> "Cluster":
-        """A cluster that runs; raises where there is none of that name."""
+        """Return the running cluster of that name; raises if there is none."""
         site = find_site(name)
         cluster = cls(site) if site else None
         if cluster is None or cluster.supervisor_pid is None:
             raise TestbedError(
-                f"no cluster {name!r} runs here ({describe_running()}): "
+                f"cluster {name} is not running ({describe_running()}): "
                 f"start it with `python -m testbed up --name {name}`"
             )
         return cluster
@@ -108,7 +108,7 @@ class Cluster:
         outlives_us: bool = True,
         say: Say = lambda _: None,
     ) -> "Cluster":
-        """Start a cluster and return when it is usable. On any failure nothing of it stays.
+        """Start a cluster and return when it is usable. A failure leaves nothing behind.
 
         Unless it `outlives_us`, it ends with this process, however that ends.
         """
@@ -137,7 +137,7 @@ class Cluster:
         return cluster
 
     def down(self) -> None:
-        """Stop everything and remove every trace. Idempotent; works on what a crash left."""
+        """Stop everything and remove all that it created. Idempotent; also cleans up after a crash."""
         self._supervisor.kill()
         if self._link_marker.exists():
             network.disconnect(self.site.addresses)
@@ -147,7 +147,7 @@ class Cluster:
             raise TestbedError(f"{self.site.directory} cannot be removed completely")
 
     def components(self) -> dict[str, Component]:
-        """Every component, dead ones too."""
+        """Return every component, including dead ones."""
         return self._supervisor.components()
 
     def check_alive(self) -> None:
@@ -172,7 +172,7 @@ class Cluster:
         self._wait("the apiserver", api.is_ready)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl as admin; raises with its own words when it fails."""
+        """Run kubectl as admin; raises with its own message if it fails."""
         argv = [str(self.directory / "bin/kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments]
         done = subprocess.run(
             argv, input=stdin, capture_output=True, text=True, check=False, env=environment_without_proxies()
@@ -197,7 +197,7 @@ class Cluster:
         pid = self.supervisor_pid
         if pid is None:
             raise TestbedError(f"cluster {self.name} is not running")
-        # The working folder is said to nsenter, which otherwise leaves it behind with the old mounts.
+        # nsenter must be told the working directory; otherwise it stays in the old mount namespace.
         enter = ["nsenter", "--target", str(pid), "--net", "--mount", "--pid", f"--wd={PROJECT_ROOT}"]
         done = subprocess.run([*enter, *argv], capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -205,7 +205,7 @@ class Cluster:
         return done.stdout
 
     def compact_etcd(self) -> int:
-        """Forget all history up to now, as etcd does by itself every few minutes; the revision."""
+        """Compact etcd's history up to now, as the apiserver does every few minutes; returns the revision."""
         return int(self.run_inside([sys.executable, "-m", "testbed.etcd", controlplane.ETCD_CLIENT_URL]))
 
     def memory_bytes(self) -> dict[str, int]:
@@ -218,7 +218,7 @@ class Cluster:
         return sizes
 
     def _prepare(self, binaries: dict[str, Path]) -> None:
-        """Folder, namespaces and link: from here on the machine shows that name and addresses are taken."""
+        """Create directory, namespaces and link. From here on name and addresses are visibly in use."""
         self._prepare_folder(binaries)
         pid = self._supervisor.spawn()
         network.create_link(self.site.addresses, pid=pid)
@@ -227,7 +227,7 @@ class Cluster:
 
     @property
     def _link_marker(self) -> Path:
-        """Says that the link of that name is this cluster's, and may be removed with it."""
+        """Record that the link of that name belongs to this cluster and may be removed with it."""
         return self.directory / "linked"
 
     def _start(self, binaries: dict[str, Path], *, say: Say) -> None:
@@ -260,7 +260,7 @@ class Cluster:
             (self.directory / "bin" / name).symlink_to(binaries["kube"])
 
     def _prepare_node(self) -> None:
-        """Start containerd and give it the images that nothing works without."""
+        """Start containerd and load the images that every node needs."""
         cgroups.ensure_root(self.site.cgroup)
         base_images = _ensure_images()
         node.write_node_configuration(self.site, sandbox_image=base_images[0].tags[0])
@@ -275,7 +275,7 @@ class Cluster:
         self._supervisor.start(name, [str(self.directory / "bin" / name), *flags, *extra])
 
     def _apply_objects(self) -> None:
-        """Create what the cluster begins with; side by side, because fake nodes come by the hundred."""
+        """Create the initial objects, concurrently, because there may be hundreds of fake nodes."""
         api = self.api
         for path, obj in objects.iter_objects(self.site):
             api.apply(path, obj)
@@ -295,7 +295,7 @@ class Cluster:
         self._wait("the node to be Ready", lambda: addons.is_node_ready(api.get(path), options))
 
     def _wait(self, what: str, condition: Callable[[], bool]) -> None:
-        """Poll a condition; a component's death and the deadline end it with the reason."""
+        """Poll a condition; raises with the reason if a component dies or the deadline passes."""
         deadline = time.monotonic() + _START_SECONDS
         while True:
             with contextlib.suppress(OSError):
@@ -311,22 +311,22 @@ class Cluster:
             time.sleep(0.1)
 
     def _keep_logs(self) -> None:
-        """Save the logs of a start that failed, beside the folder that is about to go."""
+        """Save the logs of a failed start beside the directory that will be removed."""
         kept = _failed_logs(self.name)
         shutil.rmtree(kept, ignore_errors=True)
-        # The disk may be full, which is why the start failed: then there is nothing to keep them on.
+        # The start may have failed because the disk is full; then the logs cannot be saved.
         with contextlib.suppress(OSError):
             shutil.copytree(self.site.logs, kept)
 
 
 def describe_running() -> str:
-    """Which clusters run, in words."""
+    """Describe the running clusters for a message."""
     running = [name for name in iter_names() if SupervisorHandle(cluster_directory(name)).pid]
-    return f"running: {', '.join(running)}" if running else "none runs"
+    return f"running: {', '.join(running)}" if running else "none is running"
 
 
 def remove_remains(name: str) -> bool:
-    """Take down whatever is left under a name, running or not; whether there was anything."""
+    """Remove whatever exists under a name, running or not; returns whether there was anything."""
     directory = cluster_directory(name)
     shutil.rmtree(_failed_logs(name), ignore_errors=True)
     site = find_site(name)
@@ -335,7 +335,7 @@ def remove_remains(name: str) -> bool:
         return True
     if not directory.exists():
         return False
-    # A record that cannot be read: what exists besides the folder goes with the supervisor or is found by name.
+    # The record cannot be read. Everything outside the directory ends with the supervisor or is found by name.
     SupervisorHandle(directory).kill()
     cgroups.remove_root(Site(name, directory, Addresses(0), Options()).cgroup)
     shutil.rmtree(directory, ignore_errors=True)
@@ -343,7 +343,7 @@ def remove_remains(name: str) -> bool:
 
 
 def prepare(options: Options) -> dict[str, Path]:
-    """Build every program and image that the options ask for. Idempotent; minutes the first time."""
+    """Build every program and image that the options need. Idempotent; takes minutes the first time."""
     binaries = {"kube": build.ensure_kube(options.kubernetes)}
     for name in addons.needed(options):
         binaries[name] = build.ensure_addon(name)
@@ -353,16 +353,16 @@ def prepare(options: Options) -> dict[str, Path]:
 
 
 def _ensure_images() -> list[images.Image]:
-    """The images that every node has; the first holds pods together."""
+    """Return the images that every node has; the first is the pause image."""
     return [images.ensure_pause(), images.ensure_busybox(), images.ensure_python()]
 
 
 def _claim_site(name: str, options: Options, *, slot: int | None) -> Site:
-    """Take a name and an address range; remove first what a crash left under that name."""
+    """Reserve a name and an address range; first removes what a crash left under that name."""
     directory = cluster_directory(name)
     if SupervisorHandle(directory).pid is not None:
         raise TestbedError(
-            f"a cluster {name!r} runs already: use it, take it down with "
+            f"cluster {name} is already running: use it, remove it with "
             f"`python -m testbed down --name {name}`, or choose another --name"
         )
     remove_remains(name)
@@ -371,8 +371,8 @@ def _claim_site(name: str, options: Options, *, slot: int | None) -> Site:
     if slot is None:
         slot = network.choose_slot(taken)
     elif slot in taken or (conflict := network.find_conflict(Addresses(slot))):
-        owner = f"cluster {taken[slot]!r}" if slot in taken else conflict
-        raise TestbedError(f"--slot {slot}: its addresses are taken ({owner}); leave --slot out")
+        owner = f"cluster {taken[slot]}" if slot in taken else conflict
+        raise TestbedError(f"--slot {slot}: its addresses are in use ({owner}); omit --slot")
     site = Site(name, directory, Addresses(slot), options)
     directory.mkdir(parents=True)
     site.save()
@@ -385,7 +385,7 @@ def _failed_logs(name: str) -> Path:
 
 @contextlib.contextmanager
 def _machine_lock() -> Iterator[None]:
-    """Be alone on this machine: names belong to a state folder, addresses and devices to everybody."""
+    """Hold the machine-wide lock: names are per state directory, addresses and devices per machine."""
     with _LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

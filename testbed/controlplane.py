@@ -26,7 +26,7 @@ _AUDIT_POLICY = {
 
 
 def node_user(site: Site) -> str:
-    """The identity with which the kubelet speaks."""
+    """The identity of the kubelet."""
     return f"system:node:{site.node_name}"
 
 
@@ -79,7 +79,7 @@ def kubeconfig_of(site: Site, user: str) -> Path:
 
 
 def admin_token(site: Site) -> str:
-    """The token that opens everything on this cluster."""
+    """The admin's token for this cluster."""
     with (site.pki / "tokens.csv").open(newline="") as file:
         return next(row[0] for row in csv.reader(file) if row[1] == ADMIN)
 
@@ -105,7 +105,7 @@ def _write_kubeconfig(site: Site, user: str, *, token: str) -> None:
 
 
 def etcd_flags(site: Site) -> list[str]:
-    """etcd without fsync: what a testbed loses in a power cut it builds again."""
+    """etcd without fsync: after a power failure a testbed is built again."""
     return [
         f"--data-dir={site.directory / 'etcd'}",
         f"--listen-client-urls={ETCD_CLIENT_URL}",
@@ -164,7 +164,7 @@ def _audit_flags(site: Site) -> list[str]:
 
 
 def controller_manager_flags(site: Site) -> list[str]:
-    """The controllers, with request limits lifted: stock ones allow 3.4 full runs a second."""
+    """The controllers, with raised request limits: the defaults allow 3.4 full runs a second."""
     pki = site.pki
     return [
         f"--kubeconfig={kubeconfig_of(site, _CONTROLLER_MANAGER)}",
@@ -183,7 +183,7 @@ def controller_manager_flags(site: Site) -> list[str]:
 
 
 def scheduler_flags(site: Site) -> list[str]:
-    """The stock scheduler, with request limits lifted."""
+    """The stock scheduler, with raised request limits."""
     return [
         f"--kubeconfig={kubeconfig_of(site, _SCHEDULER)}",
         "--leader-elect=false",

@@ -1,4 +1,4 @@
-"""What a machine needs for a testbed, whether it is there, and how to get it."""
+"""Checks whether a machine can run a testbed, and says how to install what is missing."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ _CNI_PACKAGE = "containernetworking-plugins"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a machine must have."""
+    """One requirement of the testbed."""
 
     what: str
     is_there: bool
@@ -42,7 +42,7 @@ class Finding:
 
 
 def examine(*, node: bool = True) -> list[Finding]:
-    """Everything that a cluster on this machine needs at run time, in the order in which to mend it."""
+    """Check everything that a cluster needs at run time, in the order in which to fix it."""
     return [
         Finding("Linux on x86-64 or arm64", _is_supported_platform(), "use a Linux machine"),
         Finding("root", os.geteuid() == 0, "run as root, for example with sudo"),
@@ -62,7 +62,7 @@ def examine(*, node: bool = True) -> list[Finding]:
 
 
 def examine_build() -> list[Finding]:
-    """What it takes to compile Kubernetes; of no matter once it is in the cache."""
+    """Check what compiling Kubernetes needs; irrelevant once it is in the cache."""
     needed = build.required_go()
     found = installed_go()
     is_enough = found is not None and release_of(found) >= release_of(needed)
@@ -71,7 +71,7 @@ def examine_build() -> list[Finding]:
 
 
 def missing(*, node: bool, kubernetes: str) -> list[Finding]:
-    """All that this machine lacks for a cluster of that version."""
+    """Return everything that this machine lacks for a cluster of that version."""
     return [*_lacking(examine(node=node)), *(_lacking(examine_build()) if not build.is_cached(kubernetes) else ())]
 
 
@@ -90,7 +90,7 @@ def _lacking(findings: list[Finding]) -> list[Finding]:
 
 
 def install_packages() -> None:
-    """Install the Debian packages that are missing. Does nothing where none is, or where it cannot."""
+    """Install missing Debian packages. Does nothing if none is missing, or without root."""
     packages = sorted({finding.package for finding in _lacking(examine()) if finding.package})
     if not packages or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
@@ -132,7 +132,7 @@ def _is_supported_platform() -> bool:
 
 
 def _can_unshare() -> bool:
-    """Whether a child process may make the namespaces."""
+    """Whether a child process may create the namespaces."""
     if shutil.which("unshare") is None:
         return False
     argv = ["unshare", "--mount", "--pid", "--net", "--fork", "true"]

@@ -1,4 +1,4 @@
-"""What to keep of a cluster when a test failed in one of its namespaces."""
+"""Saves the state of a namespace after a failed test."""
 
 from pathlib import Path
 

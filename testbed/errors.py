@@ -2,6 +2,6 @@
 
 
 class TestbedError(Exception):
-    """Something that the person at the terminal must know: what, why, and what to do, in one line."""
+    """An error for the user: what is wrong, why, and what to do, in one line."""
 
     __test__ = False  # not a test class, whatever pytest thinks of its name

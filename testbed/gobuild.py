@@ -27,7 +27,7 @@ _FRESH_BYTES, _WARM_BYTES = 6 * 10**9, 10**9
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """How a program in the cache came to be; `make bench` prints it."""
+    """How a cached program was built; `make bench` prints it."""
 
     name: str
     version: str
@@ -92,7 +92,7 @@ def build_product(product: Product, *, folder: Path, lock: int) -> None:
 
 
 def _environment(work: Path | None = None) -> dict[str, str]:
-    """The caller's environment, less what would change the result; the module proxy stays as it is."""
+    """Return the caller's environment without variables that would change the result; keeps the module proxy."""
     environment = {name: value for name, value in os.environ.items() if name not in ("GOOS", "GOARCH", "GOEXPERIMENT")}
     environment |= {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
     if work is not None:
@@ -149,7 +149,7 @@ def _last_line(text: str) -> str:
 
 
 def _require_space(go: _Go, *, product: Product) -> None:
-    """Refuse before the first byte what would end half-way with a full disk."""
+    """Refuse to start a build for which the disk is too small."""
     is_warm = any((cache_dir() / "bin").glob(f"{product.shares_with}-*"))
     needed = _WARM_BYTES if is_warm else _FRESH_BYTES
     for folder in go.folders:
@@ -254,7 +254,7 @@ class _Run:
 
 
 class _ProgressLine:
-    """One line that is rewritten on a terminal; in a log, a line now and then."""
+    """A progress line: rewritten in place on a terminal, printed occasionally to a log."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
@@ -277,7 +277,7 @@ class _ProgressLine:
 
 
 def _iter_lines(process: subprocess.Popen[bytes], *, between: Callable[[], None]) -> Iterator[str]:
-    """The lines a process prints; `between` is called at least every second while it is silent."""
+    """Yield the lines that a process prints; calls `between` at least every second while it prints nothing."""
     assert process.stdout is not None  # noqa: S101 - it was started with a pipe
     descriptor, rest = process.stdout.fileno(), b""
     while True:
@@ -309,7 +309,7 @@ def _hold_signals() -> Iterator[Callable[[], None]]:
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
-    """End go and its compilers: as Ctrl-C would, and by force if that takes long."""
+    """End go and its compilers: with SIGINT, and with SIGKILL if that takes long."""
     for number, patience_seconds in ((signal.SIGINT, 10), (signal.SIGKILL, 10)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

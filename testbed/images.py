@@ -71,7 +71,7 @@ class _Recipe:
 
 
 def ensure_pause() -> Image:
-    """What holds a pod's namespaces open: containerd's `sandbox_image`. Idempotent; may compile."""
+    """The pause image, which holds a pod's namespaces open (containerd's `sandbox_image`). Idempotent; may compile."""
     program = build.ensure_addon("pause")
 
     def fill(root: Path) -> None:
@@ -171,7 +171,7 @@ def _render_config(recipe: _Recipe, *, digests: Sequence[str]) -> bytes:
 
 
 def _write_layer(root: Path, target: Path) -> None:
-    """The folder as a tar that depends on its content alone: sorted, root's, of no time, of two modes."""
+    """Write a reproducible tar of a directory: sorted, owned by root, without times, with two file modes."""
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as layer:
         for path in sorted(root.rglob("*")):
             _add_file(layer, str(path.relative_to(root)), path)

@@ -14,7 +14,7 @@ _INSIDE_DEVICE = "eth0"
 
 
 def choose_slot(taken: Iterable[int]) -> int:
-    """The first slot that no cluster has and whose addresses nothing on this machine uses."""
+    """Return the first slot that no cluster uses and whose addresses are free on this machine."""
     busy = set(taken)
     conflict = None
     for slot in range(SLOTS):
@@ -44,7 +44,7 @@ def find_conflict(addresses: Addresses) -> str | None:
 
 
 def create_link(addresses: Addresses, *, pid: int) -> None:
-    """Make the pair of devices that joins the namespace of a process to this machine."""
+    """Create the veth pair between the namespace of a process and this machine."""
     device = addresses.host_device
     _output("ip", "link", "add", device, "type", "veth", "peer", "name", _INSIDE_DEVICE, "netns", str(pid))
 

@@ -29,7 +29,7 @@ def write_node_configuration(site: Site, *, sandbox_image: str) -> None:
     (site.directory / "containerd.toml").write_text(_containerd_configuration(site, sandbox_image=sandbox_image))
     (site.directory / "kubelet.json").write_text(json.dumps(_kubelet_configuration(site), indent=1))
     (site.directory / "kube-proxy.json").write_text(json.dumps(_proxy_configuration(site), indent=1))
-    # The pods' resolver; nothing outside is reachable, so the machine's own is of no use to them.
+    # The pods' resolver. The machine's own would not help them, because nothing outside is reachable.
     (site.directory / "resolv.conf").write_text(f"nameserver {site.addresses.node_ip}\n")
 
 
@@ -131,7 +131,7 @@ def _kubelet_configuration(site: Site) -> dict[str, object]:
         "resolvConf": str(site.directory / "resolv.conf"),
         "podLogsDir": str(site.directory / "pod-logs"),
         "maxPods": MAX_PODS,
-        # A testbed shares its disk with everything else here: evict only when there is really nothing left.
+        # A testbed shares its disk with everything else on the machine: evict only when it is almost full.
         "evictionHard": {
             "memory.available": "1%",
             "nodefs.available": "1%",

@@ -1,4 +1,4 @@
-"""pytest fixtures: a real cluster for whoever asks for one.
+"""pytest fixtures that provide real clusters.
 
 `cluster` is session-wide and has a real node; `control_plane` is a module's own, without a node, and may be
 broken at will; `namespace` is a test's own. Safe with pytest-xdist: the first worker that asks starts the

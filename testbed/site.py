@@ -1,4 +1,4 @@
-"""Where a cluster lives on this machine, and what was asked of it."""
+"""The directory of a cluster on this machine, and its options."""
 
 import dataclasses
 import hashlib
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,22}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Options:
-    """What may be asked of a cluster."""
+    """Options of a cluster."""
 
     kubernetes: str = "1.36"
     node: bool = True
@@ -37,7 +37,7 @@ class Options:
         for name in ("gpus", "fake_nodes"):
             value = getattr(self, name)
             if not 0 <= value <= 10_000:
-                raise TestbedError(f"--{name.replace('_', '-')} {value}: allowed are 0 to 10000")
+                raise TestbedError(f"--{name.replace('_', '-')} {value}: out of range; allowed: 0 to 10000")
         if not self.node and (self.gpus or self.metrics):
             raise TestbedError("--gpus and --metrics need a node: leave out --no-node")
 
@@ -89,29 +89,29 @@ class Site:
 
 
 def check_name(name: str) -> str:
-    """Return the name, or refuse it: it becomes part of folders, cgroups and the node's name."""
+    """Return the name if it is valid: it becomes part of directories, cgroups and the node's name."""
     if not _NAME.fullmatch(name):
         raise TestbedError(
-            f"--name {name!r}: allowed are 1 to 24 lower-case letters, digits and dashes, "
-            "no dash at either end, for example `dev-2`"
+            f"--name {name}: not a valid name; allowed: 1 to 24 lower-case letters, digits and dashes, "
+            "no dash at either end, such as dev-2"
         )
     return name
 
 
 def state_folder() -> Path:
-    """The folder with one sub-folder per cluster; `RUNYARD_TESTBED_STATE` moves it."""
+    """Return the directory with one subdirectory per cluster; `RUNYARD_TESTBED_STATE` overrides it."""
     chosen = os.environ.get("RUNYARD_TESTBED_STATE")
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(chosen) if chosen else Path(base) / "runyard" / "testbed"
 
 
 def cluster_directory(name: str) -> Path:
-    """A cluster's folder, whether it exists or not."""
+    """Return a cluster's directory, whether it exists or not."""
     directory = state_folder() / check_name(name)
     if len(str(directory)) > _LONGEST_DIRECTORY:
         raise TestbedError(
-            f"the folder {directory} is too long for unix sockets ({len(str(directory))} characters, "
-            f"allowed are {_LONGEST_DIRECTORY}): set RUNYARD_TESTBED_STATE to a shorter one"
+            f"the path {directory} is too long for unix sockets ({len(str(directory))} characters; "
+            f"allowed: {_LONGEST_DIRECTORY}): set RUNYARD_TESTBED_STATE to a shorter one"
         )
     hidden = next((folder for folder in PRIVATE_FOLDERS if directory.is_relative_to(folder)), None)
     if hidden:

@@ -158,10 +158,10 @@ class Supervisor:
         """Start a component, or the same one again where no command is given."""
         known = self._processes.get(name)
         if known and known["exit_code"] is None:
-            raise ValueError(f"{name} is running already (pid {known['pid']})")
+            raise ValueError(f"{name} is already running (pid {known['pid']})")
         if argv is None:
             if known is None:
-                raise ValueError(f"{name} was never started here: known are {', '.join(self._processes)}")
+                raise ValueError(f"{name} was never started; allowed: {', '.join(self._processes)}")
             argv = known["argv"]
         log = self._directory / "logs" / f"{name}.log"
         # Not Popen: its own bookkeeping of children would compete with ours for the exit codes.

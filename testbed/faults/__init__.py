@@ -1,4 +1,4 @@
-"""A proxy that misbehaves as networks and apiservers do: cuts, resets, stalls, delays, refusals, errors.
+"""A fault-injection proxy: lost connections, resets, stalls, delays, refused connections, errors.
 
 Put it between a client and any HTTP/1.1 server. It knows Kubernetes only where a fault must look like one (a
 Status body, the last event of a watch). Standard library only. `proxy.py` is the door, `plan.py` the faults.

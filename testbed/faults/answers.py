@@ -1,4 +1,4 @@
-"""What the proxy says in the apiserver's stead: errors with a Status body, the event that ends a watch."""
+"""Responses that the proxy sends instead of the apiserver: errors with a Status body, the event that ends a watch."""
 
 import json
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""One forwarded request: its body up, its answer down, and the fault that strikes in the middle of it."""
+"""One forwarded request with its response, and the fault that may interrupt it."""
 
 import asyncio
 from contextlib import aclosing
@@ -6,9 +6,9 @@ from http import HTTPStatus
 from typing import Protocol
 
 from testbed.faults.answers import render_answer, render_expired_event
+from testbed.faults.guarded_wait import pause, unless
 from testbed.faults.http1 import Ending, Framing, Request, Response, parse_response
 from testbed.faults.plan import Cut, Expire, Fault, LoseAnswer, Reset, Stall
-from testbed.faults.waiting import pause, unless
 from testbed.faults.wire import Piece, Wire
 
 

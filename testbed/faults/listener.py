@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Self
 
-from testbed.faults.waiting import unless
+from testbed.faults.guarded_wait import unless
 
 BACKLOG = 512
 

@@ -97,7 +97,7 @@ class Rule:
     skip: int = 0
 
     def matches(self, request: Request) -> bool:
-        """Whether the rule speaks of this request."""
+        """Whether the rule matches this request."""
         return (
             (self.method is None or self.method == request.method)
             and (self.path is None or fnmatchcase(request.path, self.path))

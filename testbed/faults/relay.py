@@ -4,9 +4,9 @@ from contextlib import aclosing
 
 from testbed.faults.answers import render_answer
 from testbed.faults.exchange import Exchange, Switchboard
+from testbed.faults.guarded_wait import pause, unless
 from testbed.faults.http1 import ProtocolError, Request, parse_request
 from testbed.faults.plan import Answer, Cut, Delay, Refuse, Reset
-from testbed.faults.waiting import pause, unless
 from testbed.faults.wire import Wire
 
 

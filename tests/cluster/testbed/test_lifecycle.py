@@ -168,7 +168,9 @@ def test_addresses_of_this_machine_are_respected_when_a_slot_is_chosen(name: str
     try:
         subprocess.run(["ip", "address", "add", f"{addresses.host_ip}/16", "dev", "rytbtest"], check=True)
         subprocess.run(["ip", "link", "set", "rytbtest", "up"], check=True)
-        with pytest.raises(TestbedError, match=r"--slot 63: its addresses are taken \(10\.217\.63\.0/24 overlaps with"):
+        with pytest.raises(
+            TestbedError, match=r"--slot 63: its addresses are in use \(10\.217\.63\.0/24 overlaps with"
+        ):
             Cluster.up(name, PLANE, slot=SLOTS - 1)
     finally:
         subprocess.run(["ip", "link", "delete", "rytbtest"], check=True)
@@ -192,16 +194,17 @@ def test_status_says_so_when_a_component_died(name: str) -> None:
 def test_second_up_is_refused_when_the_name_or_the_addresses_are_taken(name: str) -> None:
     cluster = Cluster.up(name, PLANE, outlives_us=False)
     slot = cluster.site.addresses.slot
-    with pytest.raises(TestbedError, match=f"a cluster '{name}' runs already"):
+    with pytest.raises(TestbedError, match=f"cluster {name} is already running"):
         Cluster.up(name, PLANE, outlives_us=False)
-    with pytest.raises(TestbedError, match=f"--slot {slot}: its addresses are taken \\(cluster '{name}'\\)"):
+    with pytest.raises(TestbedError, match=f"--slot {slot}: its addresses are in use \\(cluster {name}\\)"):
         Cluster.up(f"{name}-b", PLANE, slot=slot)
     assert not cluster_directory(f"{name}-b").exists()
     other_options = _testbed("up", "--name", name, "--kubernetes", kubernetes_version())
     assert other_options.returncode == 1
-    assert f"runs already, and differs in: node; run `python -m testbed down --name {name}`" in other_options.stderr
+    told = f"is already running with other options: node; run `python -m testbed down --name {name}`"
+    assert told in other_options.stderr
     again = _testbed("up", "--name", name, "--no-node", "--kubernetes", kubernetes_version())
-    assert again.stdout == f"cluster {name} runs already\nKUBECONFIG={cluster.kubeconfig}\n"
+    assert again.stdout == f"cluster {name} is already running\nKUBECONFIG={cluster.kubeconfig}\n"
 
 
 def test_two_clusters_do_not_see_each_other_when_both_run(cluster: Cluster, namespace: str, name: str) -> None:

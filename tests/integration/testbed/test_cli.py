@@ -36,15 +36,15 @@ def run(*arguments: str, state: Path, **environment: str) -> subprocess.Complete
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--kubernetes", "1.35"], 'testbed: unknown Kubernetes "1.35": known are 1.36, 1.34'),
-        (["--name", "Big One"], "testbed: --name 'Big One': allowed are 1 to 24 lower-case letters"),
-        (["--name", "../../etc"], "testbed: --name '../../etc': allowed are"),
-        (["--gpus", "-1"], "testbed: --gpus -1: allowed are 0 to 10000"),
+        (["--kubernetes", "1.35"], "testbed: unknown Kubernetes version `1.35`; allowed: 1.36, 1.34"),
+        (["--name", "Big One"], "testbed: --name Big One: not a valid name; allowed: 1 to 24 lower-case letters"),
+        (["--name", "../../etc"], "testbed: --name ../../etc: not a valid name; allowed: "),
+        (["--gpus", "-1"], "testbed: --gpus -1: out of range; allowed: 0 to 10000"),
         (["--no-node", "--gpus", "2"], "testbed: --gpus and --metrics need a node: leave out --no-node"),
-        (["--flag=--v=4"], "testbed: --flag '--v=4': no component '--v'"),
-        (["--flag", "kube-api=--v=4"], "testbed: --flag 'kube-api=--v=4': no component 'kube-api': did you mean"),
-        (["--flag", "kube-apiserver=v"], "testbed: --flag 'kube-apiserver=v': wanted is COMPONENT=--FLAG=VALUE"),
-        (["--slot", "64"], "testbed: --slot 64: allowed are 0 to 63"),
+        (["--flag=--v=4"], "testbed: --flag --v=4: unknown component `--v`: "),
+        (["--flag", "kube-api=--v=4"], "testbed: --flag kube-api=--v=4: unknown component `kube-api`: did you mean"),
+        (["--flag", "kube-apiserver=v"], "testbed: --flag kube-apiserver=v: not a flag; allowed: COMPONENT=--FLAG"),
+        (["--slot", "64"], "testbed: --slot 64: out of range; allowed: 0 to 63"),
     ],
 )
 def test_up_refuses_in_one_line_when_an_option_is_wrong(folder: Path, arguments: list[str], line: str) -> None:
@@ -123,9 +123,9 @@ def test_commands_say_what_to_do_when_there_is_no_such_cluster(folder: Path) -> 
         done = run(*arguments, state=folder)
         assert done.returncode == 1
         assert done.stderr == (
-            "testbed: no cluster 'dev' runs here (none runs): start it with `python -m testbed up --name dev`\n"
+            "testbed: cluster dev is not running (none is running): start it with `python -m testbed up --name dev`\n"
         )
-    assert run("down", state=folder).stdout == "there is no cluster dev (none runs)\n"
+    assert run("down", state=folder).stdout == "no cluster dev (none is running)\n"
     assert run("status", state=folder).stdout == "no clusters\n"
 
 
@@ -133,14 +133,14 @@ def test_everything_behind_kubectl_is_kubectls_when_it_begins_with_a_flag(folder
     for arguments in (["kubectl", "-n", "kube-system", "get"], ["kubectl", "--name", "other", "-A"]):
         done = run(*arguments, state=folder)
         name = "other" if "other" in arguments else "dev"
-        assert done.stderr.startswith(f"testbed: no cluster '{name}' runs here")
+        assert done.stderr.startswith(f"testbed: cluster {name} is not running")
 
 
 def test_doctor_names_each_thing_and_its_remedy_when_some_are_missing(folder: Path) -> None:
     done = run("doctor", state=folder, PATH=str(folder))
     assert done.returncode == 1
-    assert "LACK the program `containerd`: apt-get install containerd\n" in done.stdout
-    assert "LACK Go 1.26.4 or newer: install it\n" in done.stdout
+    assert "MISSING the program `containerd`: apt-get install containerd\n" in done.stdout
+    assert "MISSING Go 1.26.4 or newer: install it\n" in done.stdout
 
 
 def test_help_lists_every_command_when_asked(folder: Path) -> None:

@@ -279,11 +279,11 @@ def test_newer_go_is_asked_for_when_it_is_too_old(fake_go: Path, monkeypatch: py
 def test_unknown_version_is_refused_with_the_known_ones_when_it_is_asked_for() -> None:
     with pytest.raises(TestbedError) as caught:
         build.ensure_kube("1.35")
-    assert str(caught.value) == 'unknown Kubernetes "1.35": known are 1.36, 1.34'
+    assert str(caught.value) == "unknown Kubernetes version `1.35`; allowed: 1.36, 1.34"
 
 
 def test_unknown_addon_is_refused_with_the_known_ones_when_it_is_asked_for() -> None:
-    with pytest.raises(TestbedError, match=r'unknown add-on "istio": known are coredns, kwok, '):
+    with pytest.raises(TestbedError, match=r"unknown add-on `istio`; allowed: coredns, kwok, "):
         build.ensure_addon("istio")
 
 

@@ -26,7 +26,7 @@ def test_name_is_taken_when_it_is_valid(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a/b", "..", "a b", "x" * 25, "é", "a\n"])
 def test_name_is_refused_when_it_cannot_be_part_of_a_path(name: str) -> None:
-    with pytest.raises(TestbedError, match="allowed are 1 to 24 lower-case letters"):
+    with pytest.raises(TestbedError, match="allowed: 1 to 24 lower-case letters"):
         check_name(name)
 
 

@@ -1,4 +1,4 @@
-"""Waiting for one thing while watching for another."""
+"""Waits for a task while another may end the wait."""
 
 import asyncio
 from collections.abc import Coroutine
