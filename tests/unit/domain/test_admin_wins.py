@@ -360,16 +360,22 @@ SABOTAGES: dict[str, tuple[str, Any]] = {
 }
 
 
+def find_complaint_of_the_judge() -> str | None:
+    """The first complaint of the judge in 20 worlds; admission's do not count."""
+    for number in range(20):
+        tally = play_world(SEED, number, count=20 * CASES_PER_WORLD, every=4)
+        complaints = [complaint for _, found in tally.failures for complaint in found]
+        judged = [complaint for complaint in complaints if not complaint.startswith("admission: ")]
+        if judged:
+            return judged[0]
+    return None
+
+
 @pytest.mark.parametrize("name", SABOTAGES)
 def test_campaign_fails_when_the_product_is_sabotaged(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target, replacement = SABOTAGES[name]
     monkeypatch.setattr(target, replacement)
-    for number in range(20):
-        tally = play_world(SEED, number, count=20 * CASES_PER_WORLD, every=4)
-        complaints = [complaint for _, found in tally.failures for complaint in found]
-        if any(not complaint.startswith("admission: ") for complaint in complaints):
-            return
-    pytest.fail("nobody but admission noticed")
+    assert find_complaint_of_the_judge() is not None
 
 
 def test_policy_is_refused_with_a_path_when_it_is_not_legal() -> None:
