@@ -25,7 +25,7 @@ from runyard.app.core import Core, Options
 from runyard.app.loops import DeletionLoop, Loop, Reconciler, RetentionLoop, TriggerLoop, supervise
 from runyard.app.model import Run
 from runyard.app.retention import Retention
-from runyard.app.rules import take_policy, take_profiles
+from runyard.app.rules import import_policy, import_profiles
 from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
 from runyard.logs.backends import open_logs
@@ -181,9 +181,9 @@ async def _warn_without_accounts(store: SqlStore) -> None:
 async def _load_rule_files(core: Core, settings: Settings) -> None:
     warnings = []
     if settings.profiles is not None:
-        warnings += await take_profiles(core, read_profile_texts(settings.profiles))
+        warnings += await import_profiles(core, read_profile_texts(settings.profiles))
     if settings.policy is not None:
-        warnings += await take_policy(
+        warnings += await import_policy(
             core, settings.policy.read_text(errors="surrogateescape"), name=str(settings.policy)
         )
     for warning in warnings:

@@ -1,9 +1,8 @@
-"""Who is asking: passwords, tokens and the keys that sign them.
+"""Authentication: passwords, tokens and signing keys.
 
 Start in `authenticator.py` (from an Authorization header to a `Principal`) and `issuer.py` (access tokens, tokens of
-runs, JWKS). An account is looked up for every request, so a disabled one's credentials stop at once; only what is
-costly and cannot change, a verified signature or password, is remembered, for at most a minute. May import `app`;
-owns argon2 and joserfc.
+runs, JWKS). The account is read for every request, so disabling it takes effect at once. Only verified signatures and
+passwords are cached, for at most a minute. May import `app`; owns argon2 and joserfc.
 """
 
 from runyard.auth.authenticator import ANONYMOUS, Authenticator

@@ -1,7 +1,7 @@
-"""From an Authorization header to who asks.
+"""Authenticate a request by its Authorization header.
 
-The store is asked for every request: whether the account is there and not disabled, the personal token not revoked,
-the run not ended. What ends, ends at once, on every replica.
+Every request reads the account, the personal token and the run from the store, so that disabling, revoking and ending
+take effect at once on every replica.
 """
 
 from datetime import UTC, datetime
@@ -20,13 +20,13 @@ from runyard.domain.access import SCOPES
 from runyard.domain.lifecycle import State, is_final
 
 ANONYMOUS = "anonymous"
-"""Who everybody is on a server without accounts."""
+"""The principal of every request on a server without accounts."""
 _GONE = "the account of this token is gone or disabled"
-_REVOKED = "the personal token that this token was got with was revoked or has ended"
+_REVOKED = "the personal token behind this token has expired or was revoked"
 
 
 class Authenticator:
-    """`app.identity.sign_in.Identifier`, and the way in for every request."""
+    """`app.identity.Identifier`; authenticates every request."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Authenticator:
         self._password_check = PasswordCheck(core, passwords=passwords, limiter=limiter or FailureLimiter())
 
     async def authenticate(self, header: str | None, *, address: str | None) -> Principal:
-        """Who asks. Raises `Unauthenticated` or `TooMany`. An open server asks nobody and knows one, an admin."""
+        """The principal of a request. Raises `Unauthenticated` or `TooMany`. On an open server everyone is an admin."""
         if self._is_open:
             return Principal(name=ANONYMOUS, is_admin=True, via="open", address=address)
         given = parse_header(header)
@@ -53,9 +53,9 @@ class Authenticator:
         return (await self.identify(given.text, address=address)).principal
 
     async def identify(self, token: str, *, address: str | None) -> Identity:
-        """Who a token stands for. Raises `Unauthenticated`."""
+        """The identity of a token. Raises `Unauthenticated`."""
         if self._is_open:
-            raise Unauthenticated("this server is open: there are no accounts, and no token is needed")
+            raise Unauthenticated("this server runs without accounts; no token is needed")
         if token.startswith(PERSONAL_PREFIX):
             return await self._identify_personal(token, address=address)
         if token.startswith(REFRESH_PREFIX):
@@ -69,10 +69,10 @@ class Authenticator:
         async with self._core.store.begin(is_read_only=True) as unit:
             token = await unit.accounts.find_token(hash_token(text))
             if token is None or token.kind != "personal":
-                raise Unauthenticated("there is no such personal token, or it was revoked")
+                raise Unauthenticated("the personal token is unknown or was revoked")
             account = await _require_account(unit, token.user, since=token.created_at)
         if not is_usable(token, now=self._core.clock.now()):
-            raise Unauthenticated("the personal token has ended or was revoked: make a new one")
+            raise Unauthenticated("the personal token has expired or was revoked: create a new one")
         await note_token_use(self._core, token)
         return Identity(
             principal=Principal(
@@ -108,8 +108,8 @@ class Authenticator:
             account = await _require_account(unit, claims["sub"], since=_read_time(claims["iat"]))
             run = await unit.runs.find(run_id, project=project)
         if run is None or is_final(State(run.state)):
-            raise Unauthenticated(f"run {run_id} has ended, and its token with it")
-        # Never an admin, whoever started the run.
+            raise Unauthenticated(f"run {run_id} has ended, so its token is no longer valid")
+        # Never an admin, even if an admin started the run.
         return Identity(
             principal=Principal(name=account.name, run_id=run_id, project=project, via="run", address=address),
             ends_at=_read_time(claims["exp"]),
@@ -123,7 +123,7 @@ class Authenticator:
 
 
 async def _require_account(unit: UnitOfWork, name: str, *, since: datetime) -> Account:
-    """What is older than the account was somebody else's of that name, who is gone."""
+    """Reject tokens issued before this account existed."""
     account = await unit.accounts.find(name)
     if account is None or account.is_disabled or since < account.created_at.replace(microsecond=0):
         raise Unauthenticated(_GONE)

@@ -1,4 +1,4 @@
-"""Remembers for a short while what was costly to verify, without keeping any of it in clear."""
+"""A short-lived cache of verified credentials, which never stores them in clear text."""
 
 import hashlib
 import hmac
@@ -14,7 +14,7 @@ _Value = TypeVar("_Value")
 
 
 class CredentialCache(Generic[_Value]):
-    """Values by the keyed hash of what was verified; the key is random and of this process alone. Bounded."""
+    """Values by the HMAC of the credential, with a random key of this process. Bounded (LRU)."""
 
     def __init__(self, *, most: int = 4096, now: Callable[[], float] = time.monotonic) -> None:
         self._key = secrets.token_bytes(32)
@@ -22,7 +22,7 @@ class CredentialCache(Generic[_Value]):
         self._entries: LruMap[bytes, tuple[float, _Value]] = LruMap(most=most)
 
     def make_key(self, *parts: str) -> bytes:
-        """Stands for the parts; their lengths are part of it, so that no two different lists are alike."""
+        """The HMAC of the parts and their lengths, so that no two different lists have the same key."""
         digest = hmac.new(self._key, digestmod=hashlib.sha256)
         for part in parts:
             encoded = part.encode("utf-8", "surrogatepass")
@@ -30,7 +30,7 @@ class CredentialCache(Generic[_Value]):
         return digest.digest()
 
     def find(self, key: bytes) -> _Value | None:
-        """What was put there, unless its time is over."""
+        """The cached value, unless it has expired."""
         entry = self._entries.find(key)
         if entry is None:
             return None
@@ -40,5 +40,5 @@ class CredentialCache(Generic[_Value]):
         return entry[1]
 
     def put(self, key: bytes, value: _Value, *, seconds: float = LONGEST_SECONDS) -> None:
-        """Keep it, for at most a minute."""
+        """Cache a value, for at most a minute."""
         self._entries.put(key, (self._now() + min(seconds, LONGEST_SECONDS), value))

@@ -1,8 +1,8 @@
-"""How many wrong passwords are borne: counted by account, by address, and by both together, before any hashing.
+"""Rate limit of wrong passwords (brute force): token buckets by account, by address, and by both, before any hashing.
 
-An attempt takes from its buckets first and gets it back if the password was right, so that many attempts at once do
-not slip through. Buckets fill again by themselves: nobody is locked out for good. Who has signed in from an address
-before is counted there alone, so that strangers who guess at an account do not lock its owner out.
+An attempt takes a token first and gets it back if the password was right, so that concurrent attempts cannot slip
+through. Buckets refill, so nobody is locked out for good. A user who has signed in from an address before has a bucket
+of their own there, so that an attacker cannot lock them out.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ from runyard.app.lru_map import LruMap
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """So many at once, then one every so often."""
+    """A token bucket: `burst` at once, then one every `seconds`."""
 
     burst: int
     seconds: float
@@ -26,7 +26,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What was taken for one attempt, and from where."""
+    """The buckets that an attempt took a token from."""
 
     pair: bytes
     buckets: tuple[tuple[bytes, Allowance], ...]
@@ -40,7 +40,7 @@ MOST_KNOWN = 10_000
 
 
 class FailureLimiter:
-    """Bounded in memory: the buckets that were not asked for longest go first."""
+    """Bounded in memory (LRU)."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -48,7 +48,7 @@ class FailureLimiter:
         self._known: LruMap[bytes, bool] = LruMap(most=MOST_KNOWN)
 
     def take(self, account: str, *, address: str | None) -> Attempt:
-        """Before an attempt. Raises `TooMany`, and then nothing was taken."""
+        """Take tokens before an attempt. Raises `TooMany`, and then takes none."""
         attempt = self._plan(account, address)
         waits = [self._find_wait(key, allowance) for key, allowance in attempt.buckets]
         if (wait := max(waits)) > 0:
@@ -58,7 +58,7 @@ class FailureLimiter:
         return attempt
 
     def give_back(self, attempt: Attempt, *, is_right: bool = True) -> None:
-        """After an attempt that counts for nothing: the password was right, or was not looked at."""
+        """Return the tokens after an attempt whose password was right, or was not checked."""
         for key, allowance in attempt.buckets:
             self._change(key, allowance, by=1)
         if is_right:
@@ -86,7 +86,7 @@ class FailureLimiter:
 
 
 def _simplify(address: str | None) -> str:
-    """Whoever has one address of IPv6 has the whole network of 64 bits."""
+    """An IPv6 address is reduced to its /64 network, which one host usually owns."""
     try:
         place = ipaddress.ip_address((address or "").partition("%")[0])
     except ValueError:
@@ -99,6 +99,6 @@ def _simplify(address: str | None) -> str:
 
 
 def _make_key(*parts: str) -> bytes:
-    """Of one size, however long a name somebody sends."""
+    """A hash of fixed size, however long the name is."""
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     return blake2b(b"".join(len(part).to_bytes(8, "big") + part for part in encoded), digest_size=16).digest()

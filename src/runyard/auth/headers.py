@@ -1,4 +1,4 @@
-"""The Authorization header, read strictly: one scheme, one credential, nothing else."""
+"""Strict parser of the Authorization header: one scheme, one credential, nothing else."""
 
 import binascii
 import re
@@ -29,7 +29,7 @@ class Basic:
 
 
 def parse_header(header: str | None) -> Bearer | Basic:
-    """Raises `Unauthenticated`; its message never holds a part of the header."""
+    """Parse the header. Raises `Unauthenticated`; the message never contains a part of the header."""
     if not header:
         raise Unauthenticated(_NEEDED)
     match = _HEADER.fullmatch(header) if len(header) <= MOST_CHARACTERS else None
@@ -40,7 +40,7 @@ def parse_header(header: str | None) -> Bearer | Basic:
         return Bearer(match["credential"])
     if scheme == "basic":
         return _parse_basic(match["credential"])
-    raise Unauthenticated(f"the Authorization header has another scheme; {_NEEDED}")
+    raise Unauthenticated(f"the Authorization header has an unsupported scheme; {_NEEDED}")
 
 
 def _parse_basic(credential: str) -> Basic:
@@ -51,7 +51,7 @@ def _parse_basic(credential: str) -> Basic:
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        # What Python's requests sends for letters beyond ASCII.
+        # Python's requests sends non-ASCII letters in Latin-1.
         text = content.decode("latin-1")
     name, colon, password = text.partition(":")
     if not colon or not name:

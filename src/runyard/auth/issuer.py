@@ -1,4 +1,4 @@
-"""Signs tokens and knows its own again: access tokens of users, and the tokens of runs."""
+"""Signs and verifies tokens: access tokens of users, and the tokens of runs."""
 
 import re
 from collections.abc import Mapping
@@ -19,19 +19,19 @@ from runyard.auth.signing_keys import ALGORITHM, KEY_LIFE, SigningKey, SigningKe
 AUDIENCE = "runyard"
 ACCESS_LIFE = timedelta(hours=8)
 LONGEST_RUN = timedelta(days=30)
-"""The longest life of a run's token. Nothing renews it: an engine that has a run for longer issues another."""
+"""Maximum lifetime of a run's token. It is not renewed; the engine of a longer run issues another."""
 CLOCKS_APART_SECONDS = 60
 MOST_CHARACTERS = 8192
 
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
-_WRONG = "the token is not one of this server"
-_OVER = "the token has ended: sign in again, or refresh it"
+_WRONG = "the token was not issued by this server"
+_OVER = "the token has expired: sign in again, or refresh it"
 
 Claims = Mapping[str, Any]
 
 
 class Issuer:
-    """`app.identity.sign_in.TokenIssuer`. The issuer is the server's endpoint."""
+    """`app.identity.TokenIssuer`. The `iss` claim is the server's endpoint."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Issuer:
         self._verified: CredentialCache[Claims] = CredentialCache()
 
     async def prepare(self) -> None:
-        """Have keys at hand; at start it shows whether the vault can open them. Never inside a unit of work."""
+        """Load or create the signing keys. Checks that the vault can open them. Never inside a unit of work."""
         await self._keys.prepare()
 
     def sign(self, grant: Grant) -> Signed:
-        """An access token of a user."""
+        """Sign an access token of a user."""
         end = self._core.clock.now() + self._access_life
         if grant.ends_by is not None:
             end = min(end, grant.ends_by)
@@ -66,22 +66,22 @@ class Issuer:
         return self._sign(grant.user, claims, end=end)
 
     async def issue(self, grant: Grant) -> Signed:
-        """An access token of a user; never inside a unit of work."""
+        """Prepare and sign an access token of a user; never inside a unit of work."""
         await self.prepare()
         return self.sign(grant)
 
     async def issue_run_token(self, run_id: str, project: str, user: str, life: timedelta) -> Signed:
-        """A token for a run alone; it ends with the run, and after `life` or 30 days, whichever comes first."""
+        """Sign a token of one run. It expires after `life` or 30 days, or with the run, whichever comes first."""
         await self.prepare()
         end = self._core.clock.now() + min(life, LONGEST_RUN)
         return self._sign(user, {"preferred_username": user, "run_id": run_id, "project": project}, end=end)
 
     async def jwks(self) -> Json:
-        """The public keys, for whoever wants to verify our tokens."""
+        """The public keys (JWKS), to verify our tokens elsewhere."""
         return {"keys": await self._keys.list_public()}
 
     async def verify(self, text: str) -> Claims:
-        """The claims of a token that we signed and that has not ended. Raises `Unauthenticated`."""
+        """Verify signature and expiry of a token; returns its claims. Raises `Unauthenticated`."""
         key = self._verified.make_key(text)
         claims = self._verified.find(key)
         if claims is None:

@@ -1,4 +1,4 @@
-"""Name and password to an account: limited before it is hashed, remembered for a minute, the same for all who fail."""
+"""Check name and password: rate-limited before hashing, cached for a minute, one error message for every failure."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ _WRONG = "the name or the password is wrong"
 
 
 class PasswordCheck:
-    """Used by the authenticator."""
+    """Checks passwords for the authenticator."""
 
     def __init__(self, core: Core, *, passwords: Passwords, limiter: FailureLimiter) -> None:
         self._core = core
@@ -25,11 +25,11 @@ class PasswordCheck:
         self._pending: dict[bytes, asyncio.Task[bool]] = {}
 
     async def find_account(self, given: Basic, *, address: str | None) -> Account:
-        """Whose they are. Raises `Unauthenticated`, in the same words whatever is wrong, or `TooMany`."""
+        """The account. Raises `Unauthenticated` with the same message whatever is wrong, or `TooMany`."""
         async with self._core.store.begin(is_read_only=True) as unit:
             account = await unit.accounts.find(given.name)
         password_hash = None if account is None or account.is_disabled else account.password_hash
-        # The stored hash is part of the key: a password that was changed is not remembered.
+        # The stored hash is part of the key, so that changing the password invalidates the cache.
         key = self._verified.make_key(given.name, password_hash or "", given.password)
         is_right = password_hash is not None and self._verified.find(key) is not None
         if not is_right:
@@ -43,13 +43,13 @@ class PasswordCheck:
     async def _verify_once(
         self, key: bytes, given: Basic, account: Account | None, *, password_hash: str | None, address: str | None
     ) -> bool:
-        """Clients open several connections at once: the same credentials are hashed once and count once."""
+        """Share one verification between concurrent requests with the same credentials."""
         task = self._pending.get(key)
         if task is None:
             task = asyncio.create_task(self._verify(given, account, password_hash=password_hash, address=address))
             self._pending[key] = task
             task.add_done_callback(lambda done: self._forget(key, done))
-        # A client that goes away takes neither the answer from the others nor its attempt back.
+        # A client that disconnects must not cancel it for the others, nor get its attempt back.
         return await asyncio.shield(task)
 
     async def _verify(
@@ -70,4 +70,4 @@ class PasswordCheck:
     def _forget(self, key: bytes, done: asyncio.Task[bool]) -> None:
         del self._pending[key]
         if not done.cancelled():
-            done.exception()  # asked for, so that nobody complains that it was not
+            done.exception()  # retrieved, so that asyncio does not warn

@@ -1,4 +1,4 @@
-"""Hashes of passwords: argon2id, on threads of its own, so that nothing else waits for it."""
+"""Password hashing with argon2id, on its own threads."""
 
 import asyncio
 import secrets
@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 class Passwords:
-    """`app.identity.accounts.PasswordHasher`. Each hash takes a good part of a second of a processor, on purpose."""
+    """`app.identity.accounts.PasswordHasher`. Each hash is expensive on purpose."""
 
     def __init__(self, *, hasher: PasswordHasher | None = None, most_waiting: int = MOST_WAITING) -> None:
         self._hasher = hasher or PasswordHasher()
@@ -30,19 +30,23 @@ class Passwords:
         self._nobodys_hash = self._make_nobodys_hash()
 
     async def hash(self, password: str) -> str:
-        """What is stored. Raises `TooMany` if too many wait already."""
+        """The hash to store. Raises `TooMany` if the queue is full."""
         encoded = _encode(password)
         return await self._run(lambda: self._hasher.hash(encoded))
 
     async def verify(self, password_hash: str | None, password: str) -> bool:
-        """Whether it is the password. Without a hash, never, after just as much work. Raises `TooMany`."""
+        """Whether the password matches. Raises `TooMany` if the queue is full.
+
+        Without a hash it never matches but takes as long, so that the time does not reveal which accounts exist
+        (timing attack).
+        """
         encoded = _encode(password)
         stored = password_hash or self._nobodys_hash
         is_right = await self._run(lambda: self._is_right(stored, encoded))
         return is_right and password_hash is not None
 
     def close(self) -> None:
-        """End the threads once they have nothing to do."""
+        """Stop the threads when they are idle."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _is_right(self, stored: str, encoded: bytes) -> bool:
@@ -61,7 +65,7 @@ class Passwords:
             self._waiting -= 1
 
     def _make_nobodys_hash(self) -> str:
-        """A hash that no password has, but that takes as long to check as any."""
+        """A hash that matches no password but takes as long to check as any other."""
         salt, digest = (
             b64encode(secrets.token_bytes(size)).decode().rstrip("=") for size in (_SALT_BYTES, _HASH_BYTES)
         )
@@ -70,5 +74,5 @@ class Passwords:
 
 
 def _encode(password: str) -> bytes:
-    """The same password is the same bytes, whichever way a keyboard composes its letters; none is unencodable."""
+    """Normalize (NFC), so that composed and decomposed letters are the same. Never fails."""
     return unicodedata.normalize("NFC", password).encode("utf-8", "surrogatepass")

@@ -1,7 +1,7 @@
-"""The keys that sign tokens: ES256, sealed by the vault, shared by all replicas through the store, renewed by age.
+"""The signing keys of tokens: ES256, encrypted by the vault, shared by all replicas through the store, rotated by age.
 
-They are kept as one sealed value of no project. Among replicas the first one to write wins and the others read what it
-wrote. An old key is published until every token that it signed has ended.
+They are stored as one encrypted value without a project. The first replica to write wins; the others read its keys. An
+old key is published until every token that it signed has expired.
 """
 
 import asyncio
@@ -20,24 +20,24 @@ from runyard.app.ports import UnitOfWork
 
 ALGORITHM = "ES256"
 PLACE = ("", "signing-keys")
-"""Project and name of the sealed value: no project of a user has an empty name."""
+"""Project and name of the encrypted value; no user's project has an empty name."""
 KEY_LIFE = timedelta(days=30)
 READ_EVERY = timedelta(minutes=1)
 SOUGHT_EVERY = timedelta(seconds=5)
-"""How often a token with an unknown key makes us look: strangers can send as many as they like."""
+"""Minimum interval between lookups of unknown key ids, which anyone can send."""
 _SYSTEM = Principal(name="system", is_admin=True, via="system")
 
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A key, and since when it signs."""
+    """A key, and when it was created."""
 
     key: ECKey
     made_at: datetime
 
     @property
     def id(self) -> str:
-        """The `kid` of the tokens it signs."""
+        """The `kid` in its tokens."""
         return str(self.key.kid)
 
     def __repr__(self) -> str:
@@ -45,19 +45,19 @@ class SigningKey:
 
 
 class SigningKeys:
-    """All replicas of one installation have the same."""
+    """The signing keys, the same for all replicas of an installation."""
 
     def __init__(self, core: Core, *, longest_token: timedelta, key_life: timedelta = KEY_LIFE) -> None:
         self._core = core
         self._key_life = key_life
-        # A day more: another replica may have signed with a key a little after it was succeeded.
+        # One more day: another replica may have signed with it shortly after the rotation.
         self._kept_for = longest_token + timedelta(days=1)
         self._keys: tuple[SigningKey, ...] = ()
         self._read_at: datetime | None = None
         self._turn = asyncio.Lock()
 
     async def prepare(self) -> None:
-        """Have a current key, reading or making one if need be. Never inside a unit of work: it may write."""
+        """Load or create the current key. May write; never call it inside a unit of work."""
         if self._is_due(self._keys):
             async with self._turn:
                 if self._is_due(self._keys):
@@ -65,13 +65,13 @@ class SigningKeys:
 
     @property
     def current(self) -> SigningKey:
-        """The one that signs."""
+        """The key that signs."""
         if not self._keys:
             raise RuntimeError("the signing keys were not prepared")
         return self._keys[-1]
 
     async def find(self, key_id: str) -> SigningKey | None:
-        """By id; looked for in the store if need be, as another replica may have made it."""
+        """By id. Looks in the store if unknown: another replica may have created it."""
         found = next((key for key in self._keys if key.id == key_id), None)
         if found is None and self._is_older(SOUGHT_EVERY):
             await self._read()
@@ -79,7 +79,7 @@ class SigningKeys:
         return found
 
     async def list_public(self) -> list[Json]:
-        """All that may have signed a token that is good, without their private parts."""
+        """The public parts of all keys that may have signed a valid token."""
         await self.prepare()
         if self._is_older(READ_EVERY):
             await self._read()

@@ -95,7 +95,7 @@ async def test_one_line_says_so_when_the_database_was_sealed_with_another_key(tm
     ended = call_runyard("server", "--data", str(tmp_path / "data"), "--port", "0")
     assert ended.code == 1
     assert len(ended.err.splitlines()) == 1, ended.err
-    assert "is not among the keys at hand" in ended.err
+    assert "is not among the known keys" in ended.err
     assert f"restore the key that belongs to it, in {tmp_path / 'data' / 'key'} (--key-file)" in ended.err
     # None was made that would stand in the way of the right one.
     assert not (tmp_path / "data" / "key").exists()

@@ -107,7 +107,7 @@ async def test_others_can_verify_when_they_have_the_published_keys(world: World)
 )
 async def test_token_is_refused_when_a_claim_is_wrong(world: World, changed: dict[str, Any]) -> None:
     assert await world.issuer.verify(await sign_with_our_key(world, make_claims()))
-    with pytest.raises(Unauthenticated, match="not one of this server"):
+    with pytest.raises(Unauthenticated, match="not issued by this server"):
         await world.issuer.verify(await sign_with_our_key(world, make_claims(**changed)))
 
 
@@ -152,7 +152,7 @@ async def test_token_is_refused_when_it_was_signed_otherwise(world: World) -> No
         "empty": "",
     }
     answers = {name: await find_refusal(world, text) for name, text in forged.items()}
-    assert answers == dict.fromkeys(forged, "the token is not one of this server")
+    assert answers == dict.fromkeys(forged, "the token was not issued by this server")
     assert await world.issuer.verify(good)
 
 
@@ -176,7 +176,7 @@ async def test_token_ends_on_time_when_it_was_verified_just_before(world: World)
     world.turn(hours=8, seconds=-1)
     assert await world.issuer.verify(signed.text)
     world.turn(seconds=1)
-    with pytest.raises(Unauthenticated, match="has ended"):
+    with pytest.raises(Unauthenticated, match="the token has expired: sign in again"):
         await world.issuer.verify(signed.text)
 
 
@@ -260,7 +260,7 @@ async def test_server_says_so_at_once_when_the_vaults_key_was_lost(world: World,
     await world.issuer.prepare()
     (tmp_path / "keys").unlink()
     other = World(world.store, open_vault(tmp_path / "keys"))  # type: ignore[arg-type]
-    with pytest.raises(UnknownKey, match="not among the keys at hand"):
+    with pytest.raises(UnknownKey, match="not among the known keys"):
         await other.issuer.prepare()
     async with world.store.begin(is_read_only=True) as unit:
         kept = await unit.secrets.find(*PLACE)

@@ -1,4 +1,4 @@
-"""Functions, tasks, secrets, artifacts … : everything that is stored by type and id and is neither project nor run."""
+"""Create, read, update and list entities: functions, tasks, secrets, artifacts and all other types in `TYPES`."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,9 +22,9 @@ _FIXED_IN_TASKS = ("function", "workflow")
 
 
 async def create_entity(core: Core, who: Principal, type_name: str, project: str, document: Any) -> Entity:
-    """Store a new one under the client's id. Raises `Duplicate`, and `Refused` with every problem.
+    """Store a new entity under the client's id. Raises `Duplicate`, and `Refused` with every problem.
 
-    What was said and is not used stands in the answer's `status.warnings`.
+    Fields that are ignored are listed in the answer's `status.warnings`.
     """
     entity_type = TYPES[type_name]
     draft = read_draft(document)
@@ -79,7 +79,7 @@ async def get_entity(core: Core, type_name: str, project: str, entity_id: str) -
 
 
 async def list_entities(core: Core, query: Query) -> Page:
-    """One page."""
+    """One page of entities."""
     async with core.store.begin(is_read_only=True) as unit:
         if query.project is not None:
             await require_project(unit, query.project)
@@ -96,9 +96,9 @@ async def update_entity(
     *,
     expected_revision: int | None = None,
 ) -> Entity:
-    """Change what may change: metadata, and spec and state where the type lets clients. Id, kind and name stay.
+    """Update metadata, and spec and state where the type allows it. Id, kind and name never change.
 
-    What was said and is not used stands in the answer's `status.warnings`.
+    Fields that are ignored are listed in the answer's `status.warnings`.
     """
     entity_type = TYPES[type_name]
     draft = read_draft(document)
@@ -124,7 +124,7 @@ async def update_entity(
 
 
 async def require_project(unit: UnitOfWork, project: str) -> Entity:
-    """The project; raises `Missing`, and `NotPossible` for one that is being deleted."""
+    """The project; raises `Missing`, and `NotPossible` while it is being deleted."""
     entity = await require_entity(unit, "project", project, project)
     if entity.state == "DELETING":
         raise NotPossible(Code.PROJECT_DELETING, f"project {project} is being deleted")
@@ -132,19 +132,19 @@ async def require_project(unit: UnitOfWork, project: str) -> Entity:
 
 
 async def enter_project(unit: UnitOfWork, project: str) -> Entity:
-    """The same for who writes something in it: until the unit of work ends, the project is not deleted."""
+    """The same, for writers: the project cannot be deleted before the unit of work ends."""
     await unit.lock_shared(lock_of_project(project))
     return await require_project(unit, project)
 
 
 async def lock_entity(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:
-    """The entity of that project, for who writes what they read: others wait. Raises `Missing`."""
+    """Read an entity for update; others who do the same wait. Raises `Missing`."""
     await unit.lock(lock_of_entity(type_name, project, entity_id))
     return await require_entity(unit, type_name, project, entity_id)
 
 
 async def require_entity(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:
-    """The entity of that project; raises `Missing`."""
+    """The entity, if it belongs to that project; raises `Missing`."""
     entity = await unit.entities.find(type_name, entity_id, project=project)
     if entity is None:
         raise Missing(type_name, entity_id)
@@ -152,7 +152,7 @@ async def require_entity(unit: UnitOfWork, type_name: str, project: str, entity_
 
 
 async def replace_entity(unit: UnitOfWork, entity: Entity, *, expected_revision: int | None) -> Entity:
-    """Write it; raises `Conflict` where the writer had seen another revision."""
+    """Write it; raises `Conflict` if it is not at the expected revision."""
     try:
         return await unit.entities.replace(entity, expected_revision=expected_revision)
     except Stale:
@@ -160,7 +160,7 @@ async def replace_entity(unit: UnitOfWork, entity: Entity, *, expected_revision:
 
 
 def check_revision(entity: Entity, expected: int | None) -> None:
-    """Raise `Conflict` where somebody had seen another revision than there is."""
+    """Raises `Conflict` if the entity is not at the expected revision."""
     if expected is not None and entity.revision != expected:
         raise Conflict(f"{entity.type} {entity.id} was changed since you read it: read it again")
 

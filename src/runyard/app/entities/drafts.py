@@ -1,4 +1,4 @@
-"""Entities as clients write them: the envelope that all types share, read strictly; the spec is its type's matter."""
+"""Entities as clients send them: the fields that all types share, read strictly. `spec_checks.py` checks the spec."""
 
 import re
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ from runyard.spec.readers import (
 
 MOST_NAME = 256
 MOST_NAME_BYTES = 600
-"""Of what things are found by: no row of an index holds more than a few such texts."""
+"""Limit for indexed texts: rows of an index are limited in bytes."""
 MOST_DEPTH = 60
-"""Levels of nesting of metadata, spec and status; nobody writes more, and everything that walks them is recursive."""
+"""Levels of nesting in metadata, spec and status; recursive code walks them."""
 
 FIELDS = ("id", "kind", "name", "project", "key", "user", "metadata", "spec", "status", "extensions")
 _CLIENTS_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -36,7 +36,7 @@ _SERVERS_METADATA = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityDraft:
-    """An entity as it was written. Server's own values (key, user, times) are not taken from clients."""
+    """An entity as a client sent it, without the values that only the server sets (key, user, times)."""
 
     kind: str
     id: str | None = None
@@ -56,7 +56,7 @@ class EntityDraft:
 
 
 def read_draft(given: Any) -> EntityDraft:
-    """Read the envelope; raises `Refused` with everything that is wrong with it."""
+    """Read the common fields; raises `Refused` with every problem."""
     findings = Findings()
     document = expect_mapping(given, of="an entity's fields")
     for key in document:
@@ -76,27 +76,27 @@ def read_draft(given: Any) -> EntityDraft:
 
 
 def check_id(draft: EntityDraft) -> list[Problem]:
-    """That a new id is one that every client can read: another makes the lists of SDKs fail."""
+    """Check that every client can read a new id: any other id makes the lists of SDKs fail."""
     if draft.id is None or _CLIENTS_ID.fullmatch(draft.id):
         return []
     folded = re.sub("[^a-z0-9]+", "-", draft.id.lower()).strip("-")
     allowed = "lower-case letters and digits, single dashes between them"
-    message = "clients cannot read such an id"
+    message = "not a valid id: some clients cannot read it"
     return [Problem(Code.ID_INVALID, ("id",), message, value=draft.id, allowed=allowed, suggestion=folded or None)]
 
 
 def check_project(draft: EntityDraft, project: str) -> list[Problem]:
-    """That the document does not name another project than the address."""
+    """Check that the document does not name another project than the URL."""
     named = [(("project",), draft.project), (("metadata", "project"), draft.metadata.get("project"))]
     return [
-        Problem(Code.PROJECT_OTHER, path, f"invalid project: the address names `{project}`", value=given)
+        Problem(Code.PROJECT_OTHER, path, f"invalid project: the URL names `{project}`", value=given)
         for path, given in named
         if given is not None and given != project
     ]
 
 
 def expect_name(given: Any, *, what: str, most: int = MOST_NAME) -> str:
-    """A text by which things are found: bounded in characters, as people count, and in bytes, as indexes do."""
+    """Read a text that is indexed: limited in characters, for people, and in bytes, for the index."""
     text = expect_text(given, what=what, most=most)
     if (size := len(text.encode())) > MOST_NAME_BYTES:
         raise refuse(Code.TEXT_LONG, f"{what} has {size} bytes in UTF-8", allowed=f"at most {MOST_NAME_BYTES}")
@@ -104,7 +104,7 @@ def expect_name(given: Any, *, what: str, most: int = MOST_NAME) -> str:
 
 
 def drop_nulls(value: Any, *, keep: frozenset[str] = frozenset({"parameters", "init_parameters"})) -> Any:
-    """Without nulls in mappings, which break clients; what users pass to their own code stays as it is."""
+    """Remove nulls from mappings, which break clients. Users' own parameters keep them."""
     if isinstance(value, Mapping):
         return {
             key: item if key in keep else drop_nulls(item, keep=keep) for key, item in value.items() if item is not None
@@ -115,7 +115,7 @@ def drop_nulls(value: Any, *, keep: frozenset[str] = frozenset({"parameters", "i
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and mappings are nested in more levels than that. Walks without recursion."""
+    """Whether lists and mappings are nested deeper than that. Does not recurse."""
     layer = [value]
     for _ in range(levels):
         layer = [
@@ -171,7 +171,7 @@ def _read_metadata(given: Any) -> Json:
 
 
 def _check_relationship(given: Any) -> None:
-    """No SDK can read a list with an entity in which it is anything else."""
+    """SDKs fail to read a list that contains an entity with anything else here."""
     relationship = expect_mapping(given, of="a relationship's fields")
     findings = Findings()
     for name in ("type", "dest", *(("source",) if "source" in relationship else ())):

@@ -17,7 +17,7 @@ MOST_FILES = 10_000
 
 
 async def list_files(core: Core, type_name: str, project: str, entity_id: str) -> list[Json]:
-    """What the client said of an entity's files."""
+    """The files of an entity, as the client described them."""
     async with core.store.begin(is_read_only=True) as unit:
         entity = await require_entity(unit, type_name, project, entity_id)
     files = entity.status.get("files", [])
@@ -34,9 +34,9 @@ async def put_files(
     *,
     expected_revision: int | None = None,
 ) -> None:
-    """Replace what is said of an entity's files: a list, too long to stand in the entity's own update.
+    """Replace the list of an entity's files, which would be too long for an update of the entity.
 
-    Raises `Conflict` where the writer had seen another revision of the entity.
+    Raises `Conflict` if the entity is not at the expected revision.
     """
     files = _read_files(given)
     async with core.store.begin() as unit:

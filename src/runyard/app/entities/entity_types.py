@@ -1,4 +1,4 @@
-"""The types of entities, what is special about each, and the key of an entity."""
+"""The types of entities, their properties, and the key of an entity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ class EntityType:
     name: str
     plural: str
     writing: Permission = Permission.WRITE
-    """What creating, changing and deleting one needs."""
+    """The permission needed to create, update and delete one."""
     on_update: Literal["keep", "replace"] = "keep"
-    """What an update does to the spec: kept as it was created, or replaced."""
+    """Whether an update keeps the spec or replaces it."""
     has_clients_state: bool = False
-    """Whether clients say its state: UPLOADING, READY."""
+    """Whether clients set its state, such as UPLOADING or READY."""
     is_named: bool = True
-    """Whether people name it; of the others the name is the id unless the client says one."""
+    """Whether a name is required; otherwise it defaults to the id."""
 
 
 _TYPES = (
@@ -39,10 +39,10 @@ _TYPES = (
     EntityType(name="extension", plural="extensions", writing=Permission.PRODUCE, has_clients_state=True),
 )
 TYPES: Mapping[str, EntityType] = MappingProxyType({one.name: one for one in _TYPES})
-"""All but projects and runs, which have use cases of their own."""
+"""All types but projects and runs, which have their own use cases."""
 
 LISTED_IN_PROJECTS = ("functions", "artifacts", "workflows", "dataitems", "models")
-"""What a project's answer lists, by its plural."""
+"""The plurals of the types that a project lists."""
 
 STATES = frozenset(
     {
@@ -51,14 +51,14 @@ STATES = frozenset(
         *("SUCCESS", "UNKNOWN", "UPLOADING"),
     }
 )
-"""All that clients of any release can read; another one makes their lists fail."""
+"""The states that all releases of the SDK can read; any other makes their lists fail."""
 
 BY_ID = frozenset({"task", "run"})
 """Types whose keys have no name."""
 
 
 def make_key(entity: Entity) -> str:
-    """`store://project/type/kind/name:id`, in the form that the SDK makes too."""
+    """`store://project/type/kind/name:id`, as the SDK writes it."""
     if entity.type == "project":
         return str(Key(project=entity.id))
     if entity.type in BY_ID:

@@ -1,4 +1,4 @@
-"""What a project has that runs can refer to by name: its secrets and the volumes it keeps."""
+"""The secrets and kept volumes of a project, which runs refer to by name."""
 
 from collections.abc import Mapping
 
@@ -14,11 +14,11 @@ async def list_secret_names(unit: UnitOfWork, project: str) -> frozenset[str]:
 
 
 def make_claim_name(volume_id: str) -> str:
-    """The claim behind a kept volume."""
+    """The name of a kept volume's PersistentVolumeClaim."""
     return f"vol-{volume_id}"
 
 
 async def list_volume_claims(unit: UnitOfWork, project: str) -> Mapping[str, str]:
-    """The claims behind a project's kept volumes, by the names that users gave them."""
+    """The claims of a project's kept volumes, by the names of the volumes."""
     page = await unit.entities.find_page(Query(type="volume", project=project, size=MOST_VOLUMES))
     return {volume.name: make_claim_name(volume.id) for volume in page.content}

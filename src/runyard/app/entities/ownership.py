@@ -1,6 +1,6 @@
-"""What the server itself says in an entity's metadata; and what a run made is its own: its token changes nothing else.
+"""Metadata keys that only the server writes, and the check that a run's token changes only what its run created.
 
-Clients do not write these keys: what they say of them is dropped.
+Values that clients send for these keys are dropped.
 """
 
 from dataclasses import replace
@@ -10,22 +10,22 @@ from runyard.app.errors import Forbidden
 from runyard.app.model import Entity, Json, Principal
 
 PRODUCER = "produced_by_run"
-"""Which run made it."""
+"""The run that created the entity."""
 RUNS_AS = "runs_as"
-"""Of a trigger: who changed its spec last, and thus whom it fires as. Without it, that is who made it."""
+"""Of a trigger: the user who changed its spec last, as whom it fires. Default: its creator."""
 STATE_SINCE = "state_since"
-"""Since when it is in its state. Without it, it is since it was made."""
+"""When it entered its state. Default: when it was created."""
 KEPT = (PRODUCER, RUNS_AS, STATE_SINCE)
-"""What a change by a client leaves as it is."""
+"""Keys that an update by a client keeps."""
 
 
 def name_producer(who: Principal) -> Json:
-    """What the metadata of an entity says of who makes it."""
+    """Metadata that names the run which creates an entity."""
     return {} if who.run_id is None else {PRODUCER: who.run_id}
 
 
 def note_change(stored: Entity, changed: Entity, who: Principal, *, at: datetime) -> Entity:
-    """What is changed, with what the server notes of the change."""
+    """Add what the server records about a change: when the state changed, who changed a trigger."""
     noted: Json = {}
     if changed.state != stored.state:
         noted[STATE_SINCE] = at.isoformat()
@@ -35,17 +35,17 @@ def note_change(stored: Entity, changed: Entity, who: Principal, *, at: datetime
 
 
 def find_state_since(entity: Entity) -> datetime:
-    """When it came to be in its state."""
+    """When the entity entered its state."""
     since = entity.metadata.get(STATE_SINCE)
     return entity.created_at if since is None else datetime.fromisoformat(since)
 
 
 def find_actor(trigger: Entity) -> str:
-    """Whom a trigger fires as: the one who wrote what it runs."""
+    """The user as whom a trigger fires: the one who wrote its spec."""
     return str(trigger.metadata.get(RUNS_AS) or trigger.user)
 
 
 def check_own_entity(who: Principal, entity: Entity) -> None:
-    """Raises `Forbidden` where the token of a run would change what another made."""
+    """Raises `Forbidden` if a run's token would change an entity that the run did not create."""
     if who.run_id is not None and entity.metadata.get(PRODUCER) != who.run_id:
-        raise Forbidden(f"this token is for run {who.run_id} alone, which did not make {entity.type} {entity.id}")
+        raise Forbidden(f"this token is for run {who.run_id} only, which did not create {entity.type} {entity.id}")

@@ -1,4 +1,4 @@
-"""A new key for sealed values, and the old values wrapped with it. Can be broken off and done again at any point."""
+"""Key rotation: create a key and wrap all values of secrets with it. Can be interrupted and repeated at any point."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ BATCH = 100
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """What was done. `failed` names what could not be wrapped anew, as project, name and version."""
+    """The result. `failed` lists the values that could not be opened, by project, name and version."""
 
     key_id: str
     rewrapped: int
@@ -25,11 +25,11 @@ class Rotation:
 
 
 async def rotate_keys(core: Core, who: Principal, vault: RotatingVault) -> Rotation:
-    """Make a new key, then wrap every value with it."""
+    """Create a key, then wrap every value with it."""
     async with core.store.begin() as unit:
         await authorize(unit, who, Permission.ADMINISTER)
         old = vault.current_key_id
-        # Written down before it is done: the key is made outside the database, and a crash must not hide it.
+        # The audit entry comes first: the key is not in the database, and a crash must not hide that it exists.
         await note_act(core, unit, who, "keys.rotate", of=("key", None), details={"old": old})
         await unit.commit()
     await asyncio.to_thread(vault.make_key)
@@ -37,7 +37,7 @@ async def rotate_keys(core: Core, who: Principal, vault: RotatingVault) -> Rotat
 
 
 async def rewrap_values(core: Core, who: Principal, vault: RotatingVault) -> Rotation:
-    """Wrap what older keys wrapped with the current one, in batches; also ends a rotation that was broken off."""
+    """Wrap all values of older keys with the current key, in batches. Also completes an interrupted rotation."""
     async with core.store.begin(is_read_only=True) as unit:
         await authorize(unit, who, Permission.ADMINISTER)
     done, failed = 0, set[tuple[str, str, int]]()
@@ -66,10 +66,10 @@ async def _rewrap_batch(
         try:
             wrapped = vault.rewrap(value)
         except Unopenable:
-            # One that was tampered with must not keep the others under an old key.
+            # One damaged value must not keep the others under an old key.
             failed.add(_name(value))
             continue
-        with contextlib.suppress(Stale):  # deleted in the meantime
+        with contextlib.suppress(Stale):  # deleted meanwhile
             await unit.secrets.rewrap(wrapped)
             count += 1
     return count, failed

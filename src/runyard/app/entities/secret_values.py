@@ -1,4 +1,4 @@
-"""Values of secrets: sealed when they come, opened only for owners, editors, and the runs that name them."""
+"""Values of secrets: encrypted on arrival, decrypted only for owners, editors and the runs that name them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,16 +16,16 @@ from runyard.spec.problems import Problem, Refused, find_nearest, list_words
 from runyard.spec.readers import Findings, describe_type, expect_mapping, refuse
 
 MOST_BYTES = 1 << 20
-"""What Kubernetes takes in a Secret, all values together."""
+"""The limit of a Kubernetes Secret, for all values together."""
 MOST_LISTED = 1000
 
 
 async def put_secret_values(core: Core, who: Principal, project: str, given: Any) -> None:
-    """Seal new values for secrets that exist. All or none; a problem never shows a value."""
+    """Encrypt and store new values of existing secrets, all or none. A problem never shows a value."""
     values = _read_values(given)
     async with core.store.begin() as unit:
         await enter_project(unit, project)
-        # Each value has a number of its own: two that come at once must not take the same.
+        # Keeps two concurrent writers from taking the same version number.
         await unit.lock(lock_of_secret_values(project))
         known = await list_secret_names(unit, project)
         if problems := [_unknown(name, known) for name in values if name not in known]:
@@ -39,7 +39,7 @@ async def put_secret_values(core: Core, who: Principal, project: str, given: Any
 
 
 async def get_secret_values(core: Core, who: Principal, project: str, names: Sequence[str]) -> dict[str, str]:
-    """The values of those that have one. The token of a run gets only what the run's spec names."""
+    """The values of the secrets that have one. A run's token gets only secrets that the run's spec names."""
     async with core.store.begin() as unit:
         await require_project(unit, project)
         if who.run_id is not None:
@@ -53,7 +53,7 @@ async def get_secret_values(core: Core, who: Principal, project: str, names: Seq
 async def _note(
     core: Core, unit: UnitOfWork, who: Principal, action: str, *, project: str, names: Iterable[str]
 ) -> None:
-    """Names alone: values stand nowhere but in the vault."""
+    """Only names: values never appear in the audit."""
     details = {"names": sorted(set(names))}
     await note_act(core, unit, who, action, of=("secret", None), project=project, details=details)
 
@@ -68,9 +68,9 @@ async def _check_named(unit: UnitOfWork, run_id: str, project: str, names: Seque
 
 def _read_values(given: Any) -> Mapping[str, str]:
     if not isinstance(given, dict):
-        # Said without what was given, which has the values in it.
+        # Without the given document, which contains the values.
         raise refuse(
-            Code.TYPE_MAPPING, f"must be a mapping of values by the names of secrets, not {describe_type(given)}"
+            Code.TYPE_MAPPING, f"must be a mapping from names of secrets to values, not {describe_type(given)}"
         )
     document = expect_mapping(given, of="values by the names of secrets")
     findings = Findings()
@@ -86,7 +86,7 @@ def _check_value(value: Any) -> None:
     if not isinstance(value, str):
         raise refuse(Code.TYPE_TEXT, f"a secret's value must be text, not {describe_type(value)}")
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        raise refuse(Code.TEXT_CONTROL, "a secret's value must not have a zero byte or halves of characters")
+        raise refuse(Code.TEXT_CONTROL, "a secret's value must not contain a NUL or an unpaired surrogate")
 
 
 def _unknown(name: str, known: frozenset[str]) -> Problem:

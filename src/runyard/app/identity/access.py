@@ -1,4 +1,4 @@
-"""Who may do what: the role somebody has in a project, and the members of a project."""
+"""Access control: the role of a principal in a project, and the members of a project."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -46,7 +46,7 @@ _ACTS: Mapping[Permission, str] = {
 
 
 async def find_role(unit: UnitOfWork, who: Principal, project: str | None) -> Role:
-    """What somebody is in a project: STRANGER also where there is no such project. Without one, on the platform."""
+    """The role of a principal in a project, or on the platform. STRANGER also if the project does not exist."""
     if who.run_id is not None:
         return Role.RUN if project is None or project == who.project else Role.STRANGER
     if who.is_admin:
@@ -56,9 +56,9 @@ async def find_role(unit: UnitOfWork, who: Principal, project: str | None) -> Ro
 
 
 async def authorize(unit: UnitOfWork, who: Principal, permission: Permission, *, project: str | None = None) -> Role:
-    """Their role, if it allows that. Raises `Forbidden`, which says what is needed, or `Missing` for the project.
+    """The principal's role, if it grants the permission. Raises `Forbidden`, which says what is needed, or `Missing`.
 
-    Deny by default: what belongs to a project needs one named, and a run's token never gets more than a run may.
+    Deny by default: permissions in a project need a project, and a run's token never gets more than the role RUN.
     """
     role = await find_role(unit, who, project)
     is_placed = project is not None or permission in _PLATFORM or role is Role.ADMIN
@@ -66,13 +66,13 @@ async def authorize(unit: UnitOfWork, who: Principal, permission: Permission, *,
     if is_placed and is_within and allows(role, permission, scopes=who.scopes):
         return role
     if project is not None and who.run_id is None and await unit.entities.find("project", project) is None:
-        # Clients look whether a project is there before they create it; the names of projects are no secret.
+        # Clients check whether a project exists before they create it. Names of projects are not confidential.
         raise Missing("project", project)
     raise Forbidden(_explain(who, role, permission, project=project))
 
 
 async def list_visible_projects(unit: UnitOfWork, who: Principal) -> frozenset[str] | None:
-    """The projects that somebody made or shares, for `Query.visible_projects`; None is all."""
+    """The projects that a principal created or is a member of, for `Query.visible_projects`; None: all."""
     if who.run_id is not None:
         return frozenset({who.project} if who.project is not None else ())
     if who.is_admin:
@@ -88,14 +88,14 @@ async def list_visible_projects(unit: UnitOfWork, who: Principal) -> frozenset[s
 
 
 async def list_shares(core: Core, project: str) -> Sequence[Share]:
-    """The members of a project but for its creator. Raises `Missing`."""
+    """The members of a project, without its creator. Raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         await _require_project(unit, project)
         return await unit.accounts.list_shares(project=project)
 
 
 async def put_share(core: Core, who: Principal, project: str, *, user: str, role: str = "editor") -> Share:
-    """Make somebody a member, or change their role; `*` is everyone. Clients before 0.16 know no roles: editor."""
+    """Add a member or change their role; `*` is everyone. Default: editor, as clients before 0.16 send no role."""
     async with core.store.begin() as unit:
         await unit.lock(lock_of_project(project))
         entity = await _require_project(unit, project)
@@ -142,14 +142,14 @@ async def _require_project(unit: UnitOfWork, project: str) -> Entity:
 
 async def _check_share(unit: UnitOfWork, project: Entity, *, user: str, role: str) -> ShareRole:
     if user == project.user:
-        raise NotPossible(Code.SHARE_CREATOR, f"{user} made the project {project.id} and is its owner already")
+        raise NotPossible(Code.SHARE_CREATOR, f"{user} created project {project.id} and already owns it")
     chosen = next((known for known in SHARE_ROLES if known == role), None)
     problems = []
     if chosen is None:
         nearest = find_nearest(role, SHARE_ROLES)
         allowed = ", ".join(SHARE_ROLES)
         problems.append(
-            Problem(Code.ROLE_UNKNOWN, ("role",), "no such role", value=role, allowed=allowed, suggestion=nearest)
+            Problem(Code.ROLE_UNKNOWN, ("role",), "unknown role", value=role, allowed=allowed, suggestion=nearest)
         )
     elif user == EVERYONE and chosen == "owner":
         message = "everyone cannot own a project"
@@ -163,12 +163,12 @@ async def _check_share(unit: UnitOfWork, project: Entity, *, user: str, role: st
 async def _check_user(unit: UnitOfWork, user: str) -> list[Problem]:
     names = [account.name for account in await unit.accounts.list_accounts()]
     if not user:
-        return [Problem(Code.FIELD_MISSING, ("user",), "say with whom, by the name of an account, or `*` for everyone")]
-    # A server without accounts knows nobody, and whoever is named there may get one later.
+        return [Problem(Code.FIELD_MISSING, ("user",), "name an account, or `*` for everyone")]
+    # A server without accounts cannot check names; the user may get an account later.
     if not names or user == EVERYONE or user in names:
         return []
     nearest = find_nearest(user, names)
-    return [Problem(Code.USER_UNKNOWN, ("user",), "there is no such account", value=user, suggestion=nearest)]
+    return [Problem(Code.USER_UNKNOWN, ("user",), "unknown account", value=user, suggestion=nearest)]
 
 
 def _explain(who: Principal, role: Role, permission: Permission, *, project: str | None) -> str:
@@ -178,13 +178,13 @@ def _explain(who: Principal, role: Role, permission: Permission, *, project: str
     if who.run_id is not None:
         return f"the token of run {who.run_id} does not allow {act}"
     if permission is Permission.ADMINISTER and role is not Role.ADMIN:
-        return f"{act} needs an admin of the platform, and {who.name} is none"
+        return f"{act} needs an admin of the platform; {who.name} is not one"
     if project is None and role is not Role.ADMIN and permission not in _PLATFORM:
-        return f"{act} needs a project to be named"
+        return f"{act} needs a project"
     if allows(role, permission):
         limit = ", ".join(sorted(set(who.scopes or ()) & SCOPES.keys()))
         needed = " or ".join(scope for scope, granted in SCOPES.items() if permission in granted)
         return f"{act} needs a token with the scope {needed}; this one is limited to {limit}"
     needed = " or ".join(role.value for role in _STRENGTH if permission in GRANTS[role])
     has = "is not a member of it" if role is Role.STRANGER else f"is its {role.value}"
-    return f"{act} needs the role {needed}, and {who.name} {has}"
+    return f"{act} needs the role {needed}; {who.name} {has}"

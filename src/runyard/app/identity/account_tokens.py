@@ -1,4 +1,4 @@
-"""Personal tokens of others, for admins: to see what somebody holds, and to end what was stolen."""
+"""Personal tokens of other users, for admins: list them, and revoke stolen ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ async def list_account_tokens(core: Core, who: Principal, name: str) -> Sequence
 async def revoke_account_tokens(
     core: Core, who: Principal, name: str, *, token_id: str | None = None
 ) -> Sequence[Token]:
-    """One of an account's personal tokens, or all; what was got with them ends too. Raises `Missing`."""
+    """Revoke one personal token of an account, or all, with the refresh tokens issued for them. Raises `Missing`."""
     async with core.store.begin() as unit:
         await authorize(unit, who, Permission.ADMINISTER)
         await lock_accounts(unit)
@@ -40,7 +40,7 @@ async def revoke_account_tokens(
 
 
 async def _delete(unit: UnitOfWork, name: str, revoked: Sequence[Token]) -> None:
-    """With the refresh tokens that were got with them."""
+    """Also deletes the refresh tokens issued for them."""
     hashes = {token.hash for token in revoked}
     for token in await unit.accounts.list_tokens(name):
         if token.hash in hashes or (token.kind == "refresh" and token.name in hashes):

@@ -1,4 +1,4 @@
-"""Accounts: who may sign in. Admins make them; there is always an admin left once there was one."""
+"""Accounts of users. Only admins create them. The last admin cannot be removed."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from runyard.spec.problems import Problem, Refused
 LEAST_CHARACTERS = 12
 MOST_CHARACTERS = 1024
 RESERVED = frozenset({"anonymous", "files", "nobody", "runyard", "system"})
-"""Names that the audit uses for what is no account, or that would be taken for such."""
+"""Names that the audit uses for other actors, or that look like them."""
 MOST_NAMED = 5
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,126}")
@@ -27,16 +27,16 @@ _NAME_RULE = "lower-case letters, digits and `.`, `_`, `@`, `+`, `-`, beginning 
 
 
 class PasswordHasher(Protocol):
-    """Makes hashes of passwords; slow on purpose, so never called inside a unit of work."""
+    """Hashes passwords. Slow on purpose; never call it inside a unit of work."""
 
     async def hash(self, password: str) -> str:
-        """What is stored."""
+        """The hash to store."""
 
 
 async def create_account(
     core: Core, who: Principal, hasher: PasswordHasher, *, name: str, password: str | None, is_admin: bool = False
 ) -> Account:
-    """A user; without a password they sign in by what an admin gives them. Raises `Duplicate`."""
+    """Create an account. Without a password, the user needs a token from an admin. Raises `Duplicate`."""
     _check_account(name, password)
     password_hash = None if password is None else await hasher.hash(password)
     async with core.store.begin() as unit:
@@ -53,7 +53,7 @@ async def create_account(
 
 
 async def list_accounts(core: Core, who: Principal) -> Sequence[Account]:
-    """All by name, without what is stored of their passwords."""
+    """All accounts by name, without password hashes."""
     async with core.store.begin(is_read_only=True) as unit:
         await authorize(unit, who, Permission.ADMINISTER)
         return [replace(account, password_hash=None) for account in await unit.accounts.list_accounts()]
@@ -62,7 +62,10 @@ async def list_accounts(core: Core, who: Principal) -> Sequence[Account]:
 async def set_password(
     core: Core, who: Principal, hasher: PasswordHasher, *, name: str, password: str, keeps_tokens: bool = False
 ) -> None:
-    """One's own, when signed in by password; an admin anybody's. Sessions end, and personal tokens unless kept."""
+    """Set one's own password when signed in by password, or anyone's as an admin.
+
+    Ends all sessions, and revokes personal tokens unless `keeps_tokens`.
+    """
     _check_account(name, password)
     password_hash = await hasher.hash(password)
     async with core.store.begin() as unit:
@@ -78,7 +81,7 @@ async def set_password(
 
 
 async def set_disabled(core: Core, who: Principal, name: str, *, is_disabled: bool) -> Account:
-    """A disabled account's password and tokens work no more, from now on; enabled again, the tokens work again."""
+    """Disable or enable an account. Password and tokens of a disabled one are refused from now on."""
     async with core.store.begin() as unit:
         await authorize(unit, who, Permission.ADMINISTER)
         await lock_accounts(unit)
@@ -95,7 +98,7 @@ async def set_disabled(core: Core, who: Principal, name: str, *, is_disabled: bo
 
 
 async def set_admin(core: Core, who: Principal, name: str, *, is_admin: bool) -> Account:
-    """Make somebody an admin of the platform, or no longer."""
+    """Grant or take away the role of a platform admin."""
     async with core.store.begin() as unit:
         await authorize(unit, who, Permission.ADMINISTER)
         await lock_accounts(unit)
@@ -111,7 +114,7 @@ async def set_admin(core: Core, who: Principal, name: str, *, is_admin: bool) ->
 
 
 async def delete_account(core: Core, who: Principal, name: str) -> None:
-    """With tokens and shares. Not while it owns projects: whoever got the name later would own them."""
+    """Delete an account with its tokens and shares. Not while it owns projects: a later user of that name would."""
     async with core.store.begin() as unit:
         await authorize(unit, who, Permission.ADMINISTER)
         await lock_accounts(unit)
@@ -128,7 +131,7 @@ async def delete_account(core: Core, who: Principal, name: str) -> None:
 
 
 async def lock_accounts(unit: UnitOfWork) -> None:
-    """One at a time changes accounts and tokens: two that both think another admin is left must not both be right."""
+    """Serialize changes of accounts and tokens. Otherwise two requests could remove the last two admins."""
     await unit.lock(ACCOUNTS)
 
 
@@ -152,7 +155,7 @@ async def _require_admin_for_password(unit: UnitOfWork, who: Principal) -> None:
     try:
         await authorize(unit, who, Permission.ADMINISTER)
     except Forbidden:
-        message = "a password is set by its user, signed in by password and not by a token, or by an admin"
+        message = "to set a password, sign in with the current password instead of a token, or ask an admin"
         raise Forbidden(message) from None
 
 
@@ -177,13 +180,13 @@ def _check_account(name: str, password: str | None) -> None:
     problems = []
     if not _NAME.fullmatch(name):
         nearest = name.lower() if _NAME.fullmatch(name.lower()) else None
-        message = "cannot be the name of an account"
+        message = "not a valid account name"
         problems.append(
             Problem(Code.NAME_INVALID, ("name",), message, value=name, allowed=_NAME_RULE, suggestion=nearest)
         )
     elif name in RESERVED:
-        problems.append(Problem(Code.NAME_RESERVED, ("name",), "is kept for what is no account", value=name))
-    # No problem with a password ever shows it.
+        problems.append(Problem(Code.NAME_RESERVED, ("name",), "reserved by the system", value=name))
+    # Problems never show a password.
     if password is not None and not LEAST_CHARACTERS <= len(password) <= MOST_CHARACTERS:
         message = f"has {len(password)} characters"
         allowed = f"{LEAST_CHARACTERS} to {MOST_CHARACTERS} characters of any kind"

@@ -1,4 +1,4 @@
-"""Personal access tokens: shown once, kept as a hash, limited by scopes and time, revoked at once."""
+"""Personal access tokens: shown once, stored as a hash, limited by scopes and lifetime, revocable."""
 
 import hashlib
 import secrets
@@ -22,16 +22,16 @@ REFRESH_PREFIX = "ryr_"
 MOST_TOKENS = 100
 MOST_NAME_CHARACTERS = 200
 NOTED_EVERY = timedelta(hours=1)
-"""How exactly it is known when a token was last used."""
+"""Precision of `last_used_at`."""
 
 HARMLESS_SCOPES = frozenset({"openid", "profile", "email", "credentials", "offline_access"})
-"""What clients of DigitalHub ask for; they limit nothing."""
+"""Scopes that DigitalHub clients ask for; they limit nothing."""
 _SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedToken:
-    """A token and its text, which nobody can read again."""
+    """A token and its text, which cannot be read again."""
 
     token: Token
     text: str = field(repr=False)
@@ -69,7 +69,7 @@ async def create_personal_token(
 
 
 async def list_personal_tokens(core: Core, who: Principal) -> Sequence[Token]:
-    """Those of who asks, newest first, without their hashes."""
+    """The principal's personal tokens, newest first, without their hashes."""
     _require_user(who)
     async with core.store.begin(is_read_only=True) as unit:
         tokens = await unit.accounts.list_tokens(who.name)
@@ -77,7 +77,7 @@ async def list_personal_tokens(core: Core, who: Principal) -> Sequence[Token]:
 
 
 async def revoke_personal_token(core: Core, who: Principal, token_id: str) -> None:
-    """From now on neither it nor anything that was got with it works. Raises `Missing`."""
+    """Revoke a token and everything issued for it. Raises `Missing`."""
     _require_own(who)
     async with core.store.begin() as unit:
         await lock_accounts(unit)
@@ -93,12 +93,12 @@ async def revoke_personal_token(core: Core, who: Principal, token_id: str) -> No
 
 
 async def note_token_use(core: Core, token: Token) -> None:
-    """Write down that a token was used, now and then: a write for each request would be too many."""
+    """Record that a token was used, at most once per `NOTED_EVERY`."""
     now = core.clock.now()
     if token.last_used_at is not None and now - token.last_used_at < NOTED_EVERY:
         return
     async with core.store.begin() as unit:
-        # Under the lock, so that a token that is being revoked is not written back.
+        # Under the lock, so that a token that is being revoked is not stored again.
         await lock_accounts(unit)
         stored = await unit.accounts.find_token(token.hash)
         if stored is not None:
@@ -107,42 +107,42 @@ async def note_token_use(core: Core, token: Token) -> None:
 
 
 def make_token_text(prefix: str) -> str:
-    """The prefix tells people and scanners what it is; the rest cannot be guessed."""
+    """A new random token. The prefix identifies it for people and secret scanners."""
     return prefix + secrets.token_urlsafe(_SECRET_BYTES)
 
 
 def hash_token(text: str) -> str:
-    """What is stored and looked up. The text is random, so a plain hash is enough."""
+    """The hash that is stored and looked up. The text is random, so a plain hash is enough."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def narrow(limits: Iterable[str] | None, wanted: Iterable[str]) -> frozenset[str]:
-    """The scopes that limit what is got by something with those limits; empty is no limit. Raises `Forbidden`."""
+    """The scopes of a token issued for one with those limits; empty is no limit. Raises `Forbidden`."""
     held = frozenset(limits or ()) & SCOPES.keys()
     asked = frozenset(wanted) & SCOPES.keys()
     if not held or not asked:
         return held or asked
     reach: frozenset[Permission] = frozenset().union(*(SCOPES[scope] for scope in held))
     if beyond := sorted(scope for scope in asked if not SCOPES[scope] <= reach):
-        message = f"limited to {', '.join(sorted(held))}; {', '.join(beyond)} is more than that and cannot be given"
+        message = f"limited to {', '.join(sorted(held))}; {', '.join(beyond)} exceeds that limit"
         raise Forbidden(message)
     return asked
 
 
 def is_usable(token: Token, *, now: datetime) -> bool:
-    """Neither revoked nor past its end."""
+    """Whether it is neither revoked nor expired."""
     return token.revoked_at is None and (token.expires_at is None or now < token.expires_at)
 
 
 def _check_wanted(name: str, scopes: Iterable[str], *, life: timedelta, longest: timedelta) -> tuple[str, ...]:
     wanted = tuple(scopes)
     known = [*SCOPES, *sorted(HARMLESS_SCOPES)]
-    # A scope that is not known would limit nothing: a slip of the pen would make a token that may do everything.
+    # An unknown scope limits nothing: a typo would create a token without limits.
     problems = [
         Problem(
             Code.SCOPE_UNKNOWN,
             ("scopes", position),
-            "no such scope",
+            "unknown scope",
             value=scope,
             allowed=", ".join(known),
             suggestion=find_nearest(scope, known),
@@ -154,7 +154,7 @@ def _check_wanted(name: str, scopes: Iterable[str], *, life: timedelta, longest:
         message = f"has {len(name)} characters"
         problems.append(Problem(Code.NAME_LONG, ("name",), message, allowed=f"at most {MOST_NAME_CHARACTERS}"))
     if not timedelta(0) < life <= longest:
-        message = "no token lives that long" if life > longest else "a token does not end before it begins"
+        message = "too long" if life > longest else "must be positive"
         allowed = f"more than 0 and at most {longest.days}"
         problems.append(Problem(Code.TOKEN_LIFE, ("days",), message, value=life.days, allowed=allowed))
     if problems:
@@ -166,19 +166,19 @@ def _require_user(who: Principal) -> None:
     if who.run_id is not None:
         raise Forbidden(f"the token of run {who.run_id} has no personal tokens; its user has")
     if who.via == "open":
-        raise NotPossible(Code.TOKEN_OPEN, "this server is open: there are no accounts, and no token is needed")
+        raise NotPossible(Code.TOKEN_OPEN, "this server runs without accounts; no token is needed")
 
 
 def _require_password(who: Principal) -> None:
-    """The command line acts for a user as the system, which is as good."""
+    """The command line acts for a user as the system."""
     _require_user(who)
     if who.via not in ("password", "system"):
-        message = "a personal token is made by its user, signed in by password and not by a token, or by `runyard user`"
+        message = "to create a personal token, sign in with a password instead of a token, or use `runyard user token`"
         raise Forbidden(message)
 
 
 def _require_own(who: Principal) -> None:
-    """Revoking outlasts what they are signed in with, so reading is not enough."""
+    """Revoking is a change, so a token with the scope `read` is not enough."""
     _require_user(who)
     limits = (who.scopes or frozenset()) & SCOPES.keys()
     if limits and not any(Permission.WRITE in SCOPES[scope] for scope in limits):
@@ -194,5 +194,5 @@ async def _check_account(unit: UnitOfWork, who: Principal) -> None:
         raise NotPossible(Code.ACCOUNT_GONE, f"the account {who.name} is gone or disabled")
     held = [token for token in await unit.accounts.list_tokens(who.name) if token.kind == "personal"]
     if len(held) >= MOST_TOKENS:
-        message = f"{who.name} has {len(held)} personal tokens, the most there can be: revoke some first"
+        message = f"{who.name} has {len(held)} personal tokens, which is the limit: revoke some first"
         raise NotPossible(Code.TOKEN_TOO_MANY, message)

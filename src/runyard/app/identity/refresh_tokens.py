@@ -1,6 +1,6 @@
-"""Refresh tokens: opaque, good for one use, and no longer than the personal token that they were got with.
+"""Refresh tokens: opaque, for one use, and never valid longer than the personal token they were issued for.
 
-The name of a refresh token is the hash of that personal token, by which it is found.
+The name of a refresh token is the hash of that personal token.
 """
 
 from datetime import datetime, timedelta
@@ -13,15 +13,15 @@ from runyard.app.model import Principal, Token
 from runyard.app.ports import UnitOfWork
 
 KEPT_FOR = timedelta(days=1)
-"""How long a used refresh token stays, so that its second use is noticed."""
+"""How long a used refresh token is kept, to detect a second use."""
 MOST_SESSIONS = 200
-"""A script that signs in anew each time must not fill the database: the oldest make room."""
+"""Limit per user; the oldest are deleted. Scripts that sign in each time must not fill the database."""
 
 
 async def put_refresh_token(
     core: Core, unit: UnitOfWork, user: str, *, origin: Token | None, scopes: frozenset[str]
 ) -> str:
-    """A new one, whose text is returned; those of the user that are of no use any more go."""
+    """Create a refresh token and return its text. Deletes the user's obsolete ones."""
     now = core.clock.now()
     await _delete_useless(unit, user, now=now)
     text = make_token_text(REFRESH_PREFIX)
@@ -44,29 +44,29 @@ async def put_refresh_token(
 
 
 async def check_refreshable(core: Core, unit: UnitOfWork, token: Token) -> str | None:
-    """Why a refresh token that was just taken is no good, or None."""
+    """Why a refresh token that was just used up is not valid, or None."""
     account = await unit.accounts.find(token.user)
     if account is None or account.is_disabled or token.created_at < account.created_at:
         return "the account is gone or disabled"
     if not is_usable(token, now=core.clock.now()):
-        return "the refresh token has ended: sign in again"
+        return "the refresh token has expired: sign in again"
     if token.name and await find_origin(unit, token) is None:
-        return "the personal token that it was got with was revoked: sign in again"
+        return "its personal token was revoked: sign in again"
     return None
 
 
 async def note_reuse(core: Core, unit: UnitOfWork, token_hash: str, *, address: str | None) -> str:
-    """A second use is refused and written down. Sessions stay: clients that share a file of credentials race."""
+    """Audit the second use of a refresh token. Sessions stay: clients that share a credentials file race."""
     token = await unit.accounts.find_token(token_hash)
     if token is None or token.kind != "refresh":
-        return "no such refresh token: sign in again"
+        return "unknown refresh token: sign in again"
     who = Principal(name=token.user, via="token", address=address)
     await note_act(core, unit, who, "token.reuse", of=("token", token.id), result="refused")
-    return "the refresh token was used before; each is good for one use: sign in again"
+    return "the refresh token was already used: sign in again"
 
 
 async def find_origin(unit: UnitOfWork, token: Token) -> Token | None:
-    """The personal token that a refresh token was got with."""
+    """The personal token that a refresh token was issued for."""
     found = await unit.accounts.find_token(token.name) if token.name else None
     return found if found is not None and found.kind == "personal" and found.user == token.user else None
 

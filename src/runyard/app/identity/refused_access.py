@@ -1,4 +1,4 @@
-"""Acts that were refused, in the audit. Not every single one: who asks in a loop must not be able to fill it."""
+"""Audit of denied requests, rate-limited so that a client in a loop cannot fill it."""
 
 from datetime import datetime, timedelta
 
@@ -10,27 +10,27 @@ from runyard.domain.access import Permission
 
 AGAIN = timedelta(minutes=1)
 MOST_KNOWN = 10_000
-"""Of whom it is known what was noted; of a forgotten one, the next is noted."""
+"""How many recent denials are remembered, to aggregate repetitions."""
 
 Key = tuple[str, str | None, str, str | None]
 
 
 class RefusalAudit:
-    """The same act of the same principal is noted once a minute, with how many there were since. One per process."""
+    """Audits the same denial once a minute, with the number of repetitions. One per process."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._known: LruMap[Key, tuple[datetime, int]] = LruMap(most=MOST_KNOWN)
 
     async def note(self, who: Principal, permission: Permission, *, project: str | None, act: str, why: str) -> None:
-        """That somebody was refused what needs that permission."""
+        """Record that a principal lacked a permission."""
         now = self._core.clock.now()
         key = (who.name, who.run_id, act, project)
         at, unnoted = self._known.find(key) or (None, 0)
         if at is not None and now - at < AGAIN:
             self._known.put(key, (at, unnoted + 1))
             return
-        # Known before it is written: meanwhile others come.
+        # Before the write, so that concurrent requests see it.
         self._known.put(key, (now, 0))
         details = {"act": act, "why": why, **({"more": unnoted} if unnoted else {})}
         of = ("run", who.run_id) if who.run_id is not None else (None, None)

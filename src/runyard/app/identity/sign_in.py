@@ -1,7 +1,7 @@
-"""The token endpoint: what is given for a refresh token, a personal token or an access token.
+"""The OAuth token endpoint: exchanges a refresh token, a personal token or an access token for an access token.
 
-Clients store whatever stands in an answer, so what is not there is left out. Signing in at an outside provider comes
-by a grant of its own beside these.
+Clients store every field of the answer, so absent values are left out. Signing in at an external provider will be a
+grant of its own.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,49 +21,49 @@ from runyard.app.ports import UnitOfWork
 REFRESH_GRANT = "refresh_token"
 EXCHANGE_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 GRANTS = (REFRESH_GRANT, EXCHANGE_GRANT)
-"""What the token endpoint offers, for the discovery document."""
+"""The grant types of the token endpoint, for the discovery document."""
 
 ACCESS_TYPE = "urn:ietf:params:oauth:token-type:access_token"
 PERSONAL_TYPE = "urn:ietf:params:oauth:token-type:pat"
 REFRESHED_BY = frozenset({"offline_access", "credentials"})
-"""Scopes that give a refresh token; the SDK asks for the second."""
+"""Scopes that ask for a refresh token; the SDK sends the second."""
 MOST_CHARACTERS = 8192
 MOST_CLIENT_CHARACTERS = 200
 
 
 class GrantRefused(Exception):
-    """An error of the token endpoint; `error` is OAuth's word for it, the message says it to people."""
+    """An error of the token endpoint; `error` is the OAuth error code."""
 
     def __init__(self, error: str, message: str) -> None:
         super().__init__(message)
         self.error = error
 
     def to_dict(self) -> Json:
-        """The body of the answer, whose status is 400."""
+        """The body of the response, whose status is 400."""
         return {"error": self.error, "error_description": str(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a token stands for, and what it rests on."""
+    """The principal of a token, and the personal token behind it."""
 
     principal: Principal
     origin: Token | None = None
-    """The personal token that it is, or was got with: once that is revoked, this is too."""
+    """The personal token itself, or the one it was issued for; revoking that revokes this."""
     ends_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What an access token is to say."""
+    """The claims of an access token."""
 
     user: str
     scopes: frozenset[str] = frozenset()
-    """What limits it; empty is no limit."""
+    """Its scopes; empty is no limit."""
     origin: Token | None = None
     client_id: str | None = None
     ends_by: datetime | None = None
-    """It never lives longer than what it was got with."""
+    """Never later than the end of the token it was issued for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +78,21 @@ class TokenIssuer(Protocol):
     """Signs access tokens."""
 
     async def prepare(self) -> None:
-        """Have keys at hand. It may write, so it must not be called inside a unit of work."""
+        """Load or create signing keys. May write; never call it inside a unit of work."""
 
     def sign(self, grant: Grant) -> Signed:
-        """An access token. Raises `RuntimeError` if nothing was prepared."""
+        """Sign an access token. Raises `RuntimeError` without `prepare`."""
 
 
 class Identifier(Protocol):
-    """Knows tokens."""
+    """Identifies tokens."""
 
     async def identify(self, token: str, *, address: str | None) -> Identity:
-        """Who it stands for. Raises `Unauthenticated`."""
+        """The identity of a token. Raises `Unauthenticated`."""
 
 
 Admit = Callable[[Principal], None]
-"""Told who asks once that is known, before anything is written; raises `TooMany` for whoever asks too much."""
+"""Called with the principal before anything is written; raises `TooMany` (rate limit)."""
 
 
 async def grant_token(
@@ -104,7 +104,7 @@ async def grant_token(
     address: str | None,
     admit: Admit,
 ) -> Json:
-    """The answer of the token endpoint. Raises `GrantRefused`, and what `admit` raises."""
+    """The response of the token endpoint. Raises `GrantRefused`, and what `admit` raises."""
     grant_type = form.get("grant_type")
     for name, value in form.items():
         if len(value) > (MOST_CLIENT_CHARACTERS if name == "client_id" else MOST_CHARACTERS):
@@ -120,7 +120,7 @@ async def grant_token(
 
 
 async def note_failure(core: Core, name: str | None, *, address: str | None) -> None:
-    """An audit entry about a wrong password. A name that is no account's may be a password, and is not kept."""
+    """Audit a wrong password. An unknown name is not recorded: it may be a password typed in the wrong field."""
     who = Principal(name=name or "anonymous", via="password", address=address)
     async with core.store.begin() as unit:
         await note_act(core, unit, who, "account.sign_in", of=("account", name), result="refused")
@@ -132,10 +132,10 @@ async def _refresh(
 ) -> Json:
     token_hash = hash_token(_require(form, "refresh_token"))
     async with core.store.begin(is_read_only=True) as unit:
-        # Whoever makes up tokens does not get to make others wait for a write.
+        # Made-up tokens must not cause writes.
         found = await unit.accounts.find_token(token_hash)
     if found is None:
-        raise GrantRefused("invalid_grant", "no such refresh token: sign in again")
+        raise GrantRefused("invalid_grant", "unknown refresh token: sign in again")
     who = Principal(name=found.user, via="token", address=address)
     admit(who)
     async with core.store.begin() as unit:
@@ -146,7 +146,7 @@ async def _refresh(
         else:
             problem = await check_refreshable(core, unit, token)
         if token is None or problem is not None:
-            # Committed all the same: what was used stays used.
+            # Commit anyway: the token stays used up.
             await unit.commit()
             raise GrantRefused("invalid_grant", problem or "")
         origin = await find_origin(unit, token)
@@ -184,7 +184,7 @@ async def _exchange(
     who = identity.principal
     admit(who)
     if who.via != ("jwt" if kind == ACCESS_TYPE else "token"):
-        raise GrantRefused("invalid_grant", "the subject_token is not of the type that subject_token_type says")
+        raise GrantRefused("invalid_grant", "the subject_token does not match subject_token_type")
     grant = Grant(
         user=who.name,
         scopes=_narrow(who.scopes or (), form),
@@ -192,7 +192,7 @@ async def _exchange(
         client_id=form.get("client_id"),
         ends_by=identity.ends_at,
     )
-    # An access token is exchanged for another that ends no later: only a personal token begins a session.
+    # An access token is exchanged for one that expires no later. Only a personal token starts a session.
     is_refreshed = kind == PERSONAL_TYPE and bool(REFRESHED_BY & set(form.get("scope", "").split()))
     async with core.store.begin() as unit:
         await lock_accounts(unit)

@@ -1,4 +1,4 @@
-"""A run's log as it grows, until the run has ended and everything it wrote was read."""
+"""Follow a run's log until the run has ended and all its output was read."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -9,16 +9,16 @@ from runyard.app.ports import Stream, Unavailable
 from runyard.app.runs import POLL_SECONDS, RunFollower
 
 FLUSH_SECONDS = 0.05
-"""After something came: what comes within that time goes out together, or as soon as it fills a chunk."""
+"""Output that arrives within this time is sent together."""
 GRACE_SECONDS = 2.0
-"""The last bytes may be stored a little after the run has ended."""
+"""How long to wait after the end of the run for its last bytes."""
 
 StopReason = Callable[[], Awaitable[str | None]]
-"""Why the answer must end now, whatever the run does; None if it need not."""
+"""Why the response must end now; None if it need not."""
 
 
 class LogFollower:
-    """Text of all wanted streams, those that begin later too."""
+    """The text of all wanted streams, including streams that begin later."""
 
     def __init__(self, core: Core, follower: RunFollower, wanted: Wanted, *, marker: Marker) -> None:
         self._core = core
@@ -29,7 +29,7 @@ class LogFollower:
         self._current: Stream | None = None
 
     async def iterate(self, parts: Sequence[Part], *, stop_reason: StopReason) -> AsyncIterator[bytes]:
-        """Chunks of text. An end that is not the run's is told in a last line, with where to go on."""
+        """Chunks of text. If it ends before the run, the last line says why and at which offsets to continue."""
         for part in parts:
             self._add(part.info.stream, offset=part.offset)
         try:
@@ -57,12 +57,12 @@ class LogFollower:
             await self._look()
 
     async def _look(self) -> None:
-        """What is new of the run and its streams."""
+        """Look for news of the run and for new streams."""
         if not self._follower.has_ended:
             await self._follower.read_new()
         for info in await self._core.logs.list_streams(self._follower.run.id):
             if info.stream not in self._readers and self._wanted.takes(info.stream):
-                # The last lines were asked of what there was then; of a new stream all lines are new.
+                # `tail` applies to the streams that existed; a new stream is sent from its start.
                 start = await find_start(self._core.logs, info, self._wanted, has_tail=False)
                 self._add(info.stream, offset=start)
 
@@ -70,7 +70,7 @@ class LogFollower:
         self._readers[stream] = PartReader(self._core.logs, stream, offset=offset)
 
     async def _read_round(self) -> AsyncIterator[bytes]:
-        """Everything there is now, a chunk of each stream in turn."""
+        """Everything stored now, one chunk of each stream in turn."""
         waiting = list(self._readers.values())
         while waiting:
             for reader in list(waiting):
@@ -82,7 +82,7 @@ class LogFollower:
                     waiting.remove(reader)
 
     def _introduce(self, stream: Stream, *, offset: int) -> bytes:
-        """A line with the stream's name, where there is more than one and another one spoke last."""
+        """A line with the stream's name, if there are several and the stream changes."""
         is_other, self._current = stream != self._current, stream
         if not is_other or len(self._readers) == 1:
             return b""

@@ -1,8 +1,8 @@
-"""Logs of a run: which streams there are, the end of each for those who want it whole, and text from any offset on.
+"""Read the logs of a run: list its streams, the tail of each, and text from any offset on.
 
-What is not the container's own, a gap or the name of a stream, stands on a line that begins with a `Marker`: a text
-chosen by chance for each answer, after the log was written. No program can have printed it, as with the boundary of a
-multipart message. Such a line is the marker, a space, and JSON.
+Lines that are not the container's own output, such as gaps and names of streams, begin with a `Marker`: a random text
+chosen for each response, which no program can have printed (like the boundary of a multipart message). Such a line is
+the marker, a space, and JSON.
 """
 
 import json
@@ -21,27 +21,27 @@ from runyard.spec.problems import find_nearest, list_words
 from runyard.spec.readers import Findings
 
 TAIL_BYTES = 2 << 20
-"""Of each container, in the list of logs."""
+"""Limit per stream in the list of logs."""
 LIST_BYTES = 16 << 20
-"""Of all containers, in the list of logs: the newest come first."""
+"""Limit for all streams in the list of logs; the newest streams come first."""
 CHUNK_BYTES = 64 * 1024
 MOST_TAIL = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which part of a run's log."""
+    """Selects a part of a run's log."""
 
     container: str | None = None
     pod: str | None = None
     since: datetime | None = None
     tail: int | None = None
-    """Lines of each stream."""
+    """Last lines of each stream."""
     offset: int | None = None
-    """Needs one stream."""
+    """Only for a single stream."""
 
     def takes(self, stream: Stream) -> bool:
-        """Whether that stream is among them."""
+        """Whether it selects that stream."""
         return self.container in (None, stream.container) and self.pod in (None, stream.pod)
 
 
@@ -55,7 +55,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTail:
-    """The end of one stream, with gaps marked."""
+    """The tail of one stream, with gaps marked."""
 
     part: Part
     content: bytes
@@ -63,21 +63,21 @@ class LogTail:
 
 @dataclass(slots=True)
 class Marker:
-    """Writes lines that cannot be mistaken for the log's own."""
+    """Writes lines that cannot be mistaken for output of the container."""
 
     text: str = field(default_factory=lambda: f"#runyard-{secrets.token_hex(8)}")
     is_at_start: bool = True
-    """Whether what was written last ended a line."""
+    """Whether the last output ended with a newline."""
 
     def write(self, **values: Any) -> bytes:
-        """A line of its own."""
+        """A marker line, after a newline if needed."""
         line = f"{self.text} {json.dumps(values, ensure_ascii=False)}\n".encode(errors="backslashreplace")
         begun = b"" if self.is_at_start else b"\n"
         self.is_at_start = True
         return begun + line
 
     def write_piece(self, piece: LogPiece) -> bytes:
-        """Bytes as they are; a gap as a line."""
+        """The bytes, or a marker line for a gap."""
         if piece.gap is not None:
             until = piece.until or piece.at
             return self.write(gap=piece.gap, since=_show(piece.at), until=_show(until), offset=piece.offset)
@@ -86,7 +86,7 @@ class Marker:
 
 
 class PartReader:
-    """Reads one stream on and on; each gap is given once."""
+    """Reads one stream continuously; returns each gap once."""
 
     def __init__(self, logs: LogStore, stream: Stream, *, offset: int, end: int | None = None) -> None:
         self._logs = logs
@@ -96,7 +96,7 @@ class PartReader:
         self.offset = offset
 
     async def read(self, *, limit: int = CHUNK_BYTES) -> Sequence[LogPiece]:
-        """The next pieces, about `limit` bytes; none where there are no more now."""
+        """The next pieces, about `limit` bytes; empty if there are none now."""
         left = limit if self._end is None else min(limit, self._end - self.offset)
         found = await self._logs.read(self.stream, offset=self.offset, limit=left)
         return [piece for piece in map(self._take, found) if piece is not None]
@@ -116,7 +116,7 @@ class PartReader:
 
 
 async def list_logs(core: Core, project: str, run_id: str, *, marker: Marker) -> tuple[Run, Sequence[LogTail]]:
-    """The end of every stream, in the order in which they began. Raises `Missing`."""
+    """The tail of every stream, in the order in which they began. Raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         run = await require_run(unit, project, run_id)
     tails: list[LogTail] = []
@@ -129,9 +129,9 @@ async def list_logs(core: Core, project: str, run_id: str, *, marker: Marker) ->
 
 
 async def choose_parts(core: Core, run_id: str, wanted: Wanted, *, can_come: bool = False) -> Sequence[Part]:
-    """The streams that are wanted and there, each from where on. Raises `Refused` for names that are not.
+    """The selected streams with their start offsets. Raises `Refused` for unknown names.
 
-    With `can_come` a stream that is not there may still come. An offset needs one stream.
+    With `can_come`, a stream may still begin later. An offset is only valid for a single stream.
     """
     infos = await core.logs.list_streams(run_id)
     chosen = [info for info in infos if wanted.takes(info.stream)]
@@ -140,14 +140,14 @@ async def choose_parts(core: Core, run_id: str, wanted: Wanted, *, can_come: boo
         _name_unknown(findings, wanted, [info.stream for info in infos])
     if wanted.offset is not None and len(chosen) > 1:
         streams = [f"{info.stream.pod}/{info.stream.container}" for info in chosen]
-        message = f"an offset is of one stream, and there are {len(chosen)}: say `pod` and `container`"
+        message = f"an offset needs a single stream; {len(chosen)} match: set `pod` and `container`"
         findings.add(Code.LOG_STREAMS, ("query", "offset"), message, value=wanted.offset, allowed=list_words(streams))
     findings.finish()
     return [Part(info=info, offset=await find_start(core.logs, info, wanted)) for info in chosen]
 
 
 async def find_start(logs: LogStore, info: StreamInfo, wanted: Wanted, *, has_tail: bool = True) -> int:
-    """The offset that satisfies `offset`, `since` and `tail` at once; never past the end."""
+    """The largest of the offsets by `offset`, `since` and `tail`; never past the end."""
     starts = [min(wanted.offset or 0, info.size)]
     if wanted.since is not None:
         starts.append(await logs.find_since(info.stream, wanted.since))
@@ -157,7 +157,7 @@ async def find_start(logs: LogStore, info: StreamInfo, wanted: Wanted, *, has_ta
 
 
 async def iter_parts(logs: LogStore, parts: Sequence[Part], *, marker: Marker) -> AsyncIterator[bytes]:
-    """The text of the parts as far as it is known now, one after the other; of several, each with its name."""
+    """The stored text of the parts, one after the other; if there are several, each after its name."""
     for part in parts:
         stream = part.info.stream
         if len(parts) > 1:
@@ -167,13 +167,13 @@ async def iter_parts(logs: LogStore, parts: Sequence[Part], *, marker: Marker) -
             while pieces := await reader.read():
                 yield write_pieces(pieces, marker=marker)
         except Unavailable:
-            # The answer has begun: its status cannot say it any more.
+            # The response has started, so its status cannot change.
             yield marker.write(end="unavailable", offsets={f"{stream.pod}/{stream.container}": reader.offset})
             return
 
 
 def write_pieces(pieces: Iterable[LogPiece], *, marker: Marker) -> bytes:
-    """Pieces as text."""
+    """Write pieces as text."""
     return b"".join(marker.write_piece(piece) for piece in pieces)
 
 
@@ -183,7 +183,7 @@ async def _read_tail(core: Core, part: Part, *, marker: Marker) -> bytes:
     draft = [marker.write(left_out=part.offset)] if part.offset else []
     while pieces := await reader.read(limit=1 << 20):
         draft.append(write_pieces(pieces, marker=marker))
-    # Clients decode strictly, and a cut may have gone through a character.
+    # Clients decode strictly, and the cut may be inside a character.
     return b"".join(draft).decode(errors="replace").encode()
 
 
@@ -196,11 +196,11 @@ def _name_unknown(findings: Findings, wanted: Wanted, streams: Sequence[Stream])
         given = getattr(wanted, name)
         if given is not None and given not in names:
             allowed, nearest = list_words(sorted(names)), find_nearest(given, names)
-            message = f"the run has no {name} of that name that has written"
+            message = f"unknown {name}: none of that name has written a log"
             findings.add(Code.LOG_UNKNOWN, ("query", name), message, value=given, allowed=allowed, suggestion=nearest)
     if not findings.problems:
         allowed = list_words([f"{stream.pod}/{stream.container}" for stream in streams])
-        message = f"pod {wanted.pod} has no container {wanted.container} that has written"
+        message = f"pod {wanted.pod} has no container {wanted.container} with a log"
         findings.add(Code.LOG_UNKNOWN, ("query", "container"), message, value=wanted.container, allowed=allowed)
 
 

@@ -1,4 +1,4 @@
-"""Deleting entities, one or all versions of a name; with a cascade, what hangs on them too."""
+"""Delete entities, one version or all of a name. A cascade also deletes a function's tasks and their runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,9 +26,9 @@ async def delete_entity(
     is_cascading: bool = False,
     expected_revision: int | None = None,
 ) -> None:
-    """Remove one, and with `is_cascading` what hangs on it: a function's tasks, a task's runs.
+    """Delete one entity, and with `is_cascading` also a function's tasks and a task's runs.
 
-    Raises `Missing`, and `Conflict` where the caller had seen another revision.
+    Raises `Missing`, and `Conflict` if it is not at the expected revision.
     """
     async with core.store.begin() as unit:
         await unit.lock_shared(lock_of_project(project))
@@ -44,7 +44,7 @@ async def delete_entity(
 async def delete_named(
     core: Core, who: Principal, type_name: str, project: str, name: str, *, is_cascading: bool = False
 ) -> int:
-    """Remove all versions of a name; how many."""
+    """Delete all versions of a name; returns how many."""
     count = 0
     gone: list[str] = []
     async with core.store.begin() as unit:
@@ -67,7 +67,7 @@ async def delete_named(
 
 
 async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, *, is_cascading: bool) -> list[str]:
-    """Returns the runs that are gone, whose logs the caller deletes after its commit."""
+    """Returns the deleted runs; the caller deletes their logs after its commit."""
     gone: list[str] = []
     name = f"{entity.kind}://{entity.project}/{entity.name}"
     has_tasks = is_cascading and entity.type in ("function", "workflow")
@@ -77,11 +77,11 @@ async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, 
         removed = await delete_runs(core, unit, who, project=entity.project, task=make_task_reference(entity))
         gone += removed.gone
     if entity.type == "secret":
-        # Who stores values has the same lock: none is stored for a secret that has just gone.
+        # Writers of values take the same lock: none is stored for a secret that was just deleted.
         await unit.lock(lock_of_secret_values(entity.project))
     await unit.entities.delete(entity.type, entity.id, project=entity.project)
     if has_tasks and await unit.entities.find_latest(entity.type, project=entity.project, name=entity.name) is None:
-        # Tasks of whichever version is the newest: now there is none.
+        # Tasks that refer to the newest version: no version is left.
         gone += await _delete_below(core, unit, who, entity, name)
     if entity.type == "secret":
         await unit.secrets.delete(entity.project, entity.name)
@@ -90,7 +90,7 @@ async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, 
 
 
 async def _delete_below(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, reference: str) -> list[str]:
-    """The tasks of a reference and their runs; returns the runs that are gone."""
+    """Delete the tasks of a reference and their runs; returns the deleted runs."""
     gone: list[str] = []
     filters: Mapping[str, Any] = {entity.type: reference}
     query = Query(type="task", project=entity.project, size=CASCADE_SIZE, **filters)

@@ -17,7 +17,7 @@ MOST_VALUE = 1e308
 
 
 async def list_metrics(core: Core, type_name: str, project: str, entity_id: str) -> Mapping[str, float | list[float]]:
-    """All metrics of an entity or run; raises `Missing` for the entity."""
+    """All metrics of an entity or run; raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         await _require(unit, type_name, project, entity_id)
         return await unit.metrics.list_values(type_name, entity_id)
@@ -26,7 +26,7 @@ async def list_metrics(core: Core, type_name: str, project: str, entity_id: str)
 async def put_metric(
     core: Core, who: Principal, type_name: str, project: str, entity_id: str, *, name: str, given: Any
 ) -> None:
-    """A number or a series, in place of what was there."""
+    """Set a metric: a number or a series."""
     value = _read_value(given)
     expect_name(name, what="the name of a metric")
     if type_name == "run":
@@ -57,7 +57,7 @@ def _read_value(given: Any) -> float | list[float]:
 
 def _read_number(given: Any) -> float:
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    # Compared first: Python makes no float of a larger integer.
+    # Compared before converting: float() raises for larger integers.
     if not is_number or not abs(given) <= MOST_VALUE:
         raise refuse(
             Code.TYPE_NUMBER, f"must be a number or a list of numbers, not {describe_type(given)}", value=given

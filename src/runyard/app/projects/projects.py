@@ -1,4 +1,4 @@
-"""Projects: what everything belongs to. A project's answer lists the newest of what is in it, in short."""
+"""Projects: create, read, update, list and delete. Reading one also lists the newest entities in it."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,11 +27,11 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 
 MOST_LISTED = 1000
-"""How many entities of each type a project's answer lists; the rest are in their own lists."""
+"""How many entities of each type a project lists."""
 
 
 async def create_project(core: Core, who: Principal, document: Any) -> Entity:
-    """Its creator owns it. The id is the name."""
+    """Create a project, whose id is its name. The creator is its owner."""
     draft = _read(document)
     name = draft.name or ""
     now = core.clock.now()
@@ -60,14 +60,14 @@ async def create_project(core: Core, who: Principal, document: Any) -> Entity:
 
 
 async def get_project(core: Core, project: str) -> tuple[Entity, dict[str, tuple[Entity, ...]]]:
-    """The project, and the newest version of each thing in it by the plural of its type."""
+    """The project, and the newest version of each entity in it by the plural of the type."""
     async with core.store.begin(is_read_only=True) as unit:
         entity = await require_entity(unit, "project", project, project)
         return entity, {plural: await _list_newest(unit, project, plural) for plural in LISTED_IN_PROJECTS}
 
 
 async def list_projects(core: Core, query: Query) -> Page:
-    """A page of the projects that may be seen."""
+    """A page of the visible projects."""
     async with core.store.begin(is_read_only=True) as unit:
         return await unit.entities.find_page(query)
 
@@ -75,7 +75,7 @@ async def list_projects(core: Core, query: Query) -> Page:
 async def update_project(
     core: Core, who: Principal, project: str, document: Any, *, expected_revision: int | None = None
 ) -> Entity:
-    """Replace metadata and spec; what is listed in it is not the project's."""
+    """Replace metadata and spec. The entities listed in the spec are ignored."""
     draft = _read(document)
     if draft.name != project:
         raise Refused([Problem(Code.FIELD_FIXED, ("name",), f"cannot be changed; it is `{project}`", value=draft.name)])
@@ -98,9 +98,9 @@ async def update_project(
 async def delete_project(
     core: Core, who: Principal, project: str, *, is_cascading: bool = False, expected_revision: int | None = None
 ) -> None:
-    """Remove a project. One that is not empty goes only with `is_cascading`; its runs are ended first.
+    """Delete a project; one that is not empty needs `is_cascading`. Its runs are stopped first.
 
-    While an engine still holds things of its runs the project is DELETING, and `finish_project_deletion` ends it.
+    While an engine still has objects of its runs the project stays DELETING; `finish_project_deletion` completes it.
     """
     async with core.store.begin() as unit:
         await unit.lock(lock_of_project(project))
@@ -121,7 +121,7 @@ async def delete_project(
 
 
 async def finish_project_deletion(core: Core, project: str) -> bool:
-    """Remove a project that is DELETING once the last of its runs is gone; whether it was removed."""
+    """Delete a project that is DELETING and has no runs left; returns whether it did."""
     async with core.store.begin() as unit:
         await unit.lock(lock_of_project(project))
         entity = await unit.entities.find("project", project, project=project)
@@ -135,7 +135,7 @@ async def finish_project_deletion(core: Core, project: str) -> bool:
 
 
 async def list_labels(core: Core, project: str, text: str | None) -> list[str]:
-    """The labels in a project that contain the text, sorted."""
+    """The labels of a project that contain the text, sorted."""
     async with core.store.begin(is_read_only=True) as unit:
         await require_entity(unit, "project", project, project)
         return list(await unit.entities.list_labels(project, containing=text or ""))

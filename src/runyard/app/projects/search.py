@@ -1,8 +1,8 @@
-"""Search over everything in a project, every version of it, in bounded work.
+"""Search all versions of all entities and runs of a project, with bounded work.
 
-By type, name, kind, labels and time the store finds, and the first `MOST_FOUND` matches are served: each type is read
-only as far as the page needs. Descriptions are not indexed: they are looked through in the `MOST_SCANNED` entities that
-were created last. What was left out is said in `Found.bound`. Words are also looked up in ids and names, of all.
+The store filters by type, name, kind, labels and time; the first `MOST_FOUND` matches are served, and each type is read
+only as far as the page needs. Descriptions are not indexed: only the `MOST_SCANNED` newest entities are scanned for
+them. Words are also looked up in all ids and names. `Found.bound` says what was left out.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -19,23 +19,23 @@ SEARCHED = (*TYPES, "run")
 MOST_FOUND = 1000
 MOST_SCANNED = 2000
 MOST_READ = 500
-"""Entities of a type that are read at one go."""
+"""Entities of one type that are read at once."""
 SortedBy = Literal["updated", "created", "name", "kind"]
 _ATTRIBUTES = {"updated": "updated_at", "created": "created_at", "name": "name", "kind": "kind"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What is looked for. A filter that is None or empty does not filter."""
+    """A search. A filter that is None or empty is not applied."""
 
     project: str
     types: tuple[str, ...] = SEARCHED
     words: str | None = None
-    """All of them are in id, name, description or labels, in any case."""
+    """All of them occur in id, name, description or labels, ignoring case."""
     name: str | None = None
     kind: str | None = None
     description: str | None = None
-    """Contained in it, in any case."""
+    """Contained in the description, ignoring case."""
     labels: tuple[str, ...] = ()
     updated: Span | None = None
     created: Span | None = None
@@ -47,14 +47,14 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One page, how many there are in all, and, where not everything was looked at, what was."""
+    """One page, the number of matches, and `bound`, which says what was searched if that was not everything."""
 
     page: Page
     bound: str | None = None
 
 
 async def search_project(core: Core, search: Search) -> Found:
-    """One page of what fits. Raises `Missing` for the project."""
+    """One page of matches. Raises `Missing` for the project."""
     async with core.store.begin(is_read_only=True) as unit:
         await require_project(unit, search.project)
         if search.words is None and search.description is None:
@@ -63,7 +63,7 @@ async def search_project(core: Core, search: Search) -> Found:
 
 
 async def _list(unit: UnitOfWork, search: Search) -> Found:
-    """What the store finds by itself."""
+    """Search by filters that the store has."""
     merged = _Merged(unit, search)
     first = search.page * search.size
     end = min(first + search.size, MOST_FOUND)
@@ -78,14 +78,14 @@ async def _list(unit: UnitOfWork, search: Search) -> Found:
 
 
 async def _scan(unit: UnitOfWork, search: Search) -> Found:
-    """What must be looked through, and what the store finds by its name."""
+    """Search by scanning entities, and by names in the store."""
     fits = _make_test(search)
     found: dict[tuple[str, str], Entity] = {}
     if search.words is not None:
         async for entity in _Merged(unit, search, q=search.words).iterate(most=MOST_FOUND):
             if fits(entity):
                 found[entity.type, entity.id] = entity
-    # By creation, for which there is an index: what is found is put into the wanted order afterwards.
+    # By creation, which is indexed; matches are sorted afterwards.
     scanned = _Merged(unit, replace(search, sorted_by="created", direction="desc"))
     async for entity in scanned.iterate(most=MOST_SCANNED):
         if fits(entity):
@@ -93,12 +93,12 @@ async def _scan(unit: UnitOfWork, search: Search) -> Found:
     ordered = sorted(found.values(), key=_make_key(search), reverse=search.direction == "desc")[:MOST_FOUND]
     first = search.page * search.size
     content = tuple(ordered[first : first + search.size])
-    words = f"descriptions of {MOST_SCANNED} of {scanned.total} entities were looked through"
+    words = f"descriptions of {MOST_SCANNED} of {scanned.total} entities were searched"
     return Found(page=Page(content, len(ordered)), bound=words if scanned.total > MOST_SCANNED else None)
 
 
 class _Merged:
-    """The entities of several types in one order. `total` is known once it was iterated."""
+    """Merges the entities of several types in one order. `total` is known after iterating."""
 
     def __init__(self, unit: UnitOfWork, search: Search, *, q: str | None = None) -> None:
         self._unit = unit
@@ -108,8 +108,8 @@ class _Merged:
         self.total = 0
 
     async def iterate(self, *, most: int) -> AsyncIterator[Entity]:
-        """In order, at most so many."""
-        # Every question sorts anew, so as few as can be are asked.
+        """The entities in order, at most `most`."""
+        # Every query sorts again, so ask as few as possible.
         size = max(1, min(most, MOST_READ))
         streams = [_Chunks(self._unit, replace(query, size=size)) for query in self._queries]
         for stream in streams:
@@ -126,7 +126,7 @@ class _Merged:
 
 
 class _Chunks:
-    """One type's entities, read as they are needed."""
+    """The entities of one type, read in chunks as needed."""
 
     def __init__(self, unit: UnitOfWork, query: Query) -> None:
         self._find_page = unit.runs.find_page if query.type == "run" else unit.entities.find_page
@@ -136,7 +136,7 @@ class _Chunks:
         self.total = 0
 
     async def fill(self) -> None:
-        """Have an entity ready, if there is another."""
+        """Read the next chunk if none is left."""
         if self.entities or self._is_at_end:
             return
         page = await self._find_page(self._query)

@@ -1,6 +1,6 @@
 """Profiles and policy: stored by revision, and checked against each other before they are applied.
 
-Start in `current_rules.py`: `load_current` gives what holds now. Imports no other room.
+Start in `current_rules.py`: `load_current` returns the current profiles and policy. Imports no other room.
 """
 
 from runyard.app.rules.contradictions import assume_recorded
@@ -18,7 +18,7 @@ from runyard.app.rules.profiles_and_policy import (
     read_profile,
 )
 from runyard.app.rules.revisions import get_revision, list_revisions
-from runyard.app.rules.rule_files import take_policy, take_profiles
+from runyard.app.rules.rule_files import import_policy, import_profiles
 
 __all__ = [
     "CurrentRules",
@@ -30,12 +30,12 @@ __all__ = [
     "get_policy",
     "get_profile",
     "get_revision",
+    "import_policy",
+    "import_profiles",
     "list_profiles",
     "list_revisions",
     "load_current",
     "put_policy",
     "put_profile",
     "read_profile",
-    "take_policy",
-    "take_profiles",
 ]

@@ -1,4 +1,4 @@
-"""What a profile and the policy say against each other, found by playing a bare run of that profile. Pure."""
+"""Contradictions between a profile and the policy, found by resolving a bare run with that profile. Pure."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,28 +13,28 @@ from runyard.spec.run_fields import Action, RunFields
 
 ACTIONS: tuple[Action, ...] = ("job", "serve")
 NOWHERE = ""
-"""A project that no policy names: the platform's rules alone."""
+"""Stands for a project that the policy does not name: only the platform's rules apply."""
 
 
 def find_contradictions(profile: Profile, policy: Policy, *, projects: Iterable[str] = (NOWHERE,)) -> list[Problem]:
-    """Values of the profile that a lock replaces, and rules that refuse every run of it; each once."""
+    """Profile values that a lock overrides, and rules that refuse every run with the profile; each once."""
     found: dict[tuple[str, str], Problem] = {}
     for project in projects:
         for action in ACTIONS:
             for problem in _play(profile, policy, project, action):
-                # What holds everywhere is not told again for each project.
+                # Report a problem of all projects only once.
                 found.setdefault((problem.code, problem.where), problem)
     return list(found.values())
 
 
 def find_unknown_profiles(policy: Policy, names: Iterable[str]) -> list[Problem]:
-    """Profiles that the policy sets by default and that are not there: every run would be refused."""
+    """Default profiles of the policy that do not exist: runs that get them are refused."""
     known = sorted(names)
     return [
         Problem(
             Code.PROFILE_UNKNOWN,
             path,
-            f"there is no profile `{name}`: every run that gets it is refused",
+            f"unknown profile `{name}`: every run that gets it is refused",
             value=name,
             allowed=list_words(known) if known else "no profiles are loaded",
             suggestion=find_nearest(name, known),
@@ -45,7 +45,7 @@ def find_unknown_profiles(policy: Policy, names: Iterable[str]) -> list[Problem]
 
 
 def iter_default_profiles(policy: Policy) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The profiles that a policy gives to runs, and where it says so."""
+    """The default profiles of a policy, with their paths."""
     places = [((), policy.scope), *((("projects", name), scope) for name, scope in policy.projects.items())]
     for path, scope in places:
         rule = scope.rules.get("profile")
@@ -54,7 +54,7 @@ def iter_default_profiles(policy: Policy) -> Iterator[tuple[tuple[str, ...], str
 
 
 def assume_recorded(run_id: str, request: Request, profiles: Iterable[Profile]) -> Recorded:
-    """A stored request, in a project that has what it and the profiles name."""
+    """A stored request, in a project that has everything that the request and the profiles name."""
     named = [profile.fields for profile in profiles]
     inventory = assume_inventory(request.function, request.task, request.run, *named)
     return Recorded(id=run_id, request=request, inventory=inventory)
@@ -80,5 +80,5 @@ def _iter_overridden(profile: Profile, played: Resolution, place: str) -> Iterat
     for leaf in played.leaves:
         for other in leaf.replaced:
             if other.by in own and leaf.source not in own:
-                message = f"{leaf.source} locks {shorten(leaf.value)}{place}; the profile's value is not used"
+                message = f"{leaf.source} locks {shorten(leaf.value)}{place}; the profile's value is ignored"
                 yield Problem(Code.PROFILE_OVERRIDDEN, leaf.path, message, value=shorten(other.value))

@@ -1,4 +1,4 @@
-"""What the admin prepared, as it stands in the store: profiles and policy, parsed once per revision."""
+"""The current profiles and policy of the store, parsed once per revision."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ from runyard.spec.profile_documents import read_profiles
 from runyard.spec.readers import expect_list
 
 POLICY_NAME = "platform"
-"""There is one policy; it has parts for projects."""
+"""There is one policy, with sections for projects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentRules:
-    """What holds now, and at which revisions."""
+    """The current profiles and policy, and their revisions."""
 
     admin_rules: AdminRules = field(default_factory=AdminRules)
     profile_revisions: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -30,7 +30,7 @@ class CurrentRules:
 
 
 async def load_current(unit: UnitOfWork) -> CurrentRules:
-    """Profiles and policy as they hold in this unit of work."""
+    """Load the current profiles and policy."""
     revisions = await unit.revisions.list_current()
     profiles = [one for one in revisions if one.kind == "profile"]
     policy = next((one for one in revisions if (one.kind, one.name) == ("policy", POLICY_NAME)), None)
@@ -45,9 +45,9 @@ async def load_current(unit: UnitOfWork) -> CurrentRules:
 
 
 def read_profile_document(given: Any, *, name: str | None = None) -> tuple[Profile, list[Problem]]:
-    """One profile from its document, `{documents: […]}` where base objects stand beside it; and warnings.
+    """Read one profile and its warnings from a document; `{documents: […]}` if it has base objects.
 
-    Raises `Refused` with everything that is wrong with it.
+    Raises `Refused` with every problem.
     """
     is_several = isinstance(given, dict) and set(given) == {"documents"}
     documents = expect_list(given["documents"], of="documents") if is_several else [given]
@@ -57,7 +57,7 @@ def read_profile_document(given: Any, *, name: str | None = None) -> tuple[Profi
     if len(profiles) != 1:
         problems.append(Problem(Code.PROFILE_COUNT, (), f"must be one profile, not {len(profiles)}"))
     elif name is not None and profiles[0].id != name:
-        message = f"the address names the profile `{name}`"
+        message = f"the URL names the profile `{name}`"
         problems.append(Problem(Code.PROFILE_OTHER, ("id",), message, value=profiles[0].id, suggestion=name))
     if problems:
         raise Refused(problems)
@@ -65,12 +65,12 @@ def read_profile_document(given: Any, *, name: str | None = None) -> tuple[Profi
 
 
 def _is_unnamed(document: Any, name: str | None) -> bool:
-    """A profile's own document that does not repeat the name of its address."""
+    """Whether it is a profile's own document without an `id`, which the URL then supplies."""
     return name is not None and isinstance(document, dict) and "id" not in document and "kind" not in document
 
 
 class _Frozen:
-    """A revision as a key: the same name and revision are the same document."""
+    """A revision as a cache key: the same name, revision and time mean the same document."""
 
     __slots__ = ("_key", "document")
 
@@ -91,11 +91,11 @@ def _freeze(revision: Revision) -> _Frozen:
 
 @lru_cache(maxsize=2048)
 def parse_profile(frozen: _Frozen) -> Profile:
-    """The profile of a stored revision, which was read once before it was stored."""
+    """Parse the profile of a stored revision, which was validated before it was stored."""
     return read_profile_document(frozen.document)[0]
 
 
 @lru_cache(maxsize=64)
 def parse_policy(frozen: _Frozen) -> Policy:
-    """The policy of a stored revision."""
+    """Parse the policy of a stored revision."""
     return read_policy(frozen.document)

@@ -1,4 +1,4 @@
-"""Profiles and the policy as an admin writes them: read completely before they are stored, every revision kept."""
+"""Read and write profiles and the policy. They are validated before they are stored, and every revision is kept."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _ALONE = ("documents", 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredProfile:
-    """A stored profile: as it was written, as it was read, and what is doubtful about it."""
+    """A stored profile: its document, the parsed profile, and its warnings."""
 
     revision: Revision
     profile: Profile
@@ -37,7 +37,7 @@ class StoredProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPolicy:
-    """The policy that holds; without a revision it is the built-in one alone."""
+    """The current policy; without a revision it is the built-in one."""
 
     revision: Revision | None
     policy: Policy
@@ -45,7 +45,7 @@ class StoredPolicy:
 
 
 async def list_profiles(core: Core) -> Sequence[StoredProfile]:
-    """All that hold, by name."""
+    """All current profiles, by name."""
     async with core.store.begin(is_read_only=True) as unit:
         revisions = await unit.revisions.list_current(kind="profile")
         profiles = (await load_current(unit)).admin_rules.profiles
@@ -53,14 +53,14 @@ async def list_profiles(core: Core) -> Sequence[StoredProfile]:
 
 
 async def get_profile(core: Core, name: str) -> StoredProfile:
-    """One with what is doubtful about it under the platform's rules of now; raises `Missing`."""
+    """One profile, with warnings under the current platform rules; raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         revision = await unit.revisions.find("profile", name)
         policy = (await load_current(unit)).admin_rules.policy
     if revision is None or revision.document is None:
         raise Missing("profile", name)
     profile, warnings = read_profile(revision.document, name)
-    # Anybody may ask, so the projects' own rules are played only when it is written.
+    # Anyone may read, so the costly check against all projects' rules is done only on writes.
     return StoredProfile(
         revision=revision, profile=profile, warnings=(*warnings, *find_contradictions(profile, policy))
     )
@@ -75,9 +75,9 @@ async def put_profile(
     expected_revision: int | None = None,
     is_strict: bool = False,
 ) -> StoredProfile:
-    """Create or replace. The same document again makes no new revision. Raises `Refused`, `Conflict`.
+    """Create or replace a profile. An unchanged document adds no revision. Raises `Refused`, `Conflict`.
 
-    With `is_strict`, what contradicts the policy is refused; else it is among the warnings.
+    With `is_strict`, contradictions with the policy are refused; otherwise they are warnings.
     """
     profile, warnings = read_profile(document, name)
     stored = _name_documents(document, name)
@@ -87,13 +87,13 @@ async def put_profile(
     if is_strict and contradictions:
         raise Refused(contradictions)
     if name not in current.admin_rules.profiles and len(current.admin_rules.profiles) >= MOST_PROFILES:
-        raise NotPossible(Code.PROFILE_TOO_MANY, f"there are {MOST_PROFILES} profiles, the most there can be")
+        raise NotPossible(Code.PROFILE_TOO_MANY, f"there are {MOST_PROFILES} profiles, which is the limit")
     revision = await put_revision(core, who, "profile", name, stored, expected_revision=expected_revision)
     return StoredProfile(revision=revision, profile=profile, warnings=(*warnings, *contradictions))
 
 
 async def delete_profile(core: Core, who: Principal, name: str, *, expected_revision: int | None = None) -> None:
-    """It is gone for new runs; its revisions stay. Not while the policy gives it to runs. Raises `Missing`."""
+    """Delete a profile; its revisions stay. Not while it is the policy's default. Raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         policy = (await load_current(unit)).admin_rules.policy
     if name in {default for _, default in iter_default_profiles(policy)}:
@@ -103,7 +103,7 @@ async def delete_profile(core: Core, who: Principal, name: str, *, expected_revi
 
 
 async def get_policy(core: Core) -> StoredPolicy:
-    """What holds now, and what in it is doubtful by itself."""
+    """The current policy and its warnings."""
     async with core.store.begin(is_read_only=True) as unit:
         revision = await unit.revisions.find("policy", POLICY_NAME)
         current = await load_current(unit)
@@ -115,7 +115,7 @@ async def get_policy(core: Core) -> StoredPolicy:
 async def put_policy(
     core: Core, who: Principal, document: Any, *, expected_revision: int | None = None, is_strict: bool = False
 ) -> StoredPolicy:
-    """Replace the policy for runs to come. With `is_strict` a doubtful one is refused. Raises `Refused`, `Conflict`."""
+    """Replace the policy for future runs. With `is_strict`, warnings are refused. Raises `Refused`, `Conflict`."""
     policy = read_policy(check_storable(document))
     async with core.store.begin(is_read_only=True) as unit:
         profiles = (await load_current(unit)).admin_rules.profiles
@@ -127,12 +127,12 @@ async def put_policy(
 
 
 async def delete_policy(core: Core, who: Principal, *, expected_revision: int | None = None) -> None:
-    """Back to the built-in one; the revisions stay. Raises `Missing` where none is stored."""
+    """Return to the built-in policy; the revisions stay. Raises `Missing` if none is stored."""
     await put_revision(core, who, "policy", POLICY_NAME, None, expected_revision=expected_revision)
 
 
 def read_profile(document: Any, name: str) -> tuple[Profile, list[Problem]]:
-    """A profile of that name and warnings; raises `Refused`, with paths as the document has them."""
+    """Read a profile of that name, with warnings. Raises `Refused`, with paths as in the document."""
     check_storable(document)
     if set(document) == {"documents"}:
         expect_list(document["documents"], of="documents")
@@ -149,7 +149,7 @@ async def _compare(profile: Profile, policy: Policy) -> list[Problem]:
 
 
 def _doubt(policy: Policy, profiles: Mapping[str, Profile]) -> list[Problem]:
-    """What a policy says to no effect, and which profiles it stands against, by the platform's rules."""
+    """Rules of a policy without effect, and its contradictions with profiles."""
     found = [*lint_policy(policy), *find_unknown_profiles(policy, profiles)]
     for name, profile in profiles.items():
         found += [problem.under("profiles", name) for problem in find_contradictions(profile, policy)]
@@ -157,7 +157,7 @@ def _doubt(policy: Policy, profiles: Mapping[str, Profile]) -> list[Problem]:
 
 
 def _name_documents(document: Any, name: str) -> Json:
-    """As it was written, with the id that its address says where it says none."""
+    """The document, with the id from the URL if it has none."""
     documents = document.get("documents") if set(document) == {"documents"} else None
     if documents is not None:
         return {"documents": [_name_documents(each, name) if isinstance(each, dict) else each for each in documents]}
@@ -165,7 +165,7 @@ def _name_documents(document: Any, name: str) -> Json:
 
 
 def _place(document: Any, problems: Sequence[Problem]) -> list[Problem]:
-    """Paths without `documents[0]` where the document is the profile itself."""
+    """Remove `documents[0]` from paths if the document is the profile itself."""
     if set(document) == {"documents"}:
         return list(problems)
     cut = len(_ALONE)

@@ -1,4 +1,4 @@
-"""Revisions of what an admin prepares: every one is kept, who wrote it and when."""
+"""Revisions of profiles and the policy. Every one is kept, with its author and time."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Kind = Literal["profile", "policy"]
 
 
 async def list_revisions(core: Core, kind: Kind, name: str = POLICY_NAME) -> Sequence[Revision]:
-    """All, newest first, deletions among them; raises `Missing` for a profile that never was."""
+    """All revisions, newest first, with deletions; raises `Missing` for a profile that never existed."""
     async with core.store.begin(is_read_only=True) as unit:
         found = await unit.revisions.list_history(kind, name)
     if not found and kind == "profile":
@@ -26,7 +26,7 @@ async def list_revisions(core: Core, kind: Kind, name: str = POLICY_NAME) -> Seq
 
 
 async def get_revision(core: Core, kind: Kind, number: int, *, name: str = POLICY_NAME) -> Revision:
-    """One of them; raises `Missing`."""
+    """One revision; raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         found = await unit.revisions.find(kind, name, revision=number)
     if found is None:
@@ -37,9 +37,9 @@ async def get_revision(core: Core, kind: Kind, number: int, *, name: str = POLIC
 async def put_revision(
     core: Core, who: Principal, kind: Kind, name: str, document: Json | None, *, expected_revision: int | None
 ) -> Revision:
-    """The next revision, None to delete; the same document again makes none. Raises `Missing`, `Conflict`.
+    """Add a revision; None deletes. An unchanged document adds none. Raises `Missing`, `Conflict`.
 
-    An expected revision of 0 is that there never was one.
+    An expected revision of 0 means that there is none yet.
     """
     async with core.store.begin() as unit:
         newest = await unit.revisions.find(kind, name)
@@ -52,7 +52,7 @@ async def put_revision(
             return newest
         revision = await unit.revisions.put(kind, name, document, user=who.name)
         if expected_revision is not None and revision.revision != number + 1:
-            # Somebody wrote between our look and the store's lock.
+            # Another writer came between our read and the lock.
             raise _conflict(kind, name)
         await _note(core, unit, who, revision)
         await unit.commit()
@@ -70,12 +70,12 @@ def _conflict(kind: Kind, name: str) -> Conflict:
 
 
 def check_storable(document: Any) -> Any:
-    """Only what comes back from JSON as it went in; YAML knows more."""
+    """Refuse values that do not survive JSON; YAML has more types."""
     expect_mapping(document, of="fields")
     try:
         is_same = json.loads(json.dumps(document, allow_nan=False)) == document
     except (TypeError, ValueError):
         is_same = False
     if not is_same:
-        raise refuse(Code.DOCUMENT_JSON, "has keys or values that JSON does not know")
+        raise refuse(Code.DOCUMENT_JSON, "has keys or values that JSON cannot represent")
     return document

@@ -1,7 +1,7 @@
-"""Profiles and policy from files, taken into the store at start: what a file says holds until the next start.
+"""Import profiles and the policy from files when the server starts.
 
-A file that changed makes a new revision; one that did not makes none. What was changed by the API since, the file takes
-back, and the audit shows it. Profiles that came from a file which is gone are removed; those made by the API stay.
+A changed file adds a revision, an unchanged one does not. A file overrides changes made by the API; the audit shows it.
+Profiles whose file is gone are deleted; profiles created by the API stay.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ from runyard.spec.profile_documents import load_profile_files
 from runyard.spec.yaml.loader import load_documents
 
 FILES = Principal(name="files", is_admin=True, via="system")
-"""Who it was, in revisions and audit."""
+"""The author in revisions and audit."""
 
 
-async def take_profiles(core: Core, files: Mapping[str, str]) -> list[Problem]:
-    """All profiles of the files (texts by name), or none: raises `Refused` with every problem. Returns warnings."""
+async def import_profiles(core: Core, files: Mapping[str, str]) -> list[Problem]:
+    """Import the profiles of files (texts by name), all or none. Returns warnings; raises `Refused`."""
     _, warnings = load_profile_files(files)
     documents: dict[str, Json] = {}
     for name, text in files.items():
@@ -41,8 +41,8 @@ async def take_profiles(core: Core, files: Mapping[str, str]) -> list[Problem]:
     return warnings
 
 
-async def take_policy(core: Core, text: str, *, name: str) -> list[Problem]:
-    """The policy of a file; raises `Refused` with every problem. Returns warnings."""
+async def import_policy(core: Core, text: str, *, name: str) -> list[Problem]:
+    """Import the policy of a file. Raises `Refused` with every problem. Returns warnings."""
     documents = load_documents(text, source=name)
     if len(documents) != 1:
         raise Refused([Problem(Code.POLICY_COUNT, (), f"{name}: must be one document, not {len(documents)}")])

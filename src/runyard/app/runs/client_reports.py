@@ -68,14 +68,12 @@ def _find_unused(run: Run, draft: EntityDraft) -> list[Problem]:
         wanted = list_changed_fields(run.kind, stored=run.spec, written=draft.spec)
         problems += [Problem(Code.VALUE_UNUSED, ("spec", name), _KEPT_SPEC) for name in wanted]
     problems += [
-        Problem(Code.VALUE_UNUSED, ("status", key), "is the server's to say")
+        Problem(Code.VALUE_UNUSED, ("status", key), "set by the server; ignored")
         for key, value in draft.status.items()
         if key not in _ECHOED and not _is_taken(run, key) and value not in ({}, [], run.status.get(key))
     ]
     if draft.extensions and draft.extensions != run.extensions:
-        problems.append(
-            Problem(Code.VALUE_UNUSED, ("extensions",), "are not changed by an update: what is stored stays")
-        )
+        problems.append(Problem(Code.VALUE_UNUSED, ("extensions",), "an update does not change extensions; ignored"))
     return problems
 
 

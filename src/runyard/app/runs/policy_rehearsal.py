@@ -1,7 +1,7 @@
-"""Rehearse a candidate policy or profiles against the runs of a time span, before it is applied. Stores only an audit.
+"""Rehearse a candidate policy or profiles against stored runs before applying them. Writes only an audit entry.
 
-Both sides are decided anew, by what holds now and by the candidate, from each run's request as it was sent. What cannot
-be read any more, because its task or function is gone, is counted and named.
+Each run's stored request is resolved twice, by the current rules and by the candidate. Requests that can no longer be
+read, because their task or function is gone, are counted and listed.
 """
 
 import asyncio
@@ -31,29 +31,29 @@ FIELDS = ("policy", "profiles", "since", "until", "project", "limit")
 DEFAULT_RUNS = 1000
 MOST_RUNS = 10_000
 MOST_DETAILS = 200
-"""Runs that are told one by one; the others are counted."""
+"""Runs that are listed; the others are only counted."""
 MOST_CHANGES = 50
 SLICE = 50
-"""Runs that are read and played at one go; between two slices everybody else has a turn."""
+"""Runs that are resolved at once; other tasks run between two slices."""
 DIRECTIONS = ("smaller", "larger", "mixed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """What would be applied, and the runs it is played against."""
+    """The candidate rules, and the runs to rehearse them against."""
 
     has_policy: bool = False
     policy: Policy | None = None
-    """With `has_policy`, None is the built-in one."""
+    """With `has_policy`, None is the built-in policy."""
     profiles: Mapping[str, Profile | None] = field(default_factory=lambda: MappingProxyType({}))
-    """None is a profile that would be deleted."""
+    """None: the profile would be deleted."""
     since: datetime | None = None
     until: datetime | None = None
     project: str | None = None
     limit: int = DEFAULT_RUNS
 
     def prepare(self, current: AdminRules) -> AdminRules:
-        """What would hold."""
+        """The rules with the candidate applied."""
         changed = {**current.profiles, **self.profiles}
         profiles = {name: profile for name, profile in changed.items() if profile is not None}
         policy = (self.policy or Policy()) if self.has_policy else current.policy
@@ -62,17 +62,17 @@ class Candidate:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the runs, in sum and in part."""
+    """The result: counts, and details of some runs."""
 
     counts: Counter[str] = field(default_factory=Counter)
     details: list[Json] = field(default_factory=list)
     left_out: int = 0
-    """Runs that would have been told one by one, were there not so many."""
+    """Runs whose details were left out."""
     total: int = 0
-    """Runs in the time span; `limit` of them, the newest, were played."""
+    """Runs in the time span; the newest `limit` of them were rehearsed."""
 
     def add(self, played: Played) -> None:
-        """One run that was played."""
+        """Count one rehearsed run."""
         self.counts[played.outcome] += 1
         if played.direction is not None:
             self.counts[played.direction] += 1
@@ -82,24 +82,24 @@ class Outcome:
             self.add_details(shown)
 
     def add_details(self, shown: Json) -> None:
-        """Keep the details of one run, as long as there is room."""
+        """Add the details of one run, up to `MOST_DETAILS`."""
         if len(self.details) < MOST_DETAILS:
             self.details.append({key: value for key, value in shown.items() if value not in (None, [])})
         else:
             self.left_out += 1
 
     def to_dict(self) -> Json:
-        """For JSON; every count is there."""
+        """For JSON, with every count."""
         names = (*OUTCOMES, *DIRECTIONS, "unreadable", "local")
         counts = {name: self.counts[name] for name in names}
         return {"counts": counts, "runs": self.details, "left_out": self.left_out, "total": self.total}
 
 
 async def rehearse_candidate(core: Core, who: Principal, given: Any) -> Outcome:
-    """Play the runs of a time span, newest first. Raises `Refused` with all that is wrong with the candidate."""
+    """Rehearse the runs of a time span, newest first. Raises `Refused` with every problem of the candidate."""
     candidate = read_candidate(given)
     outcome = Outcome()
-    # Runs that come meanwhile would shift the pages.
+    # New runs would shift the pages.
     until = candidate.until or core.clock.now()
     async with core.store.begin(is_read_only=True) as unit:
         old = (await load_current(unit)).admin_rules
@@ -122,12 +122,12 @@ async def rehearse_candidate(core: Core, who: Principal, given: Any) -> Outcome:
 
 
 def read_candidate(given: Any) -> Candidate:
-    """The body of a rehearsal; raises `Refused` with every problem."""
+    """Read the body of a rehearsal; raises `Refused` with every problem."""
     findings = Findings()
     document = expect_mapping(given, of="what is rehearsed")
     expect_keys(document, FIELDS, findings)
     if "policy" not in document and not document.get("profiles"):
-        findings.add(Code.REHEARSAL_EMPTY, (), "name a `policy`, or `profiles`, to be rehearsed")
+        findings.add(Code.REHEARSAL_EMPTY, (), "needs a `policy` or `profiles`")
     profiles = findings.read(_read_profiles, document.get("profiles") or {}, "profiles")
     values: dict[str, Any] = {
         name: findings.read(reader, document[name], name)
@@ -166,12 +166,12 @@ class _EntityCache:
 async def _record(
     unit: UnitOfWork, runs: list[Run], *, old: AdminRules, new: AdminRules, outcome: Outcome
 ) -> list[Recorded]:
-    """The runs that can be played; the others are counted."""
+    """The runs that can be rehearsed; the others are counted."""
     entities = _EntityCache(unit.entities)
     profiles = [*old.profiles.values(), *new.profiles.values()]
     recorded = []
     for run in runs:
-        # Reading a request is work of its own, and what is remembered gives nobody else a turn.
+        # Parsing takes time, and a cache hit does not yield to other tasks.
         await asyncio.sleep(0)
         if run.is_local:
             outcome.counts["local"] += 1

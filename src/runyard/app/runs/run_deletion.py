@@ -1,4 +1,4 @@
-"""Delete a run: first what it made, then the run; a tombstone stays."""
+"""Delete runs: first the objects of the engine, then the row. A tombstone stays."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,16 +25,16 @@ from runyard.domain.reasons import Reason
 async def delete_run(
     core: Core, who: Principal, project: str, run_id: str, *, expected_revision: int | None = None
 ) -> Run:
-    """Ask for its end; the loop removes what it made, and then the run. Answers the run as DELETING.
+    """Request the deletion of a run and return it as DELETING; the reconcile loop completes it.
 
-    Where nothing can have been made, the run is gone when this returns. Raises `Missing`, and `Conflict` where the
-    caller had seen another revision.
+    A run without objects in an engine is gone when this returns. Raises `Missing`, and `Conflict` if it is not at the
+    expected revision.
     """
     check_own_run(who, run_id)
 
     async def delete_once() -> Run:
         async with core.store.begin() as unit:
-            # Whoever writes metrics of the run has the same lock: none is left behind.
+            # Writers of metrics take the same lock, so that no metrics are left behind.
             await unit.lock(lock_of_entity("run", project, run_id))
             run = await require_run(unit, project, run_id, expected_revision=expected_revision)
             deleting = await begin_run_deletion(core, unit, who, run)
@@ -48,9 +48,9 @@ async def delete_run(
 
 
 async def begin_run_deletion(core: Core, unit: UnitOfWork, who: Principal, run: Run) -> Run:
-    """The same inside a unit of work, for what is deleted in one go. Raises `Stale` if somebody else was quicker.
+    """Request the deletion in the caller's unit of work. Raises `Stale` on a conflict.
 
-    The caller commits, and afterwards sets `core.signals.due` and deletes the logs of runs that are gone.
+    The caller commits, then sets `core.signals.due` and deletes the logs of the runs that are gone.
     """
     if run.state == State.DELETING:
         return run
@@ -67,8 +67,8 @@ async def begin_run_deletion(core: Core, unit: UnitOfWork, who: Principal, run: 
 
 
 async def finish_run_deletion(core: Core, run: Run, *, lease: Lease) -> None:
-    """The run goes, once nothing is left of what it made. Raises `Stale` if the lease has passed on."""
-    # Before the row: a crash in between repeats this, and would otherwise leave logs that nobody knows.
+    """Delete the run, whose objects are gone. Raises `Stale` if the lease has expired or changed hands."""
+    # Before the row: a crash in between repeats this; the other way round it would leave orphaned logs.
     await core.logs.delete(run.id)
     async with core.store.begin() as unit:
         await unit.runs.replace(run, lease=lease, expected_revision=run.revision)
@@ -80,18 +80,18 @@ async def finish_run_deletion(core: Core, run: Run, *, lease: Lease) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DeletedRuns:
-    """What became of the runs."""
+    """The result of deleting many runs."""
 
     gone: list[str] = field(default_factory=list)
-    """Whose logs are to be deleted once the caller has committed."""
+    """Deleted; the caller deletes their logs after its commit."""
     waiting: list[str] = field(default_factory=list)
-    """Those that the loop still has to end."""
+    """DELETING; the reconcile loop completes them."""
 
 
 async def delete_runs(
     core: Core, unit: UnitOfWork, who: Principal, *, project: str, task: str | None = None
 ) -> DeletedRuns:
-    """Delete every run of a project or task, in the caller's unit of work. Those of which nothing was started go."""
+    """Delete every run of a project or task, in the caller's unit of work."""
     removed = DeletedRuns()
     for run_id in await unit.runs.list_ids(project=project, task=task):
         run = await _remove(core, unit, who, project, run_id)
@@ -101,7 +101,7 @@ async def delete_runs(
 
 
 async def _remove(core: Core, unit: UnitOfWork, who: Principal, project: str, run_id: str) -> Run | None:
-    """The run as it was; None if it is gone."""
+    """The run before its deletion; None if it is gone."""
 
     async def remove_once() -> Run | None:
         run = await unit.runs.find(run_id, project=project)
@@ -113,6 +113,6 @@ async def _remove(core: Core, unit: UnitOfWork, who: Principal, project: str, ru
 
 
 async def delete_logs(core: Core, run_ids: Iterable[str]) -> None:
-    """The logs of runs that are gone."""
+    """Delete the logs of deleted runs."""
     for run_id in run_ids:
         await core.logs.delete(run_id)

@@ -1,4 +1,4 @@
-"""Reading runs: one, many, their history."""
+"""Read runs and their transitions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,14 +12,14 @@ Histories = Mapping[str, Sequence[Transition]]
 
 
 async def get_run(core: Core, project: str, run_id: str) -> tuple[Run, Sequence[Transition]]:
-    """A run and its history; raises `Missing`."""
+    """A run and its transitions; raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         run = await require_run(unit, project, run_id)
         return run, await unit.runs.list_transitions(run_id)
 
 
 async def list_runs(core: Core, query: Query) -> tuple[Sequence[Run], int, Histories]:
-    """A page, how many there are in all, and the histories of those in the page."""
+    """A page of runs, the number of matches, and the transitions of the runs in the page."""
     async with core.store.begin(is_read_only=True) as unit:
         if query.project is not None:
             await require_project(unit, query.project)

@@ -1,4 +1,4 @@
-"""Triggers: fire one now, pause it, and what both loops and people need to make a run of one."""
+"""Fire triggers: submit the run of an occasion once, on request or by a loop. Start and stop them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,46 +23,46 @@ from runyard.spec.problems import Refused
 
 PAUSED, ACTIVE = "STOPPED", "RUNNING"
 CHAIN = "triggers"
-"""The key of a run's metadata that lists the triggers it comes from: none of them fires because of it. No client's."""
+"""Metadata key of a run: the triggers that led to it. They do not fire for this run (no loops). Server only."""
 SINCE = "since"
-"""The key of a trigger's status that says from when on it counts, where that is not its creation."""
+"""Status key of a trigger: when it was activated last. Default: when it was created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
-    """Why a trigger fires. However often one is used, it makes one run."""
+    """Why a trigger fires. An occasion yields one run, however often it is used (idempotency key)."""
 
     id: str
     input: Json
-    """What templates see as `input`."""
+    """`input` in templates."""
     chain: tuple[str, ...] = ()
     is_manual: bool = False
-    """Asked for by somebody: it happens once anyway."""
+    """Fired on request: never repeated, so not recorded as used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fired:
-    """What came of it."""
+    """The result of firing."""
 
     run_id: str | None = None
     problem: str | None = None
 
 
 def is_active(trigger: Entity) -> bool:
-    """Whether it fires by itself."""
+    """Whether its loop fires it."""
     return trigger.state != PAUSED
 
 
 def find_start(trigger: Entity) -> datetime:
-    """From when on it counts."""
+    """When it was activated; earlier occasions do not count."""
     since = trigger.status.get(SINCE)
     return trigger.created_at if since is None else datetime.fromisoformat(since)
 
 
 async def run_trigger(core: Core, who: Principal, project: str, trigger_id: str, *, is_open: bool = False) -> Entity:
-    """Fire it now, as whoever wrote its spec; one that was paused is active again, from now on.
+    """Fire a trigger now, as the user who wrote its spec, and activate it if it was stopped.
 
-    What it missed while it was paused stays missed. Raises `NotPossible` if it fails.
+    Occasions missed while it was stopped are not made up for. Raises `NotPossible` if firing fails.
     """
 
     def resume(trigger: Entity) -> Entity:
@@ -71,7 +71,7 @@ async def run_trigger(core: Core, who: Principal, project: str, trigger_id: str,
     async with core.store.begin(is_read_only=True) as unit:
         trigger = await require_entity(unit, "trigger", project, trigger_id)
     if trigger.kind not in KINDS:
-        raise NotPossible(Code.TRIGGER_KIND, f"triggers of the kind {trigger.kind} are stored here, and never fire")
+        raise NotPossible(Code.TRIGGER_KIND, f"triggers of the kind {trigger.kind} are stored but never fire")
     if not is_active(trigger):
         trigger = await change_trigger(core, who, project, trigger_id, resume, action="trigger.resume")
     occasion = Occasion(id=f"now:{uuid4().hex}", input={"at": core.clock.now().isoformat()}, is_manual=True)
@@ -83,7 +83,7 @@ async def run_trigger(core: Core, who: Principal, project: str, trigger_id: str,
 
 
 async def stop_trigger(core: Core, who: Principal, project: str, trigger_id: str) -> Entity:
-    """Pause it: it fires no more until it is run again. Idempotent."""
+    """Stop a trigger: it does not fire until it is run again. Idempotent."""
 
     def pause(trigger: Entity) -> Entity:
         return replace(trigger, state=PAUSED)
@@ -94,16 +94,16 @@ async def stop_trigger(core: Core, who: Principal, project: str, trigger_id: str
 async def fire(
     core: Core, trigger: Entity, occasion: Occasion, *, is_open: bool = False, by: Principal | None = None
 ) -> Fired:
-    """Submit the run of an occasion, as whoever wrote the trigger's spec and must still be allowed to; then note it.
+    """Submit the run of an occasion as the user who wrote the trigger's spec, if still authorized; then record it.
 
-    Two replicas, or one that died in between, submit the same run under the same id: there is one.
+    Idempotent: two replicas, or one that crashed, submit the same run under the same id.
     """
     run_id = uuid5(NAMESPACE_URL, f"runyard:{trigger.id}:{occasion.id}").hex
     try:
         run = await _submit(core, trigger, occasion, run_id=run_id, is_open=is_open)
         fired = Fired(run_id=run_id if run is None else run.id)
     except Duplicate:
-        # It was submitted before, when the template was another.
+        # It was submitted before the template changed.
         fired = Fired(run_id=run_id)
     except (Forbidden, Missing, NotPossible, PlaceholderError, Refused) as error:
         fired = Fired(problem=str(error))
@@ -112,17 +112,17 @@ async def fire(
 
 
 async def act_as(unit: UnitOfWork, name: str, *, is_open: bool) -> Principal:
-    """Somebody who is not here now, with the rights they have now. Raises `Forbidden` if the account has ended."""
+    """The principal of an absent user, with current rights. Raises `Forbidden` if the account is gone or disabled."""
     account = await unit.accounts.find(name)
     if account is None and is_open:
         return Principal(name=name, is_admin=True, via="system")
     if account is None or account.is_disabled:
-        raise Forbidden(f"the account of {name}, as whom it fires, is gone or disabled")
+        raise Forbidden(f"the trigger fires as {name}, whose account is gone or disabled")
     return Principal(name=name, is_admin=account.is_admin, via="system")
 
 
 def make_run_document(trigger: Entity, occasion: Occasion, *, run_id: str) -> Json:
-    """The run as a client would post it. Raises `PlaceholderError`."""
+    """The run document as a client would post it. Raises `PlaceholderError`."""
     spec = trigger.spec
     known: Mapping[str, Any] = {"id": trigger.id, "name": trigger.name, "project": trigger.project}
     template = fill(spec.get("template") or {}, {"input": occasion.input, "trigger": known})
@@ -151,11 +151,11 @@ async def _submit(core: Core, trigger: Entity, occasion: Occasion, *, run_id: st
 async def use_occasion(
     core: Core, trigger: Entity, occasion: str | None, *, by: Principal, action: str, result: str, noted: Json
 ) -> bool:
-    """Note in the trigger's status and the audit what came of an occasion, unless somebody did already."""
+    """Record the result of an occasion in the trigger's status and the audit; returns False if it was already used."""
 
     async def use_once() -> bool:
         async with core.store.begin() as unit:
-            # The lock comes first: whoever writes the trigger meanwhile would write over what is noted here.
+            # Lock first: a concurrent update of the trigger would overwrite the status.
             stored = await _find_locked(unit, trigger)
             if occasion is not None and not await unit.firings.use(trigger.id, occasion):
                 return False
@@ -187,7 +187,7 @@ async def _note(core: Core, trigger: Entity, occasion: Occasion, fired: Fired, *
 async def change_trigger(
     core: Core, who: Principal, project: str, trigger_id: str, change: Callable[[Entity], Entity], *, action: str
 ) -> Entity:
-    """Write what comes of it; nothing where nothing changes."""
+    """Apply a change to a trigger; writes nothing if nothing changes."""
 
     async def change_once() -> Entity:
         async with core.store.begin() as unit:

@@ -1,4 +1,4 @@
-"""Volumes that a project keeps: named, sized, mounted by runs as `shared_volume`. The claim is an engine's to make."""
+"""Volumes that a project keeps: named, sized, mounted by runs as `shared_volume`. An engine creates the claim."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,11 +21,11 @@ from runyard.spec.problems import list_words
 
 PAGE_SIZE = 200
 SLACK = timedelta(minutes=5)
-"""How far the clocks of two replicas may be apart."""
+"""Maximum clock skew between replicas."""
 
 
 async def create_volume(core: Core, who: Principal, project: str, document: Any) -> Entity:
-    """Keep a volume under a name that is free, within the policy's rules. Raises `Refused`, `Duplicate`."""
+    """Create a volume within the policy's rules. Raises `Refused`, and `Duplicate` for a used name."""
     volume = read_volume(document, core.clock.now(), who, project)
     async with core.store.begin() as unit:
         await unit.lock(lock_of_project(project))
@@ -34,9 +34,7 @@ async def create_volume(core: Core, who: Principal, project: str, document: Any)
             raise Duplicate(f"Duplicated entity volume:{volume.name}.")
         known = await unit.entities.find_page(Query(type="volume", project=project, size=1))
         if known.total >= MOST_VOLUMES:
-            raise NotPossible(
-                Code.VOLUME_TOO_MANY, f"project {project} has {MOST_VOLUMES} volumes, the most there can be"
-            )
+            raise NotPossible(Code.VOLUME_TOO_MANY, f"project {project} has {MOST_VOLUMES} volumes, which is the limit")
         policy = (await load_current(unit)).admin_rules.policy
         ruled = replace(volume, spec=apply_policy(volume, policy))
         await unit.entities.add(ruled)
@@ -46,7 +44,7 @@ async def create_volume(core: Core, who: Principal, project: str, document: Any)
 
 
 async def get_volume(core: Core, project: str, name: str) -> Entity:
-    """By its name; raises `Missing`."""
+    """By name; raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         return await _require_volume(unit, project, name)
 
@@ -54,10 +52,9 @@ async def get_volume(core: Core, project: str, name: str) -> Entity:
 async def delete_volume(
     core: Core, who: Principal, project: str, name: str, *, expected_revision: int | None = None
 ) -> None:
-    """Let go of it and of what is in it. Not while a run uses it that has not ended or can be resumed.
+    """Delete a volume and its data. Raises `NotPossible` while unfinished or resumable runs use it, and names them.
 
-    `NotPossible` names those. All runs are looked at before anything is locked; with the lock only those that changed
-    meanwhile.
+    All runs are checked before the lock is taken, and under the lock only those that changed meanwhile.
     """
     begun_at = core.clock.now() - SLACK
     async with core.store.begin(is_read_only=True) as unit:
@@ -109,7 +106,7 @@ async def _check_unused(unit: UnitOfWork, volume: Entity, *, since: datetime | N
 
 
 def _may_use(run: Run, claim: str) -> bool:
-    """A stopped service may go on, and wants what it had."""
+    """A stopped service can be resumed and then needs its volume."""
     return claim in _iter_claims(run) and (not is_final(State(run.state)) or can_be_resumed(run))
 
 

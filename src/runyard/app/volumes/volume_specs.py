@@ -1,4 +1,4 @@
-"""A kept volume as it is written: size and class, read strictly and held to the policy's rules for claims."""
+"""Read the document of a kept volume (size and storage class) and apply the policy's rules for claims."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -23,7 +23,7 @@ FIELDS = ("kind", "name", "project", "metadata", "spec")
 
 
 def read_volume(document: Any, at: datetime, who: Principal, project: str) -> Entity:
-    """A new volume from its document; raises `Refused` with everything that is wrong with it."""
+    """Read a new volume; raises `Refused` with every problem."""
     findings = Findings()
     given = {"kind": KIND, **expect_mapping(document, of="a volume's fields")}
     expect_keys(given, FIELDS, findings)
@@ -68,7 +68,7 @@ def _read_spec(given: Any) -> Json:
         size = findings.read(read_amount, spec["size"], "size")
         read["size"] = None if size is None else size.text
         if size is not None and size.is_zero:
-            findings.add(Code.QUANTITY_ZERO, ("size",), "a volume of nothing keeps nothing", value=spec["size"])
+            findings.add(Code.QUANTITY_ZERO, ("size",), "must be greater than zero", value=spec["size"])
     if spec.get("storage_class") is not None:
         read["storage_class"] = findings.read(read_object_name, spec["storage_class"], "storage_class")
     findings.finish()
@@ -76,7 +76,7 @@ def _read_spec(given: Any) -> Json:
 
 
 def apply_policy(volume: Entity, policy: Policy) -> Json:
-    """The spec with the policy's defaults and locks, by the rules for a claim that a run keeps. Raises `Refused`."""
+    """The spec with the policy's defaults and locks for claims with lifetime `keep`. Raises `Refused`."""
     size, storage_class = volume.spec.get("size"), volume.spec.get("storage_class")
     claim = Volume(
         name=volume.name,

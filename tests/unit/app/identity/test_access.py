@@ -139,17 +139,17 @@ async def test_scopes_take_away_when_a_token_is_limited(world: World) -> None:
             EVE,
             Permission.READ,
             "mine",
-            "reading in project mine needs the role viewer or editor or owner, and eve is not",
+            "reading in project mine needs the role viewer or editor or owner; eve is not a member of it",
         ),
-        (ADA, Permission.WRITE, "viewed", "needs the role editor or owner, and ada is its viewer"),
+        (ADA, Permission.WRITE, "viewed", "needs the role editor or owner; ada is its viewer"),
         (
             ADA,
             Permission.MANAGE,
             "edited",
-            "deleting project edited needs the role owner, and ada is its editor",
+            "deleting project edited needs the role owner; ada is its editor",
         ),
-        (ADA, Permission.ADMINISTER, None, "needs an admin of the platform, and ada is none"),
-        (ADA, Permission.READ, None, "needs a project to be named"),
+        (ADA, Permission.ADMINISTER, None, "needs an admin of the platform; ada is not one"),
+        (ADA, Permission.READ, None, "needs a project"),
         (
             RUN,
             Permission.WRITE,
@@ -237,7 +237,7 @@ async def test_share_is_refused_when_role_or_user_is_not_known(
 
 
 async def test_creator_stays_owner_when_somebody_shares_with_them(world: World) -> None:
-    with pytest.raises(NotPossible, match="ada made the project mine"):
+    with pytest.raises(NotPossible, match="ada created project mine and already owns it"):
         await put_share(world.core, ADMIN, "mine", user="ada", role="viewer")
 
 

@@ -160,7 +160,7 @@ async def test_own_password_is_set_when_signed_in_by_password_alone(world: World
     await world.sign_in("ada", "brand new words")
     for via in ("token", "jwt"):
         who = Principal(name="ada", via=via)
-        with pytest.raises(Forbidden, match="signed in by password and not by a token"):
+        with pytest.raises(Forbidden, match="sign in with the current password instead of a token"):
             await set_password(world.core, who, world.passwords, name="ada", password=PASSWORD)
 
 
