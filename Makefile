@@ -1,4 +1,4 @@
-# Every target sets up what it needs by itself and is quick when that is there. `make` alone lists them.
+# Every target sets up what it needs, and skips what exists. `make` alone lists the targets.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -25,7 +25,7 @@ help: ## print this list
 setup: $(READY) ## the virtual environment in .venv, with the runyard command
 
 .PHONY: demo
-demo: $(READY) ## the main job in a minute, on this machine alone
+demo: $(READY) ## show the essentials in a minute, without a cluster
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test
@@ -50,7 +50,7 @@ gates: $(READY)
 	@$(BIN)/lint-imports --no-logo --cache-dir .import_linter_cache > .venv/lint-imports.txt || { cat .venv/lint-imports.txt; exit 1; }
 
 .PHONY: fmt
-fmt: $(READY) ## format the code and mend what ruff can mend
+fmt: $(READY) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet $(CODE) || true
 	@$(BIN)/ruff format $(CODE)
 
@@ -59,7 +59,7 @@ docs: $(READY) ## write docs/users/reasons.md from the codes
 	@$(BIN)/python -m tests.unit.architecture.reasons_page
 
 .PHONY: bench
-bench: $(BENCH_READY) cluster-setup ## measure, and print the figures beside their goals
+bench: $(BENCH_READY) cluster-setup ## run the benchmarks, and print the figures beside their goals
 	@$(BIN)/python -m bench
 
 .PHONY: cluster-up
@@ -68,7 +68,7 @@ cluster-up: $(READY) ## start a real Kubernetes on this machine (ARGS="--gpus 4 
 	@$(BIN)/python -m testbed up $(ARGS)
 
 .PHONY: cluster-down
-cluster-down: $(READY) ## stop it, without a trace
+cluster-down: $(READY) ## stop it and leave nothing behind
 	@$(BIN)/python -m testbed down $(ARGS)
 
 .PHONY: cluster-setup
@@ -89,7 +89,7 @@ chaos: cluster-setup ## the reflector's storm for ten minutes, with a new seed
 	  $(BIN)/pytest -s --timeout 1200 tests/cluster/kube/test_storm.py
 
 .PHONY: adversary
-adversary: $(READY) ## hostile users against policies and profiles (CASES=1000000 for the long one)
+adversary: $(READY) ## hostile users against policies and profiles (CASES=1000000 for a long run)
 	@$(BIN)/python -m tests.adversary --count $${CASES:-20000} --seed $${SEED:-$$RANDOM} --workers 2
 
 .PHONY: mutants
@@ -97,13 +97,13 @@ mutants: $(READY) ## planted faults that the tests must notice (ARGS="--only que
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
 .PHONY: constraints
-constraints: $(READY) ## refresh the exact pins in constraints.txt
+constraints: $(READY) ## update the exact versions in constraints.txt
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url \
 	  --all-extras --group dev --group bench pyproject.toml --output-file constraints.txt
 	@echo "constraints.txt is fresh: run make test, then commit it"
 
 .PHONY: clean
-clean: ## remove what make made here (compiled Kubernetes stays in its cache)
+clean: ## remove what make created here (compiled Kubernetes stays in its cache)
 	@if [ -x $(BIN)/python ] && [ "$$(id -u)" = 0 ]; then $(BIN)/python -m testbed down; fi
 	rm -rf .venv dist .artifacts .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,7 @@
-"""What Runyard does, in a minute, on this machine alone: `make demo`. No cluster, no account, nothing is left behind.
+"""A demonstration of one minute: `make demo`. It needs no cluster and no account, and leaves nothing behind.
 
-It starts a server in a temporary folder with the profiles and the policy beside this file, and asks it, over HTTP, what
-a run would get, why another is refused, and what a stricter policy would change.
+It starts a server in a temporary directory with the profiles and the policy beside this file. Over HTTP it asks what a
+run would get, why another is refused, and what a stricter policy would change.
 """
 
 import json
@@ -21,11 +21,11 @@ START_SECONDS = 30
 
 
 def main() -> int:
-    """Serve, ask, and leave."""
+    """Start a server, show its answers, and stop it."""
     with tempfile.TemporaryDirectory() as folder:
         command = [str(RUNYARD), "server", "--port", "0", "--data", folder, "--log-level", "warning"]
         command += ["--profiles", str(HERE / "profiles"), "--policy", str(HERE / "policy.yaml")]
-        say("Start a server: SQLite in a temporary folder, loopback only, no accounts")
+        say("Start a server: SQLite in a temporary directory, loopback only, no accounts")
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:
                 return show(wait_for(server))
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def wait_for(server: "subprocess.Popen[str]") -> str:
-    """Where it listens, as it says itself."""
+    """Read the URL that the server prints when it listens."""
     deadline = time.monotonic() + START_SECONDS
     while server.stdout is not None and time.monotonic() < deadline:
         line = server.stdout.readline()
@@ -47,8 +47,8 @@ def wait_for(server: "subprocess.Popen[str]") -> str:
 
 
 def show(url: str) -> int:
-    """One step after the other; the exit code is 0 if all went as it should."""
-    say("A project, a function, a task")
+    """Run all steps; returns 0 if the repeated submit made one run."""
+    say("Create a project, a function and a task")
     ask(url, "POST", "/api/v1/projects", {"kind": "project", "name": "vision"})
     image = "registry.example.org/train:1"
     function = {"kind": "container", "name": "train", "id": "f1", "spec": {"image": image}}
@@ -58,18 +58,18 @@ def show(url: str) -> int:
 
     spec = {"task": "container+job://vision/t1", "profile": "1xa100", "resources": {"mem": "6Gi"}}
     run = {"kind": "container+job:run", "id": "r1", "spec": spec}
-    say("What would this run get, and who decides it? (POST …/runs/explain)")
+    say("What would this run get, and who decides each value? (POST …/runs/explain)")
     for leaf in ask(url, "POST", "/api/v1/-/vision/runs/explain", run)["provenance"]:
         replaced = ", ".join(f"{other['value']} ({other['by']})" for other in leaf["replaced"])
         print(f"  {leaf['path']:28} {leaf['value']!s:26} {leaf['source']:18} {replaced and 'instead of ' + replaced}")
 
-    say("Submit it, twice with the same id: one run")
+    say("Submit it twice with the same id: one run is stored")
     first, again = (ask(url, "POST", "/api/v1/-/vision/runs", run) for _ in range(2))
     print(f"  {first['id']} is {first['status']['state']}: {first['status']['message']}")
     for warning in first["status"].get("warnings", []):
         print(f"  warning: {warning['path']}: {warning['message']}")
 
-    say("A typo is refused, with the nearest right thing")
+    say("A typo is refused, with the nearest valid name")
     wrong = {**run, "id": "r2", "spec": {**spec, "profile": "1xa10", "resources": {"mem": "6Gb"}}}
     refused = ask(url, "POST", "/api/v1/-/vision/runs", wrong, status=400)
     print("\n".join(f"  {line}" for line in refused["message"].splitlines()))
@@ -81,7 +81,7 @@ def show(url: str) -> int:
 
 
 def ask(url: str, method: str, path: str, body: dict[str, Any], *, status: int = 200) -> Any:
-    """Send it; ends the demonstration if the answer is another than the expected one."""
+    """Send a request and return the response's JSON; exits if the status is not the expected one."""
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}{path}", json.dumps(body).encode(), headers, method=method)
     try:
@@ -95,7 +95,7 @@ def ask(url: str, method: str, path: str, body: dict[str, Any], *, status: int =
 
 
 def say(text: str) -> None:
-    """A heading."""
+    """Print a heading."""
     print(f"\n== {text}", flush=True)
 
 

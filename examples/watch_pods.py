@@ -1,4 +1,4 @@
-"""Print the phase of each pod of a namespace, and then every change of one.
+"""Print the phase of each pod in a namespace, and then every change.
 
 `python examples/watch_pods.py [NAMESPACE]`, with KUBECONFIG set or inside a cluster.
 """

@@ -31,7 +31,7 @@ def print_manifests(options: RunOptions, *, output: str) -> None:
     _check(objects, inputs, decision)
     print_findings([*decision.warnings, *_iter_empty_secrets(inputs, decision)], "warning")
     if inputs.is_id_made:
-        print_note(f"the run's id is {inputs.run_id}, made of its content; --id chooses another")
+        print_note(f"the run id is {inputs.run_id}, derived from its content; set another with --id")
     if output == "json":
         print_data({"apiVersion": "v1", "kind": "List", "items": objects}, output="json")
     else:

@@ -39,7 +39,7 @@ def test_values_that_lose_are_refused_when_strict(call: Call, folder: Path) -> N
 def test_output_is_the_same_when_rendered_twice(call: Call, folder: Path) -> None:
     first, second = (call("render", "-f", "run.yaml", "--profiles", "profiles") for _ in range(2))
     assert first == second
-    assert "made of its content" in first.err
+    assert "derived from its content" in first.err
 
 
 def test_id_differs_when_the_run_or_an_option_of_it_differs(call: Call, folder: Path) -> None:
@@ -62,7 +62,7 @@ def test_id_is_the_option_or_the_files_when_one_is_said(call: Call) -> None:
     called = call("render", "-f", "-", "--id", "yours", stdin="{id: mine, image: 'busybox:1'}")
     assert yaml.safe_load(called.out)["metadata"]["name"] == "run-yours"
     assert "--id yours is used; `mine` is not" in called.err
-    assert "made of its content" not in called.err
+    assert "derived from its content" not in called.err
 
 
 def test_list_is_printed_when_json_is_asked(call: Call) -> None:
