@@ -31,7 +31,7 @@ from runyard.manifests.render import render_anchor, render_dependents, render_ru
 from runyard.spec.environment import SecretUse
 from testbed.cluster import Cluster
 from testbed.pytest_plugin import kubernetes_version
-from tests.cluster.kube.waiting import wait_until
+from tests.cluster.kube.conditions import wait_until
 from tests.unit.manifests.samples import SECRET_VALUES, SPECS, claim, make_spec, make_volume
 
 RESOURCES: dict[str, Resource] = {

@@ -26,8 +26,8 @@ from runyard.kube.resources import (
 )
 from runyard.kube.transport import Transport
 from testbed.cluster import Cluster
+from tests.cluster.kube.conditions import forget_history, wait_until
 from tests.cluster.kube.identities import config_of, create_account, who_am_i
-from tests.cluster.kube.waiting import forget_history, wait_until
 from tests.cluster.testbed.manifests import container, job, pod
 
 

@@ -34,8 +34,8 @@ from runyard.kube.errors import (
 from runyard.kube.resources import CONFIG_MAPS, NAMESPACES, POD_DISRUPTION_BUDGETS, PODS, SECRETS, Resource
 from testbed.cluster import Cluster
 from testbed.pki import Authority
+from tests.cluster.kube.conditions import forget_history, wait_until
 from tests.cluster.kube.identities import create_account
-from tests.cluster.kube.waiting import forget_history, wait_until
 from tests.cluster.testbed.manifests import pod
 
 

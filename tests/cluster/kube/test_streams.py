@@ -40,7 +40,7 @@ from runyard.kube.streams import (
 )
 from testbed.cluster import Cluster
 from testbed.site import Options
-from tests.cluster.kube.waiting import wait_until
+from tests.cluster.kube.conditions import wait_until
 from tests.cluster.testbed.manifests import container, pod
 
 SLEEP = "trap 'exit 0' TERM; sleep 600 & wait"

@@ -34,7 +34,7 @@ OTHER_MEANINGS = {
     ("kube/streams/exec.py", "container"): "Kubernetes' container",
     ("kube/streams/logs.py", "container"): "Kubernetes' container",
     ("logs/names.py", "container"): "Kubernetes' container",
-    ("pods/security/wording.py", "container"): "Kubernetes' container",
+    ("pods/security/violations.py", "container"): "Kubernetes' container",
     ("spec/run_fields.py", "python"): "a program, in the example of `command`",
 }
 

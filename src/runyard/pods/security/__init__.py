@@ -7,6 +7,6 @@ May import `pods.fields` and `spec.problems`. Fails closed: unreadable and unkno
 """
 
 from runyard.pods.security.policy import Level, check_pod_security, check_template_security
-from runyard.pods.security.wording import Violation, format_violations
+from runyard.pods.security.violations import Violation, format_violations
 
 __all__ = ["Level", "Violation", "check_pod_security", "check_template_security", "format_violations"]

@@ -1,7 +1,7 @@
 """Checks of a pod's access to its host: namespaces, ports, paths, processes, privileged mode."""
 
 from runyard.pods.security.facts import Pod
-from runyard.pods.security.wording import (
+from runyard.pods.security.violations import (
     Finding,
     choose,
     name_containers,

@@ -1,7 +1,7 @@
 """Checks of *restricted* on the user of a container and privilege escalation."""
 
 from runyard.pods.security.facts import Container, Pod
-from runyard.pods.security.wording import Finding, name_containers, name_setters, select_names
+from runyard.pods.security.violations import Finding, name_containers, name_setters, select_names
 
 
 def check_privilege_escalation(pod: Pod) -> Finding | None:

@@ -1,7 +1,7 @@
 """Checks on kernel features: capabilities, sysctls, an unmasked /proc."""
 
 from runyard.pods.security.facts import Container, Pod
-from runyard.pods.security.wording import Finding, name_containers, quote_each, select_names
+from runyard.pods.security.violations import Finding, name_containers, quote_each, select_names
 
 DEFAULT_CAPABILITIES = frozenset(
     {

@@ -10,7 +10,7 @@ from runyard.pods.security import host, identity, kernel, profiles, volumes
 from runyard.pods.security.completion import complete_pod
 from runyard.pods.security.facts import Pod
 from runyard.pods.security.pod_reader import read_pod, read_template
-from runyard.pods.security.wording import Finding, Violation
+from runyard.pods.security.violations import Finding, Violation
 from runyard.spec.problems import shorten
 
 Level = Literal["privileged", "baseline", "restricted"]

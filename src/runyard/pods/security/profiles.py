@@ -3,7 +3,7 @@
 from collections.abc import Set
 
 from runyard.pods.security.facts import Container, Pod, SecurityContext, SelinuxOptions
-from runyard.pods.security.wording import (
+from runyard.pods.security.violations import (
     Finding,
     choose,
     name_containers,

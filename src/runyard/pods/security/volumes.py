@@ -2,7 +2,7 @@
 
 from runyard.pods.security.facts import Pod, Volume
 from runyard.pods.security.known_fields import FORBIDDEN_VOLUMES
-from runyard.pods.security.wording import Finding, choose, quote_each
+from runyard.pods.security.violations import Finding, choose, quote_each
 
 
 def check_host_path_volumes(pod: Pod) -> Finding | None:
