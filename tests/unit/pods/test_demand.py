@@ -51,6 +51,17 @@ def test_sidecars_are_added_when_containers_and_later_init_containers_are_summed
     assert requests(given) == {"cpu": "2500m"}
 
 
+def test_sidecars_are_added_to_the_containers_when_no_init_container_is_larger() -> None:
+    given = pod(
+        container(requests={"cpu": "1"}),
+        initContainers=[
+            container(requests={"cpu": "500m"}, restartPolicy="Always"),
+            container(requests={"cpu": "250m"}, restartPolicy="Always"),
+        ],
+    )
+    assert requests(given) == {"cpu": "1750m"}
+
+
 def test_demand_is_unchanged_when_there_are_ephemeral_containers() -> None:
     given = pod(container(requests={"cpu": "1"}), ephemeralContainers=[container(requests={"cpu": "9"})])
     assert requests(given) == {"cpu": "1"}
@@ -89,6 +100,12 @@ def test_huge_pages_are_limited_by_the_containers_when_the_pod_says_something() 
     given = pod(container(limits={"hugepages-2Mi": "4Mi"}), resources={"limits": {"cpu": "1"}})
     assert limits(given) == {"cpu": "1", "hugepages-2Mi": "4Mi"}
     assert requests(given) == {"cpu": "1", "hugepages-2Mi": "4Mi"}
+
+
+def test_huge_pages_of_the_pod_win_over_the_containers_when_both_are_set() -> None:
+    given = pod(container(limits={"hugepages-2Mi": "4Mi"}), resources={"limits": {"hugepages-2Mi": "8Mi"}})
+    assert limits(given) == {"hugepages-2Mi": "8Mi"}
+    assert requests(given) == {"hugepages-2Mi": "8Mi"}
 
 
 def test_amounts_are_rounded_up_to_thousandths_when_they_are_finer() -> None:

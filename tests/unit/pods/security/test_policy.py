@@ -54,6 +54,32 @@ def test_level_is_refused_when_it_is_not_known(level: Any) -> None:
         check_pod_security(pod(), level=cast("Level", level))
 
 
+PROBE_OF_ANOTHER_HOST = {"httpGet": {"port": 80, "host": "169.254.169.254"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "check", "since"),
+    [
+        (pod(container(context={"allowPrivilegeEscalation": True})), "allowPrivilegeEscalation", 8),
+        (pod(context={"seccompProfile": {"type": "Unconfined"}}), "seccompProfile_restricted", 19),
+        (pod(container(context={"capabilities": {}})), "capabilities_restricted", 22),
+        (pod(context={"runAsUser": 0}), "runAsUser", 23),
+        (pod(container(livenessProbe=PROBE_OF_ANOTHER_HOST)), "hostProbesAndHostLifecycle", 34),
+        (pod(container(context={"procMount": "Unmasked"}), hostUsers=False), "procMount_restricted", 35),
+    ],
+)
+def test_check_begins_exactly_with_its_version_when_it_came_later(given: Any, check: str, since: int) -> None:
+    assert check not in judge(given, version=f"1.{since - 1}")
+    assert check in judge(given, version=f"1.{since}")
+
+
+@pytest.mark.parametrize("given", [pod(context={"runAsUser": 0}), pod(context={"runAsNonRoot": False})])
+def test_root_of_own_users_passes_exactly_since_1_35_when_it_is_asked_for(given: Any) -> None:
+    given = {**given, "spec": {**given["spec"], "hostUsers": False}}
+    assert judge(given, version="1.34") != {}
+    assert judge(given, version="1.35") == {}
+
+
 def test_pod_is_left_as_it_was_when_it_is_judged() -> None:
     given = pod(container(ports=[{"containerPort": 80}]), hostNetwork=True)
     check_pod_security(given, level="restricted")
