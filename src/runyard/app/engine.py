@@ -15,11 +15,11 @@ from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.outcomes import Seen
 
 STATUS_KEYS = ("pods", "service", "k8s", "events")
-"""What an observation may put into a run's status."""
+"""The keys of a run's status that an observation may set."""
 
 
 class EngineError(Exception):
-    """A call did not succeed. `code` is dotted and stable; the message holds no value of a secret."""
+    """A call failed. `code` is a run reason (`domain.reasons`); the message holds no value of a secret."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -27,18 +27,18 @@ class EngineError(Exception):
 
 
 class EngineUnavailable(EngineError):
-    """It may succeed later: nothing about the run changes, and the call is made again."""
+    """The call may succeed later: the run stays as it is, and the call is retried."""
 
 
 class EngineRefusal(EngineError):
-    """It cannot succeed as it is: what was asked for is refused, and asking again helps nobody."""
+    """The call can never succeed: the engine refuses the run, and a retry would not help."""
 
 
 class Access(Protocol):
-    """What a run may know, read at the moment of acting and kept nowhere."""
+    """Secrets and token of a run, read when needed and stored nowhere."""
 
     async def read_secrets(self) -> Mapping[str, str]:
-        """The values of the secrets that its spec names; `EngineRefusal` if one has none."""
+        """The values of the secrets that its spec names; raises `EngineRefusal` if one has none."""
 
     async def issue_token(self) -> str:
         """A token for that run alone."""
@@ -50,7 +50,7 @@ class Assignment:
 
     run_id: str
     incarnation: str
-    """Tells a run from an earlier one of the same id that was deleted."""
+    """Distinguishes a run from an earlier, deleted one with the same id."""
     project: str
     name: str
     kind: str
@@ -59,58 +59,58 @@ class Assignment:
     task: str | None = None
     effective: EffectiveSpec
     generation: int
-    """Counts what was wanted of the run: an act of an older generation than the anchor has seen does nothing."""
+    """Counts changes of the desired state: a call of an older generation than the anchor has seen does nothing."""
     access: Access = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is seen of an anchor."""
+    """What an engine observes of an anchor."""
 
     uid: str
     seen: Seen
     version: int = 0
-    """Only grows, for one anchor. Of an absent one it means nothing."""
+    """Never decreases for one anchor. Meaningless if the anchor is absent."""
     generation: int = 0
-    """The newest generation that the anchor has obeyed. Of an absent one it means nothing."""
+    """The newest generation that the anchor has obeyed. Meaningless if the anchor is absent."""
     reason: str | None = None
     message: str | None = None
     details: Json = field(default_factory=dict)
-    """Some of `STATUS_KEYS`: the whole truth about them, as far as the engine knows it."""
+    """Some of `STATUS_KEYS`, each complete as far as the engine knows."""
 
 
 class Engine(Protocol):
-    """Executes runs. Raises `EngineUnavailable` and `EngineRefusal`; anything else is taken for the former."""
+    """Executes runs. Raises `EngineUnavailable` and `EngineRefusal`; any other exception counts as the former."""
 
     name: str
 
     async def find_anchor(self, assignment: Assignment) -> str | None:
-        """The UID of the run's anchor if there is one, by a look at the place itself."""
+        """The UID of the run's anchor, or None; asks the cluster itself, not a cache."""
 
     async def ensure_anchor(self, assignment: Assignment) -> str:
-        """Make the run's anchor, held back, or find it by its name; however many ask at once, there is one.
+        """Create the run's anchor, suspended, or find it by its name; concurrent calls create only one. Idempotent.
 
-        An anchor of another incarnation is none of this run's: one that was never released is removed, for another
+        An anchor of another incarnation does not count: one that was never released is removed; for a released one
         `EngineUnavailable` is raised until it is gone.
         """
 
     async def release(self, assignment: Assignment, uid: str) -> None:
-        """Start what is held: for the first time, with all that it needs, owned by the anchor; or after a stop.
+        """Start a suspended anchor, with everything it needs, owned by it; or start it again after a stop.
 
-        Touches only that UID: where it is absent, nothing is made. What has ended by itself is not started again.
+        Changes only that UID: if it is absent, nothing is created. An anchor that has ended by itself is not restarted.
         """
 
     async def observe(self, assignment: Assignment, uid: str) -> Observation:
-        """What is seen now, perhaps from what the engine remembers; `absent` only after a look at the place itself."""
+        """The current observation, possibly from a cache; `absent` only after asking the cluster itself."""
 
     async def stop(self, assignment: Assignment, uid: str) -> None:
-        """Begin to end what is at work. What can be resumed keeps its anchor; what was held stays held."""
+        """Begin to stop the run. A service keeps its anchor; a suspended anchor stays suspended."""
 
     async def remove(self, assignment: Assignment, uid: str) -> None:
-        """Begin to remove the anchor of that UID and everything it owns, at work or not."""
+        """Begin to remove the anchor of that UID and everything it owns, running or not."""
 
     def changes(self) -> AsyncIterator[str]:
-        """Ids of runs of which something may have changed. A hint: runs are looked at from time to time anyway."""
+        """Ids of runs that may have changed. Only a hint: every run is observed from time to time anyway."""
 
     async def close(self) -> None:
-        """Give back connections. Runs go on."""
+        """Close connections. Runs continue."""

@@ -1,8 +1,8 @@
 """Decisions without I/O.
 
-Start in `resolve.py`: what the user asked + what the admin prepared → what will run, with an owner for every value.
-`admission/` judges the finished objects without knowing how they were made. `rehearsal.py` plays recorded requests
-against another policy.
+Start in `resolution.py`: it merges the request with the admin's profiles and policy into the effective spec, and names
+an owner for every value. `admission/` checks the finished objects without knowing how they were made. `rehearsal.py`
+replays recorded requests against another policy. `reasons.py` lists every run reason.
 
 May import `pods` and `spec`.
 """

@@ -1,4 +1,4 @@
-"""Who may do what. Pure: a permission is what a route or a loop needs, a role is what somebody has in a project."""
+"""Role-based access control. A route requires a permission; a role in a project grants permissions. Pure."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 
 class Permission(StrEnum):
-    """What an act needs. Routes name one each; the table below is the only place that grants them."""
+    """What a request needs. Each route declares one; `GRANTS` is the only place that grants them."""
 
     PUBLIC = "public"
     """Anybody, without an account: health, discovery, the token endpoint."""
@@ -16,11 +16,11 @@ class Permission(StrEnum):
     """Somebody's own personal tokens: for people, not for runs."""
     CREATE_PROJECT = "create_project"
     READ = "read"
-    """See what is in a project, but for values of secrets."""
+    """Read everything in a project except values of secrets."""
     WRITE = "write"
-    """Change what is in a project, and run things."""
+    """Change entities of a project, and submit runs."""
     PRODUCE = "produce"
-    """Store what runs make: artifacts, data items, models, container images, their files and metrics."""
+    """Store what runs produce: artifacts, data items, models, container images, their files and metrics."""
     REPORT = "report"
     """Write results, messages and metrics of a run."""
     READ_SECRETS = "read_secrets"
@@ -31,14 +31,14 @@ class Permission(StrEnum):
 
 
 class Role(StrEnum):
-    """What somebody is, in a project or on the platform."""
+    """A role in a project or on the platform."""
 
     STRANGER = "stranger"
     VIEWER = "viewer"
     EDITOR = "editor"
     OWNER = "owner"
     RUN = "run"
-    """The token of a run, in its own project. Use cases narrow it further: its own run, the secrets it names."""
+    """The token of a run, in its own project. Use cases restrict it further: its own run, the secrets it names."""
     ADMIN = "admin"
 
 
@@ -77,6 +77,6 @@ SCOPES: Mapping[str, frozenset[Permission]] = MappingProxyType(
 
 
 def allows(role: Role, permission: Permission, *, scopes: frozenset[str] | None = None) -> bool:
-    """Whether the role grants it, and no scope of the token takes it away."""
+    """Whether the role grants the permission, and the token's scopes do not exclude it."""
     limits = [SCOPES[scope] for scope in scopes or () if scope in SCOPES]
     return permission in GRANTS[role] and (not limits or any(permission in limit for limit in limits))

@@ -1,4 +1,4 @@
-"""Where layers put their values: for every leaf, all that were offered, the winner last."""
+"""Collects, per field, the values offered by each layer; the last one wins."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ _NOTHING: Mapping[Path, "Offer"] = {}
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A value, and who offers it."""
+    """A value, and the layer that offers it."""
 
     value: Any
     owner: Owner
@@ -23,21 +23,21 @@ class Offer:
 
     @property
     def is_users(self) -> bool:
-        """Whether a user wrote it, in a function, a task or a run."""
+        """Whether a user set it, in a function, a task or a run."""
         return self.owner in USERS
 
 
 class Board:
-    """Offers by leaf. Layers are put on it weakest first; what is taken off leaves a trace in `replaced`."""
+    """Offers by leaf. Layers are added weakest first; a replaced or discarded offer is remembered for `replaced`."""
 
     def __init__(self) -> None:
         self._fields: dict[str | int, dict[Path, Offer]] = {}
-        """Winners by the first part of their path."""
+        """The winning offers, by the first part of their path."""
         self._losers: dict[Path, list[Offer]] = {}
         self.fills: dict[Path, Offer] = {}
-        """Who filled a blank of a volume: the volume lies on the board as one, its blanks are filled one by one."""
+        """Who filled which blank of a volume: a volume is one offer, but its blanks are filled one by one."""
         self.unfilled: dict[Path, Replaced] = {}
-        """What lay where a lock filled."""
+        """The user's value where a lock set a field of a volume."""
         self.warnings: list[Problem] = []
         self.refusals: list[Problem] = []
 
@@ -45,7 +45,7 @@ class Board:
         return path in self._fields.get(path[0], _NOTHING)
 
     def put(self, path: Path, offer: Offer) -> None:
-        """Put a value over what lies there; a user's different value under an admin's is a warning."""
+        """Replace the current offer; warns if an admin's value replaces a different one of a user."""
         field = self._fields.setdefault(path[0], {})
         below = field.get(path)
         if below is not None:
@@ -53,19 +53,19 @@ class Board:
         field[path] = offer
 
     def refine(self, path: Path, value: Any) -> None:
-        """Complete the winner's own value: nobody loses by it."""
+        """Complete the winning value; its owner stays."""
         field = self._fields[path[0]]
         field[path] = replace(field[path], value=value)
 
     def fill(self, path: Path, offer: Offer) -> bool:
-        """Put a value where nothing lies; whether it was put."""
+        """Offer a value only if the leaf is blank. Returns whether it was."""
         if path in self:
             return False
         self._fields.setdefault(path[0], {})[path] = offer
         return True
 
     def discard(self, path: Path, *, message: str | None, code: Code = Code.OVERRIDE) -> Offer | None:
-        """Remove the winner for good, with a warning if there is something to say."""
+        """Remove the winning offer; warns with `message`, if there is one."""
         gone = self._fields.get(path[0], {}).pop(path, None)
         if gone is not None:
             self._losers.setdefault(path, []).append(gone)
@@ -74,28 +74,28 @@ class Board:
         return gone
 
     def is_asked(self, path: Path) -> bool:
-        """Whether what lies there is what a user asked, be it that a profile says the same."""
+        """Whether the winning value is what a user asked for, even if a profile sets the same value."""
         offer = self.find(*path)
         below = self._losers.get(path, ())
         return offer is not None and (offer.is_users or any(it.is_users and it.value == offer.value for it in below))
 
     def find(self, *path: str | int) -> Offer | None:
-        """The winner, or None."""
+        """The winning offer, or None."""
         return self._fields.get(path[0], _NOTHING).get(path)
 
     def value(self, *path: str | int) -> Any:
-        """The winner's value, or None."""
+        """The winning value, or None."""
         offer = self.find(*path)
         return None if offer is None else offer.value
 
     def under(self, *prefix: str | int) -> list[tuple[Path, Offer]]:
-        """Winners below a path, in the order in which they came."""
+        """The winning offers below a path, in the order in which they were added."""
         depth = len(prefix)
         field = self._fields.get(prefix[0], _NOTHING)
         return [(path, offer) for path, offer in field.items() if len(path) > depth and path[:depth] == prefix]
 
     def iter_leaves(self) -> Iterator[Leaf]:
-        """Every winner with what it replaced, strongest first."""
+        """Every winning value with the values it replaced, strongest first."""
         for path, offer in chain.from_iterable(field.items() for field in self._fields.values()):
             shown = to_plain(offer.value)
             replaced = self._list_replaced(path, shown) if path in self._losers else ()
@@ -107,10 +107,10 @@ class Board:
 
     def _lose(self, path: Path, below: Offer, *, to: Offer) -> None:
         self._losers.setdefault(path, []).append(below)
-        # A user who said the same as the profile below was not told yet.
+        # A user whose value equals the replaced profile's has not been warned yet.
         asked = next((offer for offer in reversed(self._losers[path]) if offer.is_users), None)
         if asked is not None and not to.is_users and asked.value == below.value != to.value:
-            message = f"{to.source} sets {show(to.value)}; {show(asked.value)} from {asked.source} is not used"
+            message = f"{to.source} sets {show(to.value)}; {show(asked.value)} from {asked.source} is ignored"
             self.warnings.append(Problem(Code.OVERRIDE, path, message, value=show(asked.value)))
 
 

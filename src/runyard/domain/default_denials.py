@@ -1,4 +1,4 @@
-"""What is denied to users unless the policy allows it by name; the lists are in `runyard.spec.denials`."""
+"""What users may not request unless the policy allows it by name. The lists are in `runyard.spec.denials`."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from runyard.spec.problems import Problem
 
 
 def check_denials(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
-    """Every refusal of what users asked and no policy names. What profiles set is the admin's word."""
+    """Every value of a user that is denied and not allowed by the policy. Values of profiles are the admin's own."""
     yield from _check_tolerations(board, policy)
     yield from _check_service_type(board, policy)
     yield from _check_priority_class(board, policy)
@@ -25,7 +25,7 @@ def check_denials(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
 
 
 def _list_allowed(policy: ProjectPolicy, name: str, *, with_options: bool = False) -> list[Any]:
-    """What the platform's policy names. A project's cannot lift a denial: the narrower only tightens."""
+    """What the platform's policy allows by name. A project's policy can only tighten, so it cannot lift a denial."""
     rule = policy.platform_wide.rules.get(name)
     if rule is None:
         return []
@@ -43,9 +43,9 @@ def _check_tolerations(board: Board, policy: ProjectPolicy) -> Iterator[Problem]
             continue
         if not exact:
             what = (
-                "a toleration without a key reaches every node"
+                "a toleration without a key tolerates every taint"
                 if not key
-                else f"`{key}` marks nodes that run the cluster"
+                else f"`{key}` is a taint of control-plane nodes"
             )
             allowed = "tolerations with a key that is not the control plane's"
             yield Problem(Code.DENIED_TOLERATION, path, what, value=str(offer.value), allowed=allowed)
@@ -56,7 +56,7 @@ def _check_service_type(board: Board, policy: ProjectPolicy) -> Iterator[Problem
     if offer is None or not offer.is_users or offer.value not in denials.SERVICE_TYPES:
         return
     if offer.value not in _list_allowed(policy, "service_type", with_options=True):
-        message = f"a {offer.value} service reaches beyond the cluster, and the policy does not name it"
+        message = f"a {offer.value} service reaches beyond the cluster, which the policy does not allow"
         yield Problem(
             Code.DENIED_SERVICE_TYPE, ("service_type",), message, value=offer.value, allowed="ClusterIP, NodePort"
         )
@@ -67,7 +67,7 @@ def _check_priority_class(board: Board, policy: ProjectPolicy) -> Iterator[Probl
     if offer is None or not offer.is_users or not any(matches(it, offer.value) for it in denials.PRIORITY_CLASSES):
         return
     if offer.value not in _list_allowed(policy, "priority_class", with_options=True):
-        message = "the cluster's own priorities are not for runs, and the policy does not name this one"
+        message = "a priority class of the cluster itself, which the policy does not allow"
         yield Problem(Code.DENIED_PRIORITY_CLASS, ("priority_class",), message, value=offer.value)
 
 
@@ -93,18 +93,18 @@ def _check_namespaces(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
     offer = board.find("affinity")
     if offer is None or not offer.is_users:
         return
-    # No other rule reads namespaces, so the project's own list is held against them here.
+    # No other rule checks namespaces, so the project's own list is applied here.
     lists: list[Sequence[str]] = [_list_allowed(policy, "affinity.namespaces")]
     lists += [rule.allowed or () for rule, _ in policy.find_rules("affinity.namespaces")]
     for path, namespace in iter_affinity_namespaces(offer.value):
         if not all(_names_namespace(named, namespace) for named in lists):
-            shown = "namespaces by selector" if namespace == "*" else f"namespace `{namespace}`"
-            message = f"the affinity looks into {shown}, and the policy does not allow it"
+            shown = "namespaces chosen by a selector" if namespace == "*" else f"namespace `{namespace}`"
+            message = f"the affinity selects pods of {shown}, which the policy does not allow"
             yield Problem(Code.DENIED_NAMESPACE, ("affinity", *path), message, allowed="the run's own namespace")
 
 
 def _names_namespace(named: Sequence[str], namespace: str) -> bool:
-    """`*` stands for a selector, which could choose any: only `*` itself names that."""
+    """`*` stands for a selector, which could select any namespace: only `*` itself allows that."""
     return "*" in named if namespace == "*" else any(matches(pattern, namespace) for pattern in named)
 
 

@@ -1,4 +1,4 @@
-"""What will run: the outcome of resolve, complete and plain, and who decided each of its leaves."""
+"""The effective spec: the complete result of `resolve`, and the owner of each of its leaves (provenance)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -13,10 +13,10 @@ from runyard.spec.services import ServicePort
 from runyard.spec.volumes import Volume
 
 Owner = Literal["platform", "base", "function", "task", "you", "profile", "policy"]
-"""Who may decide a value, weakest first."""
+"""Who may set a value, weakest first."""
 OWNERS: tuple[Owner, ...] = ("platform", "base", "function", "task", "you", "profile", "policy")
 USERS: frozenset[Owner] = frozenset({"function", "task", "you"})
-"""Those that a user writes; the others are the admin's word."""
+"""The layers that users write; the others are the admin's."""
 
 SECONDS = ("timeout", "pending_timeout", "ttl", "grace_period")
 
@@ -34,7 +34,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveSpec:
-    """Every value of a run. What is None or empty was left blank by all, and Kubernetes decides."""
+    """Every value of a run. A value that is None or empty was left blank, and Kubernetes decides."""
 
     kind: str
     action: Literal["job", "serve", "deploy", "build"]
@@ -47,11 +47,11 @@ class EffectiveSpec:
     image_pull_secrets: tuple[str, ...] = ()
 
     resources: Mapping[str, Sides] = field(default_factory=lambda: _EMPTY)
-    """`cpu`, `mem`, and what admins ask by Kubernetes' names (`ephemeral-storage`, `example.com/nic`)."""
+    """`cpu`, `mem`, and what admins set by its Kubernetes name (`ephemeral-storage`, `example.com/nic`)."""
     gpu: int | None = None
-    """None where nobody said anything; 0 is nobody's wish for one."""
+    """None if nobody set it; 0 if somebody set it to no GPU."""
     gpu_resource: str | None = None
-    """Kubernetes' name of the GPUs, such as `nvidia.com/gpu`; set where `gpu` is more than 0."""
+    """The resource name of the GPUs, such as `nvidia.com/gpu`; set if `gpu` is more than 0."""
     disk: Disk | None = None
 
     node_selector: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
@@ -68,7 +68,7 @@ class EffectiveSpec:
     labels: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
 
     volumes: tuple[Volume, ...] = ()
-    """`claim_name` is set wherever a claim exists already: existing claims and shared volumes."""
+    """`claim_name` is set if the claim exists already: existing claims and shared volumes."""
     envs: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     secrets: tuple[SecretUse, ...] = ()
 
@@ -98,7 +98,7 @@ class EffectiveSpec:
     requirements: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON in the words in which it is asked; amounts as canonical text, times as seconds, no blanks."""
+        """Plain JSON with the field names of a run; amounts as canonical text, times as seconds, no blanks."""
         plain = {item.name: to_plain(getattr(self, item.name)) for item in fields(self)}
         gpu, gpu_resource, disk = plain.pop("gpu"), plain.pop("gpu_resource"), plain.pop("disk")
         if gpu_resource is not None:
@@ -114,7 +114,7 @@ class EffectiveSpec:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A value that did not win."""
+    """A value that was replaced."""
 
     by: str
     value: Any
@@ -128,9 +128,9 @@ class Leaf:
     value: Any
     owner: Owner
     source: str
-    """The owner in words that name it: `profile 1xa100`, `policy of project vision`, `you`."""
+    """The owner for people: `profile 1xa100`, `policy of project vision`, `you`."""
     rule: str | None = None
-    """Why, where it is more than «was set there»: `request × 1.1`, `limits alone: request = limit`."""
+    """How the value was derived, if it was: `request × 1.1`, `limits alone: request = limit`."""
     replaced: tuple[Replaced, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Leaf:
 
 
 def iter_leaves(spec: Mapping[str, Any], *prefix: str | int) -> Iterator[tuple[Path, Any]]:
-    """Every leaf of `EffectiveSpec.to_dict()`. Lists are one leaf, but for volumes, secrets and tolerations."""
+    """Every leaf of `EffectiveSpec.to_dict()`. Lists are one leaf, except volumes, secrets and tolerations."""
     for key, value in spec.items():
         path = (*prefix, key)
         if isinstance(value, Mapping) and key not in WHOLE:
@@ -160,9 +160,9 @@ def iter_leaves(spec: Mapping[str, Any], *prefix: str | int) -> Iterator[tuple[P
 
 
 WHOLE = frozenset({"affinity", "parameters", "inputs", "init_parameters", "source"})
-"""Mappings that are decided as a whole."""
+"""Mappings that are one leaf."""
 KEYED = frozenset({("volumes",), ("secrets",), ("tolerations",)})
-"""Lists whose entries are decided one by one."""
+"""Lists with one leaf per entry."""
 
 
 def _iter_entry(entry: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -180,7 +180,7 @@ _RECORDS: Mapping[type, tuple[str, ...]] = {
 
 
 def to_plain(value: Any) -> Any:
-    """Plain JSON of anything that stands in an effective spec."""
+    """Plain JSON of any value of an effective spec."""
     if type(value) in _SCALARS:
         return value
     if isinstance(value, Quantity):

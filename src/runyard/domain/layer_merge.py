@@ -1,4 +1,4 @@
-"""How layers lie over one another, field by field: the merge rules of «Who wins»."""
+"""Merges the layers, field by field: the merge rules of «Who wins»."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from runyard.spec.resources import Sides, is_device
 from runyard.spec.run_fields import RunFields
 
 REQUEST, LIMIT = "request", "limit"
-WAYS = {"job": "job", "serve": "service", "deploy": "deployment", "build": "build"}
+WORKLOADS = {"job": "jobs", "serve": "services", "deploy": "deployments", "build": "builds"}
 
 INAPPLICABLE_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -31,7 +31,7 @@ INAPPLICABLE_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
         ),
     }
 )
-"""Fields that mean nothing to an action: a user who sets one is told, a profile may serve several actions."""
+"""Fields that have no effect on an action. A user who sets one is warned; a profile may serve several actions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the layers lie on: the action and kind of the run, and the admin's names of GPUs."""
+    """What the merge rules depend on: action and kind of the run, and the admin's names for GPUs."""
 
     action: str
     kind: FunctionKind
@@ -53,7 +53,7 @@ class Setting:
 
 
 def put_layer(board: Board, layer: Layer, setting: Setting) -> None:
-    """Lay one layer over the weaker ones."""
+    """Merge one layer over the weaker ones."""
     for name, value in layer.fields.__dict__.items():
         is_blank = value is None or (not value and not isinstance(value, int))
         if is_blank or name == "profile":
@@ -74,11 +74,11 @@ def _warn_inapplicable(board: Board, layer: Layer, name: str, value: Any, settin
     offer = Offer(value, layer.owner, layer.source)
     if offer.is_users:
         what = (
-            f"a {WAYS[setting.action]}"
+            WORKLOADS[setting.action]
             if name in INAPPLICABLE_FIELDS[setting.action]
-            else f"a {setting.kind.name} function"
+            else f"{setting.kind.name} functions"
         )
-        message = f"`{name}` says nothing to {what}; it is not used"
+        message = f"`{name}` has no effect on {what}; ignored"
         board.warnings.append(Problem(Code.FIELD_POINTLESS, (name,), message))
 
 
@@ -93,7 +93,7 @@ def _put_map(name: str) -> Callable[[Board, Layer, Mapping[str, str]], None]:
 def _put_resources(board: Board, layer: Layer, value: Mapping[str, Sides], gpu_names: tuple[str, ...]) -> None:
     gpus = [name for name in value if name == "gpu" or name in gpu_names]
     if len(gpus) > 1:
-        message = f"{layer.source} asks for GPUs under {len(gpus)} names: {', '.join(gpus)}"
+        message = f"{layer.source} requests GPUs under {len(gpus)} names: {', '.join(gpus)}"
         board.refusals.append(Problem(Code.RESOURCES_GPUS, ("resources",), message, allowed="one of them"))
     for name, sides in value.items():
         if name in gpus:
@@ -107,25 +107,25 @@ def _put_resources(board: Board, layer: Layer, value: Mapping[str, Sides], gpu_n
 
 
 def _put_gpus(board: Board, layer: Layer, name: str, sides: Sides) -> None:
-    """`gpu`, or the same by its Kubernetes name, which only an admin can write."""
+    """`gpu`, or its Kubernetes resource name, which only an admin can use."""
     rule = None
     if name != "gpu":
-        rule = f"{name} is the platform's name of a GPU"
+        rule = f"{name} is a GPU resource of the platform"
         board.put(("resources", "gpu", "resource"), Offer(name, layer.owner, layer.source))
     amount = Quantity.from_int(_get_amount(sides).value)
     board.put(("resources", "gpu", LIMIT), Offer(amount, layer.owner, layer.source, rule))
 
 
 def _put_device(board: Board, layer: Layer, name: str, sides: Sides) -> None:
-    """What Kubernetes wants to be the same on both sides is one value, whichever side was said."""
+    """Kubernetes requires equal request and limit of extended resources: either side sets both."""
     amount = _get_amount(sides)
     for side, said in ((REQUEST, sides.request), (LIMIT, sides.limit)):
-        rule = "request = limit, as Kubernetes wants of such resources" if said is None else None
+        rule = "request = limit, as Kubernetes requires for this resource" if said is None else None
         board.put(("resources", name, side), Offer(amount, layer.owner, layer.source, rule))
 
 
 def _get_amount(sides: Sides) -> Quantity:
-    """The amount of what has only one; spec saw to it that it is whole and the same on both sides."""
+    """The amount of a resource with one side; `spec` ensures that it is whole and equal on both sides."""
     amount = sides.limit if sides.limit is not None else sides.request
     if amount is None:
         raise ValueError("neither request nor limit")
@@ -140,7 +140,7 @@ def _put_sides(board: Board, layer: Layer, name: str, sides: Sides) -> None:
 
 
 def settle_contradiction(board: Board, name: str, *, stronger_side: str) -> None:
-    """Where the limit is below the request, the weaker side goes, with a warning."""
+    """If the limit is below the request, discard the weaker side with a warning."""
     request, limit = board.find("resources", name, REQUEST), board.find("resources", name, LIMIT)
     if request is None or limit is None or limit.value >= request.value:
         return
@@ -148,7 +148,7 @@ def settle_contradiction(board: Board, name: str, *, stronger_side: str) -> None
     other = REQUEST if side == LIMIT else LIMIT
     message = (
         f"the {side} {weaker.value} from {weaker.source} contradicts the {other} {stronger.value} from "
-        f"{stronger.source}, which is stronger; it is not used"
+        f"{stronger.source}, which takes precedence; ignored"
     )
     board.discard(("resources", name, side), message=message, code=Code.RESOURCES_CONTRADICTION)
 

@@ -1,4 +1,4 @@
-"""The states of a run, and which may follow which. Pure; `app` is the only one that acts on it."""
+"""The states of a run, and which may follow which (the state machine). Pure; only `app` changes states."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 
 class State(StrEnum):
-    """States as the wire knows them; there are no others."""
+    """The states, as the API shows them."""
 
     CREATED = "CREATED"
     BUILT = "BUILT"
@@ -23,7 +23,7 @@ class State(StrEnum):
 
 
 FINAL = frozenset({State.COMPLETED, State.ERROR, State.STOPPED})
-"""Where a run's work has ended; what is left is to resume a service, or to delete."""
+"""The work of the run has ended; a service can be resumed, and every run can be deleted."""
 GONE = frozenset({State.DELETING, State.DELETED})
 
 _FORWARD: Mapping[State, frozenset[State]] = MappingProxyType(
@@ -45,7 +45,7 @@ _FORWARD: Mapping[State, frozenset[State]] = MappingProxyType(
 
 
 def can_follow(before: State, after: State, *, can_resume: bool = False) -> bool:
-    """Whether a run in one state may come to be in the other. Nothing goes back, and what is final stays."""
+    """Whether a run may change from one state to the other. A run never goes back, and a final state stays."""
     if after is State.DELETING:
         return before not in GONE
     if after is State.STOP:

@@ -1,4 +1,4 @@
-"""What follows from what was set: locks, defaults where all left a blank, and figures that Kubernetes needs."""
+"""Applies the policy's locks and defaults, and derives the values that Kubernetes needs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,16 +21,16 @@ from runyard.spec.volumes import SCRATCH_PATH, SHARED_MEMORY_PATH, Volume
 
 MAPS = ("node_selector", "envs")
 SCALARS = tuple(name for name in RULED if "." not in name and name not in (*MAPS, "tolerations", "secrets", "profile"))
-"""Ruled fields that are one leaf."""
+"""Fields with rules that are one leaf."""
 
 KUBERNETES_GRACE_SECONDS = 30
-"""What a blank grace period is to Kubernetes."""
+"""The grace period that Kubernetes uses when none is set."""
 
 _BLANK = offer_of(BUILT_IN, None)
 
 
 def apply_locks(board: Board, policy: ProjectPolicy, setting: Setting) -> None:
-    """What the policy locks: its value holds; where it has none, users' values are refused."""
+    """Apply the locks: a locked field gets the policy's value; without one, values of users are refused."""
     skipped = {"profile", "resources.disk.storage_class", *INAPPLICABLE_FIELDS[setting.action]}
     for name, rule, _ in policy.iter_rules():
         if not rule.locked or name in skipped or name.startswith("volumes."):
@@ -65,28 +65,28 @@ def _iter_offers(board: Board, name: str) -> list[tuple[Path, Offer]]:
 
 
 def _refuse_node_affinity(board: Board, policy: ProjectPolicy) -> None:
-    """Where node labels are locked, a user's node affinity would be a way round."""
+    """If node labels are locked, a user's node affinity would bypass the lock."""
     scope, affinity = policy.find_lock("node_selector"), board.find("affinity")
     if affinity is None or not affinity.is_users or scope is None:
         return
     for path, key in iter_node_keys(affinity.value):
-        message = f"the {scope.name} locks `node_selector`, and a node affinity chooses nodes as well"
+        message = f"the {scope.name} locks `node_selector`; a node affinity would bypass it"
         board.refusals.append(Problem(Code.POLICY_LOCKED, ("affinity", *path), message, value=key))
 
 
 def _refuse_image_volumes(board: Board, policy: ProjectPolicy) -> None:
-    """Where the image is locked, a user's image volume would bring another program along."""
+    """If the image is locked, a user's image volume would bypass the lock."""
     scope, choice = policy.find_lock("image"), policy.find_default("image")
     for path, offer in board.under("volumes"):
         image = offer.value.image
         if image is not None and offer.is_users and scope is not None and (choice is None or image != choice.value):
-            message = f"the {scope.name} locks `image`, and a volume would bring another one"
+            message = f"the {scope.name} locks `image`; an image volume cannot use another one"
             board.refusals.append(Problem(Code.POLICY_LOCKED, (*path, "image"), message, value=image))
 
 
 def _lock_tolerations(board: Board, choice: Choice) -> None:
     for path, offer in board.under("tolerations"):
-        message = f"the {choice.scope.name} locks `tolerations`; one from {offer.source} is not used"
+        message = f"the {choice.scope.name} locks `tolerations`; one from {offer.source} is ignored"
         board.discard(path, message=message if board.is_asked(path) and offer.value not in choice.value else None)
     for index, entry in enumerate(choice.value):
         board.put(("tolerations", index), replace(choice.offer("locked"), value=entry))
@@ -95,7 +95,7 @@ def _lock_tolerations(board: Board, choice: Choice) -> None:
 def _lock_map(board: Board, name: str, choice: Choice) -> None:
     for path, offer in board.under(name):
         if path[1] not in choice.value:
-            message = f"the {choice.scope.name} locks `{name}`; `{path[1]}` from {offer.source} is not used"
+            message = f"the {choice.scope.name} locks `{name}`; `{path[1]}` from {offer.source} is ignored"
             board.discard(path, message=message if board.is_asked(path) else None)
     for key, value in choice.value.items():
         board.put((name, key), replace(choice.offer("locked"), value=value))
@@ -110,7 +110,7 @@ def _lock_leaf(board: Board, name: str, choice: Choice) -> None:
     elif path[0] == "resources" and len(path) == 2:
         limit = board.find(*path, LIMIT)
         if limit is not None:
-            message = f"the {choice.scope.name} locks `{name}`; the limit {limit.value} from {limit.source} is not used"
+            message = f"the {choice.scope.name} locks `{name}`; the limit {limit.value} from {limit.source} is ignored"
             board.discard((*path, LIMIT), message=message if board.is_asked((*path, LIMIT)) else None)
         path = (*path, REQUEST)
     if choice.value == {}:
@@ -123,7 +123,7 @@ def _lock_leaf(board: Board, name: str, choice: Choice) -> None:
 
 
 def fill_blanks(board: Board, policy: ProjectPolicy, setting: Setting) -> None:
-    """Defaults of policy and platform, and what follows from what was asked."""
+    """Fill blanks with the defaults of policy and platform, and with values that follow from the request."""
     for name in SCALARS:
         choice = policy.find_default(name)
         if name not in INAPPLICABLE_FIELDS[setting.action] and choice is not None and choice.value != {}:
@@ -188,7 +188,7 @@ def _fill_default_limit(board: Board, name: str, choice: Choice, request: Offer 
     else:
         message = (
             f"the {choice.scope.name}'s default limit {choice.value} is below the request {request.value}; "
-            "the limit is the request"
+            "the limit is raised to the request"
         )
         board.warnings.append(Problem(Code.POLICY_DEFAULT_LIMIT, path, message))
         board.fill(path, replace(request, rule="the default limit, raised to the request"))
@@ -205,7 +205,7 @@ def _tolerate(request: Offer, policy: ProjectPolicy) -> Offer:
 
 
 def _fill_workload(board: Board, policy: ProjectPolicy, setting: Setting) -> None:
-    """What a Job or Deployment cannot do without, where nobody said anything."""
+    """Fill what a Job or Deployment requires and nobody set."""
     if setting.action == "job":
         _fill_count(board, policy, "backoff_limit", 0)
     elif setting.action in ("serve", "deploy"):
@@ -216,37 +216,39 @@ def _fill_workload(board: Board, policy: ProjectPolicy, setting: Setting) -> Non
 
 
 def _fill_bounds(board: Board, policy: ProjectPolicy, setting: Setting) -> None:
-    """Where a blank is without bound and the policy sets one, the bound holds."""
+    """Fill a blank that would be unbounded with the policy's `max`."""
     for name in ("timeout", "pending_timeout", "ttl"):
         cap = policy.max_for(name)
         if cap is not None and name not in INAPPLICABLE_FIELDS[setting.action]:
-            board.fill((name,), offer_of(cap[1], cap[0], "blank: the most that the policy allows"))
+            board.fill((name,), offer_of(cap[1], cap[0], "blank: the policy's max"))
     cap = policy.max_for("grace_period")
     if cap is not None and cap[0] < KUBERNETES_GRACE_SECONDS:
-        board.fill(("grace_period",), offer_of(cap[1], cap[0], "blank: the most that the policy allows"))
+        board.fill(("grace_period",), offer_of(cap[1], cap[0], "blank: the policy's max"))
     for name in ("cpu", "ephemeral-storage"):
         cap = policy.max_for(f"resources.{name}.limit")
         if cap is not None and ("resources", name, LIMIT) not in board:
-            offer = offer_of(cap[1], cap[0], "blank: the most that the policy allows")
+            offer = offer_of(cap[1], cap[0], "blank: the policy's max")
             _fill_capped_limit(board, policy, name, offer)
 
 
 def _fill_capped_limit(board: Board, policy: ProjectPolicy, name: str, cap: Offer) -> None:
     request = board.find("resources", name, REQUEST)
     if request is not None and request.value > cap.value:
-        # No limit can stand between the two: the request's own is, and the policy's max refuses it.
+        # No limit fits between the two: use the request, which the policy's max then refuses.
         board.fill(("resources", name, LIMIT), replace(request, rule="the request is above the policy's max"))
         return
     board.fill(("resources", name, LIMIT), cap)
     if policy.find_lock(f"resources.{name}.request") is not None:
         return
-    # Kubernetes would take the limit for the request, and a run that asked for nothing would fit nowhere.
-    least = replace(cap, value=min(cap.value, SMALL_REQUESTS[name]), rule="blank: little, under the limit above")
+    # Kubernetes would use the limit as the request, and a run that requested nothing would fit nowhere.
+    least = replace(
+        cap, value=min(cap.value, SMALL_REQUESTS[name]), rule="blank: a small request below the policy's limit"
+    )
     board.fill(("resources", name, REQUEST), least)
 
 
 def _choose_service_type(policy: ProjectPolicy) -> str:
-    """The plainest that every rule lets through; where none does, or where nobody may choose, the plainest."""
+    """The simplest type that every rule allows; the simplest of all if none does, or if the field is locked."""
     rules = [rule for rule, _ in policy.find_rules("service_type")]
     named = policy.platform_wide.rules.get("service_type", Rule())
     kinds = ["ClusterIP", "NodePort", *(["LoadBalancer"] if "LoadBalancer" in (named.options or ()) else [])]
@@ -305,7 +307,7 @@ def _fill_image(board: Board, policy: ProjectPolicy, images: VersionedImages) ->
 
 
 def complete_volume(volume: Volume, policy: ProjectPolicy) -> tuple[Volume, Mapping[str, Offer]]:
-    """The volume without blanks, and who filled each."""
+    """The volume with its blanks filled, and who filled each."""
     filled: dict[str, Offer] = {}
     is_new_claim = volume.type == "persistent_volume_claim" and volume.claim_name is None
     if is_new_claim or volume.type == "ephemeral":
@@ -322,13 +324,13 @@ def complete_volume(volume: Volume, policy: ProjectPolicy) -> tuple[Volume, Mapp
 
 
 def _cap_blank(policy: ProjectPolicy) -> Choice | None:
-    """An empty_dir without a limit would be as large as the node: the policy's max is its limit."""
+    """An empty_dir without a limit could fill the node: the policy's max becomes its limit."""
     cap = policy.max_for("volumes.size_limit")
     return None if cap is None else Choice(cap[0], cap[1], is_locked=False)
 
 
 def _cap_default(policy: ProjectPolicy) -> Choice | None:
-    """The default size; the built-in one gives way where the policy's max is smaller."""
+    """The default size; the policy's max replaces the built-in default if it is smaller."""
     choice, cap = policy.find_default("volumes.size"), policy.max_for("volumes.size")
     if choice is not None and choice.scope is BUILT_IN and cap is not None and cap[0] < choice.value:
         return Choice(cap[0], cap[1], is_locked=False)

@@ -1,6 +1,7 @@
-"""What is to be done next about a run, and what an observation makes of it. Pure; `app` acts and writes.
+"""Decides the next step for a run, and the state that follows from an observation. Pure; `app` acts and writes.
 
-Level-based: only what is wanted and what is seen count, never how it came about, so that any step can be repeated.
+This is where a run becomes RUNNING: `judge` turns `Seen.RUNNING` into that state. Level-based reconciliation: only the
+desired and the observed state count, never the events between them, so every step can be repeated.
 """
 
 from collections.abc import Mapping
@@ -19,18 +20,18 @@ class Seen(StrEnum):
     """What an engine sees of a run's anchor."""
 
     PENDING = "pending"
-    """It exists and is not at work yet, or no longer and will be again."""
+    """It exists and does not run yet, or is being restarted."""
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     STOPPED = "stopped"
-    """It exists, was told to stop, and nothing of it is at work."""
+    """It exists, was told to stop, and nothing of it runs."""
     ABSENT = "absent"
-    """It does not exist: the engine has looked at the place itself, not at what it remembers."""
+    """It does not exist; the engine asked the cluster itself, not its cache."""
 
 
 ENDED = frozenset({Seen.SUCCEEDED, Seen.FAILED, Seen.STOPPED, Seen.ABSENT})
-"""Nothing of it is at work."""
+"""Nothing of the run is running."""
 
 
 class Step(StrEnum):
@@ -47,7 +48,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The state that a run comes to be in, and why."""
+    """The next state of a run, and why."""
 
     state: State
     reason: str | None = None
@@ -55,7 +56,7 @@ class Outcome:
 
 
 def choose_step(state: State, *, desired: Desired, has_anchor: bool) -> Step:
-    """The one thing to do. Once there is an anchor, none is made again."""
+    """The next step. Once a run has an anchor, no other is created."""
     if state is State.DELETING or desired == "delete":
         return Step.REMOVE
     if state in FINAL or state in GONE:
@@ -70,10 +71,10 @@ def choose_step(state: State, *, desired: Desired, has_anchor: bool) -> Step:
 
 
 def judge(state: State, seen: Seen, *, desired: Desired, reason: str | None, message: str | None) -> Outcome | None:
-    """What an observation makes of a run; None where its state stays. Nothing goes back, and what is final stays.
+    """The outcome of an observation; None if the state stays. A run never goes back, and a final state stays.
 
-    `reason` and `message` are the engine's. A stop that a timer asked for (the state is not STOP) ends in ERROR: the
-    run did not do its work in time, as Kubernetes sees it too; the caller says which timer.
+    `reason` and `message` are the engine's. A stop requested by a deadline (the state is not STOP) ends in ERROR, as in
+    Kubernetes: the run did not finish in time. The caller says which deadline.
     """
     if state is State.STOP:
         return Outcome(state=State.STOPPED, reason=reason, message=message) if seen in ENDED else None
@@ -84,7 +85,9 @@ def judge(state: State, seen: Seen, *, desired: Desired, reason: str | None, mes
 
 
 _LOST = Outcome(
-    state=State.ERROR, reason=Reason.RUN_LOST, message="what was running it is gone, and was not removed by Runyard"
+    state=State.ERROR,
+    reason=Reason.RUN_LOST,
+    message="the object that executed the run is gone, and Runyard did not remove it",
 )
 _WANTED: Mapping[Seen, Outcome] = MappingProxyType(
     {
@@ -93,7 +96,7 @@ _WANTED: Mapping[Seen, Outcome] = MappingProxyType(
         Seen.SUCCEEDED: Outcome(state=State.COMPLETED),
         Seen.FAILED: Outcome(state=State.ERROR, reason=Reason.RUN_FAILED),
         Seen.STOPPED: Outcome(
-            state=State.ERROR, reason=Reason.RUN_STOPPED_OUTSIDE, message="it was stopped, but not through Runyard"
+            state=State.ERROR, reason=Reason.RUN_STOPPED_OUTSIDE, message="the run was stopped, but not through Runyard"
         ),
         Seen.ABSENT: _LOST,
     }

@@ -1,7 +1,7 @@
-"""Placeholders in the template of a trigger: `{{input.key}}` is looked up, and nothing more. Pure.
+"""Placeholders in the template of a trigger, such as `{{input.key}}`. Pure.
 
-Mustache's tags for values only, without its HTML escapes: what is filled in is no HTML. Sections, partials and lambdas
-are refused, and so is what is not known: an empty text in its place would be a silent mistake.
+Only the variable tags of Mustache, without HTML escaping: the values do not go into HTML. Sections, partials and
+lambdas are refused. So are unknown names: an empty text in their place would be a silent mistake.
 """
 
 import re
@@ -35,7 +35,7 @@ def fill(template: Any, values: Mapping[str, Any], *, path: tuple[str | int, ...
 
 
 def find_problem(template: Any, *, roots: tuple[str, ...], path: tuple[str | int, ...] = ()) -> str | None:
-    """What is wrong with the placeholders of a template whatever the values will be, or None."""
+    """The first problem with the placeholders of a template that no values could solve, or None."""
     if isinstance(template, Mapping):
         parts = [(value, (*path, str(key))) for key, value in template.items()]
     elif isinstance(template, list):
@@ -52,17 +52,17 @@ def _check_text(text: str, *, roots: tuple[str, ...], path: tuple[str | int, ...
         return f"{where}: a placeholder is not closed: {shorten(text)}"
     for tag in tags:
         if not _NAME.fullmatch(tag):
-            return f"{where}: `{{{{{shorten(tag)}}}}}` is no plain look-up such as `{{{{input.key}}}}`"
+            return f"{where}: `{{{{{shorten(tag)}}}}}` is not a variable such as `{{{{input.key}}}}`"
         root = tag.lstrip("& ").split(".")[0]
         if root not in roots:
-            return f"{where}: `{shorten(root)}` is not known here; known: {', '.join(roots)}"
+            return f"{where}: `{shorten(root)}` is unknown; known: {', '.join(roots)}"
     return None
 
 
 def _look_up(tag: str, values: Mapping[str, Any], *, path: tuple[str | int, ...]) -> str:
     where = format_path(path)
     if not _NAME.fullmatch(tag):
-        raise PlaceholderError(where, f"`{{{{{shorten(tag)}}}}}` is no plain look-up such as `{{{{input.key}}}}`")
+        raise PlaceholderError(where, f"`{{{{{shorten(tag)}}}}}` is not a variable such as `{{{{input.key}}}}`")
     found: Any = values
     for part in tag.lstrip("& ").split("."):
         if not isinstance(found, Mapping) or part not in found:
@@ -70,9 +70,9 @@ def _look_up(tag: str, values: Mapping[str, Any], *, path: tuple[str | int, ...]
             nearest = find_nearest(part, known)
             hint = f"; did you mean `{nearest}`" if nearest else f"; known: {list_words(known)}" if known else ""
             raise PlaceholderError(
-                where, f"`{{{{{shorten(tag)}}}}}` has no value: `{shorten(part)}` is not there{hint}"
+                where, f"`{{{{{shorten(tag)}}}}}` has no value: `{shorten(part)}` does not exist{hint}"
             )
         found = found[part]
     if isinstance(found, Mapping | list):
-        raise PlaceholderError(where, f"`{{{{{shorten(tag)}}}}}` is not one value but several")
+        raise PlaceholderError(where, f"`{{{{{shorten(tag)}}}}}` is not a single value")
     return "" if found is None else str(found).lower() if isinstance(found, bool) else str(found)

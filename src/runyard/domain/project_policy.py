@@ -1,4 +1,4 @@
-"""A policy as it applies to one project: which default holds, what is locked, and every rule to check."""
+"""The policy as it applies to one project: defaults, locks, and the rules to check."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from runyard.spec.rule_grammar import Rule
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A value that the policy gives, and whether it holds against all others."""
+    """A value that the policy sets, and whether it is locked."""
 
     value: Any
     scope: Scope
@@ -35,7 +35,7 @@ class ProjectPolicy:
             self._rules.setdefault(name, []).append((rule, scope))
 
     def iter_rules(self) -> Iterator[tuple[str, Rule, Scope]]:
-        """Every rule of every scope: each is to hold."""
+        """Every rule of every scope; all of them apply."""
         for scope in self.scopes:
             for name, rule in scope.rules.items():
                 yield name, rule, scope
@@ -45,7 +45,7 @@ class ProjectPolicy:
         return self._rules.get(name, ())
 
     def find_default(self, name: str) -> Choice | None:
-        """The narrowest scope's default, unless a wider one locks the field. A lock without one locks the wider's."""
+        """The narrowest scope's default, unless a wider scope locks the field; a lock alone locks the wider default."""
         choice = None
         for rule, scope in self.find_rules(name):
             if rule.default is not None:
@@ -65,22 +65,22 @@ class ProjectPolicy:
 
     @property
     def pod_security(self) -> Offer:
-        """Restricted, unless the platform's policy relaxed it and the project's did not tighten it again."""
+        """Restricted, unless the platform's policy relaxes it; a project's policy can only tighten it."""
         if self.platform_wide.platform.pod_security == "baseline":
             return self.get_platform("pod_security")
         strict = (scope for scope in (self.platform_wide, BUILT_IN) if scope.platform.pod_security == "restricted")
         return offer_of(next(strict), "restricted")
 
     def get_platform(self, name: str) -> Offer:
-        """The narrowest scope's word on a platform choice."""
+        """The narrowest scope's value of a platform choice."""
         scope = next(scope for scope in reversed(self.scopes) if getattr(scope.platform, name) is not None)
         return offer_of(scope, getattr(scope.platform, name))
 
     @property
     def gpu_resources(self) -> tuple[str, ...]:
-        """Kubernetes' names of GPUs; the first is what `gpu` means.
+        """The resource names of GPUs; `gpu` stands for the first.
 
-        Those of every scope: a project that names others makes nothing that the platform calls a GPU free of its rules.
+        Those of every scope: a project that names others cannot exempt the platform's GPUs from its rules.
         """
         said = [scope.platform.gpu_resources for scope in reversed(self.scopes) if scope is not BUILT_IN]
         named = [name for names in said for name in names or ()]
@@ -89,7 +89,7 @@ class ProjectPolicy:
 
     @property
     def mem_tolerance(self) -> tuple[Decimal, Offer]:
-        """The factor between a memory request and its limit, and whose it is."""
+        """The factor between a memory request and its limit, and who set it."""
         said = [scope for scope in self.scopes if scope.platform.mem_tolerance is not None and scope is not BUILT_IN]
         scope = min(said or [BUILT_IN], key=lambda scope: scope.platform.mem_tolerance or Decimal(0))
         offer = offer_of(scope, scope.platform.mem_tolerance)
@@ -104,6 +104,6 @@ class ProjectPolicy:
 
 
 def offer_of(scope: Scope, value: Any, rule: str | None = None) -> Offer:
-    """What a scope offers: built-in choices are the platform's, all others the policy's."""
+    """A value of a scope as an offer: built-in values are the platform's, all others the policy's."""
     owner: Owner = "platform" if scope is BUILT_IN else "policy"
     return Offer(value, owner, scope.name, rule)

@@ -1,4 +1,4 @@
-"""What a run refers to by name must exist and belong to its project; what it mounts must not collide."""
+"""Checks that what a run refers to belongs to its project, and that mounts and variables do not collide."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from runyard.spec.volumes import SCRATCH_PATH, Volume
 
 
 def settle_references(board: Board, inventory: ProjectInventory) -> None:
-    """Refuse what is not the project's, and put the claim's name where a kept volume was meant."""
+    """Refuse references to what the project does not have; replace a kept volume's name by that of its claim."""
     for path, _ in board.under("secrets"):
         if path[1] not in inventory.secrets:
             board.refusals.append(_unknown("secret", path, str(path[1]), inventory.secrets))
@@ -57,7 +57,7 @@ def _unknown(what: str, path: Path, name: str, known: Iterable[str]) -> Problem:
 
 
 def settle_collisions(board: Board) -> None:
-    """Two things at one path, or two variables of one name: the stronger stays; equals are refused."""
+    """Two mounts at one path, or two variables with one name: the stronger layer wins; equals are refused."""
     paths: dict[str, tuple[Path, Offer]] = {}
     disk = board.find("resources", "disk", "size")
     if disk is not None:
@@ -78,7 +78,7 @@ def _refuse_nested(board: Board, paths: dict[str, tuple[Path, Offer]]) -> None:
     for place, (path, offer) in paths.items():
         outer = next((it for it in admins if offer.is_users and place.startswith(f"{it}/")), None)
         if outer is not None:
-            message = f"is inside `{outer}`, which {admins[outer].source} mounts"
+            message = f"is inside `{outer}`, a mount of {admins[outer].source}"
             board.refusals.append(Problem(Code.MOUNT_PATH_INSIDE, (*path, "mount_path"), message, value=place))
 
 
@@ -91,11 +91,11 @@ def _settle(board: Board, held: dict[str, tuple[Path, Offer]], key: str, path: P
     mine, theirs = OWNERS.index(offer.owner), OWNERS.index(other_offer.owner)
     here, there = (".".join(map(str, each)) for each in (path, other_path))
     if mine == theirs:
-        board.refusals.append(Problem(Code.COLLISION, path, f"`{here}` and `{there}` both want `{key}`", value=key))
+        board.refusals.append(Problem(Code.COLLISION, path, f"`{here}` and `{there}` both use `{key}`", value=key))
         return
     (weak, loser, strong, winner) = (
         (path, offer, there, other_offer) if mine < theirs else (other_path, other_offer, here, offer)
     )
-    message = f"`{strong}` from {winner.source} takes `{key}`; this one from {loser.source} is not used"
+    message = f"`{strong}` from {winner.source} uses `{key}`; this one from {loser.source} is ignored"
     board.discard(("resources", "disk", "size") if weak == ("resources", "disk") else weak, message=message)
     held[key] = other if mine < theirs else (path, offer)

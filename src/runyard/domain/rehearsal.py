@@ -1,4 +1,4 @@
-"""Rehearsal: recorded requests played against another policy or other profiles, before those are applied. Pure."""
+"""Rehearsal (dry run) of a policy change: resolves recorded requests with the old and the new rules. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ OUTCOMES: tuple[Outcome, ...] = ("refused", "accepted", "changed", "unchanged")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A request as it was made, and what its project had then."""
+    """A request as it was made, and the inventory of its project at that time."""
 
     id: str
     request: Request
@@ -29,7 +29,7 @@ class Recorded:
 def assume_inventory(*layers: RunFields | None) -> ProjectInventory:
     """Make the inventory of a project that has every secret, volume, claim and config map named in the layers.
 
-    It is for questions about policies and profiles only: what a project has is the same on both sides.
+    Use it only to compare policies and profiles: the inventory is the same on both sides.
     """
     fields = [layer for layer in layers if layer is not None]
     volumes = [volume for layer in fields for volume in layer.volumes or ()]
@@ -44,27 +44,27 @@ def assume_inventory(*layers: RunFields | None) -> ProjectInventory:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A leaf that would differ; None where it is or was blank."""
+    """A leaf that would change; None stands for a blank."""
 
     path: Path
     old: Any
     new: Any
     by: str
-    """Who decides the new value, or who decided the old one where it goes."""
+    """The owner of the new value, or of the old one if the leaf becomes blank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What would become of one run: newly refused, newly accepted, changed, or unchanged."""
+    """The outcome for one run: newly refused, newly accepted, changed, or unchanged."""
 
     id: str
     project: str
     outcome: Outcome
     changes: tuple[Change, ...] = ()
     refusals: tuple[Problem, ...] = ()
-    """Those that the new side adds."""
+    """The refusals that the new rules add."""
     direction: Literal["smaller", "larger", "mixed"] | None = None
-    """Of a changed run: what it would get of cpu, memory, GPUs and disk, where that changes."""
+    """Whether a changed run would get less or more cpu, memory, GPUs and disk."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -83,7 +83,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """All runs, in the order given, and the sum."""
+    """The outcome of all runs, in the order given."""
 
     runs: tuple[Played, ...]
 
@@ -99,7 +99,7 @@ class Rehearsal:
 
 
 def rehearse(recorded: Iterable[Recorded], *, old: AdminRules, new: AdminRules) -> Rehearsal:
-    """Play every request on both sides and compare."""
+    """Resolve every request with both rules, and compare."""
     return Rehearsal(tuple(_play(entry, old=old, new=new) for entry in recorded))
 
 
@@ -146,5 +146,5 @@ def _find_direction(changes: Iterable[Change]) -> Literal["smaller", "larger", "
 
 
 def _read_amount(value: Any, *, is_bound: bool) -> Quantity:
-    """An amount of a leaf; a request that is not there is nothing, and a limit that is not there ends nowhere."""
+    """The amount of a leaf; a blank request counts as zero, a blank limit as unbounded."""
     return Quantity.parse(value) if value is not None else LARGEST_AMOUNT if is_bound else Quantity.from_int(0)

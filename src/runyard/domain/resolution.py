@@ -1,4 +1,7 @@
-"""Who wins: what the user asked + what the admin prepared → what will run, with an owner for every value. Pure."""
+"""Resolves a request with the admin's profiles and policy into the effective spec, with an owner per value. Pure.
+
+This is where a profile's value wins over a user's: `_iter_layers` yields the layers weakest first.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,12 +26,12 @@ from runyard.spec.resources import Sides
 from runyard.spec.run_fields import AdminFields
 
 NOT_USED = frozenset({Code.OVERRIDE, Code.RESOURCES_CONTRADICTION, Code.FIELD_POINTLESS})
-"""Warnings that say that a user's value is not used; whoever asks strictly wants them to be refusals."""
+"""Warnings about values of users that have no effect; with `strict` they are refusals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The answer. With refusals nothing may be started, and `spec` shows what would have been."""
+    """The result. With refusals nothing may be started, and `spec` shows what would have run."""
 
     spec: EffectiveSpec
     leaves: tuple[Leaf, ...]
@@ -38,12 +41,12 @@ class Resolution:
 
     @property
     def is_refused(self) -> bool:
-        """Whether anything stands against this run."""
+        """Whether anything refuses this run."""
         return bool(self.refusals)
 
 
 def resolve(request: Request, admin_rules: AdminRules, inventory: ProjectInventory) -> Resolution:
-    """Decide. Deterministic; never raises on a parsed request; inputs are not changed."""
+    """Resolve one request. Deterministic; never raises on a parsed request; does not change its inputs."""
     policy = ProjectPolicy(admin_rules.policy, request.project)
     board = Board()
     setting = Setting(request.action, get_kind(request.kind), policy.gpu_resources)
@@ -79,10 +82,10 @@ def _choose_profile(board: Board, request: Request, admin_rules: AdminRules, pol
     if default is not None and (default.is_locked or asked is None):
         board.put(("profile",), default.offer("locked" if default.is_locked else "default"))
     elif asked is not None and lock is not None:
-        message = f"the {lock.name} locks `profile`: nobody may choose one"
+        message = f"the {lock.name} locks `profile`; it cannot be chosen"
         board.refusals.append(Problem(Code.POLICY_LOCKED, ("profile",), message, value=asked.value))
     elif asked is None and DEFAULT_PROFILE in admin_rules.profiles:
-        rule = "applies where no profile is named"
+        rule = "applies when no profile is named"
         board.put(("profile",), Offer(DEFAULT_PROFILE, "profile", f"profile {DEFAULT_PROFILE}", rule))
     chosen = board.find("profile")
     return None if chosen is None else _find_profile(board, chosen.value, admin_rules)
@@ -133,7 +136,7 @@ def _complete_volumes(board: Board, policy: ProjectPolicy) -> None:
                 board.unfilled[(*path, name)] = Replaced(offer.source, to_plain(asked))
             if asked is not None and offer.is_users:
                 message = (
-                    f"{fill.source} locks {to_plain(fill.value)}; {to_plain(asked)} from {offer.source} is not used"
+                    f"{fill.source} locks {to_plain(fill.value)}; {to_plain(asked)} from {offer.source} is ignored"
                 )
                 board.warnings.append(Problem(Code.OVERRIDE, (*path, name), message))
         board.refine(path, volume)

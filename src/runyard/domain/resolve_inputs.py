@@ -1,4 +1,4 @@
-"""What goes into a decision: what was asked, what the admin prepared, and what the project has."""
+"""The inputs of `resolve`: the request, the admin's rules, and the project's inventory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from runyard.spec.run_fields import Action, RunFields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a user asked, in the three places where a user can ask."""
+    """What a user requests, in run, task and function."""
 
     project: str
     action: Action
@@ -24,7 +24,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminRules:
-    """What the admin prepared."""
+    """The admin's profiles and policy."""
 
     profiles: Mapping[str, Profile] = field(default_factory=lambda: MappingProxyType({}))
     policy: Policy = field(default_factory=Policy)
@@ -32,7 +32,7 @@ class AdminRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectInventory:
-    """What the project owns and a run may refer to by name. What is not here does not exist for the run."""
+    """What the project has and a run may refer to by name; nothing else exists for the run."""
 
     secrets: frozenset[str] = frozenset()
     volumes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,4 +1,4 @@
-"""The policy's word on the outcome: every rule of every scope is held against every value, and refuses in words."""
+"""Checks every value against every rule of the policy, and reports each violation."""
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -22,7 +22,7 @@ DURATIONS = frozenset({"timeout", "pending_timeout", "ttl", "grace_period"})
 
 
 class Ruled(NamedTuple):
-    """One value that a rule is about."""
+    """One value that a rule applies to."""
 
     path: Path
     value: Any
@@ -30,14 +30,14 @@ class Ruled(NamedTuple):
 
 
 def check_rules(board: Board, policy: ProjectPolicy, setting: Setting) -> list[Problem]:
-    """Every refusal by a rule. Lists and options bind what users asked; min and max bind profiles too."""
+    """Every violation. Lists and options apply to values of users; min and max to those of profiles too."""
     found: list[Problem] = []
     for name, rule, scope in policy.iter_rules():
         if not rule.can_refuse:
             continue
         values = _collect(board, name)
         if rule.required and name not in INAPPLICABLE_FIELDS[setting.action]:
-            found += _check_required(name, rule, scope, [ruled for ruled in values if _is_said(ruled.offer)])
+            found += _check_required(name, rule, scope, [ruled for ruled in values if _is_explicit(ruled.offer)])
         has_bounds = rule.min is not None or rule.max is not None
         for ruled in values:
             if has_bounds:
@@ -50,15 +50,15 @@ def check_rules(board: Board, policy: ProjectPolicy, setting: Setting) -> list[P
 
 
 def _check_unbounded(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
-    """Memory that nobody asks for has no limit: under a cap, somebody has to say how much."""
+    """A run without a memory limit is unbounded: under a cap, somebody has to set one."""
     cap = policy.max_for("resources.mem", "resources.mem.limit")
     if cap is not None and board.find("resources", "mem", LIMIT) is None:
-        message = f"the {cap[1].name} caps memory at {cap[0]}, and a run that asks for none would have no limit"
+        message = f"the {cap[1].name} caps memory at {cap[0]}; without `resources.mem` the run would be unbounded"
         yield Problem(Code.POLICY_UNBOUNDED, ("resources", "mem"), message, allowed=f"at most {cap[0]}")
 
 
 def _check_late_lock(name: str, policy: ProjectPolicy, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
-    """Other locks were applied before the blanks were filled; these may be said by what follows from another value."""
+    """Most locks are applied before blanks are filled; these fields may be set by a value that follows from another."""
     choice = policy.find_default(name)
     if choice is None or choice.scope is BUILT_IN:
         message = f"the {scope.name} locks `{name}`: only a profile may set it"
@@ -99,7 +99,7 @@ def _collect_pairs(name: str) -> Callable[[Board], Iterator[Ruled]]:
 
 
 def _collect_node_keys(board: Board) -> Iterator[Ruled]:
-    """Labels by which nodes are chosen, wherever that is said: an affinity would else be a way round."""
+    """Node labels, from the node selector and from the affinity, which would otherwise bypass the rule."""
     yield from _collect_pairs("node_selector")(board)
     affinity = board.find("affinity")
     if affinity is not None:
@@ -139,7 +139,7 @@ def _collect_images(board: Board) -> Iterator[Ruled]:
 
 
 def _collect_nothing(board: Board) -> Iterator[Ruled]:  # noqa: ARG001 - a collector takes the board
-    """Rules that are no rules of a value: namespaces are judged by `denied`, an affinity only by its lock."""
+    """For fields that are checked elsewhere: namespaces by `default_denials`, an affinity only by its lock."""
     return iter(())
 
 
@@ -163,8 +163,8 @@ _COLLECTORS: Mapping[str, Callable[[Board], Iterator[Ruled]]] = MappingProxyType
 )
 
 
-def _is_said(offer: Offer) -> bool:
-    """Whether somebody said it, or it follows from what somebody said; what fills a blank at last is no answer."""
+def _is_explicit(offer: Offer) -> bool:
+    """Whether somebody set it, or it follows from what somebody set; a platform default does not count."""
     return offer.owner != "platform" or offer.rule is not None
 
 
@@ -195,7 +195,7 @@ def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator
 def _check_lists(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
     if rule.options is not None and ruled.value not in rule.options:
         shown, options = _write(name, ruled.value), [_write(name, option) for option in rule.options]
-        message = f"{shown} is not among what the {scope.name} offers"
+        message = f"{shown} is not one of the {scope.name}'s options"
         nearest = find_nearest(shown, options)
         yield Problem(
             Code.POLICY_OPTIONS, ruled.path, message, value=shown, allowed=list_words(options), suggestion=nearest
@@ -223,7 +223,7 @@ def _denies(name: str, entry: Any, value: Any) -> bool:
 
 
 def allows_toleration(matcher: Mapping[str, str], toleration: Mapping[str, Any]) -> bool:
-    """Whether all that the toleration reaches lies within the matcher."""
+    """Whether the matcher covers every taint that the toleration tolerates."""
     defaults = {"operator": "Equal"}
     if toleration.get("operator") == "Exists" and matcher.get("value", "*") != "*":
         return False
@@ -231,7 +231,7 @@ def allows_toleration(matcher: Mapping[str, str], toleration: Mapping[str, Any])
 
 
 def denies_toleration(matcher: Mapping[str, str], toleration: Mapping[str, Any]) -> bool:
-    """Whether the toleration reaches anything of the matcher: no key, no effect, or `Exists` reach everything."""
+    """Whether the toleration tolerates any taint of the matcher; no key, no effect or `Exists` tolerate all of them."""
     key, effect = str(toleration.get("key") or ""), str(toleration.get("effect") or "")
     reaches_key = matches(matcher["key"], key) or (not key and matcher["key"] != "")
     reaches_effect = "effect" not in matcher or not effect or matches(matcher["effect"], effect)

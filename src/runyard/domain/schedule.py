@@ -1,7 +1,7 @@
-"""When a trigger is due: cron in five fields, Quartz in six or seven, `@daily` and its like, in a stated time zone.
+"""Cron schedules: cron in five fields, Quartz in six or seven, `@daily` and the like, in a time zone.
 
-Pure: instants go in and come out, aware and UTC; nobody asks what time it is. Where clocks are put forward, a time that
-is skipped fires at the first instant that exists again; where they are put back, a time that comes twice fires once.
+Pure: takes and returns aware UTC instants, and never reads the clock. Daylight saving time: a skipped local time fires
+at the first instant after the gap; a local time that occurs twice fires once.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _LONGEST_TEXT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A schedule that was understood."""
+    """A parsed schedule."""
 
     text: str
     zone: ZoneInfo
@@ -42,13 +42,13 @@ class Schedule:
 
     @property
     def is_ever_due(self) -> bool:
-        """Whether there is such a day at all: the 30th of February is none."""
+        """Whether it ever fires: the 30th of February does not exist."""
         return next(self._iter_days(date(_FIRST_YEAR, 1, 1)), None) is not None
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """The first instant after that one at which it is due; None if there is none any more."""
+        """The first instant after `instant` at which it is due; None if there is none."""
         start = instant.astimezone(UTC)
-        # A time of the day before may have been put off to this day by a change of clocks.
+        # Daylight saving time may move a time of the day before to this day.
         first = start.astimezone(self.zone).date() - timedelta(days=1)
         for day in self._iter_days(first):
             if (found := self._find_on(day, start)) is not None:
@@ -56,7 +56,7 @@ class Schedule:
         return None
 
     def last_until(self, instant: datetime, *, after: datetime) -> datetime | None:
-        """The last time it was due up to that instant and after the other; None if there was none."""
+        """The last time it was due after `after` and up to `instant`; None if there was none."""
         span = timedelta(minutes=1)
         while True:
             start = max(after, instant - span)
@@ -68,7 +68,7 @@ class Schedule:
             span *= 4
 
     def _find_on(self, day: date, start: datetime) -> datetime | None:
-        """The first on that day after the instant. Later local times are no earlier instants: whole hours can pass."""
+        """The first time on that day after `start`. Skips whole hours: local times and instants have the same order."""
         for hour in self.hours:
             if self._to_instant(day, hour, 59, 59) <= start:
                 continue
@@ -97,7 +97,7 @@ class Schedule:
 
 
 def parse_schedule(text: str, *, timezone: str | None = None) -> Schedule:
-    """Read it; the zone may also stand before it, as in `CRON_TZ=Europe/Rome 0 3 * * *`, and is UTC otherwise.
+    """Parse a schedule. The time zone may also precede it, as in `CRON_TZ=Europe/Rome 0 3 * * *`; the default is UTC.
 
     Raises `ScheduleError`, which names the field, the value and what is allowed.
     """
@@ -116,7 +116,7 @@ def parse_schedule(text: str, *, timezone: str | None = None) -> Schedule:
             "schedule",
             text,
             "five fields (minute hour day month weekday), or Quartz' six or seven (second minute hour day month"
-            f" weekday [year]); these are {len(words)}",
+            f" weekday [year]); this has {len(words)}",
         )
     is_quartz = len(words) > 5
     second, minute, hour, day, month, weekday, year = [*words, "*"][:7] if is_quartz else ["0", *words, "*"]
@@ -133,7 +133,7 @@ def parse_schedule(text: str, *, timezone: str | None = None) -> Schedule:
 
 
 def _take_zone(words: list[str], timezone: str | None) -> ZoneInfo:
-    """The zone as it may stand before the fields, for clients that have no other place for it."""
+    """The time zone before the fields, for clients that have no other place for it."""
     named = words[0].partition("=")[2]
     if timezone and timezone != named:
         raise ScheduleError("timezone", timezone, f"`{named}`, which the schedule itself names")
@@ -148,11 +148,11 @@ def _read_zone(name: str | None) -> ZoneInfo:
 
 
 def _to_instant(local: datetime, zone: ZoneInfo) -> datetime:
-    """The instant of a local time: the first of two, and of one that is skipped the first that exists again."""
+    """The instant of a local time; the first of two if it occurs twice, the first after the gap if it is skipped."""
     first = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if first.astimezone(zone).replace(tzinfo=None) == local:
         return first
-    # With fold 0 it is read by the clock before the change, and so lies after it; with fold 1, before it.
+    # A skipped time: fold 0 uses the offset before the change and lies after it; fold 1 lies before it.
     before = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
     old_offset = before.astimezone(zone).utcoffset()
     low, high = 0, int((first - before).total_seconds())

@@ -1,11 +1,11 @@
-"""The fields of a schedule: lists, ranges, steps, names; and the days of a month, which two fields decide together."""
+"""The fields of a cron schedule: lists, ranges, steps, names; and the days of a month, which depend on two fields."""
 
 import calendar
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 Field = tuple[int, ...]
-"""The values at which it matches, in order."""
+"""The matching values, in order."""
 
 _MONTHS = {
     name: number
@@ -26,23 +26,23 @@ _NAMES: Mapping[str, Mapping[str, int]] = {"month": _MONTHS, "weekday": _WEEKDAY
 
 
 class ScheduleError(ValueError):
-    """A schedule that is not understood; `field` is one of its fields, or `schedule` or `timezone` themselves."""
+    """An invalid schedule; `field` is one of its fields, or `schedule` or `timezone`."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field}: {str(value)[:80]!r} is not understood; allowed: {allowed}")
+        super().__init__(f"{field}: {str(value)[:80]!r} is not valid; allowed: {allowed}")
         self.field, self.value, self.allowed = field, value, allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Days:
-    """Which days of a month: by number, by weekday, by either (cron), or by Quartz' own words."""
+    """Days of a month: by number, by weekday, by either (cron), or by the special words of Quartz."""
 
     numbers: Field | None
     """None: any."""
     weekdays: Field | None
     """0 is Sunday. None: any."""
     is_both: bool = False
-    """Whether a day must fit both; cron lets either do, unless one of the fields begins with a star."""
+    """Whether a day must match both; in cron either suffices, unless one of the fields begins with a star."""
     last: int | None = None
     """`L`: the last day of the month; `L-3`: that many before it."""
     nearest: int | None = None
@@ -89,13 +89,13 @@ class Days:
 
 
 def read_field(name: str, text: str) -> Field:
-    """Its values. Raises `ScheduleError`."""
+    """The values of a field. Raises `ScheduleError`."""
     low, high = _BOUNDS[name]
     return tuple(sorted(set(_iter_values(name, "*" if text == "?" and name == "year" else text, low=low, high=high))))
 
 
 def read_days(day: str, weekday: str, *, is_quartz: bool) -> Days:
-    """The two fields that decide the day. In Quartz 1 is Sunday, in cron 0 and 7 are. Raises `ScheduleError`."""
+    """The days from both fields. Sunday is 1 in Quartz, 0 and 7 in cron. Raises `ScheduleError`."""
     special = _read_special_day(day) or _read_special_weekday(weekday, is_quartz=is_quartz)
     any_day, any_weekday = day in ("*", "?"), weekday in ("*", "?")
     if special is not None:
@@ -161,7 +161,7 @@ def _iter_values(name: str, text: str, *, low: int, high: int, shift: int = 0) -
         start, end = _read_span(name, span, part, low=low, high=high, shift=shift)
         if slash and "-" not in span and span != "*":
             end = high
-        if start > end:  # `FRI-MON`, `22-2`: around the end
+        if start > end:  # `FRI-MON`, `22-2`: wraps around
             yield from range(start, high + 1, step)
             yield from range(low, end + 1, step)
         else:
@@ -170,7 +170,7 @@ def _iter_values(name: str, text: str, *, low: int, high: int, shift: int = 0) -
 
 def _read_span(name: str, span: str, part: str, *, low: int, high: int, shift: int) -> tuple[int, int]:
     if span == "*":
-        # Sunday is both 0 and 7 in cron: once is enough.
+        # Sunday is both 0 and 7 in cron: count it once.
         return low, min(high, 6) if name == "weekday" and low == 0 else high
     first, dash, last = span.partition("-")
     start = _read_number(name, first, part, low=low, high=high, shift=shift)

@@ -1,4 +1,4 @@
-"""What a trigger says: is it understood, and is it meant by an entity? Pure."""
+"""Checks the spec of a trigger, and matches entities against it. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from runyard.spec.problems import Problem, find_nearest
 SCHEDULER, LIFECYCLE = "scheduler", "lifecycle"
 KINDS = (SCHEDULER, LIFECYCLE)
 FOREIGN_KINDS = ("automl",)
-"""Kinds of DigitalHub that are stored and never fire here."""
+"""Kinds of DigitalHub that are stored but never fire here."""
 ROOTS = ("input", "trigger")
-"""What templates may look up."""
+"""What the placeholders of a template may refer to."""
 _ANY = "*"
 _FIELDS = {
     SCHEDULER: ("task", "function", "workflow", "template", "schedule", "timezone"),
@@ -23,15 +23,15 @@ _FIELDS = {
 
 
 def find_trigger_problems(kind: str, spec: Mapping[str, Any], *, project: str, states: frozenset[str]) -> list[Problem]:
-    """Everything that is wrong with a trigger's spec in itself; `states` are those that entities may have.
+    """Every problem of a trigger's spec; `states` are the states that entities may have.
 
-    Specs of foreign kinds are kept word for word.
+    Specs of foreign kinds are stored unchanged.
     """
     if kind in FOREIGN_KINDS:
         return []
     if kind not in KINDS:
         nearest = find_nearest(kind, KINDS)
-        message = "there is no such kind of trigger"
+        message = "unknown kind of trigger"
         return [
             Problem(Code.TRIGGER_KIND, ("kind",), message, value=kind, allowed=", ".join(KINDS), suggestion=nearest)
         ]
@@ -44,14 +44,14 @@ def find_trigger_problems(kind: str, spec: Mapping[str, Any], *, project: str, s
 
 
 def matches_key(pattern: str, key: str) -> bool:
-    """Whether an entity's key is meant: `*` stands for anything; without `:id`, every version is."""
+    """Whether the pattern matches an entity's key: `*` stands for anything; without `:id`, it matches every version."""
     expression = re.compile(".*".join(map(re.escape, pattern.split(_ANY))), re.DOTALL)
     versionless = key.rpartition(":")[0] if ":" in key.rpartition("/")[2] else key
     return any(expression.fullmatch(candidate) is not None for candidate in (key, versionless))
 
 
 def find_types(pattern: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """The types of entities that a pattern can mean."""
+    """The types of entities that a pattern can match."""
     parts = pattern.removeprefix("store://").split("/")
     if len(parts) < 2 or _ANY in parts[0]:
         return known
@@ -80,7 +80,14 @@ def _check_template(spec: Mapping[str, Any]) -> list[Problem]:
     if not isinstance(template, Mapping):
         return [Problem(Code.TYPE_MAPPING, path, "must be the fields of a run's spec", value=template)]
     if template.get("local_execution"):
-        return [Problem(Code.TRIGGER_LOCAL, (*path, "local_execution"), "nobody is there to run it", value=True)]
+        return [
+            Problem(
+                Code.TRIGGER_LOCAL,
+                (*path, "local_execution"),
+                "a trigger cannot start a run that its client executes",
+                value=True,
+            )
+        ]
     found = find_problem(template, roots=ROOTS)
     return [Problem(Code.TEMPLATE_PLACEHOLDER, path, found)] if found else []
 
@@ -99,7 +106,11 @@ def _check_schedule(spec: Mapping[str, Any]) -> list[Problem]:
         given = zone if is_zone else text
         return [Problem(code, ("spec", name), str(error), value=given, allowed=error.allowed)]
     if not schedule.is_ever_due:
-        return [Problem(Code.SCHEDULE_NEVER, ("spec", "schedule"), "there is no such day, ever", value=text)]
+        return [
+            Problem(
+                Code.SCHEDULE_NEVER, ("spec", "schedule"), "the schedule never fires: no such day exists", value=text
+            )
+        ]
     return []
 
 
@@ -107,10 +118,10 @@ def _check_key(spec: Mapping[str, Any], project: str) -> list[Problem]:
     key, path = spec.get("key"), ("spec", "key")
     allowed = f"store://{project}/type/kind/name, with `*` for anything"
     if not isinstance(key, str) or not key.startswith("store://") or len(key) > 2048:
-        return [Problem(Code.TRIGGER_KEY, path, "must be a pattern of keys", value=key, allowed=allowed)]
+        return [Problem(Code.TRIGGER_KEY, path, "must be a pattern of entity keys", value=key, allowed=allowed)]
     named = key.removeprefix("store://").split("/")[0]
     if named != project:
-        message = f"invalid project: a trigger looks at its own, `{project}`"
+        message = f"invalid project: a trigger matches only entities of its own project, `{project}`"
         return [Problem(Code.REFERENCE_PROJECT, path, message, value=key, allowed=allowed)]
     return []
 
@@ -123,7 +134,7 @@ def _check_states(spec: Mapping[str, Any], known: frozenset[str]) -> list[Proble
         Problem(
             Code.STATE_UNKNOWN,
             (*path, index),
-            "there is no such state",
+            "unknown state",
             value=state,
             allowed=", ".join(sorted(known)),
             suggestion=find_nearest(str(state), known),

@@ -16,14 +16,14 @@ def _stack(*offers: tuple[Owner, Any]) -> Board:
 @pytest.mark.parametrize(
     ("offers", "messages"),
     [
-        ([("you", 1), ("profile", 2)], ["profile sets 2; 1 from you is not used"]),
+        ([("you", 1), ("profile", 2)], ["profile sets 2; 1 from you is ignored"]),
         ([("you", 1), ("profile", 1)], []),
-        ([("you", 1), ("profile", 1), ("policy", 2)], ["policy sets 2; 1 from you is not used"]),
-        ([("you", 1), ("profile", 2), ("policy", 3)], ["profile sets 2; 1 from you is not used"]),
+        ([("you", 1), ("profile", 1), ("policy", 2)], ["policy sets 2; 1 from you is ignored"]),
+        ([("you", 1), ("profile", 2), ("policy", 3)], ["profile sets 2; 1 from you is ignored"]),
         ([("profile", 1), ("policy", 2)], []),
         ([("function", 1), ("you", 2)], []),
-        ([("function", 1), ("you", 2), ("policy", 3)], ["policy sets 3; 2 from you is not used"]),
-        ([("function", 1), ("you", 1), ("policy", 2)], ["policy sets 2; 1 from you is not used"]),
+        ([("function", 1), ("you", 2), ("policy", 3)], ["policy sets 3; 2 from you is ignored"]),
+        ([("function", 1), ("you", 1), ("policy", 2)], ["policy sets 2; 1 from you is ignored"]),
     ],
 )
 def test_user_is_warned_once_when_an_admins_value_replaces_theirs(

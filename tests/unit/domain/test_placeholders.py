@@ -35,11 +35,11 @@ def test_value_is_not_read_again_when_it_looks_like_a_placeholder() -> None:
     [
         ({"args": ["x", "{{input.kye}}"]}, r"template\.args\[1\]: .*did you mean `key`"),
         ("{{other.key}}", "known: input"),
-        ("{{input.key.more}}", "`more` is not there"),
-        ("{{input.spec}}", "not one value but several"),
-        ("{{#input}}x{{/input}}", "no plain look-up"),
-        ("{{input.__class__.__init__}}", "is not there"),
-        ("{{}}", "no plain look-up"),
+        ("{{input.key.more}}", "`more` does not exist"),
+        ("{{input.spec}}", "is not a single value"),
+        ("{{#input}}x{{/input}}", "is not a variable"),
+        ("{{input.__class__.__init__}}", "`__class__` does not exist"),
+        ("{{}}", "is not a variable"),
     ],
 )
 def test_place_is_named_when_a_placeholder_has_no_value(template: Any, words: str) -> None:
@@ -50,8 +50,8 @@ def test_place_is_named_when_a_placeholder_has_no_value(template: Any, words: st
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ({"a": [{"b": "{{#each}}"}]}, r"a\[0\]\.b: .*no plain look-up"),
-        ("{{env.HOME}}", "`env` is not known"),
+        ({"a": [{"b": "{{#each}}"}]}, r"a\[0\]\.b: .*is not a variable"),
+        ("{{env.HOME}}", "`env` is unknown"),
         ("{{input.key", "not closed"),
     ],
 )

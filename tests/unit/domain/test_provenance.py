@@ -223,14 +223,14 @@ def test_an_equal_value_is_not_replaced_when_a_stronger_layer_says_the_same() ->
             ("resources", "gpu", "limit"),
             "profile",
             "profile p",
-            "nvidia.com/gpu is the platform's name of a GPU",
+            "nvidia.com/gpu is a GPU resource of the platform",
         ),
         (
             {"profile": {"resources": {"limits": {"example.com/nic": 1}}}},
             ("resources", "example.com/nic", "request"),
             "profile",
             "profile p",
-            "request = limit, as Kubernetes wants of such resources",
+            "request = limit, as Kubernetes requires for this resource",
         ),
         (
             {"run": {"resources": {"disk": "1Gi"}}},

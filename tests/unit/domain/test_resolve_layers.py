@@ -301,7 +301,7 @@ def test_the_profile_default_applies_when_none_is_named() -> None:
     resolution = resolve(make_request(), admin_rules, ProjectInventory())
 
     assert (resolution.spec.profile, resolution.spec.fs_group) == ("default", 7)
-    assert get_leaf(resolution, "profile").rule == "applies where no profile is named"
+    assert get_leaf(resolution, "profile").rule == "applies when no profile is named"
     assert resolve(make_request({"profile": "p"}), admin_rules, ProjectInventory()).spec.fs_group == 8
 
 

@@ -1,7 +1,7 @@
-"""What goes on without being asked: `reconcile` (runs), `triggers`, `retention`; `supervise` keeps them going.
+"""Background loops: `reconcile` (runs), `trigger_loop`, `retention`, `project_deletion`; `supervise` restarts them.
 
-Each is a coroutine that ends only by being cancelled, and each pass of it can be called alone. Loops may run in every
-replica at once: leases and used occasions keep them apart.
+Each loop is a coroutine that runs until it is cancelled; tests call single passes. Every replica may run all loops:
+leases and used occasions prevent double work.
 """
 
 from runyard.app.loops.project_deletion import DeletionLoop

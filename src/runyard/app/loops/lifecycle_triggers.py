@@ -1,8 +1,8 @@
-"""Lifecycle triggers: fire when an entity comes to be in a state they name.
+"""Lifecycle triggers: fire when an entity enters one of their states.
 
-The store is searched for what changed lately, so that nothing needs to tell, and a crash loses nothing: of runs every
-transition counts, once each; of other entities each time that they come to be in a state. What is not seen: a state
-that such an entity leaves again within two looks, and what changed longer than `LOOK_BACK` before the server started.
+Each pass searches the store for recent changes, so no event can be lost in a crash. Every transition of a run counts
+once; of other entities, each time they enter a state. Not seen: a state that such an entity leaves again between two
+passes, and changes older than `LOOK_BACK` when the server starts.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -22,14 +22,14 @@ from runyard.spec.problems import Refused
 
 LOOK_BACK = timedelta(hours=1)
 OVERLAP = timedelta(minutes=1)
-"""Clocks of replicas differ, and a write is seen only once it is committed."""
+"""Covers clock skew between replicas, and writes that were not committed yet at the last pass."""
 _KNOWN_TYPES = ("run", *TYPES)
 _PAGE = 200
 _MOST_REMEMBERED = 20_000
 
 
 class Lifecycles:
-    """One replica's view: what it has dealt with. The store says what was fired."""
+    """What one replica has processed. The store knows what was fired."""
 
     def __init__(self, core: Core, *, is_open: bool) -> None:
         self._core = core
@@ -38,7 +38,7 @@ class Lifecycles:
         self._done: LruMap[tuple[str, str], bool] = LruMap(most=_MOST_REMEMBERED)
 
     async def fire_due(self, triggers: Sequence[Entity]) -> int:
-        """Fire for everything that changed since the last look; how many."""
+        """Fire for everything that changed since the last pass. Returns how many."""
         now = self._core.clock.now()
         since = now - LOOK_BACK if self._looked_at is None else self._looked_at - OVERLAP
         fired = 0
@@ -61,7 +61,7 @@ class Lifecycles:
 
 
 async def _fire_one(core: Core, trigger: Entity, entity: Entity, occasion: str, *, is_open: bool) -> Fired | None:
-    """None where the entity comes from that very trigger: it would go on for ever."""
+    """None if the entity was produced by this very trigger: that would loop for ever."""
     async with core.store.begin(is_read_only=True) as unit:
         chain = await _find_chain(unit, entity)
     if trigger.id in chain:
@@ -97,7 +97,7 @@ async def _iter_entity_changes(
         entities = (await unit.entities.find_page(query)).content
         for entity in entities:
             entered_at = find_state_since(entity)
-            # One that was changed within its state came to it earlier: that has been dealt with, or is no matter.
+            # An entity that was updated without a change of state entered it earlier: already processed, or too old.
             if entered_at >= find_start(trigger) and _is_meant(trigger, entity, state):
                 yield entity, _name(entity, state, entered_at.astimezone(UTC).isoformat())
         if len(entities) < _PAGE:
@@ -117,14 +117,14 @@ async def _iter_run_changes(unit: UnitOfWork, trigger: Entity, since: datetime) 
 
 
 async def _find_chain(unit: UnitOfWork, entity: Entity) -> tuple[str, ...]:
-    """The triggers that an entity comes from: a run says it itself, of other things the run that made them does."""
+    """The triggers that led to an entity: stored with a run; for other entities, with the run that produced them."""
     run = entity if isinstance(entity, Run) else await _find_maker(unit, entity)
     chain = run.metadata.get(CHAIN) if run is not None else None
     return tuple(map(str, chain)) if isinstance(chain, list) else ()
 
 
 async def _find_maker(unit: UnitOfWork, entity: Entity) -> Run | None:
-    """By what the server knows; by what the client says only of what no run's token made."""
+    """The run that produced it: as the server recorded it, or else as the client says."""
     if (producer := entity.metadata.get(PRODUCER)) is not None:
         return await unit.runs.find(str(producer), project=entity.project)
     relations: Any = entity.metadata.get("relationships") or []
@@ -150,7 +150,7 @@ def _list_states(trigger: Entity) -> list[str]:
 
 
 def _name(entity: Entity, state: str, time: str) -> str:
-    """One occasion: `time` tells it from other times that the entity came to that state."""
+    """The id of one occasion: `time` distinguishes it from other times that the entity entered this state."""
     return f"{entity.type}/{entity.id}:{state}:{time}"
 
 

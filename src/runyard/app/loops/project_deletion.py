@@ -1,4 +1,4 @@
-"""The deletion loop: a project that is DELETING goes once the last of its runs is gone."""
+"""The deletion loop: deletes a project that is DELETING once its last run is gone."""
 
 import asyncio
 
@@ -17,13 +17,13 @@ class DeletionLoop:
         self._poll_seconds = poll_seconds
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         while True:
             await self.finish()
             await asyncio.sleep(self._poll_seconds)
 
     async def finish(self) -> int:
-        """One look; how many projects went."""
+        """One pass. Returns how many projects were deleted."""
         async with self._core.store.begin(is_read_only=True) as unit:
             page = await unit.entities.find_page(Query(type="project", state="DELETING"))
         return sum([await finish_project_deletion(self._core, project.id) for project in page.content])

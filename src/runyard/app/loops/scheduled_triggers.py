@@ -1,4 +1,4 @@
-"""Scheduler triggers: fire at their times, once whoever looks, and tell what was missed while nobody was there."""
+"""Scheduler triggers: fire each occasion once across all replicas, and record occasions missed while no server ran."""
 
 import logging
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class _Plan:
 
 
 class Schedules:
-    """One replica's view: when each trigger is due next. The store says what was fired."""
+    """When each trigger is due next, in one replica. The store knows what was fired."""
 
     def __init__(self, core: Core, *, is_open: bool) -> None:
         self._core = core
@@ -35,18 +35,18 @@ class Schedules:
         self._plans: dict[str, _Plan] = {}
 
     async def fire_due(self, triggers: list[Entity]) -> int:
-        """Fire those that are due; how many occasions were used or told as missed."""
+        """Fire what is due. Returns how many occasions were fired or recorded as missed."""
         self._plans = {trigger.id: plan for trigger in triggers if (plan := self._plans.get(trigger.id))}
         count = 0
         for trigger in triggers:
-            count += await self._look_at(trigger)
+            count += await self._process(trigger)
         return count
 
     def find_next(self) -> datetime | None:
-        """When the first of them is due."""
+        """When the next trigger is due."""
         return min((plan.next_at for plan in self._plans.values() if plan.next_at is not None), default=None)
 
-    async def _look_at(self, trigger: Entity) -> int:
+    async def _process(self, trigger: Entity) -> int:
         now = self._core.clock.now()
         plan = self._plans.get(trigger.id)
         if plan is not None and plan.revision == trigger.revision and (plan.next_at is None or plan.next_at > now):
@@ -55,15 +55,15 @@ class Schedules:
         if schedule is None:
             self._plans[trigger.id] = _Plan(trigger.revision, None)
             return 0
-        trigger = await self._note_schedule(trigger)
+        trigger = await self._store_schedule(trigger)
         due = await self._find_due(trigger, schedule, now)
         if due:
             await self._use(trigger, due, now)
         self._plans[trigger.id] = _Plan(trigger.revision, schedule.next_after(max(now, find_start(trigger))))
         return len(due)
 
-    async def _note_schedule(self, trigger: Entity) -> Entity:
-        """A schedule that was changed counts from now on: its past never was."""
+    async def _store_schedule(self, trigger: Entity) -> Entity:
+        """A changed schedule counts from now on: its earlier occasions were not missed."""
         said = {"text": trigger.spec.get("schedule"), "timezone": trigger.spec.get("timezone") or "UTC"}
         known = trigger.status.get(_SCHEDULE)
         if known == said:
@@ -85,16 +85,16 @@ class Schedules:
         return _list_due(schedule, start, now)
 
     async def _use(self, trigger: Entity, due: list[datetime], now: datetime) -> None:
-        """Missed ones first: a crash in between leaves the last one, which may still be in time."""
+        """Records missed occasions first: after a crash in between, the last one may still fire in time."""
         last = due[-1]
         is_late = now - last > GRACE
         if missed := due if is_late else due[:-1]:
-            await self._tell_missed(trigger, missed)
+            await self._record_missed(trigger, missed)
         if not is_late:
             occasion = Occasion(id=_name(last), input={"at": _name(last)})
             await fire(self._core, trigger, occasion, is_open=self._is_open)
 
-    async def _tell_missed(self, trigger: Entity, missed: list[datetime]) -> None:
+    async def _record_missed(self, trigger: Entity, missed: list[datetime]) -> None:
         told: Json = {
             "count": len(missed),
             "is_at_least": len(missed) >= _MOST_COUNTED,
@@ -117,12 +117,12 @@ def _read(trigger: Entity) -> Schedule | None:
     try:
         return parse_schedule(str(trigger.spec.get("schedule")), timezone=trigger.spec.get("timezone"))
     except ScheduleError as error:
-        _log.warning("a stored schedule is not understood", extra={"trigger": trigger.id, "error": str(error)})
+        _log.warning("a stored schedule is not valid", extra={"trigger": trigger.id, "error": str(error)})
         return None
 
 
 def _list_due(schedule: Schedule, start: datetime, now: datetime) -> list[datetime]:
-    """Occasions after the start, up to now; of very many, the first ones and the last."""
+    """Occasions after `start`, up to `now`; of very many, the first ones and the last."""
     found = list(islice(_iter_due(schedule, start, now), _MOST_COUNTED))
     if len(found) == _MOST_COUNTED and (last := schedule.last_until(now, after=found[-1])) is not None:
         found.append(last)

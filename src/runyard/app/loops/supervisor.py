@@ -1,4 +1,4 @@
-"""Keeps loops going: one that fails is told of and begun again, later and later; the others do not notice."""
+"""Supervises the loops: restarts one that fails with exponential backoff; the others go on."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 LASTING_SECONDS = 300.0
-"""A loop that went well for that long begins with the first pause again."""
+"""After that long without a failure the backoff starts anew."""
 
 _log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ Sleep = Callable[[float], Awaitable[None]]
 async def supervise(
     loops: Mapping[str, Loop], *, sleep: Sleep = asyncio.sleep, count_failure: Callable[[str], None] | None = None
 ) -> None:
-    """Run them all until this is cancelled; failures are logged, and counted by who wants to."""
+    """Run all loops until cancelled; failures are logged, and counted by `count_failure`."""
     async with asyncio.TaskGroup() as group:
         for name, loop in loops.items():
             group.create_task(keep_going(name, loop, sleep=sleep, count_failure=count_failure), name=name)
@@ -27,17 +27,17 @@ async def supervise(
 async def keep_going(
     name: str, loop: Loop, *, sleep: Sleep = asyncio.sleep, count_failure: Callable[[str], None] | None = None
 ) -> None:
-    """Run one, again whenever it fails or returns."""
+    """Run one loop; restart it whenever it fails or returns."""
     clock = asyncio.get_running_loop().time
     pause = FIRST_PAUSE_SECONDS
     while True:
         began = clock()
         try:
             await loop()
-        except Exception:  # noqa: BLE001 - whatever it is: the loop must not be gone in silence
+        except Exception:  # noqa: BLE001 - whatever it is: no loop may end in silence
             _log.exception("loop failed", extra={"loop": name})
         else:
-            _log.error("loop ended by itself", extra={"loop": name})
+            _log.error("loop returned", extra={"loop": name})
         if count_failure is not None:
             count_failure(name)
         if clock() - began > LASTING_SECONDS:

@@ -1,4 +1,4 @@
-"""The trigger loop: looks which triggers there are, and lets each kind fire what is due."""
+"""The trigger loop: reads all active triggers, and fires those that are due."""
 
 import asyncio
 from itertools import count
@@ -16,7 +16,7 @@ _PAGE = 500
 
 
 class TriggerLoop:
-    """One replica's loop. `is_open`: the server has no accounts, and whoever made a trigger may run things."""
+    """One replica's loop. `is_open`: the server has no accounts, so every creator of a trigger may submit runs."""
 
     def __init__(self, core: Core, *, is_open: bool = False, poll_seconds: float = POLL_SECONDS) -> None:
         self._core = core
@@ -25,13 +25,13 @@ class TriggerLoop:
         self._lifecycles = Lifecycles(core, is_open=is_open)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         while True:
             await self.fire_due()
             await asyncio.sleep(self._find_pause())
 
     async def fire_due(self) -> int:
-        """One look: everything that is due now; how many occasions."""
+        """One pass over everything that is due now. Returns the number of occasions."""
         triggers = [trigger for trigger in await self._list_triggers() if is_active(trigger)]
         scheduled = [trigger for trigger in triggers if trigger.kind == SCHEDULER]
         waiting = [trigger for trigger in triggers if trigger.kind == LIFECYCLE]

@@ -1,4 +1,4 @@
-"""What clients say about a run by PUT: results of remote runs, the whole life of local ones."""
+"""Reports of clients about a run (PUT): results of remote runs, state and spec of local ones."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,15 +17,15 @@ from runyard.spec.entities import read_entity
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 
-_TAKEN = ("outputs", "results", "metrics")
-"""What a client may say of a run that an engine executes."""
-_OURS = frozenset({*STATUS_KEYS, NOTES, "state", "transitions", "reason"})
-"""What no client says."""
+_CLIENT_FIELDS = ("outputs", "results", "metrics")
+"""The status fields that a client may set on a run that an engine executes."""
+_SERVER_FIELDS = frozenset({*STATUS_KEYS, NOTES, "state", "transitions", "reason"})
+"""The status fields that no client may set."""
 _ECHOED = frozenset({"state", "transitions", "reason", "message", "warnings", "pods", "events", "k8s"})
-"""What every client sends back as it last saw it, though it may have gone on since."""
-_KEPT_SPEC = "is not changed by a report: what was submitted stays; submit a new run to change it"
-_DRIVEN = (State.CREATED, State.BUILT, State.READY, State.PENDING, State.RUNNING, State.COMPLETED, State.ERROR)
-"""The states that a client takes a local run through."""
+"""The status fields that every client sends back as it last read them, although they may have changed since."""
+_SPEC_IGNORED = "cannot be changed by a report; ignored: submit a new run to change it"
+_CLIENT_STATES = (State.CREATED, State.BUILT, State.READY, State.PENDING, State.RUNNING, State.COMPLETED, State.ERROR)
+"""The states that a client may set on a local run."""
 _FIXED_SPEC = ("task", "function", "workflow", "local_execution")
 _FIXED_METADATA = ("project", "name")
 
@@ -39,11 +39,11 @@ class _Report:
 async def report_run(
     core: Core, who: Principal, project: str, run_id: str, document: Any, *, expected_revision: int | None = None
 ) -> Run:
-    """Take what the client may say and keep the rest; a stale state changes nothing, and is no error.
+    """Store what the client may set and ignore the rest; a stale state changes nothing and is not an error.
 
-    Of a remote run: outputs, results, metrics, metadata, and from its own token the message. Of a local run: state,
-    spec and status too. What else it wants stands in the answer's warnings, which are not stored. Raises `Missing`,
-    `Forbidden`, `Conflict`, `Refused`, and `NotPossible` for a state that is not the client's to set.
+    Of a remote run: outputs, results, metrics, metadata, and the message if the token is the run's own. Of a local run
+    also state, spec and status. Ignored values are named in the answer's warnings, which are not stored. Raises
+    `Missing`, `Forbidden`, `Conflict`, `Refused`, and `NotPossible` for a state that a client may not set.
     """
     draft = read_draft(document)
     if problems := check_project(draft, project):
@@ -62,45 +62,45 @@ async def report_run(
 
 
 def _find_unused(run: Run, draft: EntityDraft) -> list[Problem]:
-    """What the client wants otherwise and does not get; what it was shown, and how far it saw the run, is no wish."""
+    """Warnings for values that differ from the stored ones and are ignored; values that clients echo are left out."""
     problems = find_unused_name(draft, name=run.name)
     if not run.is_local:
         wanted = list_changed_fields(run.kind, stored=run.spec, written=draft.spec)
-        problems += [Problem(Code.VALUE_UNUSED, ("spec", name), _KEPT_SPEC) for name in wanted]
+        problems += [Problem(Code.VALUE_UNUSED, ("spec", name), _SPEC_IGNORED) for name in wanted]
     problems += [
         Problem(Code.VALUE_UNUSED, ("status", key), "set by the server; ignored")
         for key, value in draft.status.items()
-        if key not in _ECHOED and not _is_taken(run, key) and value not in ({}, [], run.status.get(key))
+        if key not in _ECHOED and not _is_accepted(run, key) and value not in ({}, [], run.status.get(key))
     ]
     if draft.extensions and draft.extensions != run.extensions:
         problems.append(Problem(Code.VALUE_UNUSED, ("extensions",), "an update does not change extensions; ignored"))
     return problems
 
 
-def _is_taken(run: Run, key: str) -> bool:
-    return key not in _OURS if run.is_local else key in _TAKEN
+def _is_accepted(run: Run, key: str) -> bool:
+    return key not in _SERVER_FIELDS if run.is_local else key in _CLIENT_FIELDS
 
 
 def _decide_remote(report: _Report, run: Run) -> Change | None:
-    said = {key: value for key, value in report.draft.status.items() if key in _TAKEN}
+    reported = {key: value for key, value in report.draft.status.items() if key in _CLIENT_FIELDS}
     message = report.draft.status.get("message")
-    # Others send back the message that they last saw; only the run itself has something to tell.
+    # Other clients send back the message that they last read; only the run itself sets one.
     if report.who.run_id == run.id and isinstance(message, str):
-        said["message"] = message
-    values = _find_changed(run, {"metadata": _merge_metadata(report, run), "status": {**run.status, **said}})
+        reported["message"] = message
+    values = _find_changed(run, {"metadata": _merge_metadata(report, run), "status": {**run.status, **reported}})
     return Change(action="run.report", values=values, details=_note_stale(report, run)) if values else None
 
 
 def _decide_local(report: _Report, run: Run) -> Change | None:
     draft = report.draft
-    said = {key: value for key, value in draft.status.items() if key not in _OURS}
+    reported = {key: value for key, value in draft.status.items() if key not in _SERVER_FIELDS}
     spec = _read_local_spec(run, draft)
     moves = _find_moves(run, draft)
     values = _find_changed(
         run,
         {
             "metadata": _merge_metadata(report, run),
-            "status": {**run.status, **said},
+            "status": {**run.status, **reported},
             "spec": spec,
         },
     )
@@ -111,7 +111,7 @@ def _decide_local(report: _Report, run: Run) -> Change | None:
 
 
 def _read_local_spec(run: Run, draft: EntityDraft) -> Json:
-    """What the client says that it runs, read as strictly as when it was submitted."""
+    """The spec that the client reports, validated as strictly as at submission."""
     if not draft.spec:
         return run.spec
     spec = {**draft.spec, **{key: run.spec[key] for key in _FIXED_SPEC if key in run.spec}}
@@ -124,8 +124,8 @@ def _read_local_spec(run: Run, draft: EntityDraft) -> Json:
 def _find_moves(run: Run, draft: EntityDraft) -> tuple[Move, ...]:
     if draft.state is None or draft.state == run.state:
         return ()
-    if draft.state not in _DRIVEN:
-        allowed = ", ".join(state.value for state in _DRIVEN)
+    if draft.state not in _CLIENT_STATES:
+        allowed = ", ".join(state.value for state in _CLIENT_STATES)
         raise NotPossible(Code.STATE_REPORTED, f"a client cannot set the state {draft.state}; allowed: {allowed}")
     state, message = State(draft.state), draft.status.get("message")
     if not can_follow(State(run.state), state):

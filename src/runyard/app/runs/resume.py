@@ -10,9 +10,9 @@ from runyard.spec.problem_codes import Code
 
 
 async def resume_run(core: Core, who: Principal, project: str, run_id: str, *, words: str | None = None) -> Run:
-    """Let a stopped service go on; the loop sees to it. One that is resuming already is answered as it is.
+    """Request that a stopped service continues; the reconcile loop performs it. Idempotent.
 
-    `words` are why, for people. Raises `Missing`, and `NotPossible` with the reason for everything else.
+    `words` say why, for people. Raises `Missing`, and `NotPossible` with the reason.
     """
 
     def decide(run: Run) -> Change | None:
@@ -36,7 +36,7 @@ async def resume_run(core: Core, who: Principal, project: str, run_id: str, *, w
 
 def _check(core: Core, run: Run) -> None:
     if run.is_local:
-        raise NotPossible(Code.RESUME_LOCAL, "the client runs it itself: start it again there")
+        raise NotPossible(Code.RESUME_LOCAL, "the client executes this run: start it again there")
     if not can_be_resumed(run):
         action = find_action(run) or "run"
         raise NotPossible(
@@ -45,4 +45,4 @@ def _check(core: Core, run: Run) -> None:
     if run.state != State.STOPPED:
         raise NotPossible(Code.RESUME_STATE, f"only a STOPPED run can be resumed, and this one is {run.state}")
     if core.options.engine is None:
-        raise NotPossible(Code.ENGINE_NONE, "no engine is configured, so nothing can be resumed")
+        raise NotPossible(Code.ENGINE_NONE, "no engine is configured: nothing can be resumed")

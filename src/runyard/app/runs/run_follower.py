@@ -1,4 +1,4 @@
-"""Following a run: its new steps as they come, whoever wrote them. One light question each time, no run is loaded."""
+"""Follows a run: yields its new transitions, whichever replica wrote them. Each poll reads only transitions."""
 
 from collections.abc import Sequence
 
@@ -8,33 +8,33 @@ from runyard.app.runs.run_queries import get_run
 from runyard.domain.lifecycle import is_final
 
 POLL_SECONDS = 1.0
-"""Another replica's writes give no signal here."""
+"""Writes of other replicas send no signal here."""
 
 
 class RunFollower:
-    """Where somebody who follows a run stands. Made by `follow_run`."""
+    """The position of one follower. Made by `follow_run`."""
 
     def __init__(self, core: Core, run: Run, transitions: Sequence[Transition]) -> None:
         self._core = core
         self._last = transitions[-1]
         self.run = run
         self.transitions = transitions
-        """Those there were at the beginning."""
+        """The transitions at the beginning."""
         self.is_gone = False
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more is to be expected: the run is final, or gone."""
+        """Whether no more transitions will come: the run is final, or gone."""
         return self.is_gone or is_final(self._last.state)
 
     async def wait(self, *, seconds: float = POLL_SECONDS) -> None:
-        """Until something may have happened, at most that long."""
+        """Wait until the run may have changed, at most that long."""
         await self._core.signals.wait(self.run.id, seconds=seconds)
 
     async def read_new(self) -> Sequence[Transition]:
-        """The steps since the last look."""
+        """The transitions since the last call."""
         async with self._core.store.begin(is_read_only=True) as unit:
-            # The last known one is asked for too: where it is gone, the run is.
+            # The last known one is read too: if it is gone, the run is gone.
             known = await unit.runs.list_transitions(self.run.id, after=self._last.sequence - 1)
         self.is_gone = not known
         found = [one for one in known if one.sequence > self._last.sequence]
@@ -43,6 +43,6 @@ class RunFollower:
 
 
 async def follow_run(core: Core, project: str, run_id: str) -> RunFollower:
-    """A follower of a run; raises `Missing`."""
+    """Follow a run; raises `Missing`."""
     run, transitions = await get_run(core, project, run_id)
     return RunFollower(core, run, transitions)

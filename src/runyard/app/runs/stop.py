@@ -1,4 +1,4 @@
-"""Stop a run, from every state in which something may still happen."""
+"""Stop a run, from every state that is not final."""
 
 from runyard.app.core import Core
 from runyard.app.model import Principal, Run
@@ -8,9 +8,9 @@ from runyard.domain.reasons import Reason
 
 
 async def stop_run(core: Core, who: Principal, project: str, run_id: str, *, words: str | None = None) -> Run:
-    """Ask for its end; the loop sees to it. Idempotent: what is stopping or has ended is answered as it is.
+    """Request a stop; the reconcile loop performs it. Idempotent: a run that is stopping or has ended stays as it is.
 
-    Where nothing can have been made for the run it is STOPPED at once. `words` are why, for people. Raises `Missing`.
+    If nothing can exist for the run, it is STOPPED at once. `words` say why, for people. Raises `Missing`.
     """
 
     def decide(run: Run) -> Change | None:

@@ -1,4 +1,4 @@
-"""The only place where a run's state changes: along `domain.lifecycle`, with a transition and an audit entry each."""
+"""The only place where a run's state changes: along `domain.lifecycle`, each with a transition and an audit entry."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,17 +17,17 @@ from runyard.spec.digitalhub.reference_strings import find_run_kind
 from runyard.spec.problem_codes import Code
 
 SYSTEM = Principal(name="system", via="system")
-"""Who acts when a loop does."""
+"""The actor of the loops."""
 
 NOTES = "reconcile"
-"""The key of `status` under which the loop keeps what it must remember. Nothing for clients, who may not write it."""
+"""The key of `status` for the notes of the reconcile loop. Clients neither see nor write it."""
 
 RESUMABLE = frozenset({"serve", "deploy"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One step to another state."""
+    """A change to another state."""
 
     state: State
     reason: str | None = None
@@ -36,25 +36,25 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is written of a run at once: its steps, other fields, and what the audit calls it."""
+    """What is written of a run in one transaction: moves, other fields, and the audit action."""
 
     action: str
     moves: tuple[Move, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     is_due: bool = False
-    """That the loop should look at it at once."""
+    """Whether the reconcile loop should process the run at once."""
     is_audited: bool = True
 
 
 Decide = Callable[[Run], Change | None]
-"""From the run as it is stored now to what is written; None writes nothing. May be asked more than once."""
+"""Decides what to write from the run as it is stored now; None writes nothing. May be called more than once."""
 
 
 def make_first_transitions(
     states: Sequence[State], *, at: datetime, actor: str, reason: str | None = None, message: str | None = None
 ) -> tuple[Transition, ...]:
-    """The history with which a run is stored; reason and message are the last one's."""
+    """The first history of a run; reason and message go to the last transition."""
     last = len(states)
     return tuple(
         Transition(
@@ -72,9 +72,9 @@ def make_first_transitions(
 async def write_change(
     core: Core, unit: UnitOfWork, who: Principal, run: Run, change: Change, *, lease: Lease | None = None
 ) -> Run:
-    """Write it over the run as it was read in this unit of work. Raises `NotPossible` for an impossible step.
+    """Write a change of the run as it was read in this unit of work. Raises `NotPossible` for an impossible move.
 
-    Raises `Stale` if somebody else wrote the run meanwhile, or the lease has passed on.
+    Raises `Stale` if the run was changed meanwhile, or the lease is lost.
     """
     at = core.clock.now()
     changed = replace(run, **{"updated_at": at, "updated_by": who.name, **change.values})
@@ -95,9 +95,9 @@ async def write_change(
 async def change_run(
     core: Core, who: Principal, project: str, run_id: str, decide: Decide, *, expected_revision: int | None = None
 ) -> Run:
-    """Read, decide and write a run in one unit of work of its own, again where somebody else was quicker.
+    """Read, decide and write a run in a unit of work of its own; retries on conflict.
 
-    Raises `Missing`, and `Conflict` where the run is not at the revision that the caller expects.
+    Raises `Missing`, and `Conflict` if the run is not at the expected revision.
     """
     check_own_run(who, run_id)
 
@@ -116,7 +116,7 @@ async def change_run(
 
 
 async def require_run(unit: UnitOfWork, project: str, run_id: str, *, expected_revision: int | None = None) -> Run:
-    """The run of that project; raises `Missing`, and `Conflict` where it is not at the revision that is expected."""
+    """The run of that project; raises `Missing`, and `Conflict` if it is not at the expected revision."""
     run = await unit.runs.find(run_id, project=project)
     if run is None:
         raise Missing("run", run_id)
@@ -125,18 +125,18 @@ async def require_run(unit: UnitOfWork, project: str, run_id: str, *, expected_r
 
 
 def check_own_run(who: Principal, run_id: str) -> None:
-    """A run's token is for that run alone. Raises `Forbidden`."""
+    """A run's token is valid for that run alone. Raises `Forbidden`."""
     if who.run_id is not None and who.run_id != run_id:
         raise Forbidden(f"this token is for run {who.run_id} alone")
 
 
 def can_be_resumed(run: Run) -> bool:
-    """Whether a stopped run of that kind can go on: services can, jobs cannot."""
+    """Whether the run can be resumed once stopped: services can, jobs cannot."""
     return not run.is_local and find_action(run) in RESUMABLE
 
 
 def find_action(run: Run) -> str | None:
-    """`job`, `serve` …, from the effective spec or the kind."""
+    """`job`, `serve` …, from the effective spec, or else from the kind."""
     if (effective := run.find_effective()) is not None:
         return effective.action
     kind = find_run_kind(run.kind)
@@ -144,7 +144,7 @@ def find_action(run: Run) -> str | None:
 
 
 def is_without_engine(core: Core, run: Run) -> bool:
-    """Whether nothing can have been made for the run: it can end, and go, at once."""
+    """Whether nothing can exist for the run: it can be stopped and deleted at once."""
     return run.is_local or (core.options.engine is None and run.anchor_uid is None)
 
 

@@ -63,7 +63,7 @@ async def test_service_stops_when_it_is_stopped_while_it_resumes(world: World) -
         ({"effective": None, "state": "STOPPED"}, "resume.kind", "a job cannot be resumed"),
         ({"effective": SERVICE, "state": "RUNNING"}, "resume.state", "this one is RUNNING"),
         ({"effective": SERVICE, "state": "COMPLETED"}, "resume.state", "this one is COMPLETED"),
-        ({"effective": SERVICE, "state": "STOPPED", "is_local": True}, "resume.local", "the client runs it"),
+        ({"effective": SERVICE, "state": "STOPPED", "is_local": True}, "resume.local", "the client executes this run"),
     ],
 )
 async def test_reason_is_told_when_it_cannot_be_resumed(
