@@ -1,9 +1,9 @@
-"""Log bytes: `app.ports.LogStore` three times, as a SQLite file of its own, as a folder, and in S3-compatible storage.
+"""Log storage: three implementations of `app.ports.LogStore`, in a SQLite file, in a directory, and in S3.
 
-Start in `opening.py` (`open_logs`). All three keep a stream as *extents*: small pieces as they came, which become one
-compressed chunk when there are enough of them, each with its offset and the times of what is in it. `pieces.py` says
-what a chunk is, `reading.py` reads from extents wherever they are kept. What `append` acknowledged survives kill -9.
-May import `app.ports`; owns nothing but httpx2, for S3.
+Start in `backends.py` (`open_logs`). All three store a stream as *extents*: small pieces as they were appended, which
+are compacted into compressed chunks, each with its offset and times. `pieces.py` defines pieces and chunks,
+`extent_reader.py` reads from extents of any backend. Acknowledged appends survive kill -9. May import `app.ports` and
+`app.lru_map`; owns httpx2, for S3.
 """
 
 from runyard.logs.backends import open_logs

@@ -1,6 +1,6 @@
-"""AWS Signature Version 4 of a request, from its specification; tested with the published examples.
+"""AWS Signature Version 4 of requests, tested with the published examples.
 
-Our own fifty lines: boto3 with botocore is 25 MB and half a second of imports, blocking, for what is four hashes here.
+Not boto3: it is blocking, 25 MB with botocore, and takes half a second to import; this needs four hashes.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class Signer:
         content_hash: str,
         at: datetime,
     ) -> str:
-        """The `Authorization` of a request. `path` is encoded already; all the headers that are passed are signed."""
+        """The `Authorization` header of a request. `path` must be encoded; all given headers are signed."""
         stamp = format_time(at)
         scope = f"{stamp[:8]}/{self.region}/{self.service}/aws4_request"
         lowered = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
@@ -62,16 +62,16 @@ class Signer:
 
 
 def format_time(at: datetime) -> str:
-    """As `x-amz-date` has it."""
+    """The format of `x-amz-date`."""
     return at.strftime("%Y%m%dT%H%M%SZ")
 
 
 def encode_path(path: str) -> str:
-    """As it is sent and signed; a slash stays a slash."""
+    """Percent-encode a path; slashes stay."""
     return quote(path, safe="/-_.~")
 
 
 def encode_query(query: Mapping[str, str]) -> str:
-    """As it is sent and signed: in order, everything but unreserved characters escaped."""
+    """Percent-encode a query, sorted; only unreserved characters stay."""
     pairs = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in query.items())
     return "&".join(f"{name}={value}" for name, value in pairs)

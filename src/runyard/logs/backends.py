@@ -1,4 +1,4 @@
-"""From a place to a log store."""
+"""Opens the log store of a setting."""
 
 from importlib import import_module
 from pathlib import Path
@@ -17,9 +17,9 @@ def open_logs(
     s3_access_key: str | None = None,
     s3_secret_key: str | None = None,
 ) -> LogStore:
-    """A store for `database:PATH`, `folder:PATH` or `s3://bucket/prefix`. Nothing is opened before it is used.
+    """The store for `database:PATH`, `folder:PATH` or `s3://bucket/prefix`. Opens nothing before its first use.
 
-    S3 needs httpx2 (`pip install 'runyard[s3]'`), which is loaded by name: it takes longer than the server's start.
+    S3 needs httpx2 (`pip install 'runyard[s3]'`), which is loaded on demand: it takes longer than the server's start.
     """
     kind, _, rest = place.partition(":")
     if kind == "database" and rest:

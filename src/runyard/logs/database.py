@@ -1,7 +1,7 @@
 """Logs in a SQLite file of their own, which shares no writer with run state.
 
-One thread has the connection and does everything. Appends that wait for it are committed together, so that a disk that
-takes its time for each commit is waited for once. A commit is on the disk before an append is acknowledged.
+One thread owns the connection. Waiting appends are committed together (group commit), so that a slow disk is waited for
+once. An append is acknowledged after its commit is on the disk.
 """
 
 import asyncio
@@ -34,44 +34,44 @@ class DatabaseLogs:
         self._connection: sqlite3.Connection | None = None
 
     async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
-        """As the port says."""
+        """See `LogStore`."""
         check_stream(stream)
         written_at = to_microseconds(at)
         return await self._do(lambda db: rows.append(db, stream, content, offset=offset, at=written_at))
 
     async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
-        """As the port says."""
+        """See `LogStore`."""
         check_stream(stream)
         first, last = to_microseconds(since), to_microseconds(until)
         await self._do(lambda db: rows.add_gap(db, stream, since=first, until=last, cause=cause))
 
     async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
-        """As the port says."""
+        """See `LogStore`."""
         return await self._do(lambda db: rows.list_streams(db, run_id))
 
     async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
-        """As the port says."""
+        """See `LogStore`."""
         return await extent_reader.read(self, stream, offset=offset, limit=limit)
 
     async def find_since(self, stream: Stream, since: datetime) -> int:
-        """As the port says."""
+        """See `LogStore`."""
         return await extent_reader.find_since(self, stream, to_microseconds(since))
 
     async def find_tail(self, stream: Stream, lines: int) -> int:
-        """As the port says."""
+        """See `LogStore`."""
         return await extent_reader.find_tail(self, stream, lines)
 
     async def delete(self, run_id: str) -> None:
-        """As the port says."""
+        """See `LogStore`."""
         await self._do(lambda db: rows.delete_run(db, run_id))
 
     async def prune(self, *, before: datetime) -> int:
-        """As the port says."""
+        """See `LogStore`."""
         oldest = to_microseconds(before)
         return await self._do(lambda db: rows.prune(db, before=oldest))
 
     async def close(self) -> None:
-        """Do what waits, then give the file back. May be called twice."""
+        """Finish waiting jobs, then close the file. Idempotent."""
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._thread, self._close)
@@ -80,15 +80,15 @@ class DatabaseLogs:
         self._thread.shutdown()
 
     async def list_extents(self, stream: Stream, *, offset: int = 0) -> Sequence[Extent]:
-        """For `reading`."""
+        """For `extent_reader`."""
         return await self._do(lambda db: rows.list_extents(db, stream, offset=offset))
 
     async def list_gaps(self, stream: Stream, *, offset: int = 0) -> Sequence[Gap]:
-        """For `reading`."""
+        """For `extent_reader`."""
         return await self._do(lambda db: rows.list_gaps(db, stream, offset=offset))
 
     async def load(self, stream: Stream, extent: Extent) -> Sequence[Piece]:
-        """For `reading`."""
+        """For `extent_reader`."""
         return await self._do(lambda db: rows.load(db, stream, extent))
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -103,7 +103,7 @@ class DatabaseLogs:
         return await done
 
     def _work_off(self, loop: asyncio.AbstractEventLoop) -> None:
-        """On the thread: everything that waits, in one transaction; answers come after its commit."""
+        """On the thread: run all waiting jobs in one transaction; results are delivered after the commit."""
         jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if not jobs:
             return
@@ -126,7 +126,7 @@ class DatabaseLogs:
     def _get_connection(self) -> sqlite3.Connection:
         if self._connection is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # What users print is nobody else's business, whatever the umask says.
+            # Logs are private, whatever the umask is.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
             self._connection = rows.connect(self._path)
         return self._connection
@@ -138,7 +138,7 @@ class DatabaseLogs:
 
 
 def _try(database: sqlite3.Connection, work: Callable[[sqlite3.Connection], Any]) -> tuple[Any, BaseException | None]:
-    """One job, undone alone if it is refused: the others of its transaction are not to blame."""
+    """Run one job in a savepoint, so that a refused job does not roll back the others."""
     database.execute("SAVEPOINT job")
     try:
         answer = work(database)

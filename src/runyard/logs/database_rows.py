@@ -1,4 +1,4 @@
-"""The rows of the log database. Functions are called inside a transaction, but for `connect` and `shrink`."""
+"""The rows of the log database. Call the functions inside a transaction, except `connect` and `shrink`."""
 
 import sqlite3
 from pathlib import Path
@@ -18,7 +18,7 @@ _TABLES = (
         id INTEGER PRIMARY KEY, stream INTEGER NOT NULL REFERENCES streams ON DELETE CASCADE, start INTEGER NOT NULL,
         length INTEGER NOT NULL, first_at INTEGER NOT NULL, last_at INTEGER NOT NULL, is_packed INTEGER NOT NULL,
         content BLOB NOT NULL)""",
-    # Everything but the bytes: extents are listed without touching them.
+    # A covering index: extents are listed without reading their bytes.
     "CREATE UNIQUE INDEX chunks_by_start ON chunks (stream, start, length, first_at, last_at, is_packed)",
     """CREATE TABLE gaps (
         id INTEGER PRIMARY KEY, stream INTEGER NOT NULL REFERENCES streams ON DELETE CASCADE, start INTEGER NOT NULL,
@@ -31,7 +31,7 @@ _INSERT_CHUNK = (
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that keeps what it commits; the tables are made if they are not there."""
+    """A connection with durable commits. Creates missing tables."""
     database = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
     for setting in ("auto_vacuum = INCREMENTAL", "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         database.execute(f"PRAGMA {setting}").fetchall()
@@ -49,7 +49,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def append(database: sqlite3.Connection, stream: Stream, content: bytes, *, offset: int, at: int) -> int:
-    """Store what is new of it; the stream's size."""
+    """Store the new part of the content; returns the stream's size."""
     stream_id, size, loose = _find_stream(database, stream) or (None, 0, 0)
     pieces = list(cut_new(content, offset=offset, size=size, at=at))
     if not pieces:
@@ -73,7 +73,7 @@ def append(database: sqlite3.Connection, stream: Stream, content: bytes, *, offs
 
 
 def add_gap(database: sqlite3.Connection, stream: Stream, *, since: int, until: int, cause: str) -> None:
-    """At the present end."""
+    """Record a gap at the current end."""
     stream_id, size, _ = _find_stream(database, stream) or (None, 0, 0)
     if stream_id is None:
         stream_id = _add_stream(database, stream, began_at=since, ended_at=until)
@@ -89,7 +89,7 @@ def add_gap(database: sqlite3.Connection, stream: Stream, *, since: int, until: 
 
 
 def list_streams(database: sqlite3.Connection, run_id: str) -> list[StreamInfo]:
-    """Of a run, in the order in which they began."""
+    """The streams of a run, in the order in which they began."""
     found = database.execute(
         "SELECT pod, container, size, first_at, last_at FROM streams WHERE run_id = ? "
         "ORDER BY began_at, pod, container",
@@ -107,7 +107,7 @@ def list_streams(database: sqlite3.Connection, run_id: str) -> list[StreamInfo]:
 
 
 def list_extents(database: sqlite3.Connection, stream: Stream, *, offset: int) -> list[Extent]:
-    """From the one that holds the offset on."""
+    """Extents from the one that contains the offset on."""
     found = database.execute(
         "SELECT start, length, first_at, last_at FROM chunks WHERE stream = ?1 AND start >= "
         "coalesce((SELECT max(start) FROM chunks WHERE stream = ?1 AND start <= ?2), 0) ORDER BY start",
@@ -121,7 +121,7 @@ def list_extents(database: sqlite3.Connection, stream: Stream, *, offset: int) -
 
 
 def list_gaps(database: sqlite3.Connection, stream: Stream, *, offset: int) -> list[Gap]:
-    """From the offset on."""
+    """Gaps from the offset on."""
     found = database.execute(
         "SELECT start, since, until, cause FROM gaps WHERE stream = ? AND start >= ? ORDER BY start, id",
         (_find_id(database, stream), offset),
@@ -130,7 +130,7 @@ def list_gaps(database: sqlite3.Connection, stream: Stream, *, offset: int) -> l
 
 
 def load(database: sqlite3.Connection, stream: Stream, extent: Extent) -> list[Piece]:
-    """The row that holds its beginning; it may be larger by now, since small ones are put together."""
+    """The row that contains its start. It may be larger by now, because pieces are compacted."""
     found = database.execute(
         "SELECT start, first_at, is_packed, content FROM chunks "
         "WHERE stream = ? AND start <= ? ORDER BY start DESC LIMIT 1",
@@ -143,17 +143,17 @@ def load(database: sqlite3.Connection, stream: Stream, extent: Extent) -> list[P
 
 
 def delete_run(database: sqlite3.Connection, run_id: str) -> None:
-    """All its streams."""
+    """Delete all streams of a run."""
     database.execute("DELETE FROM streams WHERE run_id = ?", (run_id,))
 
 
 def prune(database: sqlite3.Connection, *, before: int) -> int:
-    """Streams that ended before; how many."""
+    """Delete streams that ended before; returns how many."""
     return database.execute("DELETE FROM streams WHERE ended_at < ?", (before,)).rowcount
 
 
 def shrink(database: sqlite3.Connection) -> None:
-    """Give room to the file system, if there is much of it."""
+    """Return free pages to the file system, if there are many."""
     [(free_pages,)] = database.execute("PRAGMA freelist_count").fetchall()
     if free_pages > MOST_FREE_PAGES:
         # As a script: `execute` would step once, which frees one page.
@@ -180,7 +180,7 @@ def _pack_loose(database: sqlite3.Connection, stream_id: int) -> None:
 
 
 def _find_stream(database: sqlite3.Connection, stream: Stream) -> tuple[int, int, int] | None:
-    """Its id, its size, and how many of its bytes are in no chunk yet."""
+    """Id, size, and number of bytes that are not in a chunk yet."""
     found: tuple[int, int, int] | None = database.execute(
         "SELECT id, size, loose FROM streams WHERE run_id = ? AND pod = ? AND container = ?",
         (stream.run_id, stream.pod, stream.container),

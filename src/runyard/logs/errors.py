@@ -1,7 +1,7 @@
-"""What can go wrong with the log store."""
+"""Errors of the log store."""
 
 from runyard.app.ports import Unavailable
 
 
 class LogsUnavailable(Unavailable):
-    """The log store does not answer, is full or is damaged; what was asked for may not have been done."""
+    """The log store does not respond, is full or is damaged; the operation may or may not have been done."""

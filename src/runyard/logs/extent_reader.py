@@ -1,4 +1,4 @@
-"""Reading from extents, the same for every store."""
+"""Reads from extents, the same for every backend."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -8,20 +8,20 @@ from runyard.logs.pieces import Extent, Gap, Piece, from_microseconds
 
 
 class Source(Protocol):
-    """What a store must be able to say of a stream; of one that is not there it says nothing."""
+    """What a backend must provide for a stream; everything is empty for an unknown stream."""
 
     async def list_extents(self, stream: Stream, *, offset: int = 0) -> Sequence[Extent]:
-        """In order, without overlaps; those that end after the offset."""
+        """The extents that end after the offset, in order, without overlaps."""
 
     async def list_gaps(self, stream: Stream, *, offset: int = 0) -> Sequence[Gap]:
-        """In order of offset and time; those at the offset or after it."""
+        """The gaps at or after the offset, by offset and time."""
 
     async def load(self, stream: Stream, extent: Extent) -> Sequence[Piece]:
-        """The pieces in it, in order. They may begin before it and end after it; none if the stream was deleted."""
+        """The pieces of an extent, in order. They may exceed it on both sides; empty if the stream was deleted."""
 
 
 async def read(source: Source, stream: Stream, *, offset: int, limit: int) -> list[LogPiece]:
-    """As `LogStore.read`."""
+    """See `LogStore.read`."""
     if offset < 0:
         raise ValueError(f"offset {offset} is before the beginning")
     found: list[Piece] = []
@@ -32,13 +32,13 @@ async def read(source: Source, stream: Stream, *, offset: int, limit: int) -> li
         for piece in _clip(await source.load(stream, extent), start=end, end=min(extent.end, most)):
             found.append(piece)
             end = piece.end
-    # A gap at the place where the limit cut is for who reads on from there.
+    # A gap at the cut belongs to the next read.
     gaps = [gap for gap in await source.list_gaps(stream, offset=offset) if gap.offset < end or end < most]
     return list(_weave(found, gaps))
 
 
 async def find_since(source: Source, stream: Stream, since: int) -> int:
-    """As `LogStore.find_since`; only extents that hold such bytes are loaded."""
+    """See `LogStore.find_since`. Loads only extents with such bytes."""
     end = 0
     for extent in await source.list_extents(stream):
         if extent.last_at >= since:
@@ -50,7 +50,7 @@ async def find_since(source: Source, stream: Stream, since: int) -> int:
 
 
 async def find_tail(source: Source, stream: Stream, lines: int) -> int:
-    """As `LogStore.find_tail`: from the end backwards, no further than needed."""
+    """See `LogStore.find_tail`. Reads backwards, no further than needed."""
     extents = await source.list_extents(stream)
     if not extents or lines <= 0:
         return extents[-1].end if extents else 0
@@ -58,7 +58,7 @@ async def find_tail(source: Source, stream: Stream, lines: int) -> int:
     for extent in reversed(extents):
         pieces = _clip(await source.load(stream, extent), start=extent.offset, end=extent.end)
         content = b"".join(piece.content for piece in pieces)
-        # The newline at the very end ends the last line and begins none.
+        # A final newline ends the last line and does not begin another.
         end = len(content) - 1 if is_last and content.endswith(b"\n") else len(content)
         is_last = False
         while (end := content.rfind(b"\n", 0, end)) >= 0:
@@ -69,7 +69,7 @@ async def find_tail(source: Source, stream: Stream, lines: int) -> int:
 
 
 def make_info(stream: Stream, extents: Sequence[Extent]) -> StreamInfo:
-    """What is stored of a stream, from all its extents."""
+    """Size and times of a stream, from all its extents."""
     return StreamInfo(
         stream=stream,
         size=extents[-1].end if extents else 0,
@@ -79,12 +79,12 @@ def make_info(stream: Stream, extents: Sequence[Extent]) -> StreamInfo:
 
 
 def find_beginning(extents: Sequence[Extent], gaps: Sequence[Gap]) -> int:
-    """When a stream began: its first bytes, or what is missing before them."""
+    """When a stream began: the time of its first bytes or of a gap before them."""
     return min([*(extent.first_at for extent in extents[:1]), *(gap.since for gap in gaps)], default=0)
 
 
 def find_end(extents: Sequence[Extent], gaps: Sequence[Gap]) -> int:
-    """The time of its last bytes; of a stream without any, the end of what is missing."""
+    """The time of its last bytes, or the end of its last gap if it has none."""
     times = [extent.last_at for extent in extents] or [gap.until for gap in gaps]
     return max(times, default=0)
 
@@ -98,7 +98,7 @@ def _clip(pieces: Sequence[Piece], *, start: int, end: int) -> Iterator[Piece]:
 
 
 def _weave(pieces: Sequence[Piece], gaps: Sequence[Gap]) -> Iterator[LogPiece]:
-    """Both in order; a gap stands before the bytes that came after it."""
+    """Merge pieces and gaps in order; a gap comes before the bytes at its offset."""
     waiting = list(gaps)
     for piece in pieces:
         while waiting and waiting[0].offset <= piece.offset:

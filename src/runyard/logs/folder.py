@@ -1,4 +1,4 @@
-"""Logs in a folder, a folder per run and one per stream in it. Several servers may share it."""
+"""Logs in a directory, with a subdirectory per run and per stream. Several servers may share it."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ _KNOWN_STREAMS = 1000
 
 
 class FolderLogs:
-    """`app.ports.LogStore` in a folder. Made by `open_logs`."""
+    """`app.ports.LogStore` in a directory. Made by `open_logs`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -35,56 +35,56 @@ class FolderLogs:
         self._known_lock = Lock()
 
     async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
-        """As the port says."""
+        """See `LogStore`."""
         check_stream(stream)
         written_at = to_microseconds(at)
         return await self._do(lambda: self._open(stream).append(stream, content, offset=offset, at=written_at))
 
     async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
-        """As the port says."""
+        """See `LogStore`."""
         check_stream(stream)
         first, last = to_microseconds(since), to_microseconds(until)
         await self._do(lambda: self._open(stream).add_gap(stream, since=first, until=last, cause=cause))
 
     async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
-        """As the port says."""
+        """See `LogStore`."""
         return await self._do(lambda: self._list_streams(run_id))
 
     async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
-        """As the port says."""
+        """See `LogStore`."""
         return await extent_reader.read(self, stream, offset=offset, limit=limit)
 
     async def find_since(self, stream: Stream, since: datetime) -> int:
-        """As the port says."""
+        """See `LogStore`."""
         return await extent_reader.find_since(self, stream, to_microseconds(since))
 
     async def find_tail(self, stream: Stream, lines: int) -> int:
-        """As the port says."""
+        """See `LogStore`."""
         return await extent_reader.find_tail(self, stream, lines)
 
     async def delete(self, run_id: str) -> None:
-        """As the port says."""
+        """See `LogStore`."""
         await self._do(lambda: self._remove(self._path / name_run_folder(run_id)))
 
     async def prune(self, *, before: datetime) -> int:
-        """As the port says."""
+        """See `LogStore`."""
         oldest = to_microseconds(before)
         return await self._do(lambda: sum(map(self._remove, list(self._iter_old(oldest)))))
 
     async def close(self) -> None:
-        """Let what was begun end. May be called twice."""
+        """Wait for running operations. Idempotent."""
         self._threads.shutdown()
 
     async def list_extents(self, stream: Stream, *, offset: int = 0) -> Sequence[Extent]:
-        """For `reading`."""
+        """For `extent_reader`."""
         return await self._do(lambda: self._open(stream).list_extents(offset=offset))
 
     async def list_gaps(self, stream: Stream, *, offset: int = 0) -> Sequence[Gap]:
-        """For `reading`."""
+        """For `extent_reader`."""
         return await self._do(lambda: self._open(stream).list_gaps(offset=offset))
 
     async def load(self, stream: Stream, extent: Extent) -> Sequence[Piece]:
-        """For `reading`."""
+        """For `extent_reader`."""
         return await self._do(lambda: self._open(stream).load(extent))
 
     async def _do(self, work: Callable[[], T]) -> T:
@@ -99,7 +99,7 @@ class FolderLogs:
         return self._open_path(self._path / name_run_folder(stream.run_id) / name_stream_folder(stream))
 
     def _open_path(self, path: Path) -> FolderStream:
-        """Its files; the heads of those that were used last are known."""
+        """The files of a stream; recently used ones are cached."""
         with self._known_lock:
             found = self._known.find(path) or FolderStream(path)
             self._known.put(path, found)
@@ -128,7 +128,7 @@ class FolderLogs:
             yield from sorted(Path(entry.path) for entry in entries if is_stream_folder(entry))
 
     def _remove(self, path: Path) -> bool:
-        """Out of sight at once, then off the disk."""
+        """Rename it away (atomic), then delete it."""
         hidden = path.with_name(f".deleted-{uuid.uuid4().hex}")
         try:
             path.rename(hidden)

@@ -1,7 +1,7 @@
-"""One stream as a folder: `chunks` (compressed), `tail` (pieces that are not yet many enough), `gaps`, `stream.json`.
+"""One stream as a directory: `chunks` (compressed), `tail` (pieces that are not compacted yet), `gaps`, `stream.json`.
 
-A writer holds a lock on the folder's `chunks`, also against other processes. A chunk is on the disk before the pieces
-in it leave the tail, and readers look at the tail first: between the two a piece is there twice, never not at all.
+A writer locks `chunks`, also against other processes. A chunk is on the disk before its pieces leave the tail, and
+readers read the tail first: they may see a piece twice, but never miss one.
 """
 
 import fcntl
@@ -22,14 +22,14 @@ NAMES_FILE = "stream.json"
 
 
 class FolderStream:
-    """The files of a stream. Knows the heads of its chunks once it has read them; what was added since it looks up."""
+    """The files of a stream. Caches the heads of its chunks and reads only new ones."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known: list[Frame] = []
 
     def append(self, stream: Stream, content: bytes, *, offset: int, at: int) -> int:
-        """Store what is new of it; the stream's size."""
+        """Store the new part of the content; returns the stream's size."""
         if not self._path.exists():
             if not list(cut_new(content, offset=offset, size=0, at=at)):
                 return 0
@@ -47,7 +47,7 @@ class FolderStream:
             return pieces[-1].end
 
     def add_gap(self, stream: Stream, *, since: int, until: int, cause: str) -> None:
-        """At the present end."""
+        """Record a gap at the current end."""
         if not self._path.exists():
             self._create(stream)
         with self._lock() as chunks, _open(self._path / "gaps", os.O_RDWR | os.O_CREAT) as gaps:
@@ -58,7 +58,7 @@ class FolderStream:
             write_frames(gaps, frame, position=max(ends, default=0))
 
     def list_extents(self, *, offset: int = 0) -> list[Extent]:
-        """In order, each byte once."""
+        """The extents in order, without overlaps."""
         tail, _ = self._read_tail()
         found = [make_extent([piece], piece) for piece in tail]
         with suppress(FileNotFoundError), _open(self._path / "chunks", os.O_RDONLY) as chunks:
@@ -67,7 +67,7 @@ class FolderStream:
         return [extent for extent in drop_overlaps(found) if extent.end > offset]
 
     def list_gaps(self, *, offset: int = 0) -> list[Gap]:
-        """From the offset on."""
+        """Gaps from the offset on."""
         try:
             with _open(self._path / "gaps", os.O_RDONLY) as gaps:
                 return [
@@ -84,7 +84,7 @@ class FolderStream:
             return []
 
     def load(self, extent: Extent) -> Sequence[Piece]:
-        """What `list_extents` found, in memory or in the file."""
+        """The pieces of an extent from `list_extents`."""
         if isinstance(extent.place, Piece):
             return [extent.place]
         try:
@@ -94,7 +94,7 @@ class FolderStream:
             return []
 
     def _create(self, stream: Stream) -> None:
-        """The folder appears with its names in it, or not at all; who comes second finds it."""
+        """Create the directory with its `stream.json` atomically; a second creator uses the first one's."""
         part = self._path.with_name(f".new-{uuid.uuid4().hex}")
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part.mkdir(mode=0o700)
@@ -118,14 +118,14 @@ class FolderStream:
             yield chunks
 
     def _read_tail(self) -> tuple[list[Piece], int]:
-        """Its pieces, and where what is whole ends."""
+        """The complete pieces, and where they end."""
         position = 0
         pieces = []
         with suppress(FileNotFoundError), _open(self._path / "tail", os.O_RDONLY) as tail:
             for frame in iter_frames(tail):
                 try:
                     content = read_frame(tail, frame)
-                except LogsUnavailable:  # what a loss of power left unfinished was not acknowledged
+                except LogsUnavailable:  # an incomplete piece after a power loss was not acknowledged
                     break
                 pieces.append(Piece(offset=frame.offset, at=frame.first_at, content=content))
                 position = frame.end_position
@@ -166,7 +166,7 @@ class FolderStream:
         return frames[-1].offset + frames[-1].length if frames else 0
 
     def _list_frames(self, chunks: int) -> list[Frame]:
-        """All heads. The file only grows: while the last known one is in its place, those before it are."""
+        """All heads. The file only grows, so it suffices to check the last known head."""
         known = self._known
         frames = [*known[:-1], *iter_frames(chunks, start=known[-1].start if known else 0)]
         if known and (len(frames) < len(known) or frames[len(known) - 1] != known[-1]):
@@ -194,5 +194,5 @@ def _sync_folder(path: Path) -> None:
 
 
 def is_stream_folder(entry: "os.DirEntry[Any]") -> bool:
-    """Whether it is one that is finished."""
+    """Whether it is the finished directory of a stream or run."""
     return not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)

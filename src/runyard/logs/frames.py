@@ -1,6 +1,6 @@
-"""Files of frames: appended to, never changed; what a crash left unfinished at the end is told from what is whole.
+"""Append-only files of frames. An incomplete frame at the end, left by a crash, is detected.
 
-A frame is a head of fixed size and its content. Heads are the index: they are read by skipping from one to the next.
+A frame is a head of fixed size and its content. The heads are the index; a reader skips from one to the next.
 """
 
 import os
@@ -18,7 +18,7 @@ _FIELDS = struct.Struct(">QQqqI")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A head. `position` is where in the file the content begins; `stored` is how long it is there."""
+    """A head. `position` is where the content begins in the file; `stored` is its length there."""
 
     offset: int
     length: int
@@ -30,24 +30,24 @@ class Frame:
 
     @property
     def start(self) -> int:
-        """Where its head begins."""
+        """The position of its head."""
         return self.position - _HEAD.size
 
     @property
     def end_position(self) -> int:
-        """Where the next head begins."""
+        """The position of the next head."""
         return self.position + self.stored
 
 
 def make_frame(content: bytes, *, offset: int, length: int, first_at: int, last_at: int) -> bytes:
-    """A frame, ready to be written."""
+    """Encode a frame."""
     fields = (offset, length, first_at, last_at, len(content))
     head_checksum = zlib.crc32(_FIELDS.pack(*fields))
     return _HEAD.pack(_MAGIC, *fields, zlib.crc32(content), head_checksum) + content
 
 
 def iter_frames(descriptor: int, *, start: int = 0) -> Iterator[Frame]:
-    """The whole frames from a position on; the first that is not whole ends it."""
+    """The complete frames from a position on, up to the first incomplete one."""
     size = os.fstat(descriptor).st_size
     while start + _HEAD.size <= size:
         magic, *fields, checksum, head_checksum = _HEAD.unpack(os.pread(descriptor, _HEAD.size, start))
@@ -70,7 +70,7 @@ def iter_frames(descriptor: int, *, start: int = 0) -> Iterator[Frame]:
 
 
 def read_frame(descriptor: int, frame: Frame) -> bytes:
-    """Its content; raises `LogsUnavailable` if that is not what was written."""
+    """The content; raises `LogsUnavailable` if the checksum is wrong."""
     content = os.pread(descriptor, frame.stored, frame.position)
     if zlib.crc32(content) != frame.checksum:
         raise LogsUnavailable("a chunk of a log is damaged: its checksum is wrong")
@@ -78,7 +78,7 @@ def read_frame(descriptor: int, frame: Frame) -> bytes:
 
 
 def write_frames(descriptor: int, content: bytes, *, position: int) -> None:
-    """Write frames at a position, which becomes the file's end if they cannot all be written; on the disk after it."""
+    """Write frames at a position and sync them to the disk. On failure the file is truncated to that position."""
     os.ftruncate(descriptor, position)
     try:
         start = 0

@@ -1,6 +1,6 @@
-"""Names of folders for runs and streams: whatever a pod is called, its log stays where it belongs.
+"""Directory names of runs and streams, safe for any name of a pod (no path traversal).
 
-The readable part is for people; the digest makes it unique. The names themselves are kept inside the folder.
+The readable part is for people; a digest makes it unique. The original names are stored in the directory.
 """
 
 import hashlib
@@ -13,22 +13,22 @@ DIGEST_CHARACTERS = 32
 
 
 def name_run_folder(run_id: str) -> str:
-    """Lower-case letters, digits and dashes, at most 73 characters."""
+    """The directory of a run: lower-case letters, digits and dashes, at most 73 characters."""
     return _make_name(run_id, [run_id])
 
 
 def name_stream_folder(stream: Stream) -> str:
-    """The same of a stream, within its run's folder."""
+    """The directory of a stream within its run's directory."""
     return _make_name(f"{stream.pod}-{stream.container}", [stream.run_id, stream.pod, stream.container])
 
 
 def dump_stream(stream: Stream) -> bytes:
-    """The names, to be kept inside the folder."""
+    """The content of `stream.json`."""
     return json.dumps({"run": stream.run_id, "pod": stream.pod, "container": stream.container}).encode()
 
 
 def load_stream(content: bytes) -> Stream:
-    """What `dump_stream` wrote; raises `ValueError` for anything else."""
+    """Read what `dump_stream` wrote; raises `ValueError`."""
     try:
         names = json.loads(content)
         return Stream(str(names["run"]), str(names["pod"]), str(names["container"]))

@@ -1,4 +1,4 @@
-"""What streams are made of: pieces as they were appended, chunks of them, extents that say where they are.
+"""The parts of a stream: pieces as appended, compressed chunks of pieces, and extents, which locate them.
 
 Times are whole microseconds since 1970, UTC.
 """
@@ -14,9 +14,9 @@ from runyard.app.ports import Stream
 from runyard.logs.errors import LogsUnavailable
 
 LARGEST_PIECE = 256 * 1024
-"""More is stored as several pieces, so that reading a little does not unpack a lot."""
+"""Larger contents are split, so that a short read does not decompress much."""
 CHUNK_BYTES = 64 * 1024
-"""So many bytes of pieces become a chunk."""
+"""Pieces are compacted into a chunk at this size."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COUNT = struct.Struct(">I")
@@ -25,7 +25,7 @@ _MARK = struct.Struct(">Iq")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Bytes from an offset on, written at one time."""
+    """Bytes at an offset, written at one time."""
 
     offset: int
     at: int
@@ -33,25 +33,25 @@ class Piece:
 
     @property
     def end(self) -> int:
-        """The offset of what comes next."""
+        """The offset after it."""
         return self.offset + len(self.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """Where a part of a stream is stored, and the times of what is in it. `place` is the store's own word for it."""
+    """Where a part of a stream is stored, and its times. `place` is backend-specific."""
 
     offset: int
     length: int
     first_at: int
-    """Of its first bytes."""
+    """The time of its first bytes."""
     last_at: int
-    """The latest in it."""
+    """The latest time in it."""
     place: Any = None
 
     @property
     def end(self) -> int:
-        """The offset of what comes next."""
+        """The offset after it."""
         return self.offset + self.length
 
 
@@ -66,27 +66,27 @@ class Gap:
 
 
 def check_stream(stream: Stream) -> None:
-    """Raises `ValueError` for names that no store can keep."""
+    """Raises `ValueError` for names that a backend cannot store."""
     for name in (stream.run_id, stream.pod, stream.container):
         if not name or len(name) > 1000:
             raise ValueError("run, pod and container of a stream have 1 to 1000 characters each")
-        name.encode()  # half a character raises UnicodeEncodeError, which is a ValueError
+        name.encode()  # an unpaired surrogate raises UnicodeEncodeError, which is a ValueError
 
 
 def to_microseconds(at: datetime) -> int:
-    """Raises `ValueError` for a time without a zone: it could be any."""
+    """Raises `ValueError` for a time without a time zone."""
     if at.tzinfo is None:
         raise ValueError("a time of a log needs its time zone")
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def from_microseconds(at: int) -> datetime:
-    """Aware, UTC."""
+    """An aware time in UTC."""
     return _EPOCH + timedelta(microseconds=at)
 
 
 def cut_new(content: bytes, *, offset: int, size: int, at: int) -> Iterator[Piece]:
-    """What of the content is not stored yet, as pieces; raises `ValueError` where a hole would be left."""
+    """The part of the content that is not stored yet, as pieces. Raises `ValueError` if it would leave a hole."""
     if offset < 0 or offset > size:
         raise ValueError(f"offset {offset} is not within the {size} bytes that are stored: nothing was appended")
     for start in range(size - offset, len(content), LARGEST_PIECE):
@@ -94,7 +94,7 @@ def cut_new(content: bytes, *, offset: int, size: int, at: int) -> Iterator[Piec
 
 
 def make_extent(pieces: Sequence[Piece], place: Any = None) -> Extent:
-    """The extent of pieces that follow each other."""
+    """The extent of consecutive pieces."""
     return Extent(
         offset=pieces[0].offset,
         length=pieces[-1].end - pieces[0].offset,
@@ -105,13 +105,13 @@ def make_extent(pieces: Sequence[Piece], place: Any = None) -> Extent:
 
 
 def pack(pieces: Sequence[Piece]) -> bytes:
-    """A chunk: the lengths and times of the pieces, then their bytes, compressed together."""
+    """Encode a chunk: lengths and times of the pieces, then their bytes, compressed together."""
     marks = b"".join(_MARK.pack(len(piece.content), piece.at) for piece in pieces)
     return zlib.compress(_COUNT.pack(len(pieces)) + marks + b"".join(piece.content for piece in pieces))
 
 
 def unpack(packed: bytes, *, offset: int) -> list[Piece]:
-    """The pieces of a chunk that begins at an offset."""
+    """Decode the chunk at an offset."""
     try:
         body = zlib.decompress(packed)
         (count,) = _COUNT.unpack_from(body)
@@ -126,7 +126,7 @@ def unpack(packed: bytes, *, offset: int) -> list[Piece]:
 
 
 def drop_overlaps(extents: Sequence[Extent]) -> list[Extent]:
-    """Extents in order, each byte once: a chunk may stand beside the pieces it was made of if something broke off."""
+    """Extents in order, without overlaps: after an interrupted compaction, a chunk and its pieces may both exist."""
     kept: list[Extent] = []
     end = 0
     for extent in sorted(extents, key=lambda extent: (extent.offset, -extent.length)):

@@ -1,7 +1,7 @@
-"""Logs in S3-compatible storage: an object per piece, put together to chunks when there are enough of them.
+"""Logs in S3-compatible storage: one object per piece, compacted into chunks.
 
-S3 cannot append, so that every append is a PUT, acknowledged when the storage has. A server that was killed between
-the PUT of a chunk and the DELETE of its pieces leaves both; readers take each byte once.
+S3 cannot append, so every append is a PUT, acknowledged after S3 has. A server killed between the PUT of a chunk and
+the DELETE of its pieces leaves both; readers skip duplicates.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ from runyard.logs.s3_bucket import Bucket
 from runyard.logs.s3_index import NAMES_KEY, Index, Stored, find_stored, make_stored
 
 CHUNK_OBJECTS = 64
-"""So many pieces become a chunk, however small they are."""
+"""This many pieces are compacted into a chunk, however small they are."""
 _KNOWN_STREAMS = 1000
 
 
 def open_s3_logs(place: str, *, endpoint: str | None, region: str, access_key: str, secret_key: str) -> "S3Logs":
-    """For `bucket/prefix`; nothing is sent yet."""
+    """The store for `bucket/prefix`. Sends nothing yet."""
     name, _, prefix = place.partition("/")
     signer = Signer(access_key=access_key, secret_key=secret_key, region=region)
     return S3Logs(Bucket(name, endpoint=endpoint, signer=signer), prefix=prefix.strip("/"))
@@ -52,7 +52,7 @@ class S3Logs:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
-        """As the port says. One writer of a stream at a time, which the run's lease sees to."""
+        """See `LogStore`. A stream has one writer at a time, by the run's lease."""
         check_stream(stream)
         written_at, folder = to_microseconds(at), self._name(stream)
         async with self._locks[folder]:
@@ -64,7 +64,7 @@ class S3Logs:
             return index.size
 
     async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
-        """As the port says."""
+        """See `LogStore`."""
         check_stream(stream)
         first, last, folder = to_microseconds(since), to_microseconds(until), self._name(stream)
         async with self._locks[folder]:
@@ -75,7 +75,7 @@ class S3Logs:
             index.add([gap])
 
     async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
-        """As the port says."""
+        """See `LogStore`."""
         found = []
         for folder, index in (await self._list_folders(f"{self._prefix}{name_run_folder(run_id)}/")).items():
             names = await self._bucket.find(f"{folder}/{NAMES_KEY}")
@@ -88,23 +88,23 @@ class S3Logs:
         return [info for _, info in sorted(found, key=lambda pair: pair[0])]
 
     async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
-        """As the port says."""
+        """See `LogStore`."""
         return await extent_reader.read(self, stream, offset=offset, limit=limit)
 
     async def find_since(self, stream: Stream, since: datetime) -> int:
-        """As the port says."""
+        """See `LogStore`."""
         return await extent_reader.find_since(self, stream, to_microseconds(since))
 
     async def find_tail(self, stream: Stream, lines: int) -> int:
-        """As the port says."""
+        """See `LogStore`."""
         return await extent_reader.find_tail(self, stream, lines)
 
     async def delete(self, run_id: str) -> None:
-        """As the port says."""
+        """See `LogStore`."""
         await self._delete_under(f"{self._prefix}{name_run_folder(run_id)}/")
 
     async def prune(self, *, before: datetime) -> int:
-        """As the port says. Lists every key: call it once in a while."""
+        """See `LogStore`. Lists every key, so call it rarely."""
         oldest = to_microseconds(before)
         old = [
             folder
@@ -116,23 +116,23 @@ class S3Logs:
         return len(old)
 
     async def close(self) -> None:
-        """Give connections back. May be called twice."""
+        """Close the connections. Idempotent."""
         await self._bucket.close()
 
     async def list_extents(self, stream: Stream, *, offset: int = 0) -> Sequence[Extent]:
-        """For `reading`."""
+        """For `extent_reader`."""
         index = await self._look(self._name(stream))
         return [extent for extent in index.list_extents() if extent.end > offset]
 
     async def list_gaps(self, stream: Stream, *, offset: int = 0) -> Sequence[Gap]:
-        """For `reading`."""
+        """For `extent_reader`."""
         folder = self._name(stream)
         index = self._known.find(folder) or await self._look(folder)
         gaps = [gap for gap in index.list_gaps() if gap.offset >= offset]
         return [_make_gap(gap, (await self._bucket.find(gap.key) or b"").decode()) for gap in gaps]
 
     async def load(self, stream: Stream, extent: Extent) -> Sequence[Piece]:
-        """For `reading`. A piece that is gone was put into a chunk meanwhile, or the stream was deleted."""
+        """For `extent_reader`. A missing piece was compacted meanwhile, or the stream was deleted."""
         stored: Stored = extent.place
         content = await self._bucket.find(stored.key)
         if content is None:
@@ -149,7 +149,7 @@ class S3Logs:
         return f"{self._prefix}{name_run_folder(stream.run_id)}/{name_stream_folder(stream)}"
 
     async def _look(self, folder: str) -> Index:
-        """What is there: all of it the first time, then what comes after the last known chunk."""
+        """List the objects: all of them the first time, then those after the last known chunk."""
         known = self._known.find(folder) or Index()
         keys = await self._bucket.list_keys(f"{folder}/", after=known.last_chunk)
         index = known.renew(filter(None, map(find_stored, keys)))
@@ -170,7 +170,7 @@ class S3Logs:
         index.add([stored])
 
     async def _pack_loose(self, folder: str, index: Index) -> None:
-        """What was appended is acknowledged either way: if this fails, the next append tries again."""
+        """Compact pieces into a chunk. A failure is ignored; the next append retries."""
         loose = index.list_loose()
         if sum(stored.length for stored in loose) < CHUNK_BYTES and len(loose) < CHUNK_OBJECTS:
             return
@@ -178,7 +178,7 @@ class S3Logs:
             pieces = await self._load_loose(loose)
             whole = make_extent(pieces)
             if whole.length != sum(len(piece.content) for piece in pieces):
-                return  # somebody else is at it
+                return  # another writer is compacting
             times = {"first_at": whole.first_at, "last_at": whole.last_at}
             packed = make_stored(folder, offset=whole.offset, length=whole.length, **times, kind="packed")
             await self._bucket.put(packed.key, await asyncio.to_thread(pack, pieces))
@@ -195,7 +195,7 @@ class S3Logs:
         return [piece for stored, content in found for piece in _read_pieces(stored, content or b"")]
 
     async def _list_folders(self, prefix: str) -> dict[str, Index]:
-        """Every stream under a prefix."""
+        """All streams under a prefix."""
         folders: dict[str, Index] = {}
         for key in await self._bucket.list_keys(prefix):
             stored = find_stored(key)

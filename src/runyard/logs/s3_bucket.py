@@ -1,4 +1,4 @@
-"""A bucket of S3-compatible storage: get, put, delete, list. Nothing here knows of logs."""
+"""A bucket of S3-compatible storage: get, put, delete, list. Knows nothing of logs."""
 
 import asyncio
 import hashlib
@@ -20,10 +20,10 @@ _AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class Bucket:
-    """Signed requests to one bucket. What fails for the moment is tried again; all requests here are idempotent."""
+    """Signed requests to one bucket. Retries transient failures; all requests are idempotent."""
 
     def __init__(self, name: str, *, endpoint: str | None, signer: Signer) -> None:
-        # Amazon wants the bucket in the host's name; other servers know it in the path, and so does a certificate.
+        # Amazon needs the bucket in the host name; other servers and their certificates expect it in the path.
         if endpoint is None and "." not in name:
             self._base, self._root = f"https://{name}.s3.{signer.region}.amazonaws.com", ""
         else:
@@ -37,16 +37,16 @@ class Bucket:
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def put(self, key: str, content: bytes) -> None:
-        """Store an object; it is there for every reader when this returns."""
+        """Store an object. Every reader sees it when this returns."""
         await self._send("PUT", key, content=content)
 
     async def find(self, key: str) -> bytes | None:
-        """An object's content."""
+        """An object's content, or None."""
         answer = await self._send("GET", key)
         return None if answer.status_code == 404 else answer.content
 
     async def delete(self, keys: Iterable[str]) -> None:
-        """Objects; those that are not there are no error."""
+        """Delete objects; missing ones are ignored."""
 
         async def delete_one(key: str) -> None:
             async with self._turns:
@@ -55,7 +55,7 @@ class Bucket:
         await asyncio.gather(*map(delete_one, keys))
 
     async def list_keys(self, prefix: str, *, after: str = "") -> list[str]:
-        """Every key that begins so, in order, after that one."""
+        """All keys with that prefix after the given key, in order."""
         keys: list[str] = []
         query = {"list-type": "2", "prefix": prefix, **({"start-after": after} if after else {})}
         while True:
@@ -63,7 +63,7 @@ class Bucket:
             try:
                 root = ET.fromstring(answer.content)  # noqa: S314 - from the storage that we trust with the logs
             except ET.ParseError as error:
-                raise LogsUnavailable(f"{self._host} answered with something that is no list of keys") from error
+                raise LogsUnavailable(f"{self._host} responded with something that is not a list of keys") from error
             keys += [found.text or "" for found in root.iterfind("{*}Contents/{*}Key")]
             token = root.findtext("{*}NextContinuationToken")
             if root.findtext("{*}IsTruncated") != "true" or not token:
@@ -71,7 +71,7 @@ class Bucket:
             query["continuation-token"] = token
 
     async def close(self) -> None:
-        """Give connections back. May be called twice."""
+        """Close the connections. Idempotent."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
@@ -79,7 +79,7 @@ class Bucket:
     async def _send(
         self, method: str, key: str, *, query: Mapping[str, str] | None = None, content: bytes = b""
     ) -> httpx2.Response:
-        """The answer: a success, or 404 for what is not there. Raises `LogsUnavailable` for everything else."""
+        """The response, if it is a success or 404. Raises `LogsUnavailable` otherwise."""
         wait, reason = 0.1, ""
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -113,7 +113,7 @@ class Bucket:
 
 
 def _find_code(answer: httpx2.Response) -> str:
-    """S3's word for what is wrong, such as `AccessDenied`."""
+    """S3's error code, such as `AccessDenied`."""
     try:
         return ET.fromstring(answer.content).findtext("{*}Code") or ""  # noqa: S314 - as in `list_keys`
     except ET.ParseError:

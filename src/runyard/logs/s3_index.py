@@ -1,4 +1,4 @@
-"""The keys of a stream in S3 are its index: offset, length and times stand in them, in the order of the offsets."""
+"""The keys of a stream's objects in S3 are its index: they contain offset, length and times, and sort by offset."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from typing import Literal
 from runyard.logs.pieces import Extent, drop_overlaps
 
 NAMES_KEY = "stream.json"
-# `stream.json` comes after all of these, whatever the offsets are.
+# `stream.json` sorts after all of these.
 _KEY = re.compile(r"([0-9a-f]{16})_([0-9]+)_(-?[0-9]+)_(-?[0-9]+)\.(raw|packed|gap)", re.ASCII)
 
 Kind = Literal["raw", "packed", "gap"]
@@ -16,7 +16,7 @@ Kind = Literal["raw", "packed", "gap"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """An object: pieces or a gap, by what its key says."""
+    """An object (pieces or a gap), as described by its key."""
 
     key: str
     offset: int
@@ -27,59 +27,59 @@ class Stored:
 
     @property
     def extent(self) -> Extent:
-        """The same, as it is read."""
+        """The same as an extent."""
         return Extent(offset=self.offset, length=self.length, first_at=self.first_at, last_at=self.last_at, place=self)
 
 
 @dataclass(slots=True)
 class Index:
-    """What is known of a stream's objects."""
+    """The known objects of a stream."""
 
     found: dict[str, Stored] = field(default_factory=dict)
 
     @property
     def last_chunk(self) -> str:
-        """The key of the last chunk; what comes after it may have become another since, what is before it has not."""
+        """The key of the last chunk. Objects before it do not change; those after it may be compacted."""
         return max((key for key, stored in self.found.items() if stored.kind == "packed"), default="")
 
     @property
     def size(self) -> int:
-        """Of the stream."""
+        """The size of the stream."""
         return max((stored.offset + stored.length for stored in self.found.values()), default=0)
 
     def renew(self, stored: Iterable[Stored]) -> "Index":
-        """Another one, with what there is after the last chunk instead of what was known of it."""
+        """A new index in which the objects after the last chunk are replaced."""
         last_chunk = self.last_chunk
         known = {key: one for key, one in self.found.items() if key <= last_chunk}
         return Index(known | {one.key: one for one in stored})
 
     def add(self, stored: Iterable[Stored]) -> None:
-        """Objects that are there."""
+        """Add objects."""
         self.found.update({one.key: one for one in stored})
 
     def list_extents(self) -> list[Extent]:
-        """In order, each byte once."""
+        """The extents in order, without overlaps."""
         return drop_overlaps([stored.extent for stored in self.found.values() if stored.kind != "gap"])
 
     def list_gaps(self) -> list[Stored]:
-        """In order of offset and time."""
+        """The gaps, by offset and time."""
         gaps = [stored for stored in self.found.values() if stored.kind == "gap"]
         return sorted(gaps, key=lambda gap: (gap.offset, gap.first_at, gap.key))
 
     def list_loose(self) -> list[Stored]:
-        """Pieces that are in no chunk yet."""
+        """Pieces that are not in a chunk yet."""
         places = [extent.place for extent in self.list_extents()]
         return [place for place in places if place.kind == "raw"]
 
 
 def make_stored(folder: str, *, offset: int, length: int, first_at: int, last_at: int, kind: Kind) -> Stored:
-    """With the key that says all of it."""
+    """Make an object, with its key."""
     key = f"{folder}/{offset:016x}_{length}_{first_at}_{last_at}.{kind}"
     return Stored(key=key, offset=offset, length=length, first_at=first_at, last_at=last_at, kind=kind)
 
 
 def find_stored(key: str) -> Stored | None:
-    """What a key says; None of a key that is not of this kind."""
+    """Parse a key; None for any other key."""
     match = _KEY.fullmatch(key.rpartition("/")[2])
     if match is None:
         return None

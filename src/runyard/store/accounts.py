@@ -12,7 +12,7 @@ from runyard.store.clock import DatabaseNow
 from runyard.store.session import Session
 
 _accounts, _tokens, _shares = tables.accounts.c, tables.tokens.c, tables.shares.c
-# With every request that is not an open server's.
+# Used by every request of a server with accounts.
 _FIND = select(tables.accounts).where(_accounts.name == bindparam("called"))
 _FIND_TOKEN = select(tables.tokens).where(_tokens.hash == bindparam("token_hash"))
 _LIST_SHARES = select(tables.shares).order_by(_shares.project, _shares.user)
@@ -35,12 +35,12 @@ class SqlAccounts:
         return None if row is None else Account(**row)
 
     async def list_accounts(self) -> Sequence[Account]:
-        """All, by name."""
+        """All accounts, by name."""
         rows = await self._session.fetch_all(select(tables.accounts).order_by(_accounts.name))
         return [Account(**row) for row in rows]
 
     async def delete(self, name: str) -> None:
-        """With the tokens and shares."""
+        """Delete the account with its tokens and shares."""
         await self._session.write(delete(tables.tokens).where(_tokens.user == name))
         await self._session.write(delete(tables.shares).where(_shares.user == name))
         await self._session.write(delete(tables.accounts).where(_accounts.name == name))
@@ -50,19 +50,19 @@ class SqlAccounts:
         await self._upsert(tables.tokens, token, key=("id",))
 
     async def find_token(self, token_hash: str) -> Token | None:
-        """By the hash of its text; revoked and expired ones too."""
+        """By the hash of its text, even if revoked or expired."""
         row = await self._session.fetch_one(_FIND_TOKEN, {"token_hash": token_hash})
         return None if row is None else Token(**row)
 
     async def list_tokens(self, user: str) -> Sequence[Token]:
-        """A user's, newest first."""
+        """A user's tokens, newest first."""
         rows = await self._session.fetch_all(
             select(tables.tokens).where(_tokens.user == user).order_by(_tokens.created_at.desc(), _tokens.id.desc())
         )
         return [Token(**row) for row in rows]
 
     async def use_refresh_token(self, token_hash: str) -> Token | None:
-        """Take a refresh token: the first caller gets it as it was, every later one None. It is revoked by that."""
+        """Use up a refresh token: the first caller gets it as it was, later ones get None. This revokes it."""
         rows = await self._session.write_returning(
             update(tables.tokens)
             .where(_tokens.hash == token_hash, _tokens.kind == "refresh", _tokens.revoked_at.is_(None))
@@ -72,7 +72,7 @@ class SqlAccounts:
         return replace(Token(**rows[0]), revoked_at=None) if rows else None
 
     async def delete_token(self, token_id: str, *, user: str) -> bool:
-        """Whether there was one."""
+        """Returns whether there was one."""
         return bool(
             await self._session.write(delete(tables.tokens).where(_tokens.id == token_id, _tokens.user == user))
         )
@@ -82,14 +82,14 @@ class SqlAccounts:
         await self._upsert(tables.shares, share, key=("project", "user"))
 
     async def list_shares(self, *, project: str | None = None, user: str | None = None) -> Sequence[Share]:
-        """By project or by user; in order of project and user."""
+        """The shares of a project or of a user, by project and user."""
         statement = _LIST_SHARES if project is None else _LIST_SHARES_OF_PROJECT
         if user is not None:
             statement = statement.where(_shares.user == user)
         return [Share(**row) for row in await self._session.fetch_all(statement, {"in_project": project})]
 
     async def delete_share(self, share_id: str, *, project: str) -> bool:
-        """Whether there was one."""
+        """Returns whether there was one."""
         return bool(
             await self._session.write(delete(tables.shares).where(_shares.id == share_id, _shares.project == project))
         )

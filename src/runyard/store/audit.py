@@ -1,4 +1,4 @@
-"""Who did what: rows are added and read, never changed; only retention removes old ones."""
+"""The audit log: rows are only added and read. Retention deletes old ones."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -22,7 +22,7 @@ class SqlAudit:
         self._session = session
 
     async def add(self, entry: AuditEntry) -> None:
-        """Part of the unit of work it tells of."""
+        """Add an entry in the unit of work of the act itself."""
         row = {name: getattr(entry, name) for name in _FIELDS}
         row["details"] = dict(entry.details)
         await self._session.write(_ADD, row)
@@ -30,7 +30,7 @@ class SqlAudit:
     async def list_entries(
         self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
     ) -> Sequence[tuple[int, AuditEntry]]:
-        """Newest first, with their sequence."""
+        """Entries with their sequence numbers, newest first."""
         statement = select(tables.audit).order_by(_columns.sequence.desc()).limit(limit)
         if project is not None:
             statement = statement.where(_columns.project == project)

@@ -1,4 +1,4 @@
-"""Backups while the server runs, and databases made from them."""
+"""Back up a database while the server runs, and restore it."""
 
 import asyncio
 from pathlib import Path
@@ -12,15 +12,15 @@ from runyard.store.urls import SqliteUrl, parse_url
 
 
 async def backup(url: str, path: Path) -> None:
-    """Write everything in the database to a new file, as of one moment; writers go on meanwhile.
+    """Write a consistent snapshot of the database to a new file; writers are not blocked.
 
-    The file can be read by its owner alone. Keys of secrets are not in it: they are not in the database.
+    Only the owner can read the file. It does not contain the keys of secrets, which are not in the database.
     """
     place = parse_url(url)
     _check_absent(path)
     status = await read_schema(place)
     if status.state in ("empty", "foreign"):
-        raise BackupFailed(f"{place.shown} holds no database of Runyard: there is nothing to back up")
+        raise BackupFailed(f"{place.shown} is not a Runyard database: nothing to back up")
     if isinstance(place, SqliteUrl):
         await asyncio.to_thread(backup_sqlite, place.path, path)
     else:
@@ -28,10 +28,10 @@ async def backup(url: str, path: Path) -> None:
 
 
 async def restore(path: Path, url: str) -> None:
-    """Make a database from a backup; where one is already, nothing is done.
+    """Restore a backup into a new database; refuses to touch an existing one.
 
-    The new one begins an epoch of its own, with the sweeper off and nobody's leases. It may be of an older release:
-    then `upgrade` comes next.
+    The new database starts a new epoch, with the sweeper off and without leases. A backup of an older release needs
+    `upgrade` afterwards.
     """
     place = parse_url(url)
     origin = _find_backup(path)
@@ -45,7 +45,7 @@ async def restore(path: Path, url: str) -> None:
         status = await read_schema(origin)
         status.check_upgradable()
         if status.state == "empty":
-            raise BackupFailed(f"{path} is empty: it is no backup of Runyard")
+            raise BackupFailed(f"{path} is empty, so it is not a backup of Runyard")
         await asyncio.to_thread(restore_sqlite, origin.path, place.path)
     finally:
         lock.release()
@@ -53,7 +53,7 @@ async def restore(path: Path, url: str) -> None:
 
 def _check_absent(path: Path) -> None:
     if path.exists():
-        raise BackupFailed(f"{path} exists already; it was left as it is")
+        raise BackupFailed(f"{path} already exists; it was not changed")
 
 
 def _find_backup(path: Path) -> SqliteUrl:

@@ -1,4 +1,4 @@
-"""The database's clock as a part of a statement, so that a lease is judged where it is written."""
+"""The database's clock as a SQL expression, so that a lease is checked in the statement that writes."""
 
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from runyard.store.columns import UtcTime
 
 
 class DatabaseNow(FunctionElement[datetime]):
-    """The instant at which the row is looked at, not the beginning of the transaction."""
+    """The time when the row is evaluated, not the start of the transaction."""
 
     inherit_cache = True
     type = UtcTime()
@@ -24,5 +24,5 @@ def _render_for_postgresql(_element: DatabaseNow, _compiler: Any, **_options: An
 
 @compiles(DatabaseNow, "sqlite")
 def _render_for_sqlite(_element: DatabaseNow, _compiler: Any, **_options: Any) -> str:
-    # Microseconds like the columns; SQLite's own clock counts milliseconds.
+    # In microseconds, like the columns; SQLite's clock has milliseconds.
     return "(CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)"

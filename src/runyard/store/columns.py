@@ -1,4 +1,4 @@
-"""Column types that mean the same on both engines."""
+"""Column types that behave the same on SQLite and PostgreSQL."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -14,22 +14,22 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 LARGEST = 2**63 - 1
 
-# A row of a PostgreSQL index holds some 2,700 bytes; the widest of ours has one reference and two names.
+# A row of a PostgreSQL index is limited to about 2,700 bytes; our widest has one reference and two names.
 NAME_BYTES = 600
 REFERENCE_BYTES = 1500
 
-# Bytes decide the order of texts, so that both engines sort alike whatever the database's locale is.
+# Texts are ordered by bytes, so that both engines sort alike whatever the locale is.
 _BY_BYTES = Text(collation="C")
 
 Sequence = BigInteger().with_variant(Integer(), "sqlite")
-"""A number that the database counts up; SQLite does that for INTEGER alone."""
+"""An auto-incremented number; SQLite supports that only for INTEGER."""
 
 Bytes = LargeBinary
 Count = BigInteger
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """An instant, to the microsecond: aware in, aware and UTC out."""
+    """A time in microseconds. Takes aware times, returns aware times in UTC."""
 
     impl = BigInteger
     cache_ok = True
@@ -52,7 +52,7 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 class JsonText(TypeDecorator[Any]):
-    """JSON as text: the order of keys, NaN and every character come back as they were, on both engines."""
+    """JSON as text. Order of keys, NaN and every character are preserved on both engines."""
 
     impl = Text
     cache_ok = True
@@ -65,7 +65,7 @@ class JsonText(TypeDecorator[Any]):
 
 
 class JsonTuple(JsonText):
-    """A JSON list that is a tuple here."""
+    """A JSON list, as a tuple in Python."""
 
     cache_ok = True
 
@@ -74,7 +74,7 @@ class JsonTuple(JsonText):
 
 
 class Name(TypeDecorator[str]):
-    """A text that is looked up by; raises `UnstorableText` for what one of the engines cannot keep or index."""
+    """An indexed text. Raises `UnstorableText` if one of the engines could not store or index it."""
 
     impl = Text
     cache_ok = True
@@ -89,7 +89,7 @@ class Name(TypeDecorator[str]):
         try:
             size = len(value.encode())
         except UnicodeEncodeError:
-            raise UnstorableText("half a surrogate pair cannot be stored in a name") from None
+            raise UnstorableText("an unpaired surrogate cannot be stored in a name") from None
         if "\0" in value:
             raise UnstorableText("a NUL cannot be stored in a name")
         if size > self.largest_bytes:
@@ -98,14 +98,14 @@ class Name(TypeDecorator[str]):
 
 
 class Reference(Name):
-    """A reference string, which holds several names."""
+    """A reference string, which consists of several names."""
 
     cache_ok = True
     largest_bytes = REFERENCE_BYTES
 
 
 class Prose(TypeDecorator[str]):
-    """A text for people, never looked up by; what an engine cannot keep is shown as U+FFFD."""
+    """A text for people, not indexed. Characters that an engine cannot store become U+FFFD."""
 
     impl = Text
     cache_ok = True

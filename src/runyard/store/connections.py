@@ -1,4 +1,4 @@
-"""How connections are made and what they are set to."""
+"""Creates connections and sets them up."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,21 +17,21 @@ READERS = 4
 WRITERS = 6
 WAIT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
-# No statement of ours takes that long; a server that has gone silent does.
+# Longer than any of our statements; only an unresponsive server takes that long.
 STATEMENT_SECONDS = 60.0
 
 _SQLITE_SETTINGS = (
     "PRAGMA journal_mode = WAL",
-    # An acknowledged commit is on the disk, not only in the page cache.
+    # A commit is on the disk when it returns, not only in the page cache.
     "PRAGMA synchronous = FULL",
 )
 _POSTGRESQL_SETTINGS = {
     "application_name": "runyard",
     "lock_timeout": "30s",
-    # A process that stands still in the middle of a transaction must not hold its locks for ever.
+    # A frozen process must not hold its locks for ever.
     "idle_in_transaction_session_timeout": "60s",
 }
-# What the administrator made stronger stays; what was made weaker than the promise of `commit` does not.
+# Keeps a stronger setting of the administrator, but not one that is weaker than what `commit` promises.
 _KEEP_COMMITS = (
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 )
@@ -39,16 +39,16 @@ _READ_ONE_STATE = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL RE
 
 
 def make_transaction_factory(url: DatabaseUrl) -> tuple[TransactionFactory, TransactionFactory]:
-    """For writing and for reading; nothing is connected yet."""
+    """The factories for writing and for reading; does not connect yet."""
     if isinstance(url, SqliteUrl):
-        # One writer is all that SQLite lets write.
+        # SQLite allows one writer.
         writer = make_sqlite_engine(url, begin="BEGIN IMMEDIATE")
         reader = make_sqlite_engine(url, begin="BEGIN", size=READERS, settings=("PRAGMA query_only = ON",))
         return (
             SqliteTransactionFactory(writer, size=1, wait_seconds=WAIT_SECONDS),
             SqliteTransactionFactory(reader, size=READERS, wait_seconds=WAIT_SECONDS),
         )
-    # What connections are for is said when they are made: to say it for every transaction costs as much as a statement.
+    # Set per connection: setting it per transaction would cost a statement each.
     reading = make_postgresql_engine(url, size=READERS, is_reading=True)
     return PostgresqlTransactionFactory(make_postgresql_engine(url)), PostgresqlTransactionFactory(reading)
 
@@ -62,9 +62,9 @@ def make_sqlite_engine(
     has_foreign_keys: bool = True,
     locked_milliseconds: int = 0,
 ) -> Engine:
-    """Connections that one thread at a time uses, but not always the same one.
+    """Connections for use by one thread at a time, not always the same one.
 
-    By default they do not wait for a program that holds the file: the event loop would wait with them.
+    By default they do not wait for a program that locks the file, which would block the event loop.
     """
     engine = create_engine(
         URL.create("sqlite+pysqlite", database=str(url.path)),
@@ -79,7 +79,7 @@ def make_sqlite_engine(
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # the driver must not begin transactions of its own
+        connection.isolation_level = None  # the driver must not begin transactions by itself
         cursor = connection.cursor()
         for setting in (waiting, *_SQLITE_SETTINGS, foreign_keys, *settings):
             cursor.execute(setting)
@@ -99,7 +99,7 @@ def make_postgresql_engine(
     settings: Mapping[str, str] = _POSTGRESQL_SETTINGS,
     is_reading: bool = False,
 ) -> AsyncEngine:
-    """The driver reads the URL itself, as libpq would."""
+    """The driver parses the URL itself, like libpq."""
     try:
         engine = create_async_engine(
             "postgresql+asyncpg://",
@@ -111,7 +111,7 @@ def make_postgresql_engine(
             },
             pool_size=size,
             max_overflow=0,
-            # The one that was used last: it has the statements prepared.
+            # The most recently used connection has the statements prepared.
             pool_use_lifo=True,
             pool_timeout=WAIT_SECONDS,
             hide_parameters=True,
@@ -119,12 +119,12 @@ def make_postgresql_engine(
     except ModuleNotFoundError as error:
         raise WrongUrl("PostgreSQL needs a driver that is not installed: pip install 'runyard[postgres]'") from error
 
-    # By statement and not among the settings above, which a pooler may leave out in silence.
+    # By a statement: connection poolers may drop the settings above.
     statement = _READ_ONE_STATE if is_reading else _KEEP_COMMITS
 
     @event.listens_for(engine.sync_engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
-        # Straight to the driver: inside a transaction of SQLAlchemy's, its end would undo the setting.
+        # Directly on the driver: the end of an SQLAlchemy transaction would undo the setting.
         connection.run_async(lambda driver: driver.execute(statement))
 
     return engine

@@ -1,4 +1,4 @@
-"""What goes with an entity or a run: labels, metrics; and all that goes with a project."""
+"""Rows that depend on an entity, a run or a project: labels, metrics, firings, tombstones."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from runyard.store.totals import count_runs
 
 
 def count_labels(entity: Entity, of: Table) -> ScalarSelect[int]:
-    """How many labels are kept for a row, to be asked for along with something else."""
+    """Subquery that counts the stored labels of a row."""
     columns = tables.labels.c
     return (
         select(func.count())
@@ -28,13 +28,13 @@ _ADD_LABELS = insert(tables.labels)
 
 
 async def add_labels(session: Session, entity: Entity) -> None:
-    """Those of `metadata.labels`, so that entities are found by them."""
+    """Index the labels of `metadata.labels`."""
     labels = list_labels(entity.metadata)
     await session.write_all(_ADD_LABELS, [{"type": entity.type, "id": entity.id, "label": label} for label in labels])
 
 
 async def replace_labels(session: Session, entity: Entity, *, known: int) -> None:
-    """The labels of an entity that had that many: mostly none, and then there is nothing to do."""
+    """Replace the labels of an entity. `known` is how many it had; mostly there are none."""
     if known:
         columns = tables.labels.c
         await session.write(delete(tables.labels).where(columns.type == entity.type, columns.id == entity.id))
@@ -42,7 +42,7 @@ async def replace_labels(session: Session, entity: Entity, *, known: int) -> Non
 
 
 async def delete_dependent_rows(session: Session, entity_type: str, *, ids: Sequence[str]) -> None:
-    """Labels, metrics and used occasions of entities that are gone."""
+    """Delete labels, metrics and firings of deleted entities."""
     if not ids:
         return
     for table in (tables.labels, tables.metrics):
@@ -52,7 +52,7 @@ async def delete_dependent_rows(session: Session, entity_type: str, *, ids: Sequ
 
 
 async def delete_runs(session: Session, ids: Sequence[str]) -> None:
-    """Rows, transitions, labels and metrics go; a tombstone stays for each."""
+    """Delete runs with their transitions, labels and metrics; leave a tombstone for each."""
     if not ids:
         return
     columns = tables.runs.c
@@ -66,7 +66,7 @@ async def delete_runs(session: Session, ids: Sequence[str]) -> None:
 
 
 async def delete_project_rows(session: Session, project: str) -> None:
-    """The project with entities, runs, secret values and shares."""
+    """Delete a project with its entities, runs, secret values and shares."""
     entities, runs = tables.entities, tables.runs
     rows = await session.fetch_all(select(runs.c.id).where(runs.c.project == project))
     await delete_runs(session, [row["id"] for row in rows])

@@ -1,4 +1,4 @@
-"""What is taken out of documents and reference strings into columns, to be found by."""
+"""Columns derived from documents and reference strings, for lookups."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +7,9 @@ from zlib import crc32
 from runyard.app.model import Entity, Run
 
 VERSIONED_TYPES = frozenset({"function", "workflow", "artifact", "dataitem", "model", "containerimage"})
-"""Types of which a name has versions; of all others every entity is a latest one."""
+"""Versioned types. Every entity of another type is a latest one."""
 
-# Between the parts of the searched text; no name holds it, so nothing is found across two of them.
+# Separates the parts of the searched text. No name contains it, so no match spans two parts.
 _BORDER = "\x1f"
 
 
@@ -30,7 +30,7 @@ def find_action(task: str | None, *, kind: str) -> str | None:
 
 
 def derive_columns(entity: Entity) -> dict[str, Any]:
-    """The columns that are only there to find the entity by."""
+    """The derived columns of an entity."""
     if isinstance(entity, Run):
         function, workflow, task = entity.function, entity.workflow, entity.task
         searched = [entity.id, entity.name, function, workflow]
@@ -49,13 +49,13 @@ def derive_columns(entity: Entity) -> dict[str, Any]:
 
 
 def list_labels(metadata: Mapping[str, Any]) -> list[str]:
-    """The labels of `metadata.labels` that are texts, each once."""
+    """The texts in `metadata.labels`, distinct."""
     labels = metadata.get("labels")
     return sorted({label for label in labels if isinstance(label, str)}) if isinstance(labels, list) else []
 
 
 def hash_to_shard_key(run_id: str) -> int:
-    """A number that spreads runs evenly and is the same in every process."""
+    """A stable hash that distributes runs evenly over shards."""
     return crc32(run_id.encode("utf-8", "surrogatepass")) & 0x7FFFFFFF
 
 

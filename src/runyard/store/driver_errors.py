@@ -1,4 +1,4 @@
-"""From the drivers' errors to ours: the one place that knows them."""
+"""Translates the drivers' exceptions into ours. The only module that knows them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +8,9 @@ from sqlalchemy import exc
 from runyard.app.ports import Duplicate
 from runyard.store.errors import ReadOnly, StoreConflict, StoreError, StoreUnavailable
 
-_READ_ONLY = "this unit of work was begun for reading, and something was to be written"
+_READ_ONLY = "write in a read-only unit of work"
 
-# PostgreSQL's driver tells the value that it could not send; that may be a secret.
+# The message of PostgreSQL's driver contains the value that it could not send, which may be a secret.
 _VALUE_FOLLOWS = "query argument"
 
 # SQLSTATE: serialization_failure, deadlock_detected, lock_not_available
@@ -22,11 +22,11 @@ _AWAY = ("08", "28", "3D", "53", "57", "58")
 
 @contextmanager
 def translate_errors(shown_url: str) -> Iterator[None]:
-    """Raise ours for what the driver or the network raises; the cause is kept."""
+    """Translate exceptions of driver and network; the cause is kept."""
     try:
         yield
     except exc.IntegrityError as error:
-        raise Duplicate("something of that id or name exists already") from error
+        raise Duplicate("that id or name already exists") from error
     except exc.TimeoutError as error:
         raise StoreUnavailable(f"{shown_url}: all connections have been busy for too long") from error
     except exc.PendingRollbackError as error:
@@ -44,7 +44,7 @@ def _translate_driver_error(error: exc.DBAPIError, *, shown_url: str) -> Excepti
     if state == "25006" or "readonly database" in words:
         return ReadOnly(_READ_ONLY)
     if state in _CONFLICTS or "database is locked" in words:
-        return StoreConflict(f"{shown_url}: another unit of work is in the way, nothing was written ({words})")
+        return StoreConflict(f"{shown_url}: conflict with another transaction, nothing was written ({words})")
     is_away = error.connection_invalidated or state.startswith(_AWAY)
     if is_away or isinstance(error, exc.OperationalError | exc.InterfaceError):
         return StoreUnavailable(f"{shown_url} is not available: {words}")

@@ -1,4 +1,4 @@
-"""Everything but runs."""
+"""Entities: all but runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -24,7 +24,7 @@ from runyard.store.session import Session
 
 _FIELDS = tuple(field.name for field in fields(Entity))
 _COLUMNS = tuple(tables.entities.c[name] for name in _FIELDS)
-# They decide what is the latest of a name, and where an entity belongs: they never change.
+# They determine the latest version and the project; they never change.
 _FIXED = frozenset({"type", "id", "project", "name", "created_at"})
 _NEWEST_FIRST = (tables.entities.c.created_at.desc(), tables.entities.c.id.desc())
 _FIND = select(*_COLUMNS).where(
@@ -44,13 +44,13 @@ _FIND_LATEST = (
 
 
 class SqlEntities:
-    """`app.ports.Entities`. The flag `is_latest` is kept with every add and delete, under a lock of the name."""
+    """`app.ports.Entities`. Adding and deleting maintains the flag `is_latest` under a lock of the name."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     async def add(self, entity: Entity) -> None:
-        """Raises `Duplicate`; the unit of work can go on."""
+        """Raises `Duplicate`; the unit of work stays usable."""
         is_latest = await self._make_way(entity)
         values = {name: getattr(entity, name) for name in _FIELDS}
         statement = self._session.insert_into(tables.entities).values(
@@ -64,31 +64,31 @@ class SqlEntities:
         await add_labels(self._session, entity)
 
     async def find(self, entity_type: str, entity_id: str, *, project: str | None = None) -> Entity | None:
-        """By id; None as well where it belongs to another project."""
+        """By id; None also if it belongs to another project."""
         statement = _FIND if project is None else _FIND_IN_PROJECT
         parameters = {"of_type": entity_type, "entity_id": entity_id, "in_project": project}
         row = await self._session.fetch_one(statement, parameters)
         return None if row is None else _row_to_entity(row)
 
     async def find_latest(self, entity_type: str, *, project: str, name: str) -> Entity | None:
-        """The newest of that name."""
+        """The newest version of that name."""
         parameters = {"of_type": entity_type, "in_project": project, "called": name}
         row = await self._session.fetch_one(_FIND_LATEST, parameters)
         return None if row is None else _row_to_entity(row)
 
     async def find_page(self, query: Query) -> Page:
-        """A page, complete entities."""
+        """A page of complete entities."""
         rows, total = await fetch_page(self._session, tables.entities, query, columns=_COLUMNS)
         return Page(tuple(_row_to_entity(row) for row in rows), total)
 
     async def list_names(self, entity_type: str, *, project: str) -> Sequence[str]:
-        """The names of a project's entities of a type, each once, sorted."""
+        """The names of a project's entities of one type, distinct and sorted."""
         columns = tables.entities.c
         statement = select(columns.name).where(columns.type == entity_type, columns.project == project).distinct()
         return sorted(row["name"] for row in await self._session.fetch_all(statement))
 
     async def list_labels(self, project: str, *, containing: str = "", limit: int = 1000) -> Sequence[str]:
-        """The labels in a project, of entities and runs, each once, sorted."""
+        """The labels of a project's entities and runs, distinct and sorted."""
         labels = tables.labels.c
         found: set[str] = set()
         for table, is_of in ((tables.entities, labels.type != "run"), (tables.runs, labels.type == "run")):
@@ -103,7 +103,7 @@ class SqlEntities:
         return sorted(found)[:limit]
 
     async def replace(self, entity: Entity, *, expected_revision: int | None = None) -> Entity:
-        """Write it with the next revision; its name, project and time of creation never change."""
+        """Write it with the next revision. Name, project and creation time never change."""
         values = {name: getattr(entity, name) for name in _FIELDS if name not in _FIXED}
         values["revision"] = tables.entities.c.revision + 1
         conditions = _identify(entity.type, entity.id, project=entity.project)
@@ -127,7 +127,7 @@ class SqlEntities:
         return replace(entity, revision=rows[0]["revision"])
 
     async def delete(self, entity_type: str, entity_id: str, *, project: str) -> bool:
-        """Whether there was one. An older version of its name becomes the latest."""
+        """Returns whether there was one. The next older version of its name becomes the latest."""
         entity = await self.find(entity_type, entity_id, project=project)
         if entity is None:
             return False
@@ -144,11 +144,11 @@ class SqlEntities:
         return bool(deleted)
 
     async def delete_project(self, project: str) -> None:
-        """Everything in it, runs (tombstones stay) and secret values too, and the project."""
+        """Delete a project with all entities, runs (leaving tombstones) and secret values, under its lock."""
         await delete_project_rows(self._session, project)
 
     async def _make_way(self, entity: Entity) -> bool:
-        """Whether the entity will be the latest of its name."""
+        """Returns whether the entity will be the latest of its name."""
         if entity.type not in VERSIONED_TYPES:
             return True
         await self._lock_name(entity.type, project=entity.project, name=entity.name)
@@ -190,7 +190,7 @@ class SqlEntities:
 
 
 def check_fixed(entity: Entity, stored: Mapping[Any, Any]) -> None:
-    """Raises `ValueError` where name or time of creation would change: that is a mistake in the caller."""
+    """Raises `ValueError` if name or creation time would change, which is a bug in the caller."""
     for name in ("name", "created_at"):
         if getattr(entity, name) != stored[name]:
             raise ValueError(f"{name} of {entity.type} {entity.id} never changes")

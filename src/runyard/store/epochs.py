@@ -1,9 +1,9 @@
-"""The statements by which a restored database becomes another than the one it was copied from."""
+"""Starts a new epoch in a restored database."""
 
 from uuid import uuid4
 
-# The sweeper deletes what the database does not know, and a restored one knows less than it did: an admin turns it on
-# again. A process that still holds a lease must find that it has passed on.
+# A restored database does not know newer objects, so the sweeper stays off until an admin turns it on. Leases of the
+# old database must be stale.
 STATEMENTS = (
     "UPDATE meta SET value = :epoch WHERE name = 'epoch'",
     "INSERT INTO meta (name, value) VALUES ('sweeper', 'off') ON CONFLICT (name) DO UPDATE SET value = 'off'",
@@ -12,5 +12,5 @@ STATEMENTS = (
 
 
 def make_epoch() -> str:
-    """An id that no other epoch has."""
+    """A new unique id."""
     return uuid4().hex

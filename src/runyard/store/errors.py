@@ -1,16 +1,16 @@
-"""What can go wrong with a database; messages never carry a password.
+"""Errors of the store. Messages never contain a password.
 
 StoreError
-├── StoreUnavailable   the database does not answer, is full or is busy; nothing is known to be written; try again
-│   └── StoreConflict  two units of work stood in each other's way; nothing was written; try again
-├── StoreLocked        another process has this SQLite database
-├── WrongUrl           a database URL that cannot be used
-├── WrongSchema        the tables are not what this release works with
-│   ├── OldSchema      an older release's: `upgrade` first
-│   ├── FutureSchema   a newer release's: left untouched
-│   └── ForeignSchema  not Runyard's
-├── BackupFailed       a backup or a restore that was not made
-└── ReadOnly           a write in a unit of work that was begun for reading
+├── StoreUnavailable   the database does not respond, is full or is busy; it may or may not have written
+│   └── StoreConflict  two transactions conflicted; nothing was written; retry
+├── StoreLocked        another process uses this SQLite database
+├── WrongUrl           the database URL is invalid
+├── WrongSchema        the schema does not fit this release
+│   ├── OldSchema      of an older release: run `upgrade` first
+│   ├── FutureSchema   of a newer release; not changed
+│   └── ForeignSchema  not of Runyard; not changed
+├── BackupFailed       a backup or restore failed
+└── ReadOnly           a write in a read-only unit of work
 """
 
 from sqlalchemy.exc import DontWrapMixin
@@ -19,19 +19,19 @@ from runyard.app.ports import Unavailable, Unstorable
 
 
 class StoreError(Exception):
-    """Something is wrong with the database."""
+    """The database cannot be used."""
 
 
 class StoreUnavailable(StoreError, Unavailable):
-    """The database does not answer, is full or is busy."""
+    """The database does not respond, is full or is busy."""
 
 
 class StoreConflict(StoreUnavailable):
-    """Two units of work stood in each other's way; nothing was written, and trying again may help."""
+    """Two transactions conflicted; nothing was written. Retrying may help."""
 
 
 class StoreLocked(StoreError):
-    """Another process has this SQLite database."""
+    """Another process uses this SQLite database."""
 
 
 class WrongUrl(StoreError):
@@ -39,32 +39,32 @@ class WrongUrl(StoreError):
 
 
 class WrongSchema(StoreError):
-    """The tables are not what this release works with."""
+    """The schema does not fit this release."""
 
 
 class OldSchema(WrongSchema):
-    """An older release made them."""
+    """Created by an older release."""
 
 
 class FutureSchema(WrongSchema):
-    """A newer release made them; they were not touched."""
+    """Created by a newer release; not changed."""
 
 
 class ForeignSchema(WrongSchema):
-    """Something else made them; they were not touched."""
+    """Not created by Runyard; not changed."""
 
 
 class BackupFailed(StoreError):
-    """A backup or a restore that was not made."""
+    """A backup or restore failed."""
 
 
 class ReadOnly(StoreError):
-    """A write in a unit of work that was begun for reading."""
+    """A write in a read-only unit of work."""
 
 
 class NaiveTime(ValueError, DontWrapMixin):
-    """A time without a time zone: a mistake in the caller."""
+    """A time without a time zone, which is a bug in the caller."""
 
 
 class UnstorableText(ValueError, Unstorable, DontWrapMixin):
-    """A text that not every database can keep in an indexed column: a NUL, half a surrogate pair, or too long."""
+    """A text that not every database can store in an indexed column: a NUL, an unpaired surrogate, or too long."""

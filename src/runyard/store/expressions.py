@@ -1,4 +1,4 @@
-"""Parts of statements that the engines write differently."""
+"""SQL expressions that differ between the engines."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,18 +12,18 @@ Insert = sqlite.Insert | postgresql.Insert
 
 
 def make_insert(table: Table, *, is_sqlite: bool) -> Insert:
-    """An insert that knows `on_conflict_do_…`."""
+    """An insert with `on_conflict_do_…`."""
     return sqlite.insert(table) if is_sqlite else postgresql.insert(table)
 
 
 def contains(column: ColumnElement[Any], part: str, *, is_sqlite: bool) -> ColumnElement[bool]:
-    """Whether the text in the column has that part, letter for letter."""
+    """Whether the column contains the text, case-sensitively."""
     find: Callable[..., Any] = func.instr if is_sqlite else func.strpos
     return find(column, literal(part, Reference())) > 0  # type: ignore[no-any-return]
 
 
 def is_one_of(column: ColumnElement[Any], values: list[str] | str, *, is_sqlite: bool) -> ColumnElement[bool]:
-    """Whether it is among them, however many they are: one parameter, whose name may stand for the values."""
+    """Whether the column is one of the values. Uses a single parameter for any number of them; may be its name."""
     kind = JsonText() if is_sqlite else postgresql.ARRAY(Name())
     known = bindparam(values, type_=kind) if isinstance(values, str) else literal(values, kind)
     if is_sqlite:

@@ -1,4 +1,4 @@
-"""One process per SQLite database, by a lock on a file beside it."""
+"""Allows one process per SQLite database, by a lock on a file beside it."""
 
 import fcntl
 import os
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from runyard.store.errors import StoreError, StoreLocked, StoreUnavailable
 
-_OLDEST_SQLITE = (3, 38, 0)  # RETURNING, and functions for JSON without being asked for
+_OLDEST_SQLITE = (3, 38, 0)  # RETURNING, and the JSON functions by default
 
 
 class ProcessLock:
-    """Held until `release` or the end of the process, however that comes: the kernel lets go of it."""
+    """Held until `release` or the end of the process; the kernel releases it even after a crash."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -19,7 +19,7 @@ class ProcessLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Raises `StoreLocked`, which names the process that has it, and `StoreUnavailable` for a bad folder."""
+        """Raises `StoreLocked`, which names the process that holds it, and `StoreUnavailable` for a bad directory."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -36,20 +36,20 @@ class ProcessLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Let go. The file stays: removing it would let two processes lock two files of the same name."""
+        """Release. The file stays: removing it would let two processes lock two files of the same name."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def take_file(database: Path) -> ProcessLock:
-    """Lock the database, which is then there, if only as an empty file that its owner alone can read."""
+    """Lock the database file. Creates it if missing, readable by its owner only."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: 3.38 or newer is needed, or PostgreSQL")
     lock = ProcessLock(database)
     lock.acquire()
     try:
-        # Hashes of passwords and sealed values are nobody else's business, whatever the umask says.
+        # It contains password hashes and encrypted values: no access for others, whatever the umask is.
         os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         lock.release()

@@ -1,4 +1,4 @@
-"""Metrics of entities, and the occasions of triggers that were used."""
+"""Metrics of entities and runs, and used occasions of triggers."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ class SqlMetrics:
         )
 
     async def list_values(self, entity_type: str, entity_id: str) -> Mapping[str, float | list[float]]:
-        """All of an entity, by name."""
+        """All metrics of an entity or run, by name."""
         rows = await self._session.fetch_all(
             select(_metrics.name, _metrics.value)
             .where(_metrics.type == entity_type, _metrics.id == entity_id)
@@ -41,7 +41,7 @@ class SqlFirings:
         self._session = session
 
     async def use(self, trigger_id: str, occasion: str) -> bool:
-        """Whether this caller is the first; a second one waits here until the first has committed or given up."""
+        """Returns whether this caller is the first. A second one waits until the first has committed or rolled back."""
         rows = await self._session.write_returning(
             self._session.insert_into(tables.firings)
             .values(trigger_id=trigger_id, occasion=occasion)

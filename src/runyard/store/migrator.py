@@ -1,4 +1,4 @@
-"""Migrations: forward, in one transaction, on a database that may hold data."""
+"""Forward migrations with alembic, in one transaction."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from runyard.store.schema import SchemaStatus, read_schema
 from runyard.store.urls import DatabaseUrl, PostgresUrl, SqliteUrl, parse_url
 
 _SCRIPTS = Path(__file__).parent / "migrations"
-# Two servers that start at once on one empty database: the second waits, and finds it done.
+# If two servers start on one empty database, the second waits for the first.
 _LOCKED_MILLISECONDS = 10_000
 _TAKE_TURNS = "SELECT pg_advisory_xact_lock(7301998245006120455)"
 
 
 async def upgrade(url: str) -> SchemaStatus:
-    """Bring a database to this release's tables; what it was before. Idempotent; nothing is kept of a failed one.
+    """Migrate a database to this release; returns its previous status. Idempotent; rolls back on failure.
 
-    Raises `FutureSchema` and `ForeignSchema` for databases that it must not touch, and `StoreLocked` where a server
-    is using a SQLite database.
+    Raises `FutureSchema` and `ForeignSchema` for databases that it must not change, and `StoreLocked` while a server
+    uses a SQLite database.
     """
     place = parse_url(url)
     if not isinstance(place, SqliteUrl):
@@ -38,7 +38,7 @@ async def upgrade(url: str) -> SchemaStatus:
 
 
 async def migrate(url: DatabaseUrl, *, more_scripts: Sequence[Path] = ()) -> SchemaStatus:
-    """The same under the lock of the caller. `more_scripts`: folders with scripts that follow ours."""
+    """The same, under the lock of the caller. `more_scripts`: directories with further scripts."""
     before = await read_schema(url)
     before.check_upgradable()
     if before.state == "current" and not more_scripts:
@@ -52,7 +52,7 @@ async def migrate(url: DatabaseUrl, *, more_scripts: Sequence[Path] = ()) -> Sch
 
 
 def make_config(more_scripts: Sequence[Path] = ()) -> Config:
-    """What alembic needs to know; no file of settings takes part."""
+    """The configuration of alembic, without a file."""
     config = Config()
     config.set_main_option("script_location", _escape(_SCRIPTS))
     config.set_main_option("path_separator", "newline")
@@ -62,7 +62,7 @@ def make_config(more_scripts: Sequence[Path] = ()) -> Config:
 
 
 def _migrate_sqlite(url: SqliteUrl, more_scripts: Sequence[Path]) -> None:
-    # A script that rebuilds a table drops the old one, and with foreign keys that would delete what refers to it.
+    # A script that rebuilds a table drops the old one; with foreign keys on, that would delete dependent rows.
     engine = make_sqlite_engine(
         url, begin="BEGIN IMMEDIATE", has_foreign_keys=False, locked_milliseconds=_LOCKED_MILLISECONDS
     )

@@ -1,4 +1,4 @@
-"""Backups of PostgreSQL by its own programs, `pg_dump` and `pg_restore`."""
+"""Backups of PostgreSQL with `pg_dump` and `pg_restore`."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ _PACKAGE = "it is in Debian's package postgresql-client"
 
 
 async def backup_postgresql(url: PostgresUrl, path: Path) -> None:
-    """Dump as of one moment, to a file that has its name only when it is whole."""
+    """Dump a consistent snapshot. The file gets its name only when it is complete."""
     part = path.with_name(f"{path.name}.part")
     try:
         os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
@@ -37,10 +37,10 @@ async def backup_postgresql(url: PostgresUrl, path: Path) -> None:
 
 
 async def restore_postgresql(path: Path, url: PostgresUrl) -> None:
-    """Fill an empty database. Its revision is written last, with the new epoch: a half-made one is not usable."""
+    """Fill an empty database. Revision and epoch are written last, so that a partial restore is unusable."""
     status = await read_schema(url)
     if status.state != "empty":
-        raise BackupFailed(f"{url.shown} is not empty: restore into an empty database; it was left as it is")
+        raise BackupFailed(f"{url.shown} is not empty: restore into an empty database; it was not changed")
     revision = await _read_revision(path)
     with tempfile.TemporaryDirectory() as folder, _connect_by_file(url) as address:
         chosen = Path(folder) / "list"
@@ -77,7 +77,7 @@ def _holds_revision(line: str) -> bool:
 
 @contextmanager
 def _connect_by_file(url: PostgresUrl) -> Iterator[str]:
-    """The address for the programs; the password is in a file, since everyone may read a command line."""
+    """Connection arguments for the programs. The password is in a file: command lines are visible to everyone."""
     parts = urlsplit(url.dsn)
     userinfo, at, hosts = parts.netloc.rpartition("@")
     user, _, password = userinfo.partition(":")
@@ -94,7 +94,7 @@ def _connect_by_file(url: PostgresUrl) -> Iterator[str]:
 
 
 async def _run(program: str, *arguments: str) -> str:
-    """What it printed. Raises `BackupFailed` with its own words."""
+    """Run a program and return its output. Raises `BackupFailed` with its error message."""
     executable = shutil.which(program)
     if executable is None:
         raise BackupFailed(f"`{program}` is needed for PostgreSQL and is not installed: {_PACKAGE}")

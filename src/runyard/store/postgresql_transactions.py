@@ -1,4 +1,4 @@
-"""PostgreSQL is asked over the network, and awaited."""
+"""Transactions on PostgreSQL, with asyncpg."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from runyard.store.transactions import T, Work, WorkKind
 
 
 class PostgresqlTransactionFactory:
-    """Connections to PostgreSQL; the pool of the engine makes who comes later wait."""
+    """Connections to PostgreSQL, limited by the pool of the engine."""
 
     is_sqlite = False
 
@@ -17,24 +17,24 @@ class PostgresqlTransactionFactory:
         self.engine = engine
 
     def make(self) -> "PostgresqlTransaction":
-        """A new one, not connected yet."""
+        """A new transaction, not connected yet."""
         return PostgresqlTransaction(self.engine)
 
     async def dispose(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         await self.engine.dispose()
 
 
 class PostgresqlTransaction:
-    """`Transaction` to PostgreSQL."""
+    """`Transaction` on PostgreSQL."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._connection: AsyncConnection | None = None
 
     async def run(self, work: Work[T], work_kind: WorkKind) -> T:  # noqa: ARG002 - the server does all sorts in its own time
-        """Do it inside the transaction. The first work is begun again where the connection was lost while it rested:
-        nothing was done in it yet. To try every connection before would cost as much as three statements.
+        """Run it inside the transaction. The first work is retried if an idle connection turns out to be lost; nothing
+        was done yet. Testing every connection first would cost as much as three statements.
         """
         if self._connection is not None:
             return await self._connection.run_sync(work)
@@ -47,14 +47,14 @@ class PostgresqlTransaction:
         return await self._begin_with(work)
 
     async def commit(self) -> None:
-        """Keep everything."""
+        """Commit."""
         if self._connection is not None:
             await self._connection.commit()
 
     async def close(self) -> None:
-        """Undo what was not committed, and give the connection back."""
+        """Roll back what was not committed, and return the connection."""
         if self._connection is not None:
-            # Whoever is cancelled twice still gives the connection back.
+            # Returns the connection even if cancelled twice.
             await asyncio.shield(asyncio.create_task(self._connection.close()))
             self._connection = None
 

@@ -1,4 +1,4 @@
-"""The run row as a queue: claims, leases and when a run is due, all by the database's clock."""
+"""The work queue in the table of runs: claims, leases and due times, all by the database's clock."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -26,12 +26,12 @@ async def claim_due(
     shard: tuple[int, int],
     columns: Sequence[ColumnElement[Any]],
 ) -> list[tuple[RowMapping, Lease]]:
-    """Lease what is due to the caller, oldest first; rows that another caller is claiming are passed by."""
+    """Lease due runs to the caller, oldest first (SKIP LOCKED)."""
     now = await read_clock(session)
     token, until = token_hex(16), now + lease_for
     index, count = shard
-    # The clock is bound as a value: an index cannot be searched by a function that may change from row to row.
-    # It is a moment old when it is used, which leaves a lease that ends meanwhile to the next call.
+    # The time is bound as a value: an index cannot be searched with a volatile function.
+    # It is slightly old; a lease that expires meanwhile is left to the next call.
     due = (
         select(_runs.id)
         .where(
@@ -55,18 +55,18 @@ async def claim_due(
 
 
 async def renew(session: Session, lease: Lease, *, lease_for: timedelta) -> Lease:
-    """Hold it longer. Raises `Stale` if it has ended or passed on."""
+    """Extend a lease. Raises `Stale` if it has expired or changed hands."""
     until = await read_clock(session) + lease_for
     renewed = await session.write(
         update(tables.runs).where(_runs.id == lease.run_id, *hold_lease(lease)).values(lease_until=until)
     )
     if not renewed:
-        raise Stale(f"the lease of run {lease.run_id} has ended or passed on")
+        raise Stale(f"the lease of run {lease.run_id} has expired or changed hands")
     return Lease(run_id=lease.run_id, token=lease.token, until=until)
 
 
 async def release(session: Session, lease: Lease, *, due_at: datetime | None) -> None:
-    """Give it back, due at that time; earlier, where somebody without a lease wrote the run meanwhile."""
+    """Release a lease; the run is due at that time, or earlier if it was nudged meanwhile."""
     wished = literal(due_at, UtcTime())
     is_sooner = _runs.due_at < wished if due_at is not None else _runs.due_at.is_not(None)
     await session.write(
@@ -82,7 +82,7 @@ async def release(session: Session, lease: Lease, *, due_at: datetime | None) ->
 
 
 async def nudge(session: Session, run_ids: Sequence[str]) -> None:
-    """They are due now; who holds them cannot put that off at release."""
+    """Make runs due now; the holder of a lease cannot postpone that on release."""
     now = await read_clock(session)
     await session.write(
         update(tables.runs)
@@ -92,7 +92,7 @@ async def nudge(session: Session, run_ids: Sequence[str]) -> None:
 
 
 def hold_lease(lease: Lease) -> list[ColumnElement[bool]]:
-    """Whether the row is leased by that lease, at the instant at which the database looks."""
+    """Condition: the lease is the row's and has not expired when the database evaluates it."""
     return [_runs.lease_token == lease.token, _runs.lease_until > DatabaseNow()]
 
 

@@ -1,4 +1,4 @@
-"""What is old enough to go: runs that have ended, and the audit."""
+"""Deletes old runs and audit entries."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runyard.store.sql_store import SqlStore
     from runyard.store.unit_of_work import SqlUnitOfWork
 
-# One unit of work each, so that nobody waits for long.
+# In small transactions, so that nobody waits for long.
 RUNS_AT_ONCE = 200
 ENTRIES_AT_ONCE = 5000
 _ENDED = sorted(state.value for state in FINAL | {State.DELETED})
@@ -54,7 +54,7 @@ async def _prune_runs(work: "SqlUnitOfWork", *, ended_before: datetime) -> list[
         .where(
             columns.state.in_(_ENDED),
             columns.updated_at < ended_before,
-            # Who still has something to do with it, does it first; what nobody came for in all that time, goes.
+            # A run that is still due is left to the loop, unless it has been due all that time.
             or_(columns.due_at.is_(None), columns.due_at < ended_before),
             or_(columns.lease_until.is_(None), columns.lease_until < DatabaseNow()),
         )

@@ -1,4 +1,4 @@
-"""Profiles and policies with their history."""
+"""Revisions of profiles and policies."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -39,7 +39,7 @@ class SqlRevisions:
         self._session = session
 
     async def put(self, kind: Literal["profile", "policy"], name: str, document: Json | None, *, user: str) -> Revision:
-        """The next revision; None deletes (and is a revision too)."""
+        """Add a revision. A document of None is a deletion."""
         await self._session.lock(f"revision:{kind}:{name}")
         newest = await self.find(kind, name)
         revision = Revision(
@@ -57,7 +57,7 @@ class SqlRevisions:
     async def find(
         self, kind: Literal["profile", "policy"], name: str, *, revision: int | None = None
     ) -> Revision | None:
-        """The newest, or that one."""
+        """The newest revision, or the given one."""
         statement = select(*_SELECTED).where(_columns.kind == kind, _columns.name == name)
         if revision is not None:
             statement = statement.where(_columns.revision == min(revision, LARGEST))
@@ -65,13 +65,13 @@ class SqlRevisions:
         return None if row is None else Revision(**row)
 
     async def list_current(self, *, kind: Literal["profile", "policy"] | None = None) -> Sequence[Revision]:
-        """The newest of each name that is not deleted, by name; of both kinds, or of one."""
+        """The newest revision of each name, without deleted ones, by name."""
         statement = _LIST_CURRENT if kind is None else _LIST_CURRENT.where(_columns.kind == kind)
         rows = await self._session.fetch_all(statement)
         return [Revision(**row) for row in rows]
 
     async def list_history(self, kind: Literal["profile", "policy"], name: str) -> Sequence[Revision]:
-        """All, newest first."""
+        """All revisions, newest first."""
         rows = await self._session.fetch_all(
             select(*_SELECTED).where(_columns.kind == kind, _columns.name == name).order_by(_columns.revision.desc())
         )

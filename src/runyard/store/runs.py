@@ -1,4 +1,4 @@
-"""Runs: the rows, their history, and what stays of them."""
+"""Runs, their transitions, and tombstones of deleted runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -49,7 +49,7 @@ class SqlRuns:
         self._session = session
 
     async def add(self, run: Run, transitions: Sequence[Transition]) -> None:
-        """The run with its first transitions. Raises `Duplicate`; the unit of work can go on."""
+        """Add a run with its first transitions. Raises `Duplicate`; the unit of work stays usable."""
         row = {
             **{name: getattr(run, name) for name in _FIELDS if name not in _DERIVED},
             **derive_columns(run),
@@ -63,19 +63,19 @@ class SqlRuns:
         await add_labels(self._session, run)
 
     async def find(self, run_id: str, *, project: str | None = None) -> Run | None:
-        """By id; None as well where it belongs to another project."""
+        """By id; None also if it belongs to another project."""
         statement = _FIND if project is None else _FIND_IN_PROJECT
         row = await self._session.fetch_one(statement, {"run_id": run_id, "in_project": project})
         return None if row is None else row_to_run(row)
 
     async def find_page(self, query: Query) -> Page:
-        """A page; `type` of the query is `run`."""
+        """A page of runs; the `type` of the query is `run`."""
         columns = _BRIEF_COLUMNS if query.is_brief else RUN_COLUMNS
         rows, total = await fetch_page(self._session, tables.runs, query, columns=columns)
         return Page(tuple(row_to_run(row, is_brief=query.is_brief) for row in rows), total)
 
     async def list_ids(self, *, project: str, task: str | None = None) -> Sequence[str]:
-        """The ids of a project's runs, or of those of one task (by its reference), in order."""
+        """The ids of the runs of a project, or of one of its tasks (by reference), sorted."""
         conditions = [tables.runs.c.project == project]
         if task is not None:
             conditions.append(tables.runs.c.task == task)
@@ -83,12 +83,12 @@ class SqlRuns:
         return [row["id"] for row in await self._session.fetch_all(statement)]
 
     async def list_transitions(self, run_id: str, *, after: int = 0) -> Sequence[Transition]:
-        """In order, those with a greater sequence."""
+        """The transitions of a run whose sequence is greater, in order."""
         rows = await self._session.fetch_all(_LIST_TRANSITIONS, {"run": run_id, "after": min(after, LARGEST)})
         return [_make_transition(tuple(row.values())) for row in rows]
 
     async def count_states(self) -> Mapping[str, int]:
-        """How many runs there are in each state."""
+        """The number of runs in each state."""
         state = tables.runs.c.state
         rows = await self._session.fetch_all(select(state, func.count().label("number")).group_by(state))
         return {row["state"]: row["number"] for row in rows}
@@ -110,9 +110,9 @@ class SqlRuns:
         lease: Lease | None = None,
         expected_revision: int | None = None,
     ) -> Run:
-        """Write it with the next revision and the new transitions; a stale lease writes nothing.
+        """Write it with the next revision and append the transitions. Raises `Stale`.
 
-        Written without a lease, the run is nudged: who holds its lease cannot put off, at release, when it is due.
+        A write without a lease nudges the run: the holder of its lease cannot postpone it on release.
         """
         values = {name: getattr(run, name) for name in _FIELDS if name not in _FIXED | _DERIVED}
         values["revision"] = tables.runs.c.revision + 1
@@ -130,18 +130,18 @@ class SqlRuns:
             )
         )
         if not rows:
-            raise Stale(f"run {run.id} is gone, was changed since it was read, or its lease has passed on")
+            raise Stale(f"run {run.id} is gone or was changed since it was read, or its lease is stale")
         check_fixed(run, rows[0])
         await self._add_transitions(run.id, transitions)
         await replace_labels(self._session, run, known=rows[0]["labels"])
         return replace(run, revision=rows[0]["revision"])
 
     async def delete(self, run_id: str) -> None:
-        """The row goes with its history, a tombstone stays."""
+        """Delete the row and its transitions, and leave a tombstone."""
         await delete_runs(self._session, [run_id])
 
     async def has_tombstone(self, run_id: str) -> bool:
-        """Whether we knew that run and ended it; a run that was added again under that id lives."""
+        """Whether a run of that id was deleted and not added again."""
         is_ended = exists().where(tables.tombstones.c.run_id == run_id)
         is_alive = exists().where(tables.runs.c.id == run_id)
         return bool(await self._session.fetch_value(select(is_ended & ~is_alive)))
@@ -149,22 +149,22 @@ class SqlRuns:
     async def claim_due(
         self, *, owner: str, limit: int, lease_for: timedelta, shard: tuple[int, int] = (0, 1)
     ) -> Sequence[tuple[Run, Lease]]:
-        """Runs that are due and not leased, oldest first, leased to the caller once the unit of work is committed."""
+        """Lease due runs to the caller, oldest first. Takes effect with the commit."""
         claimed = await claim_due(
             self._session, owner=owner, limit=limit, lease_for=lease_for, shard=shard, columns=RUN_COLUMNS
         )
         return [(row_to_run(row), lease) for row, lease in claimed]
 
     async def renew(self, lease: Lease, *, lease_for: timedelta) -> Lease:
-        """Raises `Stale` if it has passed on."""
+        """Extend the lease. Raises `Stale` if it has expired or changed hands."""
         return await renew(self._session, lease, lease_for=lease_for)
 
     async def release(self, lease: Lease, *, due_at: datetime | None) -> None:
-        """Give it back; a stale lease does nothing."""
+        """Release the lease; does nothing if it is stale."""
         await release(self._session, lease, due_at=due_at)
 
     async def nudge(self, run_ids: Sequence[str]) -> None:
-        """They are due now, whoever holds them."""
+        """Make runs due now, even leased ones."""
         await nudge(self._session, run_ids)
 
     async def _add_transitions(self, run_id: str, transitions: Sequence[Transition]) -> None:
@@ -201,7 +201,7 @@ def _make_list_histories(is_sqlite: bool) -> Select[Any]:  # noqa: FBT001 - the 
 
 
 def row_to_run(row: RowMapping, *, is_brief: bool = False) -> Run:
-    """The run of a row with the columns that were asked for, in their order: by name it takes three times as long."""
+    """The run of a row, by the order of its columns: by name takes three times as long."""
     if is_brief:
         return Run(type="run", **_ABSENT, **dict[str, Any](zip(_BRIEF_FIELDS, row.values(), strict=True)))
     return Run(type="run", **dict[str, Any](zip(_FIELDS, row.values(), strict=True)))
@@ -213,7 +213,7 @@ def _make_transition(values: Sequence[Any]) -> Transition:
 
 
 def _guard(run: Run, *, lease: Lease | None, expected_revision: int | None) -> list[ColumnElement[bool]]:
-    """What must be true of the row for the write to be made, judged by the database in the same statement."""
+    """Conditions of the write, evaluated by the database in the same statement (optimistic concurrency)."""
     conditions = [tables.runs.c.id == run.id, tables.runs.c.project == run.project]
     if lease is not None:
         conditions += [tables.runs.c.id == lease.run_id, *hold_lease(lease)]

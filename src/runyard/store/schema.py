@@ -1,4 +1,4 @@
-"""Which revision a database is at, read without writing to it; alembic is not needed for that."""
+"""Reads the schema revision of a database, without alembic and without writing."""
 
 import asyncio
 import sqlite3
@@ -20,7 +20,7 @@ VERSION_TABLE = "alembic_version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaStatus:
-    """Where a database stands. `pending` are the revisions that an upgrade would apply, in order."""
+    """The schema status of a database. `pending` are the revisions that an upgrade would apply, in order."""
 
     state: Literal["empty", "current", "old", "future", "foreign"]
     revision: str | None
@@ -38,7 +38,7 @@ class SchemaStatus:
             )
 
     def check_upgradable(self) -> None:
-        """Raises `FutureSchema` or `ForeignSchema`: databases that this release must not touch."""
+        """Raises `FutureSchema` or `ForeignSchema` for databases that this release must not change."""
         if self.state == "future":
             raise FutureSchema(
                 f"{self.shown_url} is at revision {self.revision}, which this release does not know (it knows up to "
@@ -49,12 +49,12 @@ class SchemaStatus:
 
 
 async def read_status(url: str) -> SchemaStatus:
-    """Read where the database stands; nothing is written, and a missing SQLite file is an empty database."""
+    """Read the schema status. Writes nothing; a missing SQLite file counts as an empty database."""
     return await read_schema(parse_url(url))
 
 
 async def read_schema(url: DatabaseUrl) -> SchemaStatus:
-    """The same of a parsed URL."""
+    """The same for a parsed URL."""
     if isinstance(url, SqliteUrl):
         tables, revisions = await asyncio.to_thread(_read_sqlite, url)
     else:
@@ -63,7 +63,7 @@ async def read_schema(url: DatabaseUrl) -> SchemaStatus:
 
 
 def list_known_revisions() -> list[str]:
-    """The revisions of this release, oldest first, by the names of their scripts."""
+    """The revisions of this release, oldest first, from the names of the scripts."""
     names = (entry.name for entry in files("runyard.store.migrations.versions").iterdir())
     return sorted(name[1:].partition("_")[0] for name in names if name.startswith("r") and name.endswith(".py"))
 
@@ -74,7 +74,7 @@ def _classify(tables: Collection[str], revisions: Collection[str], *, shown_url:
     pending: tuple[str, ...] = ()
     state: Literal["empty", "current", "old", "future", "foreign"]
     if revision is None:
-        # The table of versions alone is what a first migration leaves that was broken off on a server.
+        # An interrupted first migration leaves only the table of versions.
         state = "foreign" if set(tables) - {VERSION_TABLE} else "empty"
         pending = tuple(known) if state == "empty" else ()
     elif revision not in known:

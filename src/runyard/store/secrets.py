@@ -1,4 +1,4 @@
-"""Sealed values; what they are sealed with is never here."""
+"""Encrypted values of secrets, without their keys."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -21,7 +21,7 @@ class SqlSecrets:
         self._session = session
 
     async def put(self, value: SealedValue) -> None:
-        """Store it as the newest version. Raises `Stale` if that version, or a newer one, is there already."""
+        """Store it as the newest version. Raises `Stale` if that version or a newer one exists."""
         await self._session.lock(f"secret:{value.project}:{value.name}")
         newest = await self.find(value.project, value.name)
         if newest is not None and newest.version >= value.version:
@@ -44,7 +44,7 @@ class SqlSecrets:
         await self._session.write(delete(tables.secrets).where(_columns.project == project, _columns.name == name))
 
     async def list_sealed_by(self, key_id: str, *, limit: int) -> Sequence[SealedValue]:
-        """For rotation: values that are wrapped by that key."""
+        """Values whose data key is wrapped by that key, for key rotation."""
         rows = await self._session.fetch_all(
             select(*_SELECTED)
             .where(_columns.key_id == key_id)
@@ -54,7 +54,7 @@ class SqlSecrets:
         return [SealedValue(**row) for row in rows]
 
     async def rewrap(self, value: SealedValue) -> None:
-        """Replace the same version, sealed anew. Raises `Stale` if it is gone."""
+        """Replace the same version by one that is wrapped by another key. Raises `Stale` if it is gone."""
         replaced = await self._session.write(
             update(tables.secrets)
             .where(_columns.project == value.project, _columns.name == value.name, _columns.version == value.version)

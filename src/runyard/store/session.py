@@ -1,4 +1,4 @@
-"""A connection inside one transaction, with what differs between the engines."""
+"""A connection in one transaction, and the differences between the engines."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
@@ -31,9 +31,9 @@ _LOCK, _LOCK_SHARED = (
 
 
 class Session:
-    """What the repositories of one unit of work share. Errors leave it as ours.
+    """Shared by the repositories of one unit of work. Translates errors of the drivers.
 
-    Statements that are executed often are made once, with parameters: to make one takes longer than to execute it.
+    Frequent statements are built once, with parameters: building one takes longer than executing it.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Session:
         self._is_read_only = is_read_only
         self._is_over = False
         self.is_sqlite = is_sqlite
-        """Whether one writer at a time is the rule anyway."""
+        """Whether the database has a single writer."""
 
     async def fetch_all(self, statement: Executable, parameters: Parameters = None) -> Sequence[RowMapping]:
-        """All rows; none where a text in a condition is such that no database could hold it."""
+        """All rows. None if a condition has a text that no database can store."""
         self._check_open()
         try:
             return await self._run(lambda connection: _fetch(connection, statement, parameters), "read")
@@ -55,7 +55,7 @@ class Session:
             return ()
 
     async def fetch_one(self, statement: Executable, parameters: Parameters = None) -> RowMapping | None:
-        """The first row, or None; a text that no database could hold finds none."""
+        """The first row, or None."""
         rows = await self.fetch_all(statement, parameters)
         return rows[0] if rows else None
 
@@ -65,7 +65,7 @@ class Session:
         return None if row is None else next(iter(row.values()))
 
     async def write(self, statement: Executable, parameters: Parameters = None) -> int:
-        """How many rows it wrote. Raises `UnstorableText` for a text that cannot be kept; to delete such finds none."""
+        """Returns the number of rows. Raises `UnstorableText`, except for deletions, which then match nothing."""
         self._check_writable()
         try:
             return await self._run(
@@ -77,14 +77,14 @@ class Session:
             raise
 
     async def write_all(self, statement: Executable, rows: Iterable[Mapping[str, Any]]) -> None:
-        """The same statement for many rows."""
+        """Execute a statement for many rows."""
         self._check_writable()
         if parameters := [dict(row) for row in rows]:
             work_kind: WorkKind = "long" if len(parameters) > MANY_ROWS else "write"
             await self._run(lambda connection: connection.execute(statement, parameters), work_kind)
 
     async def write_returning(self, statement: Executable, parameters: Parameters = None) -> Sequence[RowMapping]:
-        """The rows that it wrote, or deleted."""
+        """Execute a statement with RETURNING."""
         self._check_writable()
         try:
             return await self._run(
@@ -96,13 +96,13 @@ class Session:
             raise
 
     def insert_into(self, table: Table) -> Insert:
-        """An insert that knows `on_conflict_do_…`."""
+        """An insert with `on_conflict_do_…`."""
         return make_insert(table, is_sqlite=self.is_sqlite)
 
     async def lock(self, name: str, *, is_shared: bool = False) -> None:
-        """Until the end of the unit of work nobody else passes here with that name, but for sharers among themselves.
+        """Take a lock of that name until the end of the unit of work, exclusive or shared (advisory lock).
 
-        SQLite writes one by one anyway: there it is enough to have begun.
+        SQLite has a single writer: there the write transaction itself is the lock.
         """
         self._check_writable()
         if self.is_sqlite:
@@ -113,18 +113,18 @@ class Session:
         await self.fetch_all(_LOCK_SHARED if is_shared else _LOCK, {"key": key})
 
     def is_one_of(self, column: ColumnElement[Any], values: Iterable[str]) -> ColumnElement[bool]:
-        """Whether it is among them, however many they are."""
+        """Whether the column is one of the values, however many."""
         return is_one_of(column, sorted(values), is_sqlite=self.is_sqlite)
 
     async def commit(self) -> None:
-        """Keep everything; the session is over."""
+        """Commit and end the session."""
         self._check_open()
         with translate_errors(self._shown_url):
             await self._transaction.commit()
         self.end()
 
     def end(self) -> None:
-        """Nothing can be asked or written any more."""
+        """End the session; every later statement raises."""
         self._is_over = True
 
     async def _run(self, work: Work[T], work_kind: WorkKind) -> T:
@@ -133,12 +133,12 @@ class Session:
 
     def _check_open(self) -> None:
         if self._is_over:
-            raise RuntimeError("this unit of work is over: it was committed or left")
+            raise RuntimeError("this unit of work has ended")
 
     def _check_writable(self) -> None:
         self._check_open()
         if self._is_read_only:
-            raise ReadOnly("this unit of work was begun for reading, and something was to be written")
+            raise ReadOnly("write in a read-only unit of work")
 
 
 def _fetch(connection: Connection, statement: Executable, parameters: Parameters) -> Sequence[RowMapping]:
@@ -146,5 +146,5 @@ def _fetch(connection: Connection, statement: Executable, parameters: Parameters
 
 
 def _work_kind_of(statement: Executable) -> WorkKind:
-    """Only deletions take along an unknown number of rows, of their own and of those that refer to them."""
+    """Deletions are long: they affect an unknown number of rows."""
     return "long" if isinstance(statement, Delete) else "write"

@@ -1,4 +1,4 @@
-"""Backups of SQLite by its own online copy."""
+"""Backups of SQLite with its online backup API."""
 
 import os
 import sqlite3
@@ -12,13 +12,13 @@ from runyard.store.errors import BackupFailed
 
 
 def backup_sqlite(database: Path, path: Path) -> None:
-    """Copy in one step, as of one moment; the copy is checked before it gets its name."""
+    """Copy a consistent snapshot. The copy is checked before it gets its name."""
     with _make_file(path) as part:
         _copy(database, part)
 
 
 def restore_sqlite(backup: Path, database: Path) -> None:
-    """Copy, begin a new epoch, and only then give it the name under which it is used."""
+    """Copy, start a new epoch, and only then give it its final name."""
     with _make_file(database) as part:
         _copy(backup, part)
         with closing(sqlite3.connect(part, isolation_level=None)) as copy:
@@ -29,16 +29,16 @@ def restore_sqlite(backup: Path, database: Path) -> None:
 
 
 def check_vacant(database: Path) -> None:
-    """Raises `BackupFailed` where a database, or what is left of one, would be lost or mixed with the new one."""
+    """Raises `BackupFailed` if files of another database would be overwritten or mixed with the new one."""
     names = (database.name, *(f"{database.name}-{suffix}" for suffix in ("wal", "shm", "journal")))
     taken = [name for name in names if database.with_name(name).exists()]
     if taken:
-        raise BackupFailed(f"{database.parent} holds {', '.join(taken)}: move it away first; it was left as it is")
+        raise BackupFailed(f"{database.parent} holds {', '.join(taken)}: move it away first; it was not changed")
 
 
 @contextmanager
 def _make_file(path: Path) -> Iterator[Path]:
-    """A file beside it that becomes it when all has gone well; it survives a loss of power from then on."""
+    """A temporary file that replaces the target on success (atomic and durable)."""
     part = path.with_name(f"{path.name}.part")
     try:
         os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
@@ -58,7 +58,7 @@ def _copy(source: Path, target: Path) -> None:
         closing(sqlite3.connect(target)) as copy,
     ):
         original.backup(copy)
-        # One file, without a log beside it.
+        # A single file, without a WAL beside it.
         copy.execute("PRAGMA journal_mode = DELETE")
         [(verdict,), *_] = copy.execute("PRAGMA integrity_check").fetchall()
     if verdict != "ok":

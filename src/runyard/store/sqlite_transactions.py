@@ -1,7 +1,7 @@
-"""SQLite answers in microseconds, and a hop to a thread and back costs more than most statements do.
+"""Transactions on SQLite. Short statements run on the event loop: a hop to a thread costs more than most of them.
 
-So they run where the unit of work runs. What could hold up everybody else goes to a thread: the commit, which waits for
-the disk, deletions, reads that turn out to be long, and waiting for another program that writes to the file.
+Everything that could block the loop runs on a thread: commits, which wait for the disk, deletions, reads that turn out
+to be long, and waiting for another program that has locked the file.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from sqlalchemy import Connection, Engine, exc
 from runyard.store.errors import StoreUnavailable
 from runyard.store.transactions import T, Work, WorkKind
 
-# How long a unit of work may keep everybody waiting: then a read is begun again on a thread, and after a short
-# statement the others have their turn.
+# How long a unit of work may block the event loop. After that a read is restarted on a thread, and other tasks run
+# after a statement.
 PATIENCE_SECONDS = 0.005
 STEPS_BETWEEN_LOOKS = 2_000
-# How long another program may hold the file.
+# How long to wait for another program that has locked the file.
 LOCKED_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
-# How long the units of work that are under way have when the store is closed.
+# How long closing waits for units of work under way.
 CLOSING_SECONDS = 5.0
 
 
 class SqliteTransactionFactory:
-    """Connections to SQLite, so many at a time; who comes later waits here, in order, and not on SQLite's lock."""
+    """Connections to SQLite, limited in number. Others wait here in order (FIFO), not on SQLite's lock."""
 
     is_sqlite = True
 
@@ -43,11 +43,11 @@ class SqliteTransactionFactory:
         self._is_closed = False
 
     def make(self) -> "SqliteTransaction":
-        """A new one, not connected yet."""
+        """A new transaction, not connected yet."""
         return SqliteTransaction(self)
 
     async def take_turn(self) -> None:
-        """Wait for one of the connections."""
+        """Wait for a connection."""
         self._check_open()
         if not self._turns.locked():
             await self._turns.acquire()
@@ -59,11 +59,11 @@ class SqliteTransactionFactory:
             raise exc.TimeoutError("all connections are taken") from error
 
     def give_turn(self) -> None:
-        """Let the next one have it."""
+        """Return a connection."""
         self._turns.release()
 
     async def run_on_thread(self, work: Callable[[], T], *, interrupt: Callable[[], None] | None = None) -> T:
-        """Even who is cancelled leaves only when the thread is done: two must never have one connection."""
+        """Run on a thread. Returns only when it is done, even if cancelled: a connection has one user at a time."""
         self._check_open()
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
@@ -95,7 +95,7 @@ class SqliteTransactionFactory:
 
 
 class SqliteTransaction:
-    """`Transaction` to SQLite."""
+    """`Transaction` on SQLite."""
 
     def __init__(self, factory: SqliteTransactionFactory) -> None:
         self._factory = factory
@@ -103,14 +103,14 @@ class SqliteTransaction:
         self._runs_since = 0.0
 
     async def run(self, work: Work[T], work_kind: WorkKind) -> T:
-        """Do it inside the transaction; here and now, unless it takes long."""
+        """Run it inside the transaction, on the event loop unless it takes long."""
         connection = self._connection or await self._connect()
         if work_kind == "long":
             return await self._run_on_thread(connection, work)
         if work_kind == "read":
             result = await self._read(connection, work)
         else:
-            # Not to be interrupted: that would undo the whole transaction.
+            # Not interruptible: that would roll back the whole transaction.
             result = work(connection)
         if time.perf_counter() - self._runs_since > PATIENCE_SECONDS:
             await asyncio.sleep(0)
@@ -118,12 +118,12 @@ class SqliteTransaction:
         return result
 
     async def commit(self) -> None:
-        """Keep everything."""
+        """Commit."""
         if self._connection is not None:
             await self._factory.run_on_thread(self._connection.commit)
 
     async def close(self) -> None:
-        """Undo what was not committed, and give the connection back."""
+        """Roll back what was not committed, and return the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -178,7 +178,7 @@ def _begin(engine: Engine) -> Connection:
 
 
 def _while_locked(work: Callable[[], T]) -> T:
-    """On a thread: again and again while another program holds the file, but not for ever."""
+    """Retry on a thread while another program has locked the file, up to `LOCKED_SECONDS`."""
     until = time.monotonic() + LOCKED_SECONDS
     while True:
         try:
@@ -194,7 +194,7 @@ def _get_driver(connection: Connection) -> sqlite3.Connection:
 
 
 def _is_locked(error: exc.OperationalError) -> bool:
-    # Of an extended code the last byte is the plain one.
+    # The last byte of an extended code is the primary code.
     return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 

@@ -1,7 +1,7 @@
-"""The tables, and an index for every list that is asked for often (tests read the plans of both engines).
+"""The tables, with an index for every frequent query (tests check the query plans of both engines).
 
-The scripts in `migrations/` make these; a test compares. Small columns come before the documents, so that SQLite
-filters a row without reading the pages its documents overflow to.
+The scripts in `migrations/` create them; a test compares both. Small columns come before the documents, so that SQLite
+filters rows without reading their overflow pages.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ metadata = MetaData(
 
 
 def _make_entity_columns() -> list[Column[Any]]:
-    """What runs and all other entities have in common; documents are not among them."""
+    """Columns that runs and other entities share, without the documents."""
     return [
         Column("project", Name, nullable=False),
         Column("kind", Name, nullable=False),
@@ -51,7 +51,7 @@ def _make_documents() -> list[Column[Any]]:
 
 
 def _index_where(table: Table, name: str, columns: str, *, where: str, unique: bool = False) -> None:
-    """An index of the rows that are so."""
+    """A partial index."""
     condition = text(where)
     chosen = [table.c[column] for column in columns.split()]
     Index(name, *chosen, unique=unique, sqlite_where=condition, postgresql_where=condition)
@@ -121,7 +121,7 @@ runs = Table(
     Column("provenance", JsonTuple, nullable=False),
     Column("warnings", JsonTuple, nullable=False),
     Index("ix_runs_created", "project", "created_at", "id").ddl_if(dialect="postgresql"),
-    # SQLite would read a row with its documents to search in it; PostgreSQL keeps those elsewhere.
+    # SQLite would read a row with its documents to search in it; PostgreSQL stores those out of line.
     Index("ix_runs_search", "project", "created_at", "id", "search").ddl_if(dialect="sqlite"),
     Index("ix_runs_state", "project", "state", "created_at", "id"),
     Index("ix_runs_function", "project", "function", "created_at", "id"),

@@ -1,4 +1,4 @@
-"""A connection with its transaction, as a unit of work holds it: how work gets to the database, and who waits."""
+"""The interface of a transaction, and of the factory that creates one."""
 
 from collections.abc import Callable
 from typing import Literal, Protocol, TypeVar
@@ -11,27 +11,27 @@ WorkKind = Literal["read", "write", "long"]
 
 
 class Transaction(Protocol):
-    """Begins its transaction with the first work; without any, nothing was ever connected."""
+    """A connection with a transaction. Connects and begins with the first work."""
 
     async def run(self, work: Work[T], work_kind: WorkKind) -> T:
-        """Do it inside the transaction. `long`: a write that may take its time."""
+        """Run it inside the transaction. `long`: a write that may take long."""
 
     async def commit(self) -> None:
-        """Keep everything."""
+        """Commit."""
 
     async def close(self) -> None:
-        """Undo what was not committed, and give the connection back."""
+        """Roll back what was not committed, and return the connection."""
 
 
 class TransactionFactory(Protocol):
-    """Where links come from."""
+    """Creates transactions."""
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether one writer at a time is the rule anyway."""
+        """Whether the database has a single writer."""
 
     def make(self) -> Transaction:
-        """A new one, not connected yet."""
+        """A new transaction, not connected yet."""
 
     async def dispose(self) -> None:
-        """End the connections."""
+        """Close the connections."""

@@ -1,4 +1,4 @@
-"""One transaction with all the repositories."""
+"""A unit of work: one transaction with all repositories."""
 
 from datetime import datetime
 
@@ -18,7 +18,7 @@ from runyard.store.session import Session
 
 
 class SqlUnitOfWork:
-    """`app.ports.UnitOfWork`; over once it is committed."""
+    """`app.ports.UnitOfWork`; unusable after `commit`."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -32,11 +32,11 @@ class SqlUnitOfWork:
         self.firings: Firings = SqlFirings(session)
 
     async def commit(self) -> None:
-        """Keep everything; once it returns, not even a crash loses it."""
+        """Commit. Once this returns, the writes survive a crash."""
         await self.session.commit()
 
     async def read_clock(self) -> datetime:
-        """The database's clock, by which leases run."""
+        """The database's clock, on which leases expire."""
         return await read_clock(self.session)
 
     async def lock(self, name: str) -> None:
@@ -48,7 +48,7 @@ class SqlUnitOfWork:
         await self.session.lock(f"app:{name}", is_shared=True)
 
     async def get_meta(self, name: str) -> str | None:
-        """A fact about the installation."""
+        """A value of the installation."""
         value: str | None = await self.session.fetch_value(
             select(tables.meta.c.value).where(tables.meta.c.name == name)
         )

@@ -1,4 +1,4 @@
-"""Database URLs: which engine, where, and how they may be shown."""
+"""Parses database URLs, and shows them without passwords."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ _SQLITE_SCHEMES = ("sqlite", "sqlite+aiosqlite")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteUrl:
-    """A database in a file."""
+    """A SQLite database."""
 
     path: Path
 
@@ -25,7 +25,7 @@ class SqliteUrl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresUrl:
-    """A database on a server. `dsn` may hold a password: it goes to the driver and nowhere else."""
+    """A PostgreSQL database. `dsn` may contain a password; only the driver gets it."""
 
     dsn: str = field(repr=False)
     shown: str
@@ -35,7 +35,7 @@ DatabaseUrl = SqliteUrl | PostgresUrl
 
 
 def parse_url(url: str) -> DatabaseUrl:
-    """Raises `WrongUrl`; its message holds no part of the URL but the scheme, since a password may be anywhere."""
+    """Parse a URL. Raises `WrongUrl`; the message shows only the scheme, since a password may be anywhere."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         raise WrongUrl(f"a database URL looks like {EXAMPLES}")
@@ -47,7 +47,7 @@ def parse_url(url: str) -> DatabaseUrl:
 
 
 def show_url(url: str) -> str:
-    """The URL as it may be shown: without password and options. Raises `WrongUrl`."""
+    """The URL without password and options. Raises `WrongUrl`."""
     return parse_url(url).shown
 
 

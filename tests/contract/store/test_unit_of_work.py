@@ -49,11 +49,11 @@ async def test_everything_is_kept_together_when_it_is_committed(store: Store) ->
 async def test_mistake_is_told_when_it_is_used_after_its_end(store: Store) -> None:
     async with store.begin() as work:
         await work.commit()
-        with pytest.raises(RuntimeError, match="is over"):
+        with pytest.raises(RuntimeError, match="has ended"):
             await work.runs.find("r1")
-        with pytest.raises(RuntimeError, match="is over"):
+        with pytest.raises(RuntimeError, match="has ended"):
             await work.commit()
-    with pytest.raises(RuntimeError, match="is over"):
+    with pytest.raises(RuntimeError, match="has ended"):
         await work.put_meta("x", "1")
 
 

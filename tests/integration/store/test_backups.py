@@ -132,7 +132,7 @@ async def test_backup_is_its_owners_alone_when_it_is_made(store: SqlStore, datab
 
 async def test_nothing_is_overwritten_when_the_file_exists(store: SqlStore, database: str, tmp_path: Path) -> None:
     (tmp_path / "backup").write_text("precious")
-    with pytest.raises(BackupFailed, match="exists already"):
+    with pytest.raises(BackupFailed, match="already exists; it was not changed"):
         await backup(database, tmp_path / "backup")
     assert (tmp_path / "backup").read_text() == "precious"
 
@@ -156,7 +156,7 @@ async def test_database_in_use_is_left_as_it_is_when_something_is_restored_onto_
     with pytest.raises((BackupFailed, StoreLocked)):
         await restore(tmp_path / "backup", database)
     await store.close()
-    with pytest.raises(BackupFailed, match="left as it is"):
+    with pytest.raises(BackupFailed, match="it was not changed"):
         await restore(tmp_path / "backup", database)
     again = await open_store(database)
     async with again.begin(is_read_only=True) as work:

@@ -57,7 +57,7 @@ def test_backup_becomes_a_database_when_restored(call: Call, tmp_path: Path) -> 
     assert backed_up.err == "note: the key that encrypts secrets is not in the backup: back it up separately\n"
     again = call("db", "backup", tmp_path / "copy.db")
     assert again.code == 1
-    assert "exists already" in again.err
+    assert "already exists; it was not changed" in again.err
     restored = call("db", "restore", tmp_path / "copy.db", "--data", tmp_path / "other")
     assert restored.code == 0
     assert restored.err == (
