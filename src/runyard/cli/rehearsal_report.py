@@ -14,7 +14,7 @@ from runyard.cli.output import clean, format_value, print_data
 from runyard.cli.policies import LoadedPolicy, load_policy
 from runyard.cli.profile_files import load_profiles
 from runyard.cli.run_files import LoadedRun, load_runs
-from runyard.domain.rehearsal import Played, Recorded, Rehearsal, assume_inventory, rehearse
+from runyard.domain.rehearsal import RecordedRequest, Rehearsal, RehearsedRun, assume_inventory, rehearse
 from runyard.domain.resolve_inputs import AdminRules, Request
 from runyard.spec.kinds.registry import DEFAULT_KIND
 from runyard.spec.policy import Policy
@@ -74,7 +74,7 @@ def _check_exists(file: str) -> str:
     return file
 
 
-def _iter_recorded(files: Iterable[str], *, project: str, profiles: list[Profile]) -> Iterator[Recorded]:
+def _iter_recorded(files: Iterable[str], *, project: str, profiles: list[Profile]) -> Iterator[RecordedRequest]:
     for file in files:
         for number, loaded in enumerate(load_runs(file), start=1):
             run = loaded.run
@@ -85,7 +85,7 @@ def _iter_recorded(files: Iterable[str], *, project: str, profiles: list[Profile
                 run=run.fields,
             )
             inventory = assume_inventory(run.fields, *(profile.fields for profile in profiles))
-            yield Recorded(id=_name_run(loaded, number), request=request, inventory=inventory)
+            yield RecordedRequest(id=_name_run(loaded, number), request=request, inventory=inventory)
 
 
 def _name_run(loaded: LoadedRun, number: int) -> str:
@@ -105,7 +105,7 @@ def _summarise(rehearsal: Rehearsal) -> str:
     return ", ".join(parts) or "no runs"
 
 
-def _iter_rows(run: Played) -> Iterator[tuple[str, ...]]:
+def _iter_rows(run: RehearsedRun) -> Iterator[tuple[str, ...]]:
     head = clean(run.id), run.project, run.direction or run.outcome
     for problem in run.refusals:
         why = f"{problem.message}; allowed: {problem.allowed}" if problem.allowed else problem.message

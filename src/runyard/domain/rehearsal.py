@@ -18,7 +18,7 @@ OUTCOMES: tuple[Outcome, ...] = ("refused", "accepted", "changed", "unchanged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedRequest:
     """A request as it was made, and the inventory of its project at that time."""
 
     id: str
@@ -54,7 +54,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class RehearsedRun:
     """The outcome for one run: newly refused, newly accepted, changed, or unchanged."""
 
     id: str
@@ -85,7 +85,7 @@ class Played:
 class Rehearsal:
     """The outcome of all runs, in the order given."""
 
-    runs: tuple[Played, ...]
+    runs: tuple[RehearsedRun, ...]
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -98,26 +98,28 @@ class Rehearsal:
         }
 
 
-def rehearse(recorded: Iterable[Recorded], *, old: AdminRules, new: AdminRules) -> Rehearsal:
+def rehearse(recorded: Iterable[RecordedRequest], *, old: AdminRules, new: AdminRules) -> Rehearsal:
     """Resolve every request with both rules, and compare."""
     return Rehearsal(tuple(_play(entry, old=old, new=new) for entry in recorded))
 
 
-def _play(entry: Recorded, *, old: AdminRules, new: AdminRules) -> Played:
+def _play(entry: RecordedRequest, *, old: AdminRules, new: AdminRules) -> RehearsedRun:
     before = resolve(entry.request, old, entry.inventory)
     after = resolve(entry.request, new, entry.inventory)
     project = entry.request.project
     if after.is_refused and not before.is_refused:
-        return Played(id=entry.id, project=project, outcome="refused", refusals=after.refusals)
+        return RehearsedRun(id=entry.id, project=project, outcome="refused", refusals=after.refusals)
     if before.is_refused and after.is_refused:
         known = {(problem.code, problem.path) for problem in before.refusals}
         added = tuple(problem for problem in after.refusals if (problem.code, problem.path) not in known)
-        return Played(id=entry.id, project=project, outcome="unchanged", refusals=added)
+        return RehearsedRun(id=entry.id, project=project, outcome="unchanged", refusals=added)
     if before.is_refused:
-        return Played(id=entry.id, project=project, outcome="accepted")
+        return RehearsedRun(id=entry.id, project=project, outcome="accepted")
     changes = _compare(before, after)
     outcome: Outcome = "changed" if changes else "unchanged"
-    return Played(id=entry.id, project=project, outcome=outcome, changes=changes, direction=_find_direction(changes))
+    return RehearsedRun(
+        id=entry.id, project=project, outcome=outcome, changes=changes, direction=_find_direction(changes)
+    )
 
 
 def _compare(before: Resolution, after: Resolution) -> tuple[Change, ...]:

@@ -21,7 +21,7 @@ _LATE_LOCKS = ("volumes.", "resources.")
 DURATIONS = frozenset({"timeout", "pending_timeout", "ttl", "grace_period"})
 
 
-class Ruled(NamedTuple):
+class RuledValue(NamedTuple):
     """One value that a rule applies to."""
 
     path: Path
@@ -57,7 +57,7 @@ def _check_unbounded(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
         yield Problem(Code.POLICY_UNBOUNDED, ("resources", "mem"), message, allowed=f"at most {cap[0]}")
 
 
-def _check_late_lock(name: str, policy: ProjectPolicy, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
+def _check_late_lock(name: str, policy: ProjectPolicy, scope: Scope, ruled: RuledValue) -> Iterator[Problem]:
     """Most locks are applied before blanks are filled; these fields may be set by a value that follows from another."""
     choice = policy.find_default(name)
     if choice is None or choice.scope is BUILT_IN:
@@ -65,7 +65,7 @@ def _check_late_lock(name: str, policy: ProjectPolicy, scope: Scope, ruled: Rule
         yield Problem(Code.POLICY_LOCKED, ruled.path, message, value=_write(name, ruled.value))
 
 
-def _collect(board: Board, name: str) -> list[Ruled]:
+def _collect(board: Board, name: str) -> list[RuledValue]:
     collect = _COLLECTORS.get(name)
     if collect is not None:
         return list(collect(board))
@@ -73,10 +73,10 @@ def _collect(board: Board, name: str) -> list[Ruled]:
     if parts[0] == "resources":
         return list(_collect_resource(board, parts))
     offer = board.find(*parts)
-    return [] if offer is None else [Ruled(parts, offer.value, offer)]
+    return [] if offer is None else [RuledValue(parts, offer.value, offer)]
 
 
-def _collect_resource(board: Board, parts: tuple[str, ...]) -> Iterator[Ruled]:
+def _collect_resource(board: Board, parts: tuple[str, ...]) -> Iterator[RuledValue]:
     leaves: tuple[str, ...] = (REQUEST, LIMIT)
     if len(parts) == 3:
         leaves = (parts[2],)
@@ -87,65 +87,65 @@ def _collect_resource(board: Board, parts: tuple[str, ...]) -> Iterator[Ruled]:
     for leaf in leaves:
         offer = board.find("resources", parts[1], leaf)
         if offer is not None and offer.value is not None:
-            yield Ruled(("resources", parts[1], leaf), offer.value, offer)
+            yield RuledValue(("resources", parts[1], leaf), offer.value, offer)
 
 
-def _collect_pairs(name: str) -> Callable[[Board], Iterator[Ruled]]:
-    def collect(board: Board) -> Iterator[Ruled]:
+def _collect_pairs(name: str) -> Callable[[Board], Iterator[RuledValue]]:
+    def collect(board: Board) -> Iterator[RuledValue]:
         for path, offer in board.under(name):
-            yield Ruled(path, path[-1], offer)
+            yield RuledValue(path, path[-1], offer)
 
     return collect
 
 
-def _collect_node_keys(board: Board) -> Iterator[Ruled]:
+def _collect_node_keys(board: Board) -> Iterator[RuledValue]:
     """Node labels, from the node selector and from the affinity, which would otherwise bypass the rule."""
     yield from _collect_pairs("node_selector")(board)
     affinity = board.find("affinity")
     if affinity is not None:
         for path, key in iter_node_keys(affinity.value):
-            yield Ruled(("affinity", *path), key, affinity)
+            yield RuledValue(("affinity", *path), key, affinity)
 
 
-def _collect_envs(board: Board) -> Iterator[Ruled]:
+def _collect_envs(board: Board) -> Iterator[RuledValue]:
     yield from _collect_pairs("envs")(board)
     for path, offer in board.under("secrets"):
         if offer.value.mount_path is None:
-            yield Ruled(path, path[-1], offer)
+            yield RuledValue(path, path[-1], offer)
 
 
-def _collect_tolerations(board: Board) -> Iterator[Ruled]:
+def _collect_tolerations(board: Board) -> Iterator[RuledValue]:
     for path, offer in board.under("tolerations"):
-        yield Ruled(path, offer.value, offer)
+        yield RuledValue(path, offer.value, offer)
 
 
-def _collect_volumes(attribute: str, *, types: tuple[str, ...]) -> Callable[[Board], Iterator[Ruled]]:
-    def collect(board: Board) -> Iterator[Ruled]:
+def _collect_volumes(attribute: str, *, types: tuple[str, ...]) -> Callable[[Board], Iterator[RuledValue]]:
+    def collect(board: Board) -> Iterator[RuledValue]:
         for path, offer in board.under("volumes"):
             volume = offer.value
             if isinstance(volume, Volume) and volume.type in types:
                 value = getattr(volume, attribute)
                 if value is not None and not (attribute != "claim_name" and attribute != "type" and volume.claim_name):
-                    yield Ruled((*path, attribute), value, board.fills.get((*path, attribute), offer))
+                    yield RuledValue((*path, attribute), value, board.fills.get((*path, attribute), offer))
 
     return collect
 
 
-def _collect_images(board: Board) -> Iterator[Ruled]:
+def _collect_images(board: Board) -> Iterator[RuledValue]:
     image = board.find("image")
     if image is not None:
-        yield Ruled(("image",), image.value, image)
+        yield RuledValue(("image",), image.value, image)
     yield from _collect_volumes("image", types=("image",))(board)
 
 
-def _collect_nothing(board: Board) -> Iterator[Ruled]:  # noqa: ARG001 - a collector takes the board
+def _collect_nothing(board: Board) -> Iterator[RuledValue]:  # noqa: ARG001 - a collector takes the board
     """For fields that are checked elsewhere: namespaces by `default_denials`, an affinity only by its lock."""
     return iter(())
 
 
 _ALL_TYPES = ("persistent_volume_claim", "config_map", "empty_dir", "ephemeral", "shared_volume", "image")
 _CLAIMS = ("persistent_volume_claim", "ephemeral")
-_COLLECTORS: Mapping[str, Callable[[Board], Iterator[Ruled]]] = MappingProxyType(
+_COLLECTORS: Mapping[str, Callable[[Board], Iterator[RuledValue]]] = MappingProxyType(
     {
         "node_selector": _collect_node_keys,
         "envs": _collect_envs,
@@ -168,7 +168,7 @@ def _is_explicit(offer: Offer) -> bool:
     return offer.owner != "platform" or offer.rule is not None
 
 
-def _check_required(name: str, rule: Rule, scope: Scope, values: list[Ruled]) -> Iterator[Problem]:
+def _check_required(name: str, rule: Rule, scope: Scope, values: list[RuledValue]) -> Iterator[Problem]:
     if isinstance(rule.required, tuple):
         there = {ruled.path[-1] for ruled in values if ruled.path[0] == name}
         for key in rule.required:
@@ -178,7 +178,7 @@ def _check_required(name: str, rule: Rule, scope: Scope, values: list[Ruled]) ->
         yield Problem(Code.POLICY_REQUIRED, tuple(name.split(".")), f"the {scope.name} requires `{name}`")
 
 
-def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
+def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: RuledValue) -> Iterator[Problem]:
     value = _write(name, ruled.value)
     if rule.max is not None and ruled.value > rule.max:
         limit = _write(name, rule.max)
@@ -192,7 +192,7 @@ def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator
         yield Problem(Code.POLICY_MIN, ruled.path, message, value=value, allowed=allowed, suggestion=limit)
 
 
-def _check_lists(name: str, rule: Rule, scope: Scope, ruled: Ruled) -> Iterator[Problem]:
+def _check_lists(name: str, rule: Rule, scope: Scope, ruled: RuledValue) -> Iterator[Problem]:
     if rule.options is not None and ruled.value not in rule.options:
         shown, options = _write(name, ruled.value), [_write(name, option) for option in rule.options]
         message = f"{shown} is not one of the {scope.name}'s options"

@@ -3,16 +3,18 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.rehearsal import Change, Played, Recorded, rehearse
+from runyard.domain.rehearsal import Change, RecordedRequest, RehearsedRun, rehearse
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory
 from tests.unit.domain.worlds import make_profile, make_request, prepare
 
 
-def _record(run: dict[str, Any], *, name: str = "r1", **request: Any) -> Recorded:
-    return Recorded(id=name, request=make_request(run, **request), inventory=ProjectInventory(secrets=frozenset({"A"})))
+def _record(run: dict[str, Any], *, name: str = "r1", **request: Any) -> RecordedRequest:
+    return RecordedRequest(
+        id=name, request=make_request(run, **request), inventory=ProjectInventory(secrets=frozenset({"A"}))
+    )
 
 
-def _play(run: dict[str, Any], old: Any, new: Any, **request: Any) -> Played:
+def _play(run: dict[str, Any], old: Any, new: Any, **request: Any) -> RehearsedRun:
     admin_rules = [side if isinstance(side, AdminRules) else prepare(side) for side in (old, new)]
     (played,) = rehearse([_record(run, **request)], old=admin_rules[0], new=admin_rules[1]).runs
     return played

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from runyard.domain.rehearsal import Recorded, assume_inventory
+from runyard.domain.rehearsal import RecordedRequest, assume_inventory
 from runyard.domain.resolution import Resolution, resolve
 from runyard.domain.resolve_inputs import AdminRules, Request
 from runyard.spec.policy import Policy
@@ -53,11 +53,11 @@ def iter_default_profiles(policy: Policy) -> Iterator[tuple[tuple[str, ...], str
             yield (*path, "profile", "default"), str(rule.default)
 
 
-def assume_recorded(run_id: str, request: Request, profiles: Iterable[Profile]) -> Recorded:
+def assume_recorded(run_id: str, request: Request, profiles: Iterable[Profile]) -> RecordedRequest:
     """A stored request, in a project that has everything that the request and the profiles name."""
     named = [profile.fields for profile in profiles]
     inventory = assume_inventory(request.function, request.task, request.run, *named)
-    return Recorded(id=run_id, request=request, inventory=inventory)
+    return RecordedRequest(id=run_id, request=request, inventory=inventory)
 
 
 def _play(profile: Profile, policy: Policy, project: str, action: Action) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from runyard.app.ports import EntityLookup, Query, UnitOfWork
 from runyard.app.rules import assume_recorded, load_current, read_profile
 from runyard.app.runs.run_requests import read_run_request
 from runyard.app.times import read_time
-from runyard.domain.rehearsal import OUTCOMES, Played, Recorded, rehearse
+from runyard.domain.rehearsal import OUTCOMES, RecordedRequest, RehearsedRun, rehearse
 from runyard.domain.resolve_inputs import AdminRules
 from runyard.spec.policy import Policy, read_policy
 from runyard.spec.problem_codes import Code
@@ -71,7 +71,7 @@ class Outcome:
     total: int = 0
     """Runs in the time span; the newest `limit` of them were rehearsed."""
 
-    def add(self, played: Played) -> None:
+    def add(self, played: RehearsedRun) -> None:
         """Count one rehearsed run."""
         self.counts[played.outcome] += 1
         if played.direction is not None:
@@ -165,7 +165,7 @@ class _EntityCache:
 
 async def _record(
     unit: UnitOfWork, runs: list[Run], *, old: AdminRules, new: AdminRules, outcome: Outcome
-) -> list[Recorded]:
+) -> list[RecordedRequest]:
     """The runs that can be rehearsed; the others are counted."""
     entities = _EntityCache(unit.entities)
     profiles = [*old.profiles.values(), *new.profiles.values()]
