@@ -10,8 +10,9 @@ from argon2 import extract_parameters
 from runyard.app.errors import TooMany, Unauthenticated
 from runyard.app.identity.accounts import set_disabled, set_password
 from runyard.app.model import Principal
+from runyard.auth import Passwords
 from runyard.auth import failure_limiter as limits
-from tests.unit.auth.world import ADDRESS, PASSWORD, SYSTEM, World, open_world
+from tests.unit.auth.world import ADDRESS, PASSWORD, SYSTEM, World, make_basic, open_world
 
 
 @pytest.fixture
@@ -78,6 +79,27 @@ async def test_hashing_stops_when_too_many_passwords_were_wrong(world: World) ->
     await world.sign_in("ada", address="192.0.2.99")
     world.turn(minutes=10)
     await world.sign_in("ada")
+
+
+async def test_right_passwords_never_run_out_when_nobody_remembers_them(world: World) -> None:
+    await world.add_account("ada")
+    for _ in range(limits.PER_ACCOUNT_AND_ADDRESS.burst + 2):
+        # Another process each time, with the same limits.
+        await world.make_authenticator().authenticate(make_basic("ada", PASSWORD), address=ADDRESS)
+    assert len(world.hasher.verified) == limits.PER_ACCOUNT_AND_ADDRESS.burst + 2
+
+
+async def test_address_stays_unknown_when_its_password_was_never_checked(world: World) -> None:
+    """Otherwise a guesser would escape the account's own limit by coming at a busy time."""
+    await world.add_account("ada")
+    busy = world.make_authenticator(passwords=Passwords(hasher=world.hasher, most_waiting=0))
+    with pytest.raises(TooMany):
+        await busy.authenticate(make_basic("ada", "guess"), address=ADDRESS)
+    for number in range(limits.PER_ACCOUNT.burst):
+        world.limiter.take("ada", address=f"198.51.100.{number}")
+    with pytest.raises(TooMany):
+        await world.sign_in("ada", "guess")
+    assert world.hasher.verified == []
 
 
 async def test_failures_are_written_down_without_what_was_typed_when_a_password_is_wrong(world: World) -> None:

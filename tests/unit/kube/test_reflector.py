@@ -190,6 +190,20 @@ async def test_watch_resumes_at_the_last_version_when_the_server_ends_it(api: Sc
     assert len(api.list_requests) == 1
 
 
+async def test_watch_resumes_at_the_last_known_version_when_an_event_has_none(api: ScriptedApi, client: Client) -> None:
+    """An aggregated server may leave it out; a watch without a version would begin anywhere."""
+
+    async def versionless(stream: Stream) -> None:
+        await stream.send(event("MODIFIED", config_map("a", 11)), event("ADDED", config_map("b", "")), bookmark(""))
+
+    api.lists.append(page(config_map("a", 1), version=10))
+    api.watches.append(versionless)
+    async with reflect(client) as reflector:
+        await eventually(lambda: len(api.versions) == 2)
+        assert held(reflector) == {"a": "11", "b": ""}
+    assert api.versions == ["10", "11"]
+
+
 async def test_requests_are_few_when_every_watch_ends_at_once(api: ScriptedApi, client: Client) -> None:
     async def one_event(stream: Stream) -> None:
         await stream.send(bookmark(11))

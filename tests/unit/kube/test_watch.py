@@ -176,3 +176,12 @@ def test_line_is_refused_when_it_never_ends(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(Malformed, match="more than 1000 bytes"):
         buffer.feed(b"x")
+
+
+def test_lines_are_taken_for_ever_when_each_of_them_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a line under way is bounded: a watch lives for minutes and brings far more than that."""
+    monkeypatch.setattr("runyard.kube.watch.MAX_LINE_BYTES", 1000)
+    buffer = LineBuffer()
+    assert buffer.feed(b"x" * 600) == b""
+    for _ in range(10):
+        assert buffer.feed(b"\n" + b"x" * 600) == b"x" * 600 + b"\n"
