@@ -61,11 +61,15 @@ def read_field(name: str, given: Any) -> Any:
 
 
 def read_resources(given: Mapping[str, Any]) -> dict[str, Sides]:
-    """Sides by our names, and by Kubernetes' for the rest."""
+    """Sides by our names, and by Kubernetes' for the rest. A null is a blank, as everywhere in a request."""
     sides: dict[str, Sides] = {}
     for name, value in given.items():
+        if value is None:
+            continue
         if name in ("requests", "limits"):
             for kubernetes_name, amount in value.items():
+                if amount is None:
+                    continue
                 ours = _OURS.get(kubernetes_name, kubernetes_name)
                 sides.setdefault(ours, {})[name[:-1]] = Quantity.parse(amount)
         elif isinstance(value, Mapping):

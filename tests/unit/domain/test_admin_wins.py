@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from runyard.domain import rule_checks
@@ -145,6 +145,8 @@ def test_admin_wins_when_hypothesis_asks(
         max_leaves=12,
     ),
 )
+@example(field="resources", value={"cpu": None})
+@example(field="resources", value={"requests": None, "limits": {"memory": None}})
 def test_answer_is_orderly_when_a_field_is_anything_at_all(field: str, value: Any) -> None:
     outcome = play(Case(run={"image": "busybox:1.36", field: value}), make_stage(World()))
     assert not outcome.complaints
