@@ -17,6 +17,13 @@ from tests.unit.domain.planted_bypasses import (
     set_in,
 )
 
+
+class OtherText(str):
+    """A subclass of text, which could answer differently on each read."""
+
+    __slots__ = ()
+
+
 FORMS: dict[str, Callable[[Objects], None]] = {
     "a Pod": lambda objects: objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {}}),
     "a DaemonSet": set_in("Job", "kind", value="DaemonSet"),
@@ -183,6 +190,7 @@ FORMS: dict[str, Callable[[Objects], None]] = {
     "true as a number": set_in("Job", "spec", "backoffLimit", value=True),
     "a number of 65 bits": set_in("Job", "spec", "activeDeadlineSeconds", value=2**64),
     "bytes": set_at(*CONTAINER, "image", value=b"x"),
+    "text of another class": set_at(*CONTAINER, "args", value=[OtherText("x")]),
     "half a character": set_at(*CONTAINER, "args", value=["\ud800"]),
     "a number as key": set_at("nodeSelector", 5, value="x"),
     "a set": set_at(*CONTAINER, "args", value={"a"}),

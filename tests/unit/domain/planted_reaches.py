@@ -28,6 +28,9 @@ MARKS: dict[str, Callable[[Objects], None]] = {
     "no namespace for one of them": drop_from("Secret", "metadata", "namespace"),
     "another project": set_in("Job", "metadata", "labels", "runyard.io/project", value="other"),
     "another project to DigitalHub": set_in("Job", "metadata", "labels", "dhcore/project", value="other"),
+    "another project as the application": set_in(
+        "Job", "metadata", "labels", "app.kubernetes.io/part-of", value="other"
+    ),
     "no project": drop_from("Job", "metadata", "labels", "runyard.io/project"),
     "another project in the template": set_in(
         "Job", *TEMPLATE, "metadata", "labels", "runyard.io/project", value="other"
@@ -77,6 +80,7 @@ MARKS: dict[str, Callable[[Objects], None]] = {
     "a Job with a Service's name": lambda objects: rename(objects, "run-r1", "svcx-api"),
     "owners of another version": own_all(apiVersion="apps/v1"),
     "owners of another name": own_all(name="run-r2"),
+    "owners that are Deployments": own_all(apiVersion="apps/v1", kind="Deployment"),
     "owners that control": own_all(controller=True),
     "owners that are held": own_all(blockOwnerDeletion=True),
     "owners with a strange UID": own_all(uid="../x"),
@@ -126,6 +130,7 @@ REFERENCES: dict[str, Callable[[Objects], None]] = {
         mine={"secret": {"secretName": "run-r1-secrets", "items": [{"key": "KAGGLE", "path": "KAGGLE"}]}},
     ),
     "a Secret that can be written": set_at(*CONTAINER, "volumeMounts", 7, "readOnly", value=False),
+    "a Secret that can be written by default": lambda objects: main(objects)["volumeMounts"][7].pop("readOnly"),
     "a foreign config map": set_at("volumes", 5, "configMap", "name", value="kube-root-ca.crt"),
     "a foreign claim": set_at("volumes", 1, "persistentVolumeClaim", "claimName", value="run-r9.data"),
     "an existing claim without leave": set_at("volumes", 1, "persistentVolumeClaim", "claimName", value="datasets"),
@@ -186,6 +191,10 @@ REFERENCES: dict[str, Callable[[Objects], None]] = {
         *CONTAINER, "resources", value={"requests": {"nvidia.com/gpu": "500m"}, "limits": {"nvidia.com/gpu": "500m"}}
     ),
     "a limit below the request": set_at(*CONTAINER, "resources", "limits", "memory", value="1Gi"),
+    **{
+        f"a limit of 0 for {name}": set_at(*CONTAINER, "resources", value={"limits": {name: "0"}})
+        for name in ("cpu", "memory")
+    },
     "GPUs on one side": set_at(*CONTAINER, "resources", "limits", "nvidia.com/gpu", value="2"),
     "no dropped capabilities": set_at(*CONTEXT, "capabilities", value={"drop": []}),
     "only some dropped capabilities": set_at(*CONTEXT, "capabilities", value={"drop": ["NET_RAW"]}),
@@ -229,6 +238,10 @@ SERVICES: dict[str, Callable[[Objects], None]] = {
     "a port by name": set_in("Service", "spec", "ports", 0, "targetPort", value="http"),
     "another run's pods": set_in("Service", "spec", "selector", "runyard.io/run", value="r2"),
     "all pods of the installation": set_in("Service", "spec", "selector", value={"runyard.io/installation": "local"}),
+    "the run's pods of every installation": set_in("Service", "spec", "selector", value={"runyard.io/run": "r1"}),
+    "a Deployment of every installation's pods": drop_from(
+        "Deployment", "spec", "selector", "matchLabels", "runyard.io/installation"
+    ),
     "no selector": set_in("Service", "spec", "selector", value={}),
     "another project's Service": set_in("Service", "metadata", "labels", "runyard.io/project", value="other"),
     "a third Service": lambda objects: objects.append(

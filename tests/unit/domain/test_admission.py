@@ -196,6 +196,17 @@ def test_other_kubernetes_versions_are_judged_when_asked_for() -> None:
     assert judge(make_job(), kubernetes_version="2.0")
 
 
+@pytest.mark.parametrize("version", ["1.18", "1.21", "1.24"])
+def test_pod_security_of_today_holds_when_the_cluster_is_old(version: str) -> None:
+    objects = make_job()
+    del main(objects)["securityContext"]["capabilities"]
+    pod(objects)["securityContext"]["runAsUser"] = 1000
+
+    codes = {problem.code for problem in judge(objects, kubernetes_version=version)}
+
+    assert codes == {"admission.pod_security"}
+
+
 class LyingDict(dict[str, Any]):
     """Shows one thing to whoever iterates, another to whoever asks."""
 

@@ -340,6 +340,45 @@ def test_a_derived_memory_limit_passes_when_options_are_for_what_is_asked() -> N
     assert judge(objects, policy={"resources.mem": {"options": ["4Gi"]}})
 
 
+@pytest.mark.parametrize(("platform", "project"), [("2", "1.5"), ("1.5", "2")])
+def test_smallest_tolerance_derives_the_memory_limit_when_platform_and_project_set_one(
+    platform: str, project: str
+) -> None:
+    policy = {
+        "resources.mem": {"options": ["4Gi"]},
+        "platform": {"mem_tolerance": platform},
+        "projects": {PROJECT: {"platform": {"mem_tolerance": project}}},
+    }
+    objects = make_job()
+    main(objects)["resources"]["limits"]["memory"] = "6Gi"
+
+    assert judge(objects, policy=policy) == []
+    main(objects)["resources"]["limits"]["memory"] = "8Gi"
+    assert [problem.code for problem in judge(objects, policy=policy)] == ["policy.options"]
+
+
+def test_size_is_bounded_when_only_an_ephemeral_volume_is_too_large() -> None:
+    objects = make_job()
+    claim = pod(objects)["volumes"][2]["ephemeral"]["volumeClaimTemplate"]["spec"]
+    claim["resources"]["requests"]["storage"] = "11Gi"
+
+    problems = judge(objects, policy={"volumes.size": {"max": "10Gi"}})
+
+    assert [problem.code for problem in problems] == ["policy.max"]
+    assert "ephemeral" in problems[0].path
+
+
+@pytest.mark.parametrize("fields", ["matchExpressions", "matchFields"])
+def test_node_key_is_ruled_when_an_affinity_names_it_in_any_form(fields: str) -> None:
+    objects = make_job()
+    terms = pod(objects)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms["nodeSelectorTerms"] = [{fields: [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}]
+
+    problems = judge(objects, policy={"node_selector": {"denied": ["metadata.name"]}})
+
+    assert [problem.code for problem in problems] == ["policy.denied"]
+
+
 @pytest.mark.parametrize(
     ("platform", "project", "passes"),
     [(None, None, False), ("baseline", None, True), ("baseline", "restricted", False), (None, "baseline", False)],

@@ -67,6 +67,12 @@ def test_run_is_refused_when_a_secret_cannot_be_a_key_or_is_too_large() -> None:
     assert size.code == "size.bytes"
 
 
+def test_run_is_rendered_when_the_value_of_its_secret_is_empty() -> None:
+    spec = make_spec(secrets=[SecretUse(name="A"), SecretUse(name="B", mount_path="/b")])
+    secret, _ = render_run(spec, IDENTITY, secret_values={"A": "", "B": ""})
+    assert secret["data"] == {"A": "", "B": ""}
+
+
 def test_every_problem_is_told_when_there_are_several() -> None:
     spec = make_spec(kind="python", action="build", image=None, gpu=1, secrets=[SecretUse(name="TOKEN")])
     assert {problem.where for problem in find_problems(spec)} == {
