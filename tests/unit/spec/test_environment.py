@@ -91,13 +91,31 @@ def test_a_labels_value_is_refused_when_no_node_can_have_it(value: str) -> None:
     assert (problem.code, problem.where) == ("label.value", "[0].value")
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["runyard.io/run", "dhcore/user", "app.kubernetes.io/name", "job-name", "controller-uid", "pod-template-hash"],
+)
+def test_an_admins_label_is_refused_when_it_is_reserved(name: str) -> None:
+    problem = find_problem(read_labels, {name: "x"})
+
+    assert (problem.code, problem.path) == ("label.reserved", (name,))
+    assert read_node_selector({name: "x"}) == {name: "x"}
+
+
+def test_variables_are_refused_when_there_are_more_than_256() -> None:
+    given = {f"V{number}": "x" for number in range(256)}
+
+    assert read_envs(given) == given
+    assert find_problem(read_envs, {**given, "V256": "x"}).code == "size.entries"
+
+
 @pytest.mark.parametrize("value", [None, [], {}, ["a"], {"a": 1}])
 def test_a_value_is_refused_when_it_is_no_scalar(value: Any) -> None:
     assert find_problem(read_envs, {"A": value}).where == "A"
     assert find_problem(read_envs, [{"name": "A", "value": value}]).where == "[0].value"
 
 
-@pytest.mark.parametrize("value", ["a\0b", "\ud800", "x" * 32_769])
+@pytest.mark.parametrize("value", ["a\0b", "\ud800", "a\udfff", "x" * 32_769])
 def test_a_value_is_refused_when_it_cannot_be_sent(value: str) -> None:
     assert find_problem(read_envs, {"A": value}).where == "A"
 
@@ -183,6 +201,11 @@ def test_secrets_are_read_when_they_are_names_or_files(given: Any, expected: tup
         (
             [{"name": "A", "mount_path": "/s"}, {"name": "B", "mount_path": "/s/"}],
             "[1].mount_path",
+            "secrets.path_twice",
+        ),
+        (
+            [{"name": "A", "mount_path": "/s"}, "B", {"name": "C", "mount_path": "/s"}],
+            "[2].mount_path",
             "secrets.path_twice",
         ),
         ([{"mount_path": "/s"}], "[0].name", "field.missing"),

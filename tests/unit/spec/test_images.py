@@ -29,6 +29,7 @@ def test_all_spellings_are_one_image_when_they_mean_the_same(image: str) -> None
         ("ghcr.io/a/b:1", "ghcr.io/a/b", "ghcr.io/a/b:1"),
         ("localhost/a", "localhost/a", "localhost/a:latest"),
         ("registry:5000/a", "registry:5000/a", "registry:5000/a:latest"),
+        ("registry.example.org:443/a:1", "registry.example.org/a", "registry.example.org/a:1"),
         ("registry:5000/a/b:2", "registry:5000/a/b", "registry:5000/a/b:2"),
         (f"python@{DIGEST}", "docker.io/library/python", f"docker.io/library/python@{DIGEST}"),
         (f"python:3@{DIGEST}", "docker.io/library/python", f"docker.io/library/python:3@{DIGEST}"),

@@ -283,6 +283,44 @@ def test_a_policy_is_refused_when_two_locks_cannot_both_hold(first: Any, second:
 
 
 @pytest.mark.parametrize(
+    ("name", "clauses", "can_refuse"),
+    [
+        ("resources.mem", {"default": "1Gi"}, False),
+        ("resources.mem", {"required": False, "locked": False}, False),
+        ("resources.mem", {"min": "0"}, True),
+        ("resources.mem", {"max": "1Gi"}, True),
+        ("resources.mem", {"options": []}, True),
+        ("resources.mem", {"required": True}, True),
+        ("resources.mem", {"locked": True}, True),
+        ("envs", {"required": ["A"]}, True),
+        ("envs", {"allowed": []}, True),
+        ("envs", {"denied": ["A"]}, True),
+    ],
+)
+def test_a_rule_can_refuse_when_it_has_more_than_a_default(name: str, clauses: Any, can_refuse: bool) -> None:
+    assert _rule(name, **clauses).can_refuse is can_refuse
+
+
+def test_the_platforms_lock_counts_when_a_project_locks_the_same_amount() -> None:
+    """The widest scope that locks a field decides, so the project's limit is below the platform's request."""
+    project = {LOCK_REQUEST: {"default": "1Gi", "locked": True}, LOCK_LIMIT: {"default": "2Gi", "locked": True}}
+
+    problem = find_problem(
+        read_policy, {LOCK_REQUEST: {"default": "4Gi", "locked": True}, "projects": {"vision": project}}
+    )
+
+    assert (problem.code, problem.where) == ("policy.contradiction", "projects.vision.resources.mem")
+    assert problem.value == "4Gi, 2Gi"
+
+
+def test_a_pattern_of_tolerations_is_read_when_its_key_is_empty() -> None:
+    policy = read_policy({"tolerations": {"allowed": [{"key": ""}], "denied": [{"key": "", "effect": "NoExecute"}]}})
+
+    rule = policy.scope.rules["tolerations"]
+    assert (rule.allowed, rule.denied) == (({"key": ""},), ({"key": "", "effect": "NoExecute"},))
+
+
+@pytest.mark.parametrize(
     "locks",
     [
         {LOCK_MEM: "1Gi", LOCK_REQUEST: "1024Mi"},

@@ -282,6 +282,8 @@ def test_a_mount_path_is_refused_when_it_belongs_to_the_system(path: str) -> Non
         ("/a\nb", "text.control"),
         ("/a\x00", "text.control"),
         ("/a\x7f", "text.control"),
+        ("/a\x85", "text.control"),
+        ("/a\x9f", "text.control"),
         ("/\ud800", "text.control"),
         ("/" + "a" * 1024, "text.long"),
         (5, "type.text"),
