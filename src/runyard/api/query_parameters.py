@@ -188,7 +188,7 @@ def integer(
     def read(values: ParameterValues) -> int:
         most = values.limits.list_size if is_limited else at_most
         found = _read_integer(values, at_least=at_least, at_most=most)
-        return default if found is None else found
+        return min(default, most) if found is None else found
 
     schema = {"type": "integer", "minimum": at_least, "maximum": at_most, "default": default}
     return QueryParameter(name=name, description=description, schema=schema, read=read)

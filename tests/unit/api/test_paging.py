@@ -1,9 +1,13 @@
 """Pages of lists, as the SDKs walk them."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+
+from runyard.api.context import Limits
+from tests.http_servers import serve
 
 FUNCTIONS = "/api/v1/-/demo/functions"
 
@@ -91,3 +95,13 @@ async def test_list_is_refused_when_the_project_is_not_there(client: httpx2.Asyn
     answer = await client.get("/api/v1/-/nowhere/functions")
     assert answer.status_code == 404
     assert "No such EntityName" in answer.json()["message"]
+
+
+async def test_page_is_bounded_by_the_servers_limit_when_it_is_small(tmp_path: Path) -> None:
+    async with serve(tmp_path, limits=Limits(list_size=2)) as server, server.client() as client:
+        for name in ("first", "second", "third"):
+            assert (await client.post("/api/v1/projects", json={"kind": "project", "name": name})).is_success
+        shown = (await client.get("/api/v1/projects")).json()
+        assert (shown["size"], shown["numberOfElements"], shown["totalElements"]) == (2, 2, 3)
+        assert (await client.get("/api/v1/projects?size=2")).status_code == 200
+        assert (await client.get("/api/v1/projects?size=3")).status_code == 400
