@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from runyard.app.errors import Conflict, Stale
+from runyard.app.errors import Conflict, Stale, TooMany
 from runyard.app.ports import Unavailable
 from tests.http_servers import Server, serve
 
@@ -107,7 +107,7 @@ def replace_store(monkeypatch: pytest.MonkeyPatch, server: Server, store: Any) -
     ("error", "status", "code"),
     [
         (RuntimeError("password=hunter2 in /var/lib/secret.py"), 500, "internal"),
-        (Unavailable("the database cannot be reached"), 503, "unavailable"),
+        (Unavailable("no answer from postgresql://ada:hunter2@db"), 503, "unavailable"),
         (Stale("changed"), 412, "conflict"),
         (Conflict("changed"), 412, "conflict"),
     ],
@@ -119,3 +119,10 @@ async def test_nothing_of_the_inside_is_told_when_the_server_fails(
     check(answer, status, code)
     for word in ("hunter2", "Traceback", "RuntimeError", "KeyError", "secret.py"):
         assert word not in answer.text
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.001, "1"), (1.0, "1"), (1.2, "2")])
+async def test_retry_after_is_rounded_up_when_the_wait_is_a_fraction(broken: Any, seconds: float, told: str) -> None:
+    answer = await broken(TooMany("too fast", retry_after=seconds)).get("/api/v1/projects")
+    check(answer, 429, "too_many")
+    assert answer.headers["Retry-After"] == told

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from starlette.requests import HTTPConnection
 
+from runyard.api.application import make_app
 from runyard.api.context import Limits
-from runyard.api.throttle import MOST_KNOWN, Throttle
+from runyard.api.throttle import MOST_KNOWN, Throttle, throttle_key
 from runyard.app.errors import TooMany
 from runyard.app.identity.personal_tokens import create_personal_token
 from runyard.app.identity.sign_in import EXCHANGE_GRANT, PERSONAL_TYPE, REFRESH_GRANT
@@ -107,3 +109,20 @@ async def test_made_up_tokens_are_limited_by_address_when_nobody_is_known(tmp_pa
         form = {"grant_type": REFRESH_GRANT, "refresh_token": "ryr_made-up"}
         answers = [await client.post("/auth/token", data=form) for _ in range(2)]
         assert [answer.status_code for answer in answers] == [400, 429]
+
+
+@pytest.mark.parametrize(
+    ("is_open", "who", "key"),
+    [
+        (False, Principal(name="ada", address="10.0.0.1"), "ada"),
+        (False, Principal(name="ada", address="10.0.0.2"), "ada"),
+        (False, Principal(name="ada", run_id="r1", address="10.0.0.1"), "run r1"),
+        (True, Principal(name="admin", address="10.0.0.1"), "admin@10.0.0.1"),
+    ],
+)
+async def test_bucket_is_of_the_run_the_user_or_the_address_when_a_principal_is_counted(
+    tmp_path: Path, is_open: bool, who: Principal, key: str
+) -> None:
+    async with serve(tmp_path, is_open=is_open) as server:
+        connection = HTTPConnection({"type": "http", "app": make_app(server.context), "headers": []})
+        assert throttle_key(connection, who) == key
