@@ -39,7 +39,7 @@ def read_effective(document: Mapping[str, Any]) -> EffectiveSpec:
     resources = dict(content.pop("resources", {}))
     gpu, disk = resources.pop("gpu", None), resources.pop("disk", None)
     if gpu is not None:
-        values["gpu"], values["gpu_resource"] = int(gpu["limit"]), gpu.get("resource")
+        values["gpu"], values["gpu_resource"] = Quantity.parse(gpu["limit"]).value, gpu.get("resource")
     if disk is not None:
         values["disk"] = Disk(**{**disk, "size": Quantity.parse(disk["size"])})
     if resources:

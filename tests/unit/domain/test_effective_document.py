@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from runyard.domain.effective_document import SCHEMA_VERSION, UnknownSchema, read_effective, write_effective
+from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.resolution import resolve
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problems import Refused
@@ -62,6 +63,12 @@ def test_values_have_their_types_when_a_document_is_read() -> None:
 
 def test_spec_says_that_no_gpu_is_wanted_when_it_was_stored_so() -> None:
     assert (read_effective(_load(SAMPLES / "1" / "service.json"))).gpu == 0
+
+
+@pytest.mark.parametrize("count", [1, 1000, 2**31 - 1])
+def test_gpus_are_the_same_when_their_count_is_stored_with_a_suffix(count: int) -> None:
+    spec = EffectiveSpec(kind="container", action="job", gpu=count, gpu_resource="nvidia.com/gpu")
+    assert read_effective(write_effective(spec)) == spec
 
 
 @pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1, "2", None, 1.5])
