@@ -157,6 +157,16 @@ async def test_run_is_refused_when_no_engine_could_ever_start_it(tmp_path: Path,
     assert [problem.code for problem in caught.value.problems] == [code for code, _, _ in RUNS[name].refusals]
 
 
+async def test_kind_is_shown_as_it_was_given_when_its_action_is_refused(core: Core) -> None:
+    document = await store_function(core, RUNS["container built"])
+    with pytest.raises(Refused) as caught:
+        await submit_run(core, ADA, "demo", document)
+    (problem,) = caught.value.problems
+    assert (problem.where, problem.value, problem.allowed) == ("kind", "container+build:run", None)
+    (shown,) = (await explain_run(core, "demo", document)).refusals
+    assert shown == problem.to_dict()
+
+
 async def test_missing_image_is_not_told_when_the_profile_that_may_set_it_is_refused(core: Core, call: Call) -> None:
     document = await store_function(core, RUNS["container without image"])
     named = {**document, "spec": {**document["spec"], "profile": "none"}}

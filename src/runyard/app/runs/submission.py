@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -102,11 +102,12 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
         resolution = await _resolve(core, unit, run_request.request, rules)
     warnings, refusals = _split(resolution, is_strict=is_strict)
     unused = tuple(problem.to_dict() for problem in _find_unused(run_request))
+    kind = run_request.draft.kind
     return Explanation(
         effective=resolution.spec.to_dict(),
         provenance=tuple(leaf.to_dict() for leaf in resolution.leaves),
-        warnings=(*(_place(problem).to_dict() for problem in warnings), *(() if is_strict else unused)),
-        refusals=(*(_place(problem).to_dict() for problem in refusals), *(unused if is_strict else ())),
+        warnings=(*(problem.to_dict() for problem in _place(warnings, kind)), *(() if is_strict else unused)),
+        refusals=(*(problem.to_dict() for problem in _place(refusals, kind)), *(unused if is_strict else ())),
         profile_revision=_find_profile_revision(resolution, rules),
         policy_revision=rules.policy_revision,
     )
@@ -163,7 +164,8 @@ async def _find_more(
     names = {to_snake_case(key) for key in unread}
     if "profile" in names:
         names |= {"image", "command"}  # the unreadable profile may set them
-    return [_place(problem) for problem in resolution.refusals if problem.path[:1] and problem.path[0] not in names]
+    more = [problem for problem in resolution.refusals if problem.path[:1] and problem.path[0] not in names]
+    return _place(more, run_request.draft.kind)
 
 
 async def _resolve(core: Core, unit: UnitOfWork, request: Request, rules: CurrentRules) -> Resolution:
@@ -179,15 +181,20 @@ async def _decide(
     if run_request.request is not None:
         resolution = await _resolve(core, unit, run_request.request, rules)
         _, decided = _split(resolution, is_strict=is_strict)
-        refusals = [*map(_place, decided), *refusals]
+        refusals = [*_place(decided, run_request.draft.kind), *refusals]
     if refusals:
         raise Refused(refusals)
     return resolution
 
 
-def _place(problem: Problem) -> Problem:
-    """The problem with its path in a run document: fields are under `spec`, and `kind` names the action."""
-    return replace(problem, path=("kind",)) if problem.path == ("action",) else problem.under("spec")
+def _place(problems: Iterable[Problem], kind: str) -> list[Problem]:
+    """The problems as they are in a run document: fields are under `spec`, and `kind` names the action."""
+    return [
+        replace(problem, path=("kind",), value=kind, allowed=None)
+        if problem.path == ("action",)
+        else problem.under("spec")
+        for problem in problems
+    ]
 
 
 def _split(resolution: Resolution, *, is_strict: bool) -> tuple[Sequence[Problem], Sequence[Problem]]:
@@ -248,7 +255,7 @@ def _choose_state(run_request: RunRequest) -> State:
 
 def _list_warnings(run_request: RunRequest, resolution: Resolution | None) -> list[Problem]:
     decided = () if resolution is None else resolution.warnings
-    return [*map(_place, decided), *_find_unused(run_request)]
+    return [*_place(decided, run_request.draft.kind), *_find_unused(run_request)]
 
 
 def _find_unused(run_request: RunRequest) -> list[Problem]:
