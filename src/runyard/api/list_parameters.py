@@ -24,7 +24,7 @@ from runyard.app.times import read_time
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import expect_option, refuse
 
-Sort = tuple[tuple[str, Literal["asc", "desc"]], ...]
+SortOrder = tuple[tuple[str, Literal["asc", "desc"]], ...]
 MOST_SORTS = 8
 MOST_LABELS = 32
 
@@ -64,7 +64,7 @@ def _read_labels(values: ParameterValues) -> tuple[str, ...]:
     return tuple(dict.fromkeys(labels))
 
 
-def _read_sort(values: ParameterValues) -> Sort:
+def _read_sort(values: ParameterValues) -> SortOrder:
     sorts: list[tuple[str, Literal["asc", "desc"]]] = []
     given = values.list(read_text)
     if len(given) > MOST_SORTS:
