@@ -9,8 +9,8 @@ from typing import Any
 from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary.cases import Case, World
 from tests.adversary.raw import RawScope, read_scopes
-from tests.adversary.raw_asked import Asked
 from tests.adversary.raw_profiles import read_base, read_profile
+from tests.adversary.raw_requests import RequestedFields
 
 AT_REST = frozenset({"ttl", "replicas"})
 """Fields that an anchor does not have yet; its release sets them."""
@@ -34,12 +34,12 @@ class Facts:
         self,
         objects: Sequence[Mapping[str, Any]],
         *,
-        asked: Asked | None = None,
+        asked: RequestedFields | None = None,
         platform: Mapping[str, str] | None = None,
         is_anchor: bool = False,
     ) -> None:
         self.objects = objects
-        self.asked = asked or Asked()
+        self.asked = asked or RequestedFields()
         """What users asked for."""
         self.is_anchor = is_anchor
         self.platform = platform or {}
@@ -179,7 +179,7 @@ class AdminInputs:
         fields = [f"resources.{name}{side}" for name in names for side in ("", ".request", ".limit")]
         return said + [default for field in fields for default in self.list_clauses(field, "default")]
 
-    def find_cap(self, *fields: str) -> Any:
+    def find_max(self, *fields: str) -> Any:
         """The smallest `max` of these fields, or None."""
         return min((cap for field in fields for cap in self.list_clauses(field, "max")), default=None)
 

@@ -13,7 +13,7 @@ from tests.adversary.judge_policy import iter_policy_complaints
 from tests.adversary.judge_profile import iter_profile_complaints
 from tests.adversary.judge_shape import iter_shape_complaints
 from tests.adversary.judge_silence import Path, iter_silence_complaints
-from tests.adversary.raw_asked import read_asked
+from tests.adversary.raw_requests import read_requested
 
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, AssertionError)
 
@@ -58,4 +58,4 @@ def judge_silence(
 
 def _read_facts(objects: Sequence[Mapping[str, Any]], case: Case) -> Facts:
     platform = {"RUN_ID": case.run_id, "PROJECT_NAME": case.project}
-    return Facts(objects, asked=read_asked(case.iter_layers()), platform=platform, is_anchor=case.is_anchor)
+    return Facts(objects, asked=read_requested(case.iter_layers()), platform=platform, is_anchor=case.is_anchor)

@@ -171,7 +171,7 @@ def _judge_locked_amount(field: str, facts: Facts, admin: AdminInputs) -> Iterat
         default,
         request,
         *(list_derived(facts, admin) if name == "mem" else ()),
-        admin.find_cap(f"{field}.limit", *([field] if name == "mem" else [])),
+        admin.find_max(f"{field}.limit", *([field] if name == "mem" else [])),
     ]
     if limit is not None and limit not in follows:
         yield f"locked: the limit of {field} is {limit}"

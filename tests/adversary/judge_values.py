@@ -21,7 +21,7 @@ def collect(field: str, facts: Facts, admin: AdminInputs, world: World) -> Value
         return []
     if field in _SCALARS:
         value = _SCALARS[field](facts)
-        is_capped = field not in facts.asked.fields and value == admin.find_cap(field)
+        is_capped = field not in facts.asked.fields and value == admin.find_max(field)
         is_set_by_admin = value in admin.list_set_values(field) or is_capped or _is_blank(field, value, facts, admin)
         return [] if value is None else [(value, is_set_by_admin)]
     if field.startswith("resources."):
@@ -101,9 +101,9 @@ def _is_amount_set_by_admin(name: str, side: str, amount: Quantity, facts: Facts
         return True
     if facts.asked.has_amount(name, side, amount):
         return False
-    limit_cap = admin.find_cap(f"resources.{name}.limit")
+    limit_cap = admin.find_max(f"resources.{name}.limit")
     if side == "limit":
-        return bool(amount == (admin.find_cap("resources.mem", "resources.mem.limit") if name == "mem" else limit_cap))
+        return bool(amount == (admin.find_max("resources.mem", "resources.mem.limit") if name == "mem" else limit_cap))
     return name in _SMALL_REQUESTS and limit_cap is not None and amount == min(limit_cap, _SMALL_REQUESTS[name])
 
 
@@ -173,7 +173,7 @@ def _is_profile_volume(volume: Mapping[str, Any], admin: AdminInputs) -> bool:
 
 
 def _collect_sizes(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
-    cap = admin.find_cap("volumes.size")
+    cap = admin.find_max("volumes.size")
     blank = BUILT_IN_SIZE if cap is None else min(cap, BUILT_IN_SIZE)
     for volume in facts.iter_user_volumes():
         spec = facts.find_claim_spec(volume)
@@ -186,7 +186,7 @@ def _collect_size_limits(facts: Facts, admin: AdminInputs, world: World) -> Iter
     for volume in facts.iter_user_volumes():
         if "sizeLimit" in volume.get("emptyDir", {}):
             size = Quantity.parse(volume["emptyDir"]["sizeLimit"])
-            blank = admin.find_cap("volumes.size_limit")
+            blank = admin.find_max("volumes.size_limit")
             yield size, _is_size_set_by_admin("volumes.size_limit", volume, size, facts, admin, blank=blank)
 
 

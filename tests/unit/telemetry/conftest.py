@@ -12,7 +12,7 @@ import structlog
 from runyard.telemetry import set_up_logging
 
 
-class Written:
+class LogLines:
     """What was logged, as JSON."""
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ def keep_logging() -> Iterator[None]:
 
 
 @pytest.fixture
-def written(keep_logging: None) -> Written:
+def written(keep_logging: None) -> LogLines:
     """Everything from debug on."""
-    taken = Written()
+    taken = LogLines()
     set_up_logging(level="debug", form="json", stream=taken.stream)
     return taken

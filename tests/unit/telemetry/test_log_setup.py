@@ -6,10 +6,10 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from runyard.telemetry import set_up_logging
-from tests.unit.telemetry.conftest import Written
+from tests.unit.telemetry.conftest import LogLines
 
 
-def test_event_is_a_line_of_json_when_logged(written: Written) -> None:
+def test_event_is_a_line_of_json_when_logged(written: LogLines) -> None:
     with bound_contextvars(request_id="abc"):
         structlog.get_logger().info("run.submitted", run="r-1", size=3)
     (line,) = written.lines
@@ -17,7 +17,7 @@ def test_event_is_a_line_of_json_when_logged(written: Written) -> None:
     assert line == {"event": "run.submitted", "run": "r-1", "size": 3, "level": "info", "request_id": "abc"}
 
 
-def test_libraries_are_logged_alike_when_they_use_the_standard_library(written: Written) -> None:
+def test_libraries_are_logged_alike_when_they_use_the_standard_library(written: LogLines) -> None:
     logging.getLogger("uvicorn.error").warning("started with %s", "Bearer abcdefghi")
     (line,) = written.lines
     assert (line["event"], line["logger"], line["level"]) == (
@@ -27,7 +27,7 @@ def test_libraries_are_logged_alike_when_they_use_the_standard_library(written: 
     )
 
 
-def test_traceback_is_in_the_event_without_secrets_when_something_failed(written: Written) -> None:
+def test_traceback_is_in_the_event_without_secrets_when_something_failed(written: LogLines) -> None:
     try:
         int("postgresql://ada:hunter2@db/x")
     except ValueError:
@@ -37,7 +37,7 @@ def test_traceback_is_in_the_event_without_secrets_when_something_failed(written
     assert "hunter2" not in str(line)
 
 
-def test_libraries_say_nothing_of_their_work_when_the_level_is_debug(written: Written) -> None:
+def test_libraries_say_nothing_of_their_work_when_the_level_is_debug(written: LogLines) -> None:
     for name in ("asyncpg", "httpx2", "sqlalchemy.engine", "any.other"):
         logging.getLogger(name).debug("INSERT … %s", "hunter2")
     assert written.lines == []
@@ -52,7 +52,7 @@ def test_lower_levels_are_left_out_when_a_level_is_set(keep_logging: None) -> No
     assert stream.getvalue().count("\n") == 1
 
 
-def test_lines_are_not_doubled_when_set_up_twice(written: Written) -> None:
+def test_lines_are_not_doubled_when_set_up_twice(written: LogLines) -> None:
     set_up_logging(level="info", form="json", stream=written.stream)
     logging.getLogger("some.library").warning("once")
     assert len(written.lines) == 1

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from runyard.app.model import Principal
 from runyard.telemetry import Metrics, Observer, find_request_id
-from tests.unit.telemetry.conftest import Written
+from tests.unit.telemetry.conftest import LogLines
 
 Get = Callable[..., Awaitable[httpx2.Response]]
 
@@ -49,7 +49,7 @@ def app() -> Starlette:
 
 
 @pytest.fixture
-async def get(app: Starlette, metrics: Metrics, written: Written) -> AsyncIterator[Get]:
+async def get(app: Starlette, metrics: Metrics, written: LogLines) -> AsyncIterator[Get]:
     transport = httpx2.ASGITransport(Observer(app, metrics=metrics), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
 
@@ -60,7 +60,7 @@ async def get(app: Starlette, metrics: Metrics, written: Written) -> AsyncIterat
         yield get_path
 
 
-async def test_request_has_one_id_everywhere_when_answered(get: Get, written: Written) -> None:
+async def test_request_has_one_id_everywhere_when_answered(get: Get, written: LogLines) -> None:
     answer = await get("/runs/r-1", x_request_id="client-1.x_2")
     assert answer.headers["x-request-id"] == "client-1.x_2"
     assert answer.json() == {"request_id": "client-1.x_2"}
@@ -95,13 +95,13 @@ async def test_labels_are_templates_when_requests_are_counted(get: Get, metrics:
         assert word not in text
 
 
-async def test_query_is_not_logged_when_there_is_one(get: Get, written: Written) -> None:
+async def test_query_is_not_logged_when_there_is_one(get: Get, written: LogLines) -> None:
     await get("/runs/r-1?token=hunter2&code=abc")
     assert "hunter2" not in written.stream.getvalue()
     assert "code=abc" not in written.stream.getvalue()
 
 
-async def test_failure_is_logged_and_counted_when_a_route_raises(get: Get, metrics: Metrics, written: Written) -> None:
+async def test_failure_is_logged_and_counted_when_a_route_raises(get: Get, metrics: Metrics, written: LogLines) -> None:
     assert (await get("/fails")).status_code == 500
     failed, done = written.lines
     assert (failed["event"], failed["level"]) == ("request.failed", "error")
@@ -111,12 +111,12 @@ async def test_failure_is_logged_and_counted_when_a_route_raises(get: Get, metri
     assert 'route="/fails",status="5xx"} 1.0' in metrics.render().decode()
 
 
-async def test_routine_is_quiet_when_health_is_asked(get: Get, written: Written) -> None:
+async def test_routine_is_quiet_when_health_is_asked(get: Get, written: LogLines) -> None:
     await get("/healthz")
     assert [line["level"] for line in written.lines] == ["debug"]
 
 
-async def test_stream_is_counted_when_it_has_ended(get: Get, metrics: Metrics, written: Written) -> None:
+async def test_stream_is_counted_when_it_has_ended(get: Get, metrics: Metrics, written: LogLines) -> None:
     answer = await get("/stream")
     assert len(answer.content) == 300
     assert written.lines[0]["sent_bytes"] == 300
@@ -125,7 +125,9 @@ async def test_stream_is_counted_when_it_has_ended(get: Get, metrics: Metrics, w
     assert "runyard_http_requests_in_flight 0.0" in text
 
 
-async def test_client_that_went_away_is_told_apart_when_there_was_no_answer(metrics: Metrics, written: Written) -> None:
+async def test_client_that_went_away_is_told_apart_when_there_was_no_answer(
+    metrics: Metrics, written: LogLines
+) -> None:
     began = asyncio.Event()
 
     async def wait_for_ever(_scope: Any, _receive: Any, _send: Any) -> None:

@@ -10,7 +10,7 @@ from tests.adversary.raw_profiles import read_field
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedFields:
     """What users asked for in function, task and run, weakest first; each by our field names, blanks left out."""
 
     layers: tuple[Mapping[str, Any], ...] = ()
@@ -31,9 +31,9 @@ class Asked:
         return any(entry["name"] == volume and "size" in entry and read_size(entry) == size for entry in volumes)
 
 
-def read_asked(layers: Iterable[Mapping[str, Any]]) -> Asked:
+def read_requested(layers: Iterable[Mapping[str, Any]]) -> RequestedFields:
     """Raises where a layer has a form that no reader takes."""
-    return Asked(tuple(map(_read_layer, layers)))
+    return RequestedFields(tuple(map(_read_layer, layers)))
 
 
 def read_size(volume: Mapping[str, Any]) -> Quantity:
