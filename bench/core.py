@@ -238,7 +238,7 @@ def _make_copy(table: str, key: str) -> str:
     )
 
 
-RunRequest = tuple[str, str, Any]
+HttpCall = tuple[str, str, Any]
 
 
 class _Connection:
@@ -271,7 +271,7 @@ class _Connection:
         self._writer.close()
 
 
-async def _time_all(url: str, asked: Sequence[RunRequest]) -> list[float]:
+async def _time_all(url: str, asked: Sequence[HttpCall]) -> list[float]:
     connection = await _Connection.open(url)
     times = []
     for method, path, body in asked:

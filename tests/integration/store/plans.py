@@ -12,7 +12,7 @@ from runyard.store.sql_store import SqlStore
 from runyard.store.sqlite_transactions import SqliteTransactionFactory
 from runyard.store.transactions import T, Work
 
-RunRequest = tuple[str, Any]
+Statement = tuple[str, Any]
 
 
 async def ask_writer(store: SqlStore, work: Work[T]) -> T:
@@ -25,9 +25,9 @@ async def ask_writer(store: SqlStore, work: Work[T]) -> T:
 
 
 @contextmanager
-def record(store: SqlStore) -> Iterator[list[RunRequest]]:
+def record(store: SqlStore) -> Iterator[list[Statement]]:
     """The statements that go to the driver, with their parameters."""
-    asked: list[RunRequest] = []
+    asked: list[Statement] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: Any) -> None:
         asked.append((statement, parameters))
@@ -42,14 +42,14 @@ def record(store: SqlStore) -> Iterator[list[RunRequest]]:
         event.remove(engine, "before_cursor_execute", note)
 
 
-def explain_sqlite(connection: Connection, asked: RunRequest) -> list[str]:
+def explain_sqlite(connection: Connection, asked: Statement) -> list[str]:
     """The lines of its plan."""
     statement, parameters = asked
     rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
     return [row.detail for row in rows]
 
 
-def explain_postgresql(connection: Connection, asked: RunRequest, *, is_generic: bool) -> list[str]:
+def explain_postgresql(connection: Connection, asked: Statement, *, is_generic: bool) -> list[str]:
     """The nodes of its plan, `Index Scan using ix on runs` or `Sort of 17 rows`.
 
     Generic: the plan that the server keeps for any parameters, once a statement was used a few times.
