@@ -387,12 +387,14 @@ async def test_denial_is_not_hammered_when_it_lasts(
     caplog.set_level(logging.INFO, logger="runyard.kube")
     api.lists.append(refusal(403, reason="Forbidden"))
     timing = Timing(backoff_seconds=(0.001, 0.001), denied_backoff_seconds=(0.2, 30.0))
+    began_at = time.monotonic()
     async with reflect(client, timing=timing) as reflector:
-        await asyncio.sleep(1.0)
+        await eventually(lambda: len(api.list_requests) >= 3)
 
         assert isinstance(reflector.last_error, Forbidden)
         assert not reflector.has_synced
-    assert 1 <= len(api.list_requests) <= 5
+    # Two delays lie between three requests, at least half of 0.2 s and of its double.
+    assert time.monotonic() - began_at >= 0.1 + 0.2
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "/api/v1/namespaces/n/configmaps: 403 Forbidden" in caplog.text
 
