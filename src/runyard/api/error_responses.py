@@ -13,6 +13,7 @@ from runyard.api.responses import json_response
 from runyard.app.errors import Conflict, Duplicate, Forbidden, Missing, NotPossible, Stale, TooMany, Unauthenticated
 from runyard.app.identity import GrantRefused
 from runyard.app.ports import Unavailable, Unstorable
+from runyard.domain.effective_document import UnknownSchema
 from runyard.spec.problems import Problem, Refused
 from runyard.telemetry import find_request_id
 
@@ -36,6 +37,7 @@ _STATUSES: dict[type[Exception], tuple[int, str]] = {
     Duplicate: (400, "duplicate"),
     NotPossible: (400, "not_possible"),
     Unstorable: (400, "unstorable"),
+    UnknownSchema: (409, "unknown_schema"),
     Unauthenticated: (401, "unauthenticated"),
     Forbidden: (403, "forbidden"),
     Conflict: (412, "conflict"),

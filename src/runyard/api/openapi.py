@@ -30,6 +30,7 @@ _ERRORS: Mapping[int, str] = {
     403: "The caller lacks the permission.",
     404: "Not found, or not in that project.",
     408: "The body stalled for 30 seconds.",
+    409: "A newer release stored the run; this one cannot read it.",
     412: "`If-Match` does not name the stored revision.",
     413: "The body is too large.",
     415: "The body is neither JSON nor YAML.",

@@ -35,6 +35,13 @@ def write_effective(spec: EffectiveSpec) -> Document:
 def read_effective(document: Mapping[str, Any]) -> EffectiveSpec:
     """The spec of a stored document of any version so far; raises `UnknownSchema`."""
     content = _upgrade(document)
+    try:
+        return _read_content(content)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # not what any release wrote
+        raise UnknownSchema(f"the stored effective spec cannot be read: {error!s}") from error
+
+
+def _read_content(content: Document) -> EffectiveSpec:
     values = {name: _READERS[name](content.pop(name)) for name in _READERS.keys() & content.keys()}
     resources = dict(content.pop("resources", {}))
     gpu, disk = resources.pop("gpu", None), resources.pop("disk", None)
@@ -46,10 +53,7 @@ def read_effective(document: Mapping[str, Any]) -> EffectiveSpec:
         values["resources"] = MappingProxyType({name: _read_sides(sides) for name, sides in resources.items()})
     for name in SECONDS:
         values[f"{name}_seconds"] = content.pop(name, None)
-    try:
-        return EffectiveSpec(**values, **content)
-    except TypeError as error:  # a name that the type does not have, or one that is missing
-        raise UnknownSchema(f"the stored effective spec cannot be read: {error}") from None
+    return EffectiveSpec(**values, **content)
 
 
 def _upgrade(document: Mapping[str, Any]) -> Document:

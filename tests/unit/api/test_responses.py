@@ -1,9 +1,12 @@
 """Entities and runs as JSON."""
 
+from dataclasses import replace
 from typing import Any
 
 import httpx2
 import pytest
+
+from tests.http_servers import Server
 
 BASE = "/api/v1/-/demo"
 TASK = "container+job://demo/t1"
@@ -69,6 +72,20 @@ async def test_list_and_entity_say_the_same_when_both_are_read(demo: httpx2.Asyn
     assert effective["effective"]["resources"] == {"cpu": {"request": "500m", "limit": "1"}}
     assert "schema_version" not in effective["effective"]
     assert effective["request"]["spec"] == spec
+
+
+async def test_run_is_refused_in_words_when_a_newer_release_stored_its_spec(
+    server: Server, demo: httpx2.AsyncClient
+) -> None:
+    await demo.post(f"{BASE}/runs", json={"kind": "container+job:run", "id": "r1", "spec": {"task": TASK}})
+    async with server.context.core.store.begin() as unit:
+        run = await unit.runs.find("r1")
+        assert run is not None
+        await unit.runs.replace(replace(run, effective={**(run.effective or {}), "schema_version": 99}))
+        await unit.commit()
+    answer = await demo.get(f"{BASE}/runs/r1/effective")
+    assert (answer.status_code, answer.json()["errorCode"]) == (409, "unknown_schema")
+    assert answer.json()["message"].startswith("the stored effective spec has schema version 99")
 
 
 async def test_function_is_in_full_when_it_is_embedded_and_in_short_when_not(demo: httpx2.AsyncClient) -> None:

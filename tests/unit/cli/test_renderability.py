@@ -140,12 +140,16 @@ async def test_run_is_stored_with_a_warning_when_nothing_would_start_it(tmp_path
     """Published SDKs submit python functions without command; a server without engine only stores them."""
     async with open_demo(tmp_path / "data") as core:
         document = await store_function(core, RUNS["python without command"])
-        explained = await explain_run(core, "demo", document, is_strict=True)
-        run, _ = await submit_run(core, ADA, "demo", document, is_strict=True)
+        strict = await explain_run(core, "demo", document, is_strict=True)
+        with pytest.raises(Refused) as caught:
+            await submit_run(core, ADA, "demo", document, is_strict=True)
+        explained = await explain_run(core, "demo", document)
+        run, _ = await submit_run(core, ADA, "demo", document)
     code, path, message = NO_LAUNCHER
     assert [tell(warning) for warning in run.warnings] == [(code, place(path), message)]
     assert (explained.warnings, explained.refusals) == (run.warnings, ())
     assert (run.state, run.reason) == ("READY", "engine.none")
+    assert strict.refusals == tuple(problem.to_dict() for problem in caught.value.problems) == run.warnings
 
 
 @pytest.mark.parametrize("name", ["container without image", "container built"])

@@ -80,7 +80,17 @@ def test_document_is_refused_when_its_version_is_not_known(version: object) -> N
         read_effective(document)
 
 
-@pytest.mark.parametrize("document", [{"kind": "container"}, {"kind": "container", "action": "job", "colour": "red"}])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"kind": "container"},
+        {"kind": "container", "action": "job", "colour": "red"},
+        {"kind": "container", "action": "job", "resources": {"gpu": {}}},
+        {"kind": "container", "action": "job", "resources": {"gpu": {"limit": "many"}}},
+        {"kind": "container", "action": "job", "resources": 7},
+        {"kind": "container", "action": "job", "volumes": [None]},
+    ],
+)
 def test_document_is_refused_when_its_fields_are_not_the_types(document: dict[str, Any]) -> None:
     with pytest.raises(UnknownSchema, match=r"^the stored effective spec cannot be read: "):
         read_effective(document)

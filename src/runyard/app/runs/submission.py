@@ -198,9 +198,11 @@ def _place(problems: Iterable[Problem], kind: str) -> list[Problem]:
 
 
 def _split(resolution: Resolution, *, is_strict: bool) -> tuple[Sequence[Problem], Sequence[Problem]]:
-    not_used = [problem for problem in resolution.warnings if is_strict and problem.code in NOT_USED]
-    warnings = [problem for problem in resolution.warnings if problem not in not_used]
-    return warnings, [*resolution.refusals, *not_used]
+    """Warnings and refusals. Strict refuses values that are not used, and a run that nothing here can start."""
+    codes = {*NOT_USED, Code.LAUNCHER_MISSING} if is_strict else set()
+    promoted = [problem for problem in resolution.warnings if problem.code in codes]
+    warnings = [problem for problem in resolution.warnings if problem not in promoted]
+    return warnings, [*resolution.refusals, *promoted]
 
 
 def _make_run(
