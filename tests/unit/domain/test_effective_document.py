@@ -71,6 +71,13 @@ def test_gpus_are_the_same_when_their_count_is_stored_with_a_suffix(count: int) 
     assert read_effective(write_effective(spec)) == spec
 
 
+def test_no_gpu_is_told_from_no_word_when_it_is_written() -> None:
+    for gpu, written in ((0, {"gpu": {"limit": "0"}}), (None, None)):
+        spec = EffectiveSpec(kind="container", action="job", gpu=gpu)
+        assert spec.to_dict().get("resources") == written
+        assert read_effective(write_effective(spec)) == spec
+
+
 @pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1, "2", None, 1.5])
 def test_document_is_refused_when_its_version_is_not_known(version: object) -> None:
     document = {"kind": "container", "action": "job", "schema_version": version}

@@ -36,3 +36,14 @@ def test_blank_grace_period_is_filled_when_the_cap_is_below_that_of_kubernetes(c
 @pytest.mark.parametrize("name", ["timeout", "pending_timeout", "ttl"])
 def test_blank_is_filled_by_the_cap_when_a_blank_has_no_bound(name: str) -> None:
     assert show(decide(policy={name: {"max": "1h"}}), name) == 3600
+
+
+def test_platforms_gpus_stay_gpus_when_a_project_names_others() -> None:
+    """Otherwise a project's list would free what the platform calls a GPU from the rules about GPUs."""
+    platform = {"gpu_resources": ["nvidia.com/gpu", "amd.com/gpu"]}
+    policy = read_policy(
+        {"platform": platform, "projects": {"vision": {"platform": {"gpu_resources": ["intel.com/gpu"]}}}}
+    )
+    assert ProjectPolicy(policy, "vision").gpu_resources == ("intel.com/gpu", "nvidia.com/gpu", "amd.com/gpu")
+    assert ProjectPolicy(policy, "other").gpu_resources == ("nvidia.com/gpu", "amd.com/gpu")
+    assert ProjectPolicy(read_policy({}), "other").gpu_resources == ("nvidia.com/gpu",)

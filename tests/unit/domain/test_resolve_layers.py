@@ -264,6 +264,21 @@ def test_a_user_is_warned_when_the_profile_overrides_and_not_when_it_agrees(*, s
     assert (list_warnings(resolution) == [("override", "fs_group")]) == warned
 
 
+@pytest.mark.parametrize("layer", ["function", "task", "run"])
+def test_a_likely_mistake_is_told_when_any_layer_of_a_user_makes_it(layer: str) -> None:
+    world: dict[str, Any] = {layer: {"resources": {"mem": 2048}}}
+
+    resolution = decide(**world)
+
+    assert [where for _, where in list_warnings(resolution)] == ["resources.mem.requests"]
+
+
+@pytest.mark.parametrize(("name", "action"), [("backoff_limit", "job"), ("replicas", "serve")])
+def test_zero_wins_when_the_stronger_layer_says_it(name: str, action: str) -> None:
+    assert show(decide({name: 0}, function={name: 3}, action=action), name) == 0
+    assert show(decide({name: 3}, profile={name: 0}, action=action), name) == 0
+
+
 def test_nobody_is_warned_when_a_run_overrides_its_own_function() -> None:
     resolution = decide({"fs_group": 1, "envs": {"A": "1"}}, function={"fs_group": 2, "envs": {"A": "2"}})
 

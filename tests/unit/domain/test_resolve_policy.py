@@ -154,6 +154,20 @@ def test_a_run_is_refused_when_it_is_below_the_min(name: str, bound: Any, asked:
     assert ("policy.min", where) in list_refusals(resolution)
 
 
+@pytest.mark.parametrize(
+    ("name", "bound", "asked"),
+    [
+        ("resources.cpu", 2, {"resources": {"cpu": 2}}),
+        ("resources.gpu", 1, {"resources": {"gpu": 1}}),
+        ("volumes.size", "5Gi", _claim(size="5Gi")),
+        ("run_as_user", 1000, {"run_as_user": 1000}),
+        ("timeout", "1m", {"timeout": "60s"}),
+    ],
+)
+def test_a_run_is_taken_when_it_is_at_the_bound_itself(name: str, bound: Any, asked: Any) -> None:
+    assert list_refusals(decide(asked, policy={name: {"min": bound, "max": bound}})) == []
+
+
 def test_the_one_who_chose_is_named_when_a_filled_blank_breaks_a_bound() -> None:
     (refusal,) = decide(_claim(), policy={"volumes.size": {"min": "5Gi"}}).refusals
 

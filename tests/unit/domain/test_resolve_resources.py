@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runyard.domain.resolution import NOT_USED
 from runyard.spec.kubernetes.quantity import Quantity
 from tests.unit.domain.worlds import decide, get_leaf, list_refusals, list_warnings, show
 
@@ -252,6 +253,21 @@ def test_a_request_at_the_limits_max_is_refused_when_it_is_above_it() -> None:
     resolution = decide({"resources": {"mem": "65Gi"}}, policy={"resources.mem": {"max": "64Gi"}})
 
     assert ("policy.max", "resources.mem.request") in list_refusals(resolution)
+
+
+def test_a_request_is_refused_when_only_limits_have_a_max_and_it_is_above_it() -> None:
+    """No limit could stand between the two: the derived one stays above the request, and the max refuses it."""
+    resolution = decide({"resources": {"mem": "10Gi"}}, policy={"resources.mem.limit": {"max": "8Gi"}})
+
+    assert list_refusals(resolution) == [("policy.max", "resources.mem.limit")]
+    assert show(resolution, "resources", "mem") == {"request": "10Gi", "limit": "11Gi"}
+
+
+def test_strict_refuses_when_a_layer_contradicts_a_weaker_side() -> None:
+    resolution = decide({"resources": {"mem": {"limits": "1Gi"}}}, function={"resources": {"mem": "2Gi"}})
+
+    assert list_warnings(resolution) == [("resources.contradiction", "resources.mem.request")]
+    assert {warning.code for warning in resolution.warnings} <= NOT_USED
 
 
 def test_nothing_is_limited_when_everything_is_left_blank() -> None:

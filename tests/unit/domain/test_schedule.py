@@ -160,6 +160,12 @@ def test_last_time_is_found_when_looking_back(days: int) -> None:
     assert schedule.last_until(NOON, after=start) == walked
 
 
+def test_last_time_is_now_when_it_is_due_now() -> None:
+    schedule = parse_schedule("0 12 * * *")
+    assert schedule.last_until(NOON, after=NOON - timedelta(days=3)) == NOON
+    assert schedule.last_until(NOON, after=NOON) is None
+
+
 def make_field(numbers: random.Random, low: int, high: int) -> str:
     first, last = sorted(numbers.sample(range(low, high + 1), 2))
     forms = ["*", "*", f"*/{numbers.randint(1, min(20, high))}", str(first), f"{first}-{last}", f"{first},{last}"]
