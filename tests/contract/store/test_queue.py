@@ -161,6 +161,16 @@ async def test_run_is_due_at_once_when_it_is_nudged_whoever_holds_it(store: Stor
     assert {run.revision for run in claimed} == {1}
 
 
+async def test_overdue_run_keeps_its_turn_when_it_is_nudged(store: Store) -> None:
+    """Otherwise a run that changes all the time would go to the end of the queue each time, and starve."""
+    async with store.begin() as work:
+        await work.runs.add(make_run("r1", due_at=NOON), [])
+        await work.runs.nudge(["r1"])
+        found = await work.runs.find("r1")
+    assert found is not None
+    assert found.due_at == NOON
+
+
 async def test_run_rests_until_it_is_due_when_its_nudge_was_claimed(store: Store) -> None:
     """Otherwise whoever released it would get it back at once, for ever."""
     async with store.begin() as work:

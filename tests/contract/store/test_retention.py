@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import asdict
 from datetime import timedelta
 
+import pytest
+
 from runyard.app.ports import PrunedRows, Query
 from runyard.store import SqlStore, retention, tables
 from tests.contract.store.builders import NOON, make_audit, make_run, make_transition
@@ -58,6 +60,21 @@ async def test_leased_run_stays_when_it_is_old(store: SqlStore) -> None:
 
     assert await store.prune(NOON, runs_before=NOON - 30 * DAY, audit_before=None) == PrunedRows()
     assert await list_runs(store) == {"r1"}
+
+
+async def test_every_old_run_goes_when_there_are_more_than_are_deleted_at_once(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "RUNS_AT_ONCE", 2)
+    for number in range(5):
+        await add(store, f"r{number}", state="COMPLETED")
+    await add(store, "live", state="RUNNING")
+
+    pruned = await store.prune(NOON, runs_before=NOON - 30 * DAY, audit_before=None)
+
+    assert sorted(pruned.run_ids) == [f"r{number}" for number in range(5)]
+    async with store.begin(is_read_only=True) as work:
+        assert (await work.runs.find_page(Query(type="run", size=0))).total == 1
 
 
 async def test_old_audit_goes_when_there_is_more_than_is_deleted_at_once(store: SqlStore) -> None:
