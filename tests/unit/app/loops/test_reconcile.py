@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from runyard.app.engine import EngineRefusal, EngineUnavailable, Observation
+from runyard.app.loops import reconcile
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.run_updates import record_observation
 from runyard.app.runs.resume import resume_run
@@ -286,6 +287,29 @@ async def test_anchor_is_removed_when_it_was_made_after_the_run_had_ended(world:
     assert world.engine.released == []
 
 
+async def test_anchor_is_removed_when_its_id_was_used_again_before_it_was_made(world: World) -> None:
+    frozen, thawed = asyncio.Event(), asyncio.Event()
+
+    async def freeze(point: str) -> None:
+        if point == "ensure_anchor" and not frozen.is_set():
+            frozen.set()
+            await thawed.wait()
+
+    await world.submit()
+    world.engine.at = freeze
+    async with asyncio.TaskGroup() as group:
+        group.create_task(world.make_loop().reconcile_due())
+        await frozen.wait()
+        await delete_run(world.core, ADA, "p", "r1")
+        await world.settle()
+        assert await world.find() is None
+        world.turn(timedelta(seconds=1))
+        await world.submit()
+        thawed.set()
+    assert world.engine.anchors == {}
+    assert (await world.get()).anchor_uid is None
+
+
 async def test_user_wins_when_stop_comes_while_the_engine_releases(world: World) -> None:
     async def press_stop(point: str) -> None:
         if point == "release done":
@@ -332,6 +356,17 @@ async def test_waiting_run_is_taken_up_when_a_later_server_has_an_engine(bare_wo
     assert await bare_world.make_loop().requeue_waiting() == 1
     await bare_world.settle()
     assert ((await bare_world.get()).state, (await bare_world.get()).reason) == ("RUNNING", None)
+
+
+async def test_every_waiting_run_is_taken_up_when_there_are_more_than_a_page(
+    bare_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "_PAGE", 2)
+    for number in range(5):
+        await bare_world.submit(f"r{number}")
+    await bare_world.settle()
+    bare_world.core = replace(bare_world.core, options=replace(bare_world.core.options, engine="memory"))
+    assert await bare_world.make_loop().requeue_waiting() == 5
 
 
 async def test_end_waits_for_an_engine_when_something_was_made_by_one(world: World) -> None:
@@ -391,7 +426,8 @@ async def test_run_that_made_it_is_completed_when_the_timer_was_late(world: Worl
     assert (await world.get()).desired == "stop"
     world.engine.choose_age = lambda known: 0
     await world.settle()
-    assert (await world.get()).state == "COMPLETED"
+    run = await world.get()
+    assert (run.state, run.reason, run.message) == ("COMPLETED", None, None)
 
 
 async def test_service_goes_on_when_only_jobs_have_a_timeout(world: World) -> None:

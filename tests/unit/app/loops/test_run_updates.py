@@ -1,9 +1,12 @@
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from runyard.app.loops.assignments import make_assignment
-from runyard.app.loops.run_updates import mark_released, stop_without_anchor, store_anchor
+from runyard.app.loops.deadlines import Deadline
+from runyard.app.loops.run_updates import mark_released, request_stop, stop_without_anchor, store_anchor
+from runyard.domain.reasons import Reason
 from tests.unit.app.run_world import START, World, issue_token, make_run
 
 
@@ -20,6 +23,20 @@ def test_release_counts_when_it_is_of_the_generation_that_is_wanted_now() -> Non
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING", "STOP", "STOPPED", "ERROR"])
 def test_release_changes_nothing_when_the_run_is_not_waiting_for_it(state: str) -> None:
     assert mark_released(1, "memory")(make_run("r1", state=state)) is None
+
+
+def test_stop_is_requested_as_a_new_generation_when_a_deadline_has_passed() -> None:
+    deadline = Deadline(at=START, reason=Reason.TIMEOUT_RUN, message="too long")
+    change = request_stop(deadline)(make_run("r1", state="RUNNING", desired_generation=3))
+    assert change is not None
+    assert (change.moves, change.values["desired"], change.values["desired_generation"]) == ((), "stop", 4)
+    assert (change.values["reason"], change.values["message"]) == ("timeout.run", "too long")
+
+
+@pytest.mark.parametrize("fields", [{"state": "RUNNING", "desired": "stop"}, {"state": "COMPLETED"}])
+def test_deadline_changes_nothing_when_the_run_is_stopping_or_has_ended(fields: dict[str, Any]) -> None:
+    deadline = Deadline(at=START, reason=Reason.TIMEOUT_RUN, message="too long")
+    assert request_stop(deadline)(make_run("r1", **fields)) is None
 
 
 def test_first_anchor_stays_when_another_is_found() -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from runyard.app.loops import supervisor
 from runyard.app.loops.retention_loop import RetentionLoop
 from runyard.app.loops.supervisor import keep_going, supervise
 from runyard.app.retention import Retention
@@ -54,6 +55,25 @@ async def test_loop_is_begun_again_later_and_later_when_it_fails(caplog: pytest.
         await keep_going("frail", fail, sleep=sleep)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
     assert {record.message for record in caplog.records} == {"loop failed", "loop returned"}
+
+
+async def test_pauses_begin_anew_when_the_loop_went_well_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "LASTING_SECONDS", 0.05)
+    pauses: list[float] = []
+
+    async def fail() -> None:
+        if len(pauses) == 3:
+            await asyncio.sleep(0.1)
+        raise RuntimeError("broken")
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 6:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await keep_going("frail", fail, sleep=sleep)
+    assert pauses == [1, 2, 4, 1, 2, 4]
 
 
 async def test_others_go_on_when_one_fails() -> None:

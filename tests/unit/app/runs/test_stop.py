@@ -63,3 +63,10 @@ async def test_token_of_a_run_is_refused_when_it_names_another(world: World) -> 
     await world.submit()
     with pytest.raises(Forbidden, match="run r2 alone"):
         await stop_run(world.core, Principal(name="ada", run_id="r2", project="p", via="run"), "p", "r1")
+
+
+async def test_generation_counts_on_when_a_run_is_stopped(world: World) -> None:
+    """By it the engine, and whoever observes, tell what was asked before the stop from what comes after it."""
+    run = await world.submit()
+    stopping = await stop_run(world.core, ADA, "p", "r1")
+    assert (stopping.desired, stopping.desired_generation) == ("stop", run.desired_generation + 1)

@@ -158,6 +158,21 @@ async def test_values_that_are_not_used_are_told_or_refused_when_strict(core: Co
     assert [warning["path"] for warning in run.warnings] == ["spec.replicas"]
 
 
+async def test_unused_status_is_refused_when_strict(core: Core) -> None:
+    with pytest.raises(Refused) as caught:
+        await submit_run(core, ADA, "demo", {**RUN, "status": {"service": {"url": "evil"}}}, is_strict=True)
+    assert [problem.where for problem in caught.value.problems] == ["status.service"]
+
+
+async def test_run_is_due_when_an_engine_executes_it_and_not_its_client(core: Core) -> None:
+    with_engine = replace(core, options=replace(core.options, engine="memory"))
+    local = {**RUN, "id": "mine", "spec": {"task": TASK, "local_execution": True}}
+    mine, _ = await submit_run(with_engine, ADA, "demo", local)
+    assert (mine.state, mine.due_at, mine.reason) == ("CREATED", None, None)
+    ours, _ = await submit_run(with_engine, ADA, "demo", RUN)
+    assert (ours.state, ours.due_at, ours.reason) == ("READY", ours.created_at, None)
+
+
 async def test_explanation_says_the_same_as_submitting_when_it_is_asked_first(core: Core) -> None:
     told = await explain_run(core, "demo", UNUSED)
     strict = await explain_run(core, "demo", UNUSED, is_strict=True)

@@ -16,7 +16,7 @@ from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.app.runs.submission import submit_run
-from runyard.app.triggers.firings import run_trigger, stop_trigger, use_occasion
+from runyard.app.triggers.firings import Occasion, fire, run_trigger, stop_trigger, use_occasion
 from runyard.store.entities import SqlEntities
 from runyard.store.metrics_and_firings import SqlFirings
 from runyard.store.unit_of_work import SqlUnitOfWork
@@ -129,6 +129,16 @@ async def test_there_is_one_run_when_the_server_died_before_it_noted_that_it_fir
 
     await delete_run(shop.core, ADA, "p", run.id)
     assert await TriggerLoop(shop.core).fire_due() == 0
+
+
+async def test_deleted_run_stays_deleted_when_its_occasion_is_fired_again(shop: World) -> None:
+    trigger = await add(shop, make_trigger())
+    occasion = Occasion(id="2026-11-15T13:00:00+00:00", input={"at": "2026-11-15T13:00:00+00:00"})
+    first = await fire(shop.core, trigger, occasion)
+    assert first.run_id is not None
+    await delete_run(shop.core, ADA, "p", first.run_id)
+    assert await fire(shop.core, trigger, occasion) == first
+    assert await list_runs(shop) == []
 
 
 async def test_missed_times_are_told_once_and_not_made_up_for_when_nobody_was_there(shop: World) -> None:
@@ -342,6 +352,25 @@ async def test_every_model_fires_when_there_are_more_than_a_page(shop: World, mo
         await add(shop, make_entity("model", f"m{number}", kind="mlflow", state="READY"))
     assert await TriggerLoop(shop.core).fire_due() == 8
     assert len(await list_runs(shop)) == 8
+
+
+async def test_every_run_fires_when_there_are_more_than_a_page(shop: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle_triggers, "_PAGE", 3)
+    await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/run/*", "STOPPED")))
+    for number in range(8):
+        await shop.submit(f"r{number}")
+        await stop_run(shop.core, ADA, "p", f"r{number}")
+    assert await TriggerLoop(shop.core).fire_due() == 8
+
+
+async def test_model_fires_when_its_write_was_committed_after_a_later_look(shop: World) -> None:
+    await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
+    loop = TriggerLoop(shop.core)
+    shop.clock.at += timedelta(seconds=30)
+    assert await loop.fire_due() == 0
+    written_at = shop.clock.at - timedelta(seconds=10)
+    await add(shop, make_entity("model", "m", kind="mlflow", state="READY", updated_at=written_at))
+    assert await loop.fire_due() == 1
 
 
 async def test_model_fires_again_when_it_comes_back_to_the_state_and_not_when_it_stays(shop: World) -> None:

@@ -1,0 +1,22 @@
+import pytest
+
+from runyard.app.entities.ownership import PRODUCER, check_own_entity, name_producer
+from runyard.app.errors import Forbidden
+from runyard.app.model import Principal
+from tests.unit.app.shop import make_entity
+
+TOKEN = Principal(name="ada", run_id="r1", project="p", via="run")
+
+
+@pytest.mark.parametrize("metadata", [{}, {PRODUCER: "r2"}, {PRODUCER: None}])
+def test_token_of_a_run_is_refused_when_it_did_not_make_the_entity(metadata: dict[str, str | None]) -> None:
+    with pytest.raises(Forbidden):
+        check_own_entity(TOKEN, make_entity("model", "m", metadata=metadata))
+
+
+def test_token_of_a_run_is_let_through_when_the_run_made_the_entity() -> None:
+    check_own_entity(TOKEN, make_entity("model", "m", metadata=name_producer(TOKEN)))
+
+
+def test_user_is_let_through_when_a_run_made_the_entity() -> None:
+    check_own_entity(Principal(name="ada"), make_entity("model", "m", metadata={PRODUCER: "r2"}))
