@@ -72,7 +72,8 @@ class RunGenerator:
             run["profile"] = profile_id
         policy = {**POLICY, "platform": self._draw_platform()}
         profiles = read_profiles(file)[0] if file else []
-        kind = "python" if "command" in run and draws.chance(0.2) else "container"
+        can_be_python = "command" in run and action != "deploy"
+        kind = "python" if can_be_python and draws.chance(0.2) else "container"
         request = Request(
             project=draws.pick("vision", "p" * 38, "0-9"),
             action=cast("Action", action),

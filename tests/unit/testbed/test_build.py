@@ -71,19 +71,12 @@ def entries() -> list[str]:
 
 @pytest.fixture
 def start_build(fake_go: Path) -> Iterator[StartBuild]:
-    """Starts builds in processes of their own; neither they nor their go are left behind.
-
-    They react to SIGINT also where the tests were started with SIGINT ignored, as a shell does with `pytest &`.
-    """
+    """Starts builds in processes of their own; neither they nor their go are left behind."""
     started: list[subprocess.Popen[str]] = []
-    program = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from testbed import build; print(build.ensure_addon('pause'))"
-    )
 
     def start() -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-c", program],
+            [sys.executable, "-c", "from testbed import build; print(build.ensure_addon('pause'))"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
