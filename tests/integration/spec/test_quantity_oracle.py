@@ -238,7 +238,10 @@ def test_our_text_comes_back_unchanged_when_kubernetes_prints_it(oracle: Oracle,
 
     assert len(countable) > SUMS // 2
     for quantity, answer in zip(countable, answers, strict=True):
-        assert (answer["string"], Decimal(answer["exact"])) == (quantity.text, quantity.exact)
+        # 187.5Ki is 192000, which has no binary suffix: read again it is decimal, and prints as 192k.
+        is_bare = quantity.format == "BinarySI" and quantity.text[-1:] != "i"
+        expected = Quantity.parse(quantity.text) if is_bare else quantity
+        assert (answer["string"], Decimal(answer["exact"])) == (expected.text, quantity.exact)
 
 
 def test_no_sum_differs_when_kubernetes_adds_the_same(version: str, generator: random.Random) -> None:
