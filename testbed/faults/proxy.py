@@ -18,7 +18,7 @@ from testbed.faults.journal import Entry, Journal
 from testbed.faults.listener import Listener
 from testbed.faults.plan import Fault, FaultPlan
 from testbed.faults.relay import Relay
-from testbed.faults.wire import Wire, reset
+from testbed.faults.wire import CLOSE_SECONDS, Wire, reset
 
 log = logging.getLogger(__name__)
 
@@ -125,12 +125,30 @@ class FaultProxy:
         """A new connection to the upstream; raises OSError."""
         host, port = self._upstream
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                return Wire(*await asyncio.open_connection(host, port, ssl=self._upstream_tls))
+            return Wire(*await self._open_upstream())
         except OSError as error:  # TimeoutError and ssl.SSLError are OSErrors, too
             log.info("upstream %s:%d is unreachable: %s", host, port, error)
             self._journal.record("unreachable", request=request)
             raise
+
+    async def _open_upstream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """When cancelled, wait for the connection and abort it: asyncio would close one with TLS gently, which takes
+        longer than this loop lives.
+        """
+        host, port = self._upstream
+        opening = asyncio.create_task(asyncio.open_connection(host, port, ssl=self._upstream_tls))
+        try:
+            done, _ = await asyncio.wait({opening}, timeout=CONNECT_SECONDS)
+        except asyncio.CancelledError:
+            done, _ = await asyncio.wait({opening}, timeout=CLOSE_SECONDS)
+            if done and opening.exception() is None:
+                opening.result()[1].transport.abort()
+            opening.cancel()
+            raise
+        if not done:
+            opening.cancel()
+            raise TimeoutError(f"no connection within {CONNECT_SECONDS:.0f} s")
+        return opening.result()
 
     async def _sever(self) -> None:
         for relay in [relay for relay in self._relays.values() if relay is not None]:

@@ -1,5 +1,8 @@
 import asyncio
+import gc
+import random
 import ssl
+from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -115,3 +118,18 @@ async def test_stop_is_clean_when_a_handshake_never_ends(certificate: tuple[Path
     assert await reader.read() == b""
     writer.close()
     await writer.wait_closed()
+
+
+async def test_no_connection_is_left_when_the_proxy_stops_amid_handshakes(
+    authority: Authority, server_tls: ssl.SSLContext
+) -> None:
+    chance = random.Random(7)
+    for _ in range(30):
+        async with AsyncExitStack() as stack:
+            upstream = await stack.enter_async_context(upstream_of(tls=server_tls))
+            async with FaultProxy(upstream.url, upstream_ca=authority.certificate_file) as proxy:
+                clients = [await stack.enter_async_context(connection_to(proxy.url)) for _ in range(6)]
+                for client in clients:
+                    await client.send(GET)
+                await asyncio.sleep(chance.uniform(0, 0.02))
+    gc.collect()  # a transport that was left open says so, which fails this test
