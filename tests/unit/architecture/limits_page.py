@@ -1,0 +1,108 @@
+"""Reads docs/operators/limits.md: the rows of its tables, and the value of the constant that each row names."""
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "operators" / "limits.md"
+SOURCE = ROOT / "src" / "runyard"
+HEADER = ("bound", "value", "setting", "constant")
+PACKAGES = ("api", "app", "auth", "domain", "manifests", "spec", "store")
+"""Where requests are read and answered: their bounds are on the page."""
+UNLISTED = {
+    "api.routes.events.MOST_SEQUENCE": "the largest number, not a limit of anything stored",
+    "api.routes.profiles.MOST_NUMBER": "the largest number, not a limit of anything stored",
+    "app.entities.secret_values.MOST_LISTED": "the default of a list",
+    "app.identity.accounts.MOST_NAMED": "how many projects a message names",
+    "app.identity.refused_access.MOST_KNOWN": "only aggregates audit rows",
+    "app.loops.supervisor.LONGEST_PAUSE_SECONDS": "backoff of the server's own loops",
+    "app.projects.metrics.MOST_VALUE": "the largest number in JSON",
+    "app.projects.search.MOST_READ": "the step of a scan",
+    "app.times.MOST_CHARACTERS": "no time is longer",
+    "auth.credential_cache.LONGEST_SECONDS": "how long a check is remembered",
+    "auth.failure_limiter.MOST_BUCKETS": "follows MOST_KNOWN",
+    "manifests.names.MOST_PLAIN_ID_CHARACTERS": "Kubernetes' own rule for names",
+    "manifests.names.MOST_RUN_NAME_CHARACTERS": "Kubernetes' own rule for names",
+    "manifests.names.MOST_SERVICE_NAME_CHARACTERS": "Kubernetes' own rule for names",
+    "spec.duration.LONGEST": "the largest value of a field",
+    "spec.lints.MOST_CORES": "a lint",
+    "spec.names.MOST_LABEL_CHARACTERS": "Kubernetes' own rule for names",
+    "spec.names.MOST_PORT_NAME_CHARACTERS": "Kubernetes' own rule for names",
+    "spec.names.MOST_SUBDOMAIN_CHARACTERS": "Kubernetes' own rule for names",
+    "spec.problems.MOST_BITS": "how a number is shown",
+    "spec.resources.LARGEST_AMOUNT": "the largest value of a field",
+    "spec.resources.LARGEST_COUNT": "the largest value of a field",
+    "spec.run_fields.LARGEST_ID": "the largest value of a field",
+    "spec.yaml.tree_builder.MOST_PROBLEMS": "below that of an error",
+    "store.columns.LARGEST": "the largest number of the databases",
+}
+"""Constants that are named like bounds and have no row, each with its reason."""
+_BOUND = re.compile(r"(MOST|LARGEST|LONGEST|MAX)(_[A-Z_]+)?")
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "s": 1, "ms": 0.001}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One bound as the page states it."""
+
+    bound: str
+    value: str
+    setting: str
+    constant: str
+
+    @property
+    def amount(self) -> float:
+        """The value as a number: bytes, seconds or a count."""
+        match = re.fullmatch(r"([0-9.]+) ?([A-Za-z]*)", self.value)
+        if match is None or match[2] not in _UNITS:
+            raise ValueError(f"{self.value!r} is not a number with one of the units {sorted(_UNITS)}")
+        return float(match[1]) * _UNITS[match[2]]
+
+
+def read_rows() -> list[Row]:
+    """Every row of every table with the four columns."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    cells = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines if line.startswith("|")]
+    rows = [each for each in cells if each != HEADER and not set("".join(each)) <= set("-: ")]
+    return [Row(bound, value, setting.strip("`"), constant.strip("`")) for bound, value, setting, constant in rows]
+
+
+def read_constant(dotted: str) -> float:
+    """The value of `package.module.NAME`, or the default of `package.module.Class.field`, as a number."""
+    parts = dotted.split(".")
+    owner = next(index for index, part in enumerate(parts) if part[:1].isupper())
+    value: Any = importlib.import_module(".".join(("runyard", *parts[:owner])))
+    for part in parts[owner:]:
+        value = _get_default(value, part)
+    return to_number(value)
+
+
+def to_number(value: Any) -> float:
+    """A count or a number of bytes as it is, a duration in seconds."""
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+def iter_bounds() -> Iterator[str]:
+    """Every public constant of the listed packages that is named like a bound, as `package.module.NAME`."""
+    for package in PACKAGES:
+        for file in sorted((SOURCE / package).rglob("*.py")):
+            module = ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+            for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                targets = node.targets if isinstance(node, ast.Assign) else ()
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+                yield from (f"{module}.{name}" for name in names if _BOUND.fullmatch(name))
+
+
+def _get_default(owner: Any, name: str) -> Any:
+    if isinstance(owner, type) and is_dataclass(owner):
+        default = next(field.default for field in fields(owner) if field.name == name)
+        if default is MISSING:
+            raise ValueError(f"{owner.__name__}.{name} has no default")
+        return default
+    return getattr(owner, name)
