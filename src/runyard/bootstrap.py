@@ -1,6 +1,7 @@
 """The composition root: builds the server from the settings. Adapters are wired together only here."""
 
 import asyncio
+import errno
 import gc
 import socket
 import sys
@@ -39,6 +40,10 @@ RUN_TOKEN_LIFE = timedelta(days=30)
 """The longest lifetime that the issuer allows. A run's token is refused once the run has ended."""
 BACKLOG = 2048
 IDLE_CHECK_TICKS = 10
+_PORT_CURES = {
+    errno.EADDRINUSE: "; choose another port with --port",
+    errno.EACCES: "; choose a port above 1023 with --port",
+}
 _CLOSABLE = (H11Protocol, HttpToolsProtocol)
 GAUGE_SECONDS = 30.0
 log = structlog.get_logger()
@@ -272,11 +277,12 @@ def _listen(settings: Settings) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host.strip("[]"), settings.port))
+        listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
         reason = error.strerror or str(error)
-        raise AddressUnusable(f"cannot listen on {settings.host}:{settings.port}: {reason}") from None
-    listening.listen(BACKLOG)
+        cure = _PORT_CURES.get(error.errno or 0, "")
+        raise AddressUnusable(f"cannot listen on {settings.host}:{settings.port}: {reason}{cure}") from None
     listening.set_inheritable(True)
     return listening
 

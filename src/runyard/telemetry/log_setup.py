@@ -13,6 +13,8 @@ from runyard.telemetry.redaction import redact
 Format = Literal["json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
 
+_LOGGER_NAMES = {"uvicorn.error": "uvicorn"}
+"""Names that mislead: uvicorn logs everything except requests as `uvicorn.error`, errors or not."""
 # These log one line per outgoing request at INFO.
 _QUIET = ("asyncio", "alembic", "httpcore2", "httpx2")
 
@@ -55,6 +57,11 @@ def _make_renderer(form: Format, stream: TextIO) -> list[Processor]:
     return [_clean, console]
 
 
+def _rename_logger(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    event["logger"] = _LOGGER_NAMES.get(event["logger"], event["logger"])
+    return event
+
+
 def _clean(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Escape control characters: a name chosen by a client must not forge log lines (log injection)."""
     return {
@@ -73,7 +80,7 @@ def _set_up_libraries(number: int, before: list[Processor], renderer: list[Proce
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, *before],
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, _rename_logger, *before],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, redact, *renderer],
         )
     )

@@ -118,7 +118,8 @@ def test_one_line_says_so_when_the_port_is_taken(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         ended = call_runyard("server", "--data", str(tmp_path), "--port", str(port))
     assert ended.code == 1
-    assert ended.err == f"Error: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    reason = "Address already in use; choose another port with --port"
+    assert ended.err == f"error: cannot listen on 127.0.0.1:{port}: {reason}\n"
 
 
 async def test_one_line_names_the_first_when_a_second_server_takes_the_same_sqlite(tmp_path: Path) -> None:

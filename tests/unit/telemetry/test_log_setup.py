@@ -1,5 +1,6 @@
 import io
 import logging
+from typing import Literal
 
 import pytest
 import structlog
@@ -22,7 +23,7 @@ def test_libraries_are_logged_alike_when_they_use_the_standard_library(written: 
     (line,) = written.lines
     assert (line["event"], line["logger"], line["level"]) == (
         "started with Bearer [hidden]",
-        "uvicorn.error",
+        "uvicorn",
         "warning",
     )
 
@@ -79,3 +80,14 @@ def test_odd_values_are_logged_when_they_are_no_json(keep_logging: None, form: s
     assert "a.b" in stream.getvalue()
     assert "c.d" in stream.getvalue()
     assert "Traceback" in stream.getvalue()
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_information_does_not_look_like_an_error_when_uvicorn_logs_it(
+    keep_logging: None, form: Literal["json", "text"]
+) -> None:
+    stream = io.StringIO()
+    set_up_logging(form=form, stream=stream)
+    logging.getLogger("uvicorn.error").info("Application startup complete.")
+    assert "uvicorn" in stream.getvalue()
+    assert "error" not in stream.getvalue()
