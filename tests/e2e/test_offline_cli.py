@@ -187,6 +187,43 @@ def test_output_is_refused_in_one_line_when_the_disk_is_full(folder: Path) -> No
     assert done.stderr == "error: No space left on device\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "explain -f -",
+        "render -f -",
+        "policy check -",
+        "policy diff none none --runs -",
+        "policy diff - none --runs run.yaml",
+        "user create ada --password-stdin",
+        "user create ada",
+        "user password ada",
+        "user delete ada",
+    ],
+)
+def test_reason_is_one_line_when_standard_input_is_closed(folder: Path, words: str) -> None:
+    ended = _run_in_shell(f"{words} <&-")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", "error: standard input is closed\n")
+
+
+@pytest.mark.parametrize(
+    "words", ["explain -f run.yaml", "render -f run.yaml", "schema", "--version", "--help", "completion bash", "nope"]
+)
+def test_reason_is_one_line_when_standard_output_is_closed(folder: Path, words: str) -> None:
+    ended = _run_in_shell(f"{words} >&-")
+    assert (ended.returncode, ended.stderr) == (1, "error: standard output is closed\n")
+
+
+def test_command_works_when_standard_error_and_input_are_closed(folder: Path) -> None:
+    ended = _run_in_shell("render -f run.yaml --profiles a100.yaml <&- 2>&-")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert yaml.safe_load(ended.stdout)["kind"] == "Job"
+
+
+def _run_in_shell(words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(f"exec '{RUNYARD}' {words}", shell=True, capture_output=True, text=True)
+
+
 def test_words_are_completed_when_bash_asks(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     assert bash, "bash is where this runs"

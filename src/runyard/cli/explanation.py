@@ -1,5 +1,6 @@
 """Output of `runyard explain`: every value of a run, who set it, and what it replaced."""
 
+from collections.abc import Sized
 from typing import Any
 
 import click
@@ -8,7 +9,7 @@ from runyard.cli.findings import Failed, Finding, print_findings, show_path
 from runyard.cli.inputs import Decision, Inputs, decide, read_inputs
 from runyard.cli.lazy_commands import load
 from runyard.cli.options import RunOptions
-from runyard.cli.output import clean, format_value, print_data
+from runyard.cli.output import clean, count_things, format_value, print_data
 from runyard.domain.effective_spec import Leaf
 from runyard.spec.run_fields import ADMIN_FIELDS
 
@@ -17,12 +18,14 @@ _ORDER = {name: index for index, name in enumerate(("kind", "action", "pod_secur
 
 
 def print_explanation(options: RunOptions, *, output: str) -> None:
-    """Print the table, then warnings and refusals; or all of it as JSON or YAML. Exits with 1 if the run is refused."""
+    """Print the table, warnings, refusals and the verdict; or all of it as JSON or YAML. Exits as `render` would."""
     try:
         inputs = read_inputs(options)
     except Failed as failed:
         if output == "table":
-            raise
+            failed.show()
+            click.echo(format_verdict(failed.errors, failed.warnings))
+            raise click.exceptions.Exit(failed.exit_code) from None
         found = _show_findings(failed.warnings, failed.errors)
         print_data({"effective": None, "provenance": [], **found}, output=output)
         raise click.exceptions.Exit(failed.exit_code) from None
@@ -51,10 +54,16 @@ def _print_table(inputs: Inputs, decision: Decision) -> None:
     click.echo(f"run {inputs.run_id}, project {inputs.request.project}{namespace}\n")
     rows = [_leaf_to_row(leaf) for leaf in _sort_leaves(decision)]
     load("runyard.cli.tables:print_table")(HEAD, rows)
-    if decision.warnings or decision.refusals:
-        click.echo()
+    click.echo()
     print_findings(decision.warnings, "warning", is_answer=True)
     print_findings(decision.refusals, "error", is_answer=True)
+    click.echo(format_verdict(decision.refusals, decision.warnings))
+
+
+def format_verdict(refusals: Sized, warnings: Sized) -> str:
+    """Format the last line of an explanation: `would start, 1 warning` or `refused: 2 problems`."""
+    verdict = f"refused: {count_things(len(refusals), 'problem')}" if len(refusals) else "would start"
+    return f"{verdict}, {count_things(len(warnings), 'warning')}" if len(warnings) else verdict
 
 
 def _sort_leaves(decision: Decision) -> list[Leaf]:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -26,7 +27,7 @@ def read_bytes(file: str, *, most_bytes: int = MOST_BYTES) -> bytes:
     """Read a file, or standard input for `-`; raises `Unreadable`, also if it is larger than `most_bytes`."""
     try:
         if file == STDIN:
-            content = sys.stdin.buffer.read(most_bytes + 1)
+            content = get_stdin().buffer.read(most_bytes + 1)
         else:
             with Path(file).open("rb") as stream:
                 content = stream.read(most_bytes + 1)
@@ -35,6 +36,13 @@ def read_bytes(file: str, *, most_bytes: int = MOST_BYTES) -> bytes:
     if len(content) > most_bytes:
         raise Unreadable(f"{show_name(file)}: larger than the limit of {most_bytes:,} bytes")
     return content
+
+
+def get_stdin() -> TextIO:
+    """Return standard input; raises `Unreadable` if it is closed, as after `<&-` in a shell."""
+    if sys.stdin is None:
+        raise Unreadable("standard input is closed")
+    return sys.stdin
 
 
 def list_profile_files(given: Iterable[str]) -> Iterator[str]:

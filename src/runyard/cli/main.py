@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from runyard import __version__
+from runyard.cli.command_errors import print_error, show_error
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 
 INTERRUPTED = 130
@@ -54,10 +55,28 @@ def root() -> None:
 
 def main() -> int:
     """The console script: run one command line and return its exit code."""
+    occupy_closed_streams()
+    if sys.stdout is None:
+        print_error("standard output is closed")
+        return 1
     for stream in (sys.stdout, sys.stderr):
         # Escape characters that the terminal's encoding lacks, instead of failing on them.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # the real streams have it
     return run(sys.argv[1:])
+
+
+def occupy_closed_streams() -> None:
+    """Open /dev/null on those of the descriptors 0 to 2 that are closed, so that no file gets their number.
+
+    Otherwise a message to standard error could be written into the next file that is opened, such as the database.
+    Python sets the stream of a closed descriptor to None. Standard input and output stay None, which is reported;
+    standard error is replaced, because there is nowhere to report it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -65,12 +84,12 @@ def run(arguments: Sequence[str]) -> int:
     try:
         ended = root.main(args=list(arguments), prog_name="runyard", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        show_error(error)
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
     except OSError as error:
-        click.echo(f"error: {error.strerror or error}", err=True)
+        print_error(error.strerror or str(error))
         return 1
     except Exception as error:  # noqa: BLE001 - the last line before the user; a traceback helps nobody there
         click.echo(_describe_bug(error), err=True)

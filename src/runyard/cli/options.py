@@ -35,6 +35,29 @@ class RunOptions:
     strict: bool = False
 
 
+class RunCommand(click.Command):
+    """A command whose file is an option. It names the option if the file is given as an argument."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; raises a usage error that suggests `-f` for a file without it."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError:
+            file = self._find_bare_file(ctx, given)
+            if file is None:
+                raise
+            raise click.UsageError(f"unexpected argument `{file}`; did you mean `-f {file}`?", ctx) from None
+
+    def _find_bare_file(self, ctx: click.Context, given: list[str]) -> str | None:
+        """Return the first argument that belongs to no option, if `-f` is missing and the other options are known."""
+        try:
+            options, extra, _ = self.make_parser(ctx).parse_args(args=given)
+        except click.UsageError:
+            return None
+        return extra[0] if extra and "file" not in options else None
+
+
 def add_run_options(command: Command) -> Command:
     """Add the options of `RunOptions` to a command."""
     for option in reversed(_OPTIONS):

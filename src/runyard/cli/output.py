@@ -59,6 +59,11 @@ def format_value(path: Path, value: Any) -> str:
     return clean(shorten(text))
 
 
+def count_things(number: int, noun: str) -> str:
+    """`1 warning`, `2 warnings`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def clean(text: str) -> str:
     """Escape control characters (terminal escape injection)."""
     return "".join(

@@ -1,6 +1,5 @@
 """Implements `runyard user`: account use cases, run on the database directly, as the system principal."""
 
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +11,7 @@ from runyard.app.core import Core, Options
 from runyard.app.errors import Duplicate, Missing
 from runyard.app.model import Principal
 from runyard.app.times import SystemClock
+from runyard.cli.files import get_stdin
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean, print_data, print_note
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
@@ -150,12 +150,12 @@ async def suggest_account(core: Core) -> AsyncIterator[None]:
 def _ask_password(*, is_piped: bool) -> str:
     """Read a password from a prompt without echo, or from the first line of standard input; never from an argument."""
     if is_piped:
-        line = sys.stdin.buffer.readline(MOST_PASSWORD_BYTES).rstrip(b"\r\n")
+        line = get_stdin().buffer.readline(MOST_PASSWORD_BYTES).rstrip(b"\r\n")
         try:
             return line.decode()
         except UnicodeDecodeError:
             raise click.UsageError("the password on standard input is not UTF-8") from None
-    if not sys.stdin.isatty():
+    if not get_stdin().isatty():
         raise click.UsageError("no terminal to prompt for the password: use --password-stdin")
     asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     return asked

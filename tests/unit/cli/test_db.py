@@ -45,7 +45,7 @@ def test_status_ends_with_one_when_the_database_is_not_ours(call: Call, data: Pa
     called = call("db", "status")
     assert called.code == 1
     assert "state: foreign" in called.out
-    assert called.err.startswith("Error: ")
+    assert called.err.startswith("error: ")
     assert called.err.count("\n") == 1
     assert call("db", "upgrade").code == 1
 

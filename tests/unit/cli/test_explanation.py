@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
 from runyard.domain.effective_spec import iter_leaves
@@ -87,7 +88,7 @@ def test_problems_are_data_when_the_run_cannot_be_read(call: Call) -> None:
 
 def test_problems_are_on_standard_error_when_there_is_no_table(call: Call) -> None:
     called = call("explain", "-f", "-", stdin="resources:\ncpu: 8\n")
-    assert (called.code, called.out) == (1, "")
+    assert (called.code, called.out) == (1, "refused: 1 problem\n")
     assert "<stdin>:2:6: error: cpu: `cpu` belongs under `resources`" in called.err
 
 
@@ -96,9 +97,10 @@ def test_values_are_shown_before_the_refusal_when_a_run_has_no_image(call: Call)
     assert (called.code, called.err) == (1, "")
     rows = [" ".join(line.split()) for line in called.out.splitlines()]
     assert "resources.cpu.requests 8 you" in rows
-    assert rows[-2:] == [
+    assert rows[-3:] == [
         "<stdin>: error: image: a run needs an `image`",
         "allowed: `image` in the file, or --image IMAGE",
+        "refused: 1 problem",
     ]
 
 
@@ -107,3 +109,26 @@ def test_place_is_the_runs_when_a_limit_follows_from_its_request(call: Call, fol
     assert called.code == 1
     assert "<stdin>:2:8: error: resources.mem.requests: 65Gi" in called.out
     assert "<stdin>:2:8: error: resources.mem.limits:" in called.out
+
+
+VERDICTS = {
+    "image: a:1": "would start",
+    "{image: a:1, resources: {mem: 2048}}": "would start, 1 warning",
+    "{resources: {mem: 6Gi}}": "refused: 1 problem",
+    "{image: a:1, run_as_user: 0}": "refused: 1 problem",
+    "{secrets: [A], resources: {mem: 2048}}": "refused: 2 problems, 1 warning",
+    "nope: 1": "refused: 1 problem",
+    "{nope: 1, fs_group: 0}": "refused: 2 problems",
+    "a: [": "refused: 1 problem",
+}
+
+
+@pytest.mark.parametrize(("run", "verdict"), VERDICTS.items())
+def test_last_line_is_the_verdict_and_the_exit_code_that_of_render_when_explained(
+    call: Call, run: str, verdict: str
+) -> None:
+    called = call("explain", "-f", "-", stdin=run)
+    assert called.out.splitlines()[-1] == verdict
+    assert called.code == call("render", "-f", "-", stdin=run).code == (0 if verdict.startswith("would") else 1)
+    for output in ("json", "yaml"):
+        assert call("explain", "-f", "-", "-o", output, stdin=run).code == called.code

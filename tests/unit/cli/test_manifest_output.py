@@ -183,7 +183,7 @@ def test_exit_code_is_2_when_used_wrongly(call: Call, folder: Path, arguments: l
     arguments = ["profiles/only/run.yaml" if word == "run.yaml" else word for word in arguments]
     called = call("render", *arguments)
     assert (called.code, called.out) == (2, ""), called.err
-    assert "Error: " in called.err
+    assert "error: " in called.err
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_every_wrong_run_is_told_when_some_are_wrong(call: Call, runs: Path) -> 
 def test_exit_code_is_2_when_used_wrongly(call: Call, runs: Path, arguments: list[str]) -> None:
     called = call("policy", "diff", *arguments)
     assert (called.code, called.out) == (2, "")
-    assert "Error: " in called.err
+    assert "error: " in called.err
 
 
 def test_policy_is_confirmed_when_it_is_sound(call: Call, folder: Path) -> None:

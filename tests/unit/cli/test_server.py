@@ -70,7 +70,7 @@ def test_failure_is_one_line_when_the_server_cannot_start(call: Call, monkeypatc
 
         monkeypatch.setattr("runyard.bootstrap.serve", fail)
         called = call("server")
-        assert (called.code, called.err) == (1, f"Error: {error}\n")
+        assert (called.code, called.err) == (1, f"error: {error}\n")
 
 
 def test_settings_are_shown_with_their_sources_when_checked(

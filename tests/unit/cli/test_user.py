@@ -61,7 +61,7 @@ def test_password_is_kept_as_a_hash_when_created(call: Call, ada: str, data: Pat
 
 def test_name_is_refused_when_it_is_taken_or_wrong(call: Call, ada: str) -> None:
     taken = call("user", "create", "ada", "--no-password")
-    assert (taken.code, taken.err) == (1, "Error: account ada already exists\n")
+    assert (taken.code, taken.err) == (1, "error: account ada already exists\n")
     wrong = call("user", "create", "Ada Byron", "--password-stdin", stdin="short")
     assert wrong.code == 1
     assert "name" in wrong.err
@@ -104,7 +104,7 @@ def test_account_is_gone_when_deleted(call: Call, ada: str) -> None:
 def test_nearest_name_is_told_when_there_is_no_such_account(call: Call, ada: str) -> None:
     for words in (["disable", "adda"], ["delete", "adda", "-y"], ["password", "adda", "--password-stdin"]):
         called = call("user", *words, stdin=f"{PASSWORD}\n")
-        assert (called.code, called.err) == (1, "Error: unknown account adda; did you mean ada?\n")
+        assert (called.code, called.err) == (1, "error: unknown account adda; did you mean ada?\n")
 
 
 def test_password_is_changed_when_told(call: Call, ada: str) -> None:
@@ -165,9 +165,9 @@ def test_nothing_is_revoked_when_it_is_not_said_which(call: Call, ada: str) -> N
     assert call("user", "revoke", "ada").code == 2
     assert call("user", "revoke", "ada", "x", "--all").code == 2
     missing = call("user", "revoke", "ada", "x")
-    assert (missing.code, missing.err) == (1, "Error: ada has no token x; `runyard user tokens ada` lists them\n")
+    assert (missing.code, missing.err) == (1, "error: ada has no token x; `runyard user tokens ada` lists them\n")
     for words in (["tokens", "adda"], ["revoke", "adda", "--all"], ["admin", "adda"]):
-        assert call("user", *words).err == "Error: unknown account adda; did you mean ada?\n"
+        assert call("user", *words).err == "error: unknown account adda; did you mean ada?\n"
 
 
 def test_tokens_end_when_the_password_is_set_unless_they_are_kept(call: Call, ada: str) -> None:

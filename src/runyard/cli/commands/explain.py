@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from runyard.cli.lazy_commands import load
-from runyard.cli.options import RunOptions, add_run_options
+from runyard.cli.options import RunCommand, RunOptions, add_run_options
 
 EXAMPLES = """\b
 Examples:
@@ -15,15 +15,15 @@ Examples:
 
 \b
 Exit codes:
-  0 accepted    1 refused; the table is printed anyway    2 usage error
+  0 would start    1 refused; the table is printed anyway    2 usage error
 """
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=RunCommand, epilog=EXAMPLES)
 @add_run_options
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def explain(output: str, **given: Any) -> None:
-    """Show every value of a run, who set it, and what it replaced; then warnings and errors.
+    """Show every value of a run, who set it, and what it replaced; then warnings, errors and the verdict.
 
     Values come from these layers, weakest first: platform default, base template, function, task, you, profile, policy.
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from runyard.cli.lazy_commands import load
-from runyard.cli.options import RunOptions, add_run_options
+from runyard.cli.options import RunCommand, RunOptions, add_run_options
 
 EXAMPLES = """\b
 Examples:
@@ -20,7 +20,7 @@ Exit codes:
 """
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=RunCommand, epilog=EXAMPLES)
 @add_run_options
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def render(output: str, **given: Any) -> None:

@@ -89,6 +89,7 @@ def enable(name: str, **flags: Any) -> None:
 def delete(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Delete the account NAME with its tokens and memberships."""
     if not yes:
+        load("runyard.cli.files:get_stdin")()
         click.confirm(f"Delete the account {name}?", abort=True)
     _call("delete", flags, name=name)
 
