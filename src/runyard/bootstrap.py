@@ -16,11 +16,11 @@ from typing import Any
 import structlog
 import uvicorn
 import uvloop
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from runyard.api.application import Application, add_middleware, make_app
+from runyard.api.connection_limits import ConnectionLimits, limit_by_descriptors
 from runyard.api.context import LOOPBACK_HOSTS, Limits, ServerContext
+from runyard.api.http_connections import LimitedProtocol
 from runyard.api.idle_connections import IdleConnections
 from runyard.app.core import Core, Options
 from runyard.app.loops import DeletionLoop, Loop, Reconciler, RetentionLoop, TriggerLoop, supervise
@@ -39,12 +39,13 @@ _ENGINES: Mapping[str, str | None] = {"none": None}
 RUN_TOKEN_LIFE = timedelta(days=30)
 """The longest lifetime that the issuer allows. A run's token is refused once the run has ended."""
 BACKLOG = 2048
+STARTUP_FAILED = 3
+"""Exit code, as uvicorn's, if the application cannot start."""
 IDLE_CHECK_TICKS = 10
 _PORT_CURES = {
     errno.EADDRINUSE: "; choose another port with --port",
     errno.EACCES: "; choose a port above 1023 with --port",
 }
-_CLOSABLE = (H11Protocol, HttpToolsProtocol)
 GAUGE_SECONDS = 30.0
 log = structlog.get_logger()
 
@@ -78,16 +79,33 @@ async def _serve(settings: Settings) -> None:
             ssl_keyfile=settings.tls_key,
             lifespan="on",
         )
-        await _Server(config, app).serve(sockets=[listening])
+        limits = ConnectionLimits(most=limit_by_descriptors(settings.max_connections), tell=_tell_connections_closed)
+        await _Server(config, app, limits).serve(sockets=[listening])
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server with graceful draining: streams end and readiness fails before the listener closes."""
 
-    def __init__(self, config: uvicorn.Config, app: Application) -> None:
+    def __init__(self, config: uvicorn.Config, app: Application, limits: ConnectionLimits) -> None:
         super().__init__(config)
         self._application = app
+        self._limits = limits
         self._idle = IdleConnections()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application, then listen with our own protocol, which uvicorn's configuration cannot pass on."""
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            sys.exit(STARTUP_FAILED)
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(self._make_protocol, sock=one, ssl=self.config.ssl, backlog=BACKLOG)
+            for one in sockets or ()
+        ]
+        self.started = True
+
+    def _make_protocol(self) -> LimitedProtocol:
+        return LimitedProtocol(self.config, self.server_state, self.lifespan.state, limits=self._limits)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal's handler
         """Drain on the first signal, exit on the second.
@@ -102,7 +120,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Close idle connections once a second; uvicorn calls this ten times a second."""
         if counter % IDLE_CHECK_TICKS == 0:
-            connections = (one for one in self.server_state.connections if isinstance(one, _CLOSABLE))
+            connections = (one for one in self.server_state.connections if isinstance(one, LimitedProtocol))
             self._idle.close_stale(connections)
         return await super().on_tick(counter)
 
@@ -113,6 +131,14 @@ class _Server(uvicorn.Server):
         if self.force_exit:
             # On a forced exit uvicorn skips this, and the loops would be cancelled with a traceback.
             await self.lifespan.shutdown()
+
+
+def _tell_connections_closed(closed: int) -> None:
+    log.warning(
+        "connections.full",
+        closed=closed,
+        message="too many connections are open: raise --max-connections and `ulimit -n`, or limit clients in a proxy",
+    )
 
 
 async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: AsyncExitStack) -> ServerContext:
@@ -153,6 +179,7 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
         issuer=issuer,
         limits=Limits(
             body_bytes=settings.max_body_bytes,
+            body_total_seconds=settings.max_body_time.total_seconds(),
             list_size=settings.max_list,
             streams=settings.max_streams,
             requests_per_second=settings.max_requests,

@@ -38,6 +38,8 @@ class Limits:
     body_bytes: int = 4 << 20
     body_seconds: float = 30.0
     """Idle timeout of a request body: without another byte for so long, 408."""
+    body_total_seconds: float = 60.0
+    """Deadline of a whole request body, besides the time for its size; afterwards 408."""
     list_size: int = 1000
     streams: int = 500
     """Open event and log streams in all."""

@@ -27,7 +27,10 @@ class Connection(Protocol):
         """None before the first request."""
 
     def shutdown(self) -> None:
-        """Close it, unless a response is being sent."""
+        """Close it, unless a response is being sent. What was not sent yet is sent before."""
+
+    def abort(self) -> None:
+        """Close it at once."""
 
 
 class IdleConnections:
@@ -48,5 +51,8 @@ class IdleConnections:
             waiting[connection] = (cycle, since if known is cycle else now)
         self._waiting = waiting
         for connection, (_, since) in waiting.items():
-            if now - since >= HEAD_SECONDS:
+            if now - since >= 2 * HEAD_SECONDS:
+                # The client does not read the rest of its last response.
+                connection.abort()
+            elif now - since >= HEAD_SECONDS:
                 connection.shutdown()

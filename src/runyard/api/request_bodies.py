@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -23,6 +24,8 @@ LARGE_BYTES = 1 << 16
 """Longer bodies, and all YAML, are parsed on a thread, so that they do not block the event loop."""
 MOST_YAML_BYTES = 1 << 18
 """YAML takes a hundred times as long to parse as JSON; larger bodies must be JSON."""
+LEAST_BYTES_PER_SECOND = 1 << 16
+"""A body may take longer than `Limits.body_total_seconds` by the time that its bytes take at this rate."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -49,23 +52,34 @@ async def read_body(request: Request, *, is_secret: bool = False) -> Any:
     return document
 
 
-async def read_bytes(request: Request) -> bytes:
-    """The raw body. Raises 413 if it exceeds the limit, whatever its header says, and 408 if it stalls."""
+async def read_bytes(request: Request, *, most: int | None = None) -> bytes:
+    """The raw body, by default up to the limit of all bodies, whatever its header says.
+
+    Raises 413 if it is larger, and 408 if it stalls or takes too long as a whole (slow-body attack).
+    """
     limits = get_context(request).limits
+    most = limits.body_bytes if most is None else most
     content = bytearray()
     chunks = request.stream()
+    begun = time.monotonic()
     while True:
+        left = begun + limits.body_total_seconds + len(content) / LEAST_BYTES_PER_SECOND - time.monotonic()
         try:
-            async with asyncio.timeout(limits.body_seconds):
+            async with asyncio.timeout(max(0.0, min(limits.body_seconds, left))):
                 content += await anext(chunks)
         except StopAsyncIteration:
             return bytes(content)
         except TimeoutError:
-            raise HTTPException(408, f"the body stalled for {limits.body_seconds:g} seconds") from None
+            reason = "stalled for" if left > limits.body_seconds else "is not complete after"
+            seconds = limits.body_seconds if left > limits.body_seconds else time.monotonic() - begun
+            # Closed, because the rest of the body may never come.
+            raise HTTPException(
+                408, f"the body {reason} {seconds:.3g} seconds", headers={"Connection": "close"}
+            ) from None
         except ClientDisconnect:
             raise HTTPException(400, "the client disconnected before its body was complete") from None
-        if len(content) > limits.body_bytes:
-            raise HTTPException(413, f"the body has more than {limits.body_bytes} bytes")
+        if len(content) > most:
+            raise HTTPException(413, f"the body has more than {most} bytes")
 
 
 async def _parse_json(content: bytes) -> Any:

@@ -46,6 +46,10 @@ class Settings:
     keep_logs: timedelta | None
     keep_audit: timedelta | None
     max_body_bytes: int
+    max_body_time: timedelta
+    """Time for a whole request body, besides the time that its size allows."""
+    max_connections: int
+    """Also limited by the file descriptors that the process may open."""
     max_list: int
     max_streams: int
     max_requests: float

@@ -220,6 +220,21 @@ SETTINGS: tuple[Setting, ...] = (
         help="Maximum size of a request body.",
     ),
     Setting(
+        name="max_body_time",
+        read=value_readers.make_duration_reader("1s", "1h"),
+        metavar="DURATION",
+        default="60s",
+        help="Maximum time for a whole request body to arrive, plus one second per 64 KiB of it.",
+    ),
+    Setting(
+        name="max_connections",
+        read=value_readers.make_number_reader(16, 100_000),
+        metavar="NUMBER",
+        default="1000",
+        help="Maximum number of open connections; fewer if `ulimit -n` is low. Beyond it, the oldest connections "
+        "without a signed-in request are closed.",
+    ),
+    Setting(
         name="max_list",
         read=value_readers.make_number_reader(1, 10_000),
         metavar="NUMBER",

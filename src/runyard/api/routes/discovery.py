@@ -23,6 +23,10 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 CLIENT_ID = "runyard"
+MOST_FORM_BYTES = 1 << 16
+"""Limit of the form of the token endpoint, which anybody can send."""
+MOST_FORM_FIELDS = 50
+"""Fields of that form; clients send six."""
 RUNTIME = text("runtime", "Only schemas of this runtime (kind of function).")
 _PUBLIC = {"Cache-Control": "public, max-age=60"}
 
@@ -102,9 +106,14 @@ async def get_keys(request: Request) -> Response:
 )
 async def get_token(request: Request) -> Response:
     """Issue an access token: by refresh token, or in exchange for a personal token."""
-    content = await read_bytes(request)
+    content = await read_bytes(request, most=MOST_FORM_BYTES)
     try:
-        pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=50, strict_parsing=bool(content))
+        pairs = parse_qsl(
+            content.decode(),
+            keep_blank_values=True,
+            max_num_fields=MOST_FORM_FIELDS,
+            strict_parsing=bool(content),
+        )
     except ValueError:
         raise refuse(Code.BODY_FORM, "the body must be a form: application/x-www-form-urlencoded") from None
     if any("\0" in text for pair in pairs for text in pair):
