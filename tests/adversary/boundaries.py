@@ -11,7 +11,6 @@ from tests.adversary.raw import AMOUNTS, NUMBERS, TIMES, RawScope
 STEPS = (-1, 0, 1)
 USER_FIELDS = tuple(sorted({*AMOUNTS, *TIMES, *NUMBERS} - {name for name in AMOUNTS if "ephemeral-storage" in name}))
 """Ruled figures that users can ask for."""
-_SIDES = {"request": "requests", "limit": "limits"}
 
 
 def step(field: str, bound: Any, units: int) -> Any:
@@ -30,7 +29,7 @@ def ask(field: str, value: Any) -> Raw:
         return {"volumes": [_make_volume("empty_dir", size_limit=value)]}
     if field.startswith("resources."):
         _, name, *side = field.split(".")
-        return {"resources": {name: {_SIDES[side[0]]: value} if side else value}}
+        return {"resources": {name: {side[0]: value} if side else value}}
     return {field: value}
 
 

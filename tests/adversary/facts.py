@@ -68,7 +68,7 @@ class Facts:
 
     def side(self, name: str, side: str) -> Quantity | None:
         """An amount by our name of the resource."""
-        amounts = self.requests if side == "request" else self.limits
+        amounts = self.requests if side == "requests" else self.limits
         return amounts.get({"mem": "memory"}.get(name, name))
 
     @property
@@ -176,7 +176,7 @@ class AdminInputs:
         """Every amount of a resource that the admin set. A `max` is a bound, not a value that the admin set."""
         layers = [layer.get("resources", {}) for layer in (self.profile, *self.bases)]
         said = [amount for layer in layers for name in names for amount in layer.get(name, {}).values()]
-        fields = [f"resources.{name}{side}" for name in names for side in ("", ".request", ".limit")]
+        fields = [f"resources.{name}{side}" for name in names for side in ("", ".requests", ".limits")]
         return said + [default for field in fields for default in self.list_clauses(field, "default")]
 
     def find_max(self, *fields: str) -> Any:

@@ -39,10 +39,10 @@ def iter_policy_complaints(facts: Facts, admin: AdminInputs, world: World) -> It
 
 
 _UNBOUNDED: Mapping[str, Callable[[Facts], bool]] = {
-    "resources.mem": lambda facts: facts.side("mem", "limit") is not None,
-    "resources.mem.limit": lambda facts: facts.side("mem", "limit") is not None,
-    "resources.cpu.limit": lambda facts: facts.side("cpu", "limit") is not None,
-    "resources.ephemeral-storage.limit": lambda facts: facts.side("ephemeral-storage", "limit") is not None,
+    "resources.mem": lambda facts: facts.side("mem", "limits") is not None,
+    "resources.mem.limits": lambda facts: facts.side("mem", "limits") is not None,
+    "resources.cpu.limits": lambda facts: facts.side("cpu", "limits") is not None,
+    "resources.ephemeral-storage.limits": lambda facts: facts.side("ephemeral-storage", "limits") is not None,
     "timeout": lambda facts: "activeDeadlineSeconds" in facts.spec,
     "ttl": lambda facts: "ttlSecondsAfterFinished" in facts.spec,
     "pending_timeout": lambda facts: find_annotation(facts, "pending-timeout") is not None,
@@ -159,7 +159,7 @@ _WHOLES: Mapping[str, Any] = {
 def _judge_locked_amount(field: str, facts: Facts, admin: AdminInputs) -> Iterator[str]:
     name = field.split(".")[1]
     default = admin.find_default(field)
-    request, limit = facts.side(name, "request"), facts.side(name, "limit")
+    request, limit = facts.side(name, "requests"), facts.side(name, "limits")
     if (
         admin.find_locked(f"{field}.request") is None
         and admin.find_locked(f"{field}.limit") is None

@@ -70,13 +70,13 @@ SCALARS: Mapping[str, Callable[[Facts], Any]] = {
 def _judge_resources(expected: Mapping[str, Any], facts: Facts, admin: AdminInputs, world: World) -> Iterator[str]:
     gpus: dict[str, Quantity] = {}
     for name, sides in expected.items():
-        if any(admin.find_locked(f"resources.{name}{side}") is not None for side in ("", ".request", ".limit")):
+        if any(admin.find_locked(f"resources.{name}{side}") is not None for side in ("", ".requests", ".limits")):
             continue
         if name == "gpu" or name in admin.gpu_names:
-            gpus[name] = sides.get("limit", sides.get("request"))
+            gpus[name] = sides.get("limits", sides.get("requests"))
         elif name == "disk":
             disk = facts.find_disk()
-            if disk is None or disk[0] != sides.get("limit", sides.get("request")):
+            if disk is None or disk[0] != sides.get("limits", sides.get("requests")):
                 yield f"profile: disk is {disk}, not {sides}"
         else:
             for side, amount in sides.items():
@@ -208,7 +208,7 @@ def _judge_admin_only(facts: Facts, admin: AdminInputs) -> Iterator[str]:
         yield f"admin's: imagePullSecrets are {names}"
     extended = {name for name in (*facts.requests, *facts.limits) if "/" in name or name == "ephemeral-storage"}
     said = {name for layer in (admin.profile, *admin.bases) for name in layer.get("resources", {})}
-    sides = [f"resources.ephemeral-storage{side}" for side in ("", ".request", ".limit")]
+    sides = [f"resources.ephemeral-storage{side}" for side in ("", ".requests", ".limits")]
     if any(admin.list_clauses(field, clause) for field in sides for clause in ("default", "max")):
         said.add("ephemeral-storage")
     if unknown := extended - said - {*admin.gpu_names}:

@@ -54,7 +54,7 @@ def _iter_asked(name: str, value: Any) -> Iterator[tuple[Path, Any]]:
         yield from (((name, entry["name"]), entry) for entry in value)
     elif name == "resources":
         for key, sides in value.items():
-            whole = {"gpu": "limit", "disk": "size"}.get(key)
+            whole = {"gpu": "limits", "disk": "size"}.get(key)
             yield from (((name, key, whole or side), amount) for side, amount in sides.items())
     elif name != "tolerations" and value not in ([], {}, *([""] if name == "profile" else [])):
         yield (name,), value

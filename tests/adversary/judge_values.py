@@ -90,7 +90,7 @@ def _collect_resource(field: str, facts: Facts, admin: AdminInputs) -> Values:
                 (disk[1], disk[1] in [*admin.list_set_values(field), *admin.list_set_values("volumes.storage_class")])
             ]
         return [(disk[0], disk[0] in admin.list_amounts("disk"))]
-    sides = rest or ["request", "limit"]
+    sides = rest or ["requests", "limits"]
     found = [(side, amount) for side in sides if (amount := facts.side(name, side)) is not None]
     return [(amount, _is_amount_set_by_admin(name, side, amount, facts, admin)) for side, amount in found]
 
@@ -101,15 +101,15 @@ def _is_amount_set_by_admin(name: str, side: str, amount: Quantity, facts: Facts
         return True
     if facts.asked.has_amount(name, side, amount):
         return False
-    limit_cap = admin.find_max(f"resources.{name}.limit")
-    if side == "limit":
-        return bool(amount == (admin.find_max("resources.mem", "resources.mem.limit") if name == "mem" else limit_cap))
+    limit_cap = admin.find_max(f"resources.{name}.limits")
+    if side == "limits":
+        return bool(amount == (admin.find_max("resources.mem", "resources.mem.limits") if name == "mem" else limit_cap))
     return name in _SMALL_REQUESTS and limit_cap is not None and amount == min(limit_cap, _SMALL_REQUESTS[name])
 
 
 def list_derived(facts: Facts, admin: AdminInputs) -> list[Quantity]:
     """The memory limit that follows from the request."""
-    request = facts.side("mem", "request")
+    request = facts.side("mem", "requests")
     if request is None:
         return []
     exact = request.exact * admin.mem_tolerance

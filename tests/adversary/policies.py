@@ -11,9 +11,9 @@ from tests.adversary.placements import draw_affinity, draw_toleration, respell
 _COUNTS = (0, 1, 2, 3, 7, 100)
 _IDS = (1, 1000, 3000, 65534, 2**31 - 1)
 _FIGURES: dict[str, Sequence[Any]] = {
-    **{f"resources.cpu{side}": words.CPUS for side in ("", ".request", ".limit")},
-    **{f"resources.mem{side}": words.MEMORIES for side in ("", ".request", ".limit")},
-    **{f"resources.ephemeral-storage{side}": words.SIZES for side in ("", ".request", ".limit")},
+    **{f"resources.cpu{side}": words.CPUS for side in ("", ".requests", ".limits")},
+    **{f"resources.mem{side}": words.MEMORIES for side in ("", ".requests", ".limits")},
+    **{f"resources.ephemeral-storage{side}": words.SIZES for side in ("", ".requests", ".limits")},
     "resources.gpu": (0, 1, 2, 4, 8),
     "resources.disk": words.SIZES,
     "volumes.size": words.SIZES,
@@ -169,7 +169,7 @@ class PolicyDraws:
 def unlock_sides(wide: dict[str, Any], narrow: dict[str, Any]) -> None:
     """Remove locks of an amount and its sides that contradict each other: reading refuses such a policy."""
     for name in ("cpu", "mem", "ephemeral-storage"):
-        whole, *sides = (f"resources.{name}{side}" for side in ("", ".request", ".limit"))
+        whole, *sides = (f"resources.{name}{side}" for side in ("", ".requests", ".limits"))
         if any(scope.get(whole, {}).get("locked") for scope in (wide, narrow)):
             _unlock(sides, wide, narrow)
         request, limit = ([scope[side] for scope in (wide, narrow) if side in scope] for side in sides)

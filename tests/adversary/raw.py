@@ -19,7 +19,7 @@ AMOUNTS = frozenset(
         *(
             f"resources.{name}{side}"
             for name in ("cpu", "mem", "ephemeral-storage")
-            for side in ("", ".request", ".limit")
+            for side in ("", ".requests", ".limits")
         ),
         *("resources.gpu", "resources.disk", "volumes.size", "volumes.size_limit"),
     }

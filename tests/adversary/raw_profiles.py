@@ -71,12 +71,12 @@ def read_resources(given: Mapping[str, Any]) -> dict[str, Sides]:
                 if amount is None:
                     continue
                 ours = _OURS.get(kubernetes_name, kubernetes_name)
-                sides.setdefault(ours, {})[name[:-1]] = Quantity.parse(amount)
+                sides.setdefault(ours, {})[name] = Quantity.parse(amount)
         elif isinstance(value, Mapping):
-            amounts = {side[:-1]: Quantity.parse(amount) for side, amount in value.items() if amount is not None}
+            amounts = {side: Quantity.parse(amount) for side, amount in value.items() if amount is not None}
             sides[name] = sides.get(name, {}) | amounts
         else:
-            sides[name] = sides.get(name, {}) | {"request": Quantity.parse(value)}
+            sides[name] = sides.get(name, {}) | {"requests": Quantity.parse(value)}
     return sides
 
 

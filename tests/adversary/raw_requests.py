@@ -22,7 +22,7 @@ class RequestedFields:
     def has_amount(self, name: str, side: str, amount: Quantity) -> bool:
         """Whether a user asked for this amount on this side. `limits` alone ask for the same request."""
         asked = [layer.get("resources", {}).get(name, {}) for layer in self.layers]
-        sides = ("request", "limit") if side == "request" or name in ("gpu", "disk") else ("limit",)
+        sides = ("requests", "limits") if side == "requests" or name in ("gpu", "disk") else ("limits",)
         return any(each.get(which) == amount for each in asked for which in sides)
 
     def has_size(self, volume: str, size: Quantity) -> bool:

@@ -53,8 +53,8 @@ _BASE: dict[str, Any] = {"volumes.claim_name": {"allowed": ["legacy"]}}
 WORLD = World(policy=_BASE, profiles=[[{"id": "plain"}], [{"id": "other"}]], secrets={"TOKEN": "t"}, claims=["legacy"])
 
 _FIGURES: Mapping[str, tuple[Any, Any]] = {
-    **{f"resources.cpu{side}": (1, 8) for side in ("", ".request", ".limit")},
-    **{f"resources.mem{side}": ("1Gi", "8Gi") for side in ("", ".request", ".limit")},
+    **{f"resources.cpu{side}": (1, 8) for side in ("", ".requests", ".limits")},
+    **{f"resources.mem{side}": ("1Gi", "8Gi") for side in ("", ".requests", ".limits")},
     "resources.gpu": (1, 4),
     "resources.disk": ("1Gi", "20Gi"),
     "volumes.size": ("1Gi", "20Gi"),

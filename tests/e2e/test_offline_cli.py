@@ -99,7 +99,7 @@ def test_run_is_rendered_and_explained_when_no_server_is_there(folder: Path) -> 
     piped = runyard("render", "-f", "-", "--profiles", "a100.yaml", stdin=RUN)
     assert piped.stdout == done.stdout
     explained = runyard("explain", "-f", "run.yaml", "--profiles", "a100.yaml", "-o", "json")
-    assert json.loads(explained.stdout)["effective"]["resources"]["mem"]["request"] == "32Gi"
+    assert json.loads(explained.stdout)["effective"]["resources"]["mem"]["requests"] == "32Gi"
 
 
 def test_exit_codes_tell_refused_from_wrong_use_when_it_goes_wrong(folder: Path) -> None:

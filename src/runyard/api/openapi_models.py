@@ -252,7 +252,7 @@ class RehearsedRun(BaseModel):
     changes: list[Json] = Field(
         default_factory=list,
         description="Values that would differ, and who sets them.",
-        examples=[[{"path": "resources.mem.limit", "old": "8Gi", "new": "4Gi", "by": "policy"}]],
+        examples=[[{"path": "resources.mem.limits", "old": "8Gi", "new": "4Gi", "by": "policy"}]],
     )
     refusals: list[ReportedProblem] = Field(
         default_factory=list, description="Why it would be refused, or why it cannot be read."

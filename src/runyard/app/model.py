@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from runyard.domain.effective_document import read_effective
+from runyard.domain.effective_document import read_effective, upgrade_provenance
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.lifecycle import State
 
@@ -92,6 +92,10 @@ class Run(Entity):
     def find_effective(self) -> EffectiveSpec | None:
         """Its effective spec; None for a run that its client executes. Raises `UnknownSchema`."""
         return None if self.effective is None else read_effective(self.effective)
+
+    def list_provenance(self) -> tuple[Json, ...]:
+        """Its provenance, with the paths of the current schema version."""
+        return upgrade_provenance(self.provenance, self.effective)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

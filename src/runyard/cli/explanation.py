@@ -5,12 +5,13 @@ from typing import Any
 
 import click
 
-from runyard.cli.findings import Failed, Finding, print_findings, show_path
+from runyard.cli.findings import Failed, Finding, print_findings
 from runyard.cli.inputs import Decision, Inputs, decide, read_inputs
 from runyard.cli.lazy_commands import load
 from runyard.cli.options import RunOptions
 from runyard.cli.output import clean, count_things, format_value, print_data
 from runyard.domain.effective_spec import Leaf
+from runyard.spec.problems import format_path
 from runyard.spec.run_fields import ADMIN_FIELDS
 
 HEAD = ("field", "value", "set by", "replaced")
@@ -74,7 +75,7 @@ def _sort_leaves(decision: Decision) -> list[Leaf]:
 def _leaf_to_row(leaf: Leaf) -> tuple[str, ...]:
     set_by = leaf.source if leaf.rule is None else f"{leaf.source} ({leaf.rule})"
     replaced = ", ".join(f"{format_value(leaf.path, other.value)} ({other.by})" for other in leaf.replaced)
-    return clean(show_path(leaf.path)), format_value(leaf.path, leaf.value), clean(set_by), clean(replaced)
+    return clean(format_path(leaf.path)), format_value(leaf.path, leaf.value), clean(set_by), clean(replaced)
 
 
 def _show_findings(warnings: tuple[Finding, ...], refusals: tuple[Finding, ...]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from runyard.cli.output import Severity, clean, has_colour, paint
-from runyard.spec.problems import Path, Problem, format_path, shorten
+from runyard.spec.problems import Problem, shorten
 
 Place = tuple[int, int]
 
@@ -61,7 +61,7 @@ def format_finding(finding: Finding, severity: Severity, *, colour: bool = False
     lead = [":".join(place) + ":"] if place else []
     lead.append(paint(f"{severity}:", severity, colour=colour))
     if problem.path:
-        lead.append(clean(show_path(problem.path)) + ":")
+        lead.append(clean(problem.where) + ":")
     lines = [" ".join([*lead, clean(problem.message)])]
     given = "" if problem.value is None else clean(shorten(problem.value))
     if given and not _mentions(problem.message, given):
@@ -75,10 +75,3 @@ def format_finding(finding: Finding, severity: Severity, *, colour: bool = False
 
 def _mentions(message: str, value: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", message) is not None
-
-
-def show_path(path: Path) -> str:
-    """Format a path as users write it: `resources.mem.requests`, `volumes[data].size`."""
-    if len(path) == 3 and path[0] == "resources" and path[2] in ("request", "limit"):
-        path = (*path[:2], f"{path[2]}s")
-    return format_path(path)

@@ -22,6 +22,7 @@ from runyard.spec.kinds.registry import DEFAULT_KIND
 from runyard.spec.policy import BUILT_IN, Policy
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused
+from runyard.spec.resources import LIMITS, REQUESTS
 from runyard.spec.run_fields import Action, RunFields, read_run_fields
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ def _iter_owned(inputs: Inputs, leaves: Iterable[Leaf]) -> Iterator[Leaf]:
 
 def _is_admins(path: Path, leaves: Iterable[Leaf]) -> bool:
     """Whether a profile, and no user, set the value at a path or the request that it follows from."""
-    causes = {path, (*path[:2], "request")} if path[:1] == ("resources",) and path[-1] == "limit" else {path}
+    causes = {path, (*path[:2], REQUESTS)} if path[:1] == ("resources",) and path[-1] == LIMITS else {path}
     owners = {leaf.owner for leaf in leaves if leaf.path in causes}
     return not owners.isdisjoint({"profile", "base"}) and owners.isdisjoint(USERS)
 

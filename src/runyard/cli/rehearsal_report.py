@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from runyard.cli.files import STDIN, Unreadable
-from runyard.cli.findings import Finding, print_findings, show_path
+from runyard.cli.findings import Finding, print_findings
 from runyard.cli.inputs import DEFAULT_ACTION
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean, format_value, print_data
@@ -18,6 +18,7 @@ from runyard.domain.rehearsal import RecordedRequest, Rehearsal, RehearsedRun, a
 from runyard.domain.resolve_inputs import AdminRules, Request
 from runyard.spec.kinds.registry import DEFAULT_KIND
 from runyard.spec.policy import Policy
+from runyard.spec.problems import format_path
 from runyard.spec.profile import Profile
 
 BUILT_IN_ALONE = "none"
@@ -109,10 +110,10 @@ def _iter_rows(run: RehearsedRun) -> Iterator[tuple[str, ...]]:
     head = clean(run.id), run.project, run.direction or run.outcome
     for problem in run.refusals:
         why = f"{problem.message}; allowed: {problem.allowed}" if problem.allowed else problem.message
-        yield *head, clean(show_path(problem.path)), "", clean(why), ""
+        yield *head, clean(problem.where), "", clean(why), ""
     for change in run.changes:
         before, after = (_show(change.path, value) for value in (change.old, change.new))
-        yield *head, clean(show_path(change.path)), before, after, clean(change.by)
+        yield *head, clean(format_path(change.path)), before, after, clean(change.by)
     if not run.refusals and not run.changes:
         yield *head, "", "", "", ""
 

@@ -11,8 +11,8 @@ from runyard.spec.readers import to_snake_case
 from runyard.spec.yaml.loader import Document
 
 _PLACE_PREFIX = re.compile(r"line (\d+), (?:column|byte) (\d+): ")
-_WRITTEN = {"request": ("requests",), "limit": ("limits",), "size": ("size_limit",)}
-"""Field names of the effective spec that users write differently."""
+_WRITTEN = {"requests": ("request",), "limits": ("limit",), "size": ("size_limit",)}
+"""Field names of the effective spec that users may write differently."""
 _NAMES = ("name", "key")
 
 

@@ -5,18 +5,19 @@ version at a time. Whoever changes what `write_effective` writes raises `SCHEMA_
 samples to tests/data/effective.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from runyard.domain.effective_spec import SECONDS, Disk, EffectiveSpec
 from runyard.spec.environment import SecretUse
 from runyard.spec.kubernetes.quantity import Quantity
-from runyard.spec.resources import Sides
+from runyard.spec.resources import LIMITS, REQUESTS, Sides
 from runyard.spec.services import ServicePort
 from runyard.spec.volumes import Volume
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 VERSION_KEY = "schema_version"
 """Documents of version 1 have no such key; their content is that of version 2."""
 
@@ -34,11 +35,22 @@ def write_effective(spec: EffectiveSpec) -> Document:
 
 def read_effective(document: Mapping[str, Any]) -> EffectiveSpec:
     """The spec of a stored document of any version so far; raises `UnknownSchema`."""
-    content = _upgrade(document)
     try:
-        return _read_content(content)
+        return _read_content(_upgrade(document))
     except (AttributeError, KeyError, TypeError, ValueError) as error:  # not what any release wrote
         raise UnknownSchema(f"the stored effective spec cannot be read: {error!s}") from error
+
+
+def upgrade_provenance(leaves: Iterable[Document], document: Mapping[str, Any] | None) -> tuple[Document, ...]:
+    """The stored provenance of a document, with the paths of the current version."""
+    if document is None or document.get(VERSION_KEY, 1) not in (1, 2):
+        return tuple(leaves)
+    return tuple(
+        {**leaf, "path": _SIDE_AT_THE_END.sub(r"\g<0>s", leaf["path"])}
+        if leaf["path"].startswith("resources")
+        else leaf
+        for leaf in leaves
+    )
 
 
 def _read_content(content: Document) -> EffectiveSpec:
@@ -46,7 +58,7 @@ def _read_content(content: Document) -> EffectiveSpec:
     resources = dict(content.pop("resources", {}))
     gpu, disk = resources.pop("gpu", None), resources.pop("disk", None)
     if gpu is not None:
-        values["gpu"], values["gpu_resource"] = Quantity.parse(gpu["limit"]).value, gpu.get("resource")
+        values["gpu"], values["gpu_resource"] = Quantity.parse(gpu["limits"]).value, gpu.get("resource")
     if disk is not None:
         values["disk"] = Disk(**{**disk, "size": Quantity.parse(disk["size"])})
     if resources:
@@ -73,7 +85,19 @@ def _add_version(content: Document) -> Document:
     return content
 
 
-_UPGRADES: Mapping[int, Callable[[Document], Document]] = MappingProxyType({1: _add_version})
+def _rename_sides(content: Document) -> Document:
+    """2 to 3: `request` and `limit` became `requests` and `limits`."""
+    resources = content.get("resources", {})
+    renamed = {
+        name: {_RENAMED_SIDES.get(key, key): value for key, value in amounts.items()}
+        for name, amounts in resources.items()
+    }
+    return {**content, "resources": renamed} if renamed else content
+
+
+_SIDE_AT_THE_END = re.compile(r"(?<=\.)(?:request|limit)$")
+_RENAMED_SIDES = {"request": REQUESTS, "limit": LIMITS}
+_UPGRADES: Mapping[int, Callable[[Document], Document]] = MappingProxyType({1: _add_version, 2: _rename_sides})
 """By the version that a document has: what makes the next version of it."""
 
 

@@ -102,9 +102,9 @@ class EffectiveSpec:
         plain = {item.name: to_plain(getattr(self, item.name)) for item in fields(self)}
         gpu, gpu_resource, disk = plain.pop("gpu"), plain.pop("gpu_resource"), plain.pop("disk")
         if gpu_resource is not None:
-            plain["resources"]["gpu"] = {"limit": Quantity.from_int(gpu).text, "resource": gpu_resource}
+            plain["resources"]["gpu"] = {"limits": Quantity.from_int(gpu).text, "resource": gpu_resource}
         elif gpu is not None:
-            plain["resources"]["gpu"] = {"limit": "0"}
+            plain["resources"]["gpu"] = {"limits": "0"}
         if disk is not None:
             plain["resources"]["disk"] = disk
         for name in SECONDS:
@@ -130,7 +130,7 @@ class Leaf:
     source: str
     """The owner for people: `profile 1xa100`, `policy of project vision`, `you`."""
     rule: str | None = None
-    """How the value was derived, if it was: `request × 1.1`, `limits alone: request = limit`."""
+    """How the value was derived, if it was: `requests × 1.1`, `limits alone: requests = limits`."""
     replaced: tuple[Replaced, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from runyard.spec.kinds.function_kind import FunctionKind
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
-from runyard.spec.resources import Sides, is_device
+from runyard.spec.resources import LIMITS, REQUESTS, Sides, is_device
 from runyard.spec.run_fields import RunFields
 
-REQUEST, LIMIT = "request", "limit"
+_NOUNS = {REQUESTS: "request", LIMITS: "limit"}
 WORKLOADS = {"job": "jobs", "serve": "services", "deploy": "deployments", "build": "builds"}
 
 INAPPLICABLE_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -99,7 +99,7 @@ def _put_resources(board: Board, layer: Layer, value: Mapping[str, Sides], gpu_n
         if name in gpus:
             _put_gpus(board, layer, name, sides)
         elif name == "disk":
-            board.put(("resources", "disk", "size"), Offer(sides.limit, layer.owner, layer.source))
+            board.put(("resources", "disk", "size"), Offer(sides.limits, layer.owner, layer.source))
         elif is_device(name):
             _put_device(board, layer, name, sides)
         else:
@@ -113,41 +113,41 @@ def _put_gpus(board: Board, layer: Layer, name: str, sides: Sides) -> None:
         rule = f"{name} is a GPU resource of the platform"
         board.put(("resources", "gpu", "resource"), Offer(name, layer.owner, layer.source))
     amount = Quantity.from_int(_get_amount(sides).value)
-    board.put(("resources", "gpu", LIMIT), Offer(amount, layer.owner, layer.source, rule))
+    board.put(("resources", "gpu", LIMITS), Offer(amount, layer.owner, layer.source, rule))
 
 
 def _put_device(board: Board, layer: Layer, name: str, sides: Sides) -> None:
     """Kubernetes requires equal request and limit of extended resources: either side sets both."""
     amount = _get_amount(sides)
-    for side, said in ((REQUEST, sides.request), (LIMIT, sides.limit)):
-        rule = "request = limit, as Kubernetes requires for this resource" if said is None else None
+    for side, said in ((REQUESTS, sides.requests), (LIMITS, sides.limits)):
+        rule = "requests = limits, as Kubernetes requires for this resource" if said is None else None
         board.put(("resources", name, side), Offer(amount, layer.owner, layer.source, rule))
 
 
 def _get_amount(sides: Sides) -> Quantity:
     """The amount of a resource with one side; `spec` ensures that it is whole and equal on both sides."""
-    amount = sides.limit if sides.limit is not None else sides.request
+    amount = sides.limits if sides.limits is not None else sides.requests
     if amount is None:
         raise ValueError("neither request nor limit")
     return amount
 
 
 def _put_sides(board: Board, layer: Layer, name: str, sides: Sides) -> None:
-    for side, amount in ((REQUEST, sides.request), (LIMIT, sides.limit)):
+    for side, amount in ((REQUESTS, sides.requests), (LIMITS, sides.limits)):
         if amount is not None:
             board.put(("resources", name, side), Offer(amount, layer.owner, layer.source))
-    settle_contradiction(board, name, stronger_side=REQUEST if sides.limit is None else LIMIT)
+    settle_contradiction(board, name, stronger_side=REQUESTS if sides.limits is None else LIMITS)
 
 
 def settle_contradiction(board: Board, name: str, *, stronger_side: str) -> None:
     """If the limit is below the request, discard the weaker side with a warning."""
-    request, limit = board.find("resources", name, REQUEST), board.find("resources", name, LIMIT)
+    request, limit = board.find("resources", name, REQUESTS), board.find("resources", name, LIMITS)
     if request is None or limit is None or limit.value >= request.value:
         return
-    side, weaker, stronger = (LIMIT, limit, request) if stronger_side == REQUEST else (REQUEST, request, limit)
-    other = REQUEST if side == LIMIT else LIMIT
+    side, weaker, stronger = (LIMITS, limit, request) if stronger_side == REQUESTS else (REQUESTS, request, limit)
+    other = REQUESTS if side == LIMITS else LIMITS
     message = (
-        f"the {side} {weaker.value} from {weaker.source} contradicts the {other} {stronger.value} from "
+        f"the {_NOUNS[side]} {weaker.value} from {weaker.source} contradicts the {_NOUNS[other]} {stronger.value} from "
         f"{stronger.source}, which takes precedence; ignored"
     )
     board.discard(("resources", name, side), message=message, code=Code.RESOURCES_CONTRADICTION)

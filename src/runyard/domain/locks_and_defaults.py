@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from runyard.domain.board import Board, Offer, show
-from runyard.domain.layer_merge import INAPPLICABLE_FIELDS, LIMIT, REQUEST, Setting, settle_contradiction
+from runyard.domain.layer_merge import INAPPLICABLE_FIELDS, Setting, settle_contradiction
 from runyard.domain.project_policy import Choice, ProjectPolicy, offer_of
 from runyard.spec.kinds.function_kind import VersionedImages
 from runyard.spec.kubernetes.placement import iter_node_keys
@@ -14,7 +14,7 @@ from runyard.spec.patterns import matches
 from runyard.spec.policy import BUILT_IN
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem
-from runyard.spec.resources import SMALL_REQUESTS
+from runyard.spec.resources import LIMITS, REQUESTS, SMALL_REQUESTS
 from runyard.spec.rule_grammar import RULED, Rule
 from runyard.spec.services import ServicePort
 from runyard.spec.volumes import SCRATCH_PATH, SHARED_MEMORY_PATH, Volume
@@ -104,21 +104,21 @@ def _lock_map(board: Board, name: str, choice: Choice) -> None:
 def _lock_leaf(board: Board, name: str, choice: Choice) -> None:
     path = tuple(name.split("."))
     if path[0] == "resources" and path[1:] == ("gpu",):
-        path = ("resources", "gpu", LIMIT)
+        path = ("resources", "gpu", LIMITS)
     elif path[0] == "resources" and path[1:] == ("disk",):
         path = ("resources", "disk", "size")
     elif path[0] == "resources" and len(path) == 2:
-        limit = board.find(*path, LIMIT)
+        limit = board.find(*path, LIMITS)
         if limit is not None:
             message = f"the {choice.scope.name} locks `{name}`; the limit {limit.value} from {limit.source} is ignored"
-            board.discard((*path, LIMIT), message=message if board.is_asked((*path, LIMIT)) else None)
-        path = (*path, REQUEST)
+            board.discard((*path, LIMITS), message=message if board.is_asked((*path, LIMITS)) else None)
+        path = (*path, REQUESTS)
     if choice.value == {}:
         message = f"the {choice.scope.name} locks `{name}` to nothing"
         board.discard(path, message=message if board.is_asked(path) else None)
         return
     board.put(path, choice.offer("locked"))
-    if path[0] == "resources" and path[-1] in (REQUEST, LIMIT):
+    if path[0] == "resources" and path[-1] in (REQUESTS, LIMITS):
         settle_contradiction(board, path[1], stronger_side=path[-1])
 
 
@@ -152,7 +152,7 @@ def _fill_resources(board: Board, policy: ProjectPolicy) -> None:
     for name in names:
         if name not in ("gpu", "disk"):
             _fill_sides(board, policy, name)
-    for field, leaf in (("resources.gpu", ("gpu", LIMIT)), ("resources.disk", ("disk", "size"))):
+    for field, leaf in (("resources.gpu", ("gpu", LIMITS)), ("resources.disk", ("disk", "size"))):
         choice = policy.find_default(field)
         is_taken = field == "resources.disk" and SCRATCH_PATH in _list_mount_paths(board)
         if choice is not None and not is_taken:
@@ -164,25 +164,25 @@ def _list_mount_paths(board: Board) -> set[str | None]:
 
 
 def _fill_sides(board: Board, policy: ProjectPolicy, name: str) -> None:
-    request_path, limit_path = ("resources", name, REQUEST), ("resources", name, LIMIT)
+    request_path, limit_path = ("resources", name, REQUESTS), ("resources", name, LIMITS)
     limit = board.find(*limit_path)
     if limit is not None:
-        board.fill(request_path, replace(limit, rule="limits alone: request = limit"))
-    for field in (f"resources.{name}.request", f"resources.{name}"):
+        board.fill(request_path, replace(limit, rule="limits alone: requests = limits"))
+    for field in (f"resources.{name}.requests", f"resources.{name}"):
         if (choice := policy.find_default(field)) is not None:
             board.fill(request_path, choice.offer("default"))
     request = board.find(*request_path)
-    if limit is None and (choice := policy.find_default(f"resources.{name}.limit")) is not None:
+    if limit is None and (choice := policy.find_default(f"resources.{name}.limits")) is not None:
         _fill_default_limit(board, name, choice, request)
     if name == "mem" and request is not None and limit_path not in board and not request.value.is_zero:
         board.fill(limit_path, _tolerate(request, policy))
 
 
 def _fill_default_limit(board: Board, name: str, choice: Choice, request: Offer | None) -> None:
-    path = ("resources", name, LIMIT)
+    path = ("resources", name, LIMITS)
     if request is None:
         board.fill(path, choice.offer("default"))
-        board.fill(("resources", name, REQUEST), choice.offer("limits alone: request = limit"))
+        board.fill(("resources", name, REQUESTS), choice.offer("limits alone: requests = limits"))
     elif choice.value >= request.value:
         board.fill(path, choice.offer("default"))
     else:
@@ -197,8 +197,8 @@ def _fill_default_limit(board: Board, name: str, choice: Choice, request: Offer 
 def _tolerate(request: Offer, policy: ProjectPolicy) -> Offer:
     tolerance, offer = policy.mem_tolerance
     amount: Quantity = request.value.scale(tolerance)
-    rule = f"request × {tolerance}"
-    cap = policy.max_for("resources.mem", "resources.mem.limit")
+    rule = f"requests × {tolerance}"
+    cap = policy.max_for("resources.mem", "resources.mem.limits")
     if cap is not None and request.value <= cap[0] < amount:
         return offer_of(cap[1], cap[0], f"{rule}, at most the {cap[1].name}'s max")
     return replace(offer, value=amount, rule=rule)
@@ -225,26 +225,26 @@ def _fill_bounds(board: Board, policy: ProjectPolicy, setting: Setting) -> None:
     if cap is not None and cap[0] < KUBERNETES_GRACE_SECONDS:
         board.fill(("grace_period",), offer_of(cap[1], cap[0], "blank: the policy's max"))
     for name in ("cpu", "ephemeral-storage"):
-        cap = policy.max_for(f"resources.{name}.limit")
-        if cap is not None and ("resources", name, LIMIT) not in board:
+        cap = policy.max_for(f"resources.{name}.limits")
+        if cap is not None and ("resources", name, LIMITS) not in board:
             offer = offer_of(cap[1], cap[0], "blank: the policy's max")
             _fill_capped_limit(board, policy, name, offer)
 
 
 def _fill_capped_limit(board: Board, policy: ProjectPolicy, name: str, cap: Offer) -> None:
-    request = board.find("resources", name, REQUEST)
+    request = board.find("resources", name, REQUESTS)
     if request is not None and request.value > cap.value:
         # No limit fits between the two: use the request, which the policy's max then refuses.
-        board.fill(("resources", name, LIMIT), replace(request, rule="the request is above the policy's max"))
+        board.fill(("resources", name, LIMITS), replace(request, rule="the request is above the policy's max"))
         return
-    board.fill(("resources", name, LIMIT), cap)
-    if policy.find_lock(f"resources.{name}.request") is not None:
+    board.fill(("resources", name, LIMITS), cap)
+    if policy.find_lock(f"resources.{name}.requests") is not None:
         return
     # Kubernetes would use the limit as the request, and a run that requested nothing would fit nowhere.
     least = replace(
         cap, value=min(cap.value, SMALL_REQUESTS[name]), rule="blank: a small request below the policy's limit"
     )
-    board.fill(("resources", name, REQUEST), least)
+    board.fill(("resources", name, REQUESTS), least)
 
 
 def _choose_service_type(policy: ProjectPolicy) -> str:
@@ -281,7 +281,7 @@ def _fill_platform(board: Board, policy: ProjectPolicy, setting: Setting) -> Non
     secrets = policy.get_platform("image_pull_secrets")
     if secrets.value:
         board.fill(("image_pull_secrets",), secrets)
-    gpus = board.value("resources", "gpu", LIMIT)
+    gpus = board.value("resources", "gpu", LIMITS)
     if gpus is not None and not gpus.is_zero:
         names = policy.get_platform("gpu_resources")
         board.fill(("resources", "gpu", "resource"), replace(names, value=names.value[0]))

@@ -10,7 +10,7 @@ from runyard.domain.resolution import Resolution, resolve
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problems import Path, Problem, format_path
-from runyard.spec.resources import LARGEST_AMOUNT
+from runyard.spec.resources import LARGEST_AMOUNT, LIMITS, REQUESTS
 from runyard.spec.run_fields import RunFields
 
 Outcome = Literal["refused", "accepted", "changed", "unchanged"]
@@ -137,8 +137,8 @@ def _compare(before: Resolution, after: Resolution) -> tuple[Change, ...]:
 def _find_direction(changes: Iterable[Change]) -> Literal["smaller", "larger", "mixed"] | None:
     found = set()
     for change in changes:
-        if change.path[0] == "resources" and change.path[-1] in ("request", "limit", "size"):
-            is_bound = change.path[-1] == "limit" and change.path[1] != "gpu"
+        if change.path[0] == "resources" and change.path[-1] in (REQUESTS, LIMITS, "size"):
+            is_bound = change.path[-1] == LIMITS and change.path[1] != "gpu"
             was, will = (_read_amount(value, is_bound=is_bound) for value in (change.old, change.new))
             if was != will:
                 found.add("larger" if was < will else "smaller")

@@ -11,7 +11,7 @@ from typing import Any
 from runyard.domain.board import Board, Offer
 from runyard.domain.default_denials import check_denials
 from runyard.domain.effective_spec import SECONDS, Disk, EffectiveSpec, Leaf, Replaced, to_plain
-from runyard.domain.layer_merge import LIMIT, Layer, Setting, put_layer
+from runyard.domain.layer_merge import Layer, Setting, put_layer
 from runyard.domain.locks_and_defaults import apply_locks, complete_volume, fill_blanks
 from runyard.domain.project_policy import ProjectPolicy
 from runyard.domain.project_references import settle_collisions, settle_references
@@ -22,7 +22,7 @@ from runyard.spec.lints import lint_fields
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, find_nearest, list_words
 from runyard.spec.profile import DEFAULT_PROFILE, Profile
-from runyard.spec.resources import Sides
+from runyard.spec.resources import LIMITS, Sides
 from runyard.spec.run_fields import AdminFields
 
 NOT_USED = frozenset({Code.OVERRIDE, Code.RESOURCES_CONTRADICTION, Code.FIELD_POINTLESS})
@@ -189,7 +189,7 @@ def _assemble(board: Board, request: Request) -> EffectiveSpec:
     for path, offer in board.under("resources"):
         if path[1] not in ("gpu", "disk"):
             sides.setdefault(str(path[1]), {})[str(path[2])] = offer.value
-    gpus = board.value("resources", "gpu", LIMIT)
+    gpus = board.value("resources", "gpu", LIMITS)
     size = board.value("resources", "disk", "size")
     if size is not None:
         medium, storage_class = (board.value("resources", "disk", leaf) for leaf in ("medium", "storage_class"))

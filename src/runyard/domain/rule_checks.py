@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from runyard.domain.board import Board, Offer, show
-from runyard.domain.layer_merge import INAPPLICABLE_FIELDS, LIMIT, REQUEST, Setting
+from runyard.domain.layer_merge import INAPPLICABLE_FIELDS, Setting
 from runyard.domain.project_policy import ProjectPolicy
 from runyard.spec.duration import format_duration
 from runyard.spec.images import denies_image, matches_image
@@ -14,6 +14,7 @@ from runyard.spec.patterns import matches
 from runyard.spec.policy import BUILT_IN, Scope
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, find_nearest, list_words
+from runyard.spec.resources import LIMITS, REQUESTS
 from runyard.spec.rule_grammar import Rule
 from runyard.spec.volumes import Volume
 
@@ -51,8 +52,8 @@ def check_rules(board: Board, policy: ProjectPolicy, setting: Setting) -> list[P
 
 def _check_unbounded(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
     """A run without a memory limit is unbounded: under a cap, somebody has to set one."""
-    cap = policy.max_for("resources.mem", "resources.mem.limit")
-    if cap is not None and board.find("resources", "mem", LIMIT) is None:
+    cap = policy.max_for("resources.mem", "resources.mem.limits")
+    if cap is not None and board.find("resources", "mem", LIMITS) is None:
         message = f"the {cap[1].name} caps memory at {cap[0]}; without `resources.mem` the run would be unbounded"
         yield Problem(Code.POLICY_UNBOUNDED, ("resources", "mem"), message, allowed=f"at most {cap[0]}")
 
@@ -77,11 +78,11 @@ def _collect(board: Board, name: str) -> list[RuledValue]:
 
 
 def _collect_resource(board: Board, parts: tuple[str, ...]) -> Iterator[RuledValue]:
-    leaves: tuple[str, ...] = (REQUEST, LIMIT)
+    leaves: tuple[str, ...] = (REQUESTS, LIMITS)
     if len(parts) == 3:
         leaves = (parts[2],)
     elif parts[1] == "gpu":
-        leaves = (LIMIT,)
+        leaves = (LIMITS,)
     elif parts[1] == "disk":
         leaves = ("size",)
     for leaf in leaves:

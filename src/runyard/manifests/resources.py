@@ -12,10 +12,10 @@ def render_resources(spec: EffectiveSpec) -> dict[str, Any]:
     limits: dict[str, str] = {}
     for name, sides in spec.resources.items():
         kubernetes_name = KUBERNETES_NAMES.get(name, name)
-        if sides.request is not None:
-            requests[kubernetes_name] = sides.request.text
-        if sides.limit is not None:
-            limits[kubernetes_name] = sides.limit.text
+        if sides.requests is not None:
+            requests[kubernetes_name] = sides.requests.text
+        if sides.limits is not None:
+            limits[kubernetes_name] = sides.limits.text
     if spec.gpu and spec.gpu_resource:
         requests[spec.gpu_resource] = limits[spec.gpu_resource] = str(spec.gpu)
     return {side: amounts for side, amounts in (("requests", requests), ("limits", limits)) if amounts}

@@ -80,7 +80,7 @@ def _build_policy() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             "pod_security": {"enum": ["restricted", "baseline"]},
-            "mem_tolerance": {"type": ["number", "string"], "description": "memory limit = request × this"},
+            "mem_tolerance": {"type": ["number", "string"], "description": "memory limits = requests × this"},
             "gpu_resources": {
                 "type": ["array", "string"],
                 "description": "Kubernetes resource names of GPUs; `gpu` is the first",

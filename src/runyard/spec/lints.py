@@ -20,6 +20,7 @@ _CREDENTIALS = re.compile(
 
 def lint_fields(fields: RunFields) -> Iterator[Problem]:
     """All lints of one layer's fields."""
+    yield from lint_notes(fields)
     yield from _lint_resources(fields)
     yield from _lint_volumes(fields)
     for name in fields.envs or {}:
@@ -37,9 +38,15 @@ def lint_fields(fields: RunFields) -> Iterator[Problem]:
         )
 
 
+def lint_notes(fields: RunFields) -> Iterator[Problem]:
+    """The warnings of the reader of `resources`: other spellings, empty objects."""
+    if fields.resources is not None:
+        yield from (note.under("resources") for note in fields.resources.notes)
+
+
 def _lint_resources(fields: RunFields) -> Iterator[Problem]:
     for name, sides in (fields.resources or {}).items():
-        for side, amount in (("requests", sides.request), ("limits", sides.limit)):
+        for side, amount in (("requests", sides.requests), ("limits", sides.limits)):
             if amount is None:
                 continue
             path = ("resources", name) if name in ("gpu", "disk") else ("resources", name, side)

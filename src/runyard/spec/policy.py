@@ -21,7 +21,8 @@ from runyard.spec.readers import (
     read_each,
     refuse,
 )
-from runyard.spec.rule_grammar import RULED, Rule, read_rule
+from runyard.spec.resources import note_spelling
+from runyard.spec.rule_grammar import OTHER_RULE_NAMES, RULED, Rule, read_rule
 from runyard.spec.run_fields import PYTHON_VERSIONS
 from runyard.spec.volumes import read_image, read_object_name
 
@@ -29,8 +30,9 @@ PodSecurity = Literal["restricted", "baseline"]
 
 DEFAULT_GPU_RESOURCE = "nvidia.com/gpu"
 DEFAULT_MEM_TOLERANCE = Decimal("1.1")
-_SIDES = ("", ".request", ".limit")
-_TWO_SIDED = tuple(name.removesuffix(".limit") for name in RULED if name.endswith(".limit"))
+_SIDES = ("", ".requests", ".limits")
+_RULE_NAMES = frozenset({*RULED, *OTHER_RULE_NAMES})
+_TWO_SIDED = tuple(name.removesuffix(".limits") for name in RULED if name.endswith(".limits"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,8 @@ class Scope:
     """Shown to users: `platform default`, `policy`, `policy of project vision`."""
     rules: Mapping[str, Rule] = field(default_factory=lambda: MappingProxyType({}))
     platform: Platform = field(default_factory=Platform)
+    notes: tuple[Problem, ...] = field(default=(), compare=False)
+    """Warnings of the reader; `lint_policy` reports them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +111,7 @@ def read_policy(given: Any) -> Policy:
 
 
 def _check_locks(platform: Scope, projects: Mapping[str, Scope], findings: Findings) -> None:
-    """Check that locks agree: `resources.mem` is `resources.mem.request`, and a limit is never below the request."""
+    """Check that locks agree: `resources.mem` is `resources.mem.requests`, and a limit is never below the request."""
     for project, scope in [(None, platform), *projects.items()]:
         for name in _TWO_SIDED:
             if project is not None and not any(f"{name}{side}" in scope.rules for side in _SIDES):
@@ -117,10 +121,10 @@ def _check_locks(platform: Scope, projects: Mapping[str, Scope], findings: Findi
             parts = tuple(name.split("."))
             path: Path = parts if project is None else ("projects", project, *parts)
             if plain is not None and request is not None and plain != request:
-                message = f"`{name}` and `{name}.request` are locked to different values"
+                message = f"`{name}` and `{name}.requests` are locked to different values"
                 findings.add(Code.POLICY_CONTRADICTION, path, message, value=f"{plain}, {request}")
             elif asked is not None and limit is not None and limit < asked:
-                message = f"`{name}.limit` is locked to less than the request"
+                message = f"`{name}.limits` is locked to less than the request"
                 findings.add(Code.POLICY_CONTRADICTION, path, message, value=f"{asked}, {limit}")
 
 
@@ -132,8 +136,9 @@ def _find_locked(name: str, *scopes: Scope) -> Any:
 
 def lint_policy(policy: Policy) -> list[Problem]:
     """Lints of rules without effect: a project's rule that is wider than the platform's."""
-    found = []
+    found = [*policy.scope.notes]
     for project, scope in policy.projects.items():
+        found += [note.under("projects", project) for note in scope.notes]
         if scope.platform.pod_security == "baseline" and policy.scope.platform.pod_security != "baseline":
             message = "`baseline` has no effect here: only the platform's policy can relax Pod Security"
             found.append(Problem(Code.POLICY_IDLE, ("projects", project, "platform", "pod_security"), message))
@@ -157,14 +162,15 @@ def _read_projects(given: Any) -> Mapping[str, Any]:
 
 
 def _read_scope(name: str, given: Any) -> Scope:
-    findings = Findings()
+    findings, notes = Findings(), list[Problem]()
     rules: dict[str, Rule] = {}
     platform = Platform()
     for path, value in _iter_entries(expect_mapping({} if given is None else given, of="fields to rules")):
         if path == ("platform",):
             platform = findings.read(_read_platform, value, *path) or platform
             continue
-        key = ".".join(map(str, path))
+        written = ".".join(map(str, path))
+        key = OTHER_RULE_NAMES.get(written, written)
         known = RULED.get(key)
         if known is None:
             meant = find_nearest(key, RULED)
@@ -176,13 +182,15 @@ def _read_scope(name: str, given: Any) -> Scope:
                 suggestion=meant,
             )
             continue
+        if key != written:
+            notes.append(note_spelling(path, key.rpartition(".")[2]))
         if key in rules:
-            findings.add(Code.POLICY_TWICE, path, f"`{key}` has two rules: nested and dotted")
+            findings.add(Code.POLICY_TWICE, path, f"`{key}` has two rules")
         rule = findings.read(partial(read_rule, known), value, *path)
         if rule is not None:
             rules[key] = rule
     findings.finish()
-    return Scope(name=name, rules=MappingProxyType(rules), platform=platform)
+    return Scope(name=name, rules=MappingProxyType(rules), platform=platform, notes=tuple(notes))
 
 
 def _iter_entries(given: Mapping[str, Any], *prefix: str) -> Iterator[tuple[Path, Any]]:
@@ -190,10 +198,10 @@ def _iter_entries(given: Mapping[str, Any], *prefix: str) -> Iterator[tuple[Path
     for key, value in given.items():
         path = (*prefix, *key.split("."))
         nested = ".".join(path)
-        is_group = nested not in RULED and any(known.startswith(f"{nested}.") for known in RULED)
-        if nested in RULED and isinstance(value, Mapping):
-            clauses = {name: clause for name, clause in value.items() if f"{nested}.{name}" not in RULED}
-            deeper = {name: rule for name, rule in value.items() if f"{nested}.{name}" in RULED}
+        is_group = nested not in _RULE_NAMES and any(known.startswith(f"{nested}.") for known in RULED)
+        if nested in _RULE_NAMES and isinstance(value, Mapping):
+            clauses = {name: clause for name, clause in value.items() if f"{nested}.{name}" not in _RULE_NAMES}
+            deeper = {name: rule for name, rule in value.items() if f"{nested}.{name}" in _RULE_NAMES}
             if clauses or not deeper:
                 yield path, clauses
             yield from _iter_entries(deeper, *path)

@@ -107,6 +107,7 @@ class Code(StrEnum):
     FIELD_MISPLACED = "field.misplaced", "the field belongs elsewhere in the document"
     FIELD_MISSING = "field.missing", "a required field is missing"
     FIELD_POINTLESS = "field.pointless", "the field has no effect here; ignored"
+    FIELD_SPELLING = "field.spelling", "the field is understood, but another spelling is used everywhere else"
     FIELD_TWICE = "field.twice", "the field is given twice, in two spellings"
     FIELD_UNKNOWN = "field.unknown", "unknown field"
     FIELD_UNREADABLE = "field.unreadable", "a field of a pod has the wrong type"
@@ -216,7 +217,7 @@ class Code(StrEnum):
         "resources.contradiction",
         "a stronger layer's request or limit contradicts this one; ignored",
     )
-    RESOURCES_EMPTY = "resources.empty", "a resource has neither requests nor limits"
+    RESOURCES_EMPTY = "resources.empty", "`resources` or one of its amounts is empty and has no effect"
     RESOURCES_GPUS = "resources.gpus", "a layer requests GPUs under more than one resource name"
     RESOURCES_LIMIT_BELOW_REQUEST = "resources.limit_below_request", "the limit is below the request"
     RESOURCES_NAME = "resources.name", "not a valid resource name"

@@ -126,7 +126,7 @@ def _add_profile(profile: Profile, profiles: list[Profile], findings: Findings, 
 def _read_document(given: Any) -> tuple[Profile | _Base | None, list[Problem]]:
     document = expect_mapping(given, of="profile or base object fields")
     if "id" in document:
-        return _read_profile(document), []
+        return _read_profile(document)
     if document.get("kind") == UNUSED_KIND:
         message = f"a base {UNUSED_KIND} has no effect, as in DigitalHub; ignored"
         return None, [Problem(Code.BASE_UNUSED, ("kind",), message, value=UNUSED_KIND)]
@@ -137,17 +137,17 @@ def _read_document(given: Any) -> tuple[Profile | _Base | None, list[Problem]]:
     raise refuse(Code.PROFILE_DOCUMENT, "the document needs `id` or `kind`", allowed=allowed)
 
 
-def _read_profile(document: Mapping[str, Any]) -> Profile:
+def _read_profile(document: Mapping[str, Any]) -> tuple[Profile, list[Problem]]:
     findings, values = Findings(), dict(document)
     profile_id = findings.read(read_profile_name, values.pop("id"), "id")
     name = findings.read(_read_words, values.pop("name", None), "name")
     description = findings.read(_read_words, values.pop("description", None), "description")
-    fields = findings.read(_read_profile_fields, values)
+    fields, warnings = findings.read(_read_profile_fields, values) or (read_admin_fields({}), [])
     findings.finish()
-    return Profile(id=profile_id or "", name=name, description=description, fields=fields or read_admin_fields({}))
+    return Profile(id=profile_id or "", name=name, description=description, fields=fields), warnings
 
 
-def _read_profile_fields(values: Mapping[str, Any]) -> AdminFields:
+def _read_profile_fields(values: Mapping[str, Any]) -> tuple[AdminFields, list[Problem]]:
     takeover = Takeover()
     folded, spelling = fold_keys(values, takeover.findings)
     context = folded.pop("security_context", None)
@@ -162,7 +162,7 @@ def _read_profile_fields(values: Mapping[str, Any]) -> AdminFields:
             takeover.refuse(Code.FIELD_TWICE, (written,), message)
         else:
             takeover.keep(written, value, (written,))
-    return takeover.finish()
+    return takeover.finish(), takeover.warnings
 
 
 def _read_words(given: Any) -> str | None:

@@ -1,6 +1,6 @@
 """`resources`: cpu, mem, gpu and disk, as plain amounts, per resource with requests and limits, or as in Kubernetes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -9,11 +9,13 @@ from typing import Any
 from runyard.spec.kubernetes.quantity import Quantity, QuantityError
 from runyard.spec.names import check_qualified_name
 from runyard.spec.problem_codes import Code
-from runyard.spec.problems import Problem, find_nearest
+from runyard.spec.problems import Path, Problem, find_nearest
 from runyard.spec.readers import Findings, expect_mapping, refuse
 
 RESOURCES = ("cpu", "mem", "gpu", "disk")
-SIDES = ("requests", "limits")
+REQUESTS, LIMITS = SIDES = ("requests", "limits")
+OTHER_SPELLINGS = MappingProxyType({"request": REQUESTS, "limit": LIMITS})
+"""Spellings of the sides that are understood wherever amounts are read, with a warning."""
 KUBERNETES_NAMES = MappingProxyType({"cpu": "cpu", "mem": "memory"})
 """Our names in a container's resources. The admin chooses the resource of gpu; disk is a volume."""
 
@@ -27,6 +29,7 @@ SMALL_REQUESTS = MappingProxyType({"cpu": Quantity.parse("100m"), "ephemeral-sto
 
 _PLAIN_NAMES = {"cpu": "cpu", "memory": "mem", "mem": "mem"}
 _EXAMPLES = "8, 500m, 0.5, 32Gi"
+_ALLOWED_WHEN_EMPTY = "cpu, mem (not memory), gpu, disk; each an amount, or requests and limits"
 
 RESOURCES_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -72,14 +75,32 @@ ADMIN_RESOURCES_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Request and limit of one resource; None is unset."""
+    """The amounts that one resource requests and is limited to; None is unset."""
 
-    request: Quantity | None = None
-    limit: Quantity | None = None
+    requests: Quantity | None = None
+    limits: Quantity | None = None
 
 
-Resources = Mapping[str, Sides]
-"""By our names (`cpu`, `mem`, `gpu`, `disk`), and by Kubernetes' names for resources that only an admin may set."""
+class Resources(Mapping[str, Sides]):
+    """Amounts by our names (`cpu`, `mem`, `gpu`, `disk`), and by Kubernetes' names for those only an admin may set.
+
+    Immutable. `notes` are the warnings of the reader; they are no part of the value, so equality ignores them.
+    """
+
+    __slots__ = ("_sides", "notes")
+
+    def __init__(self, sides: Mapping[str, Sides], notes: Iterable[Problem] = ()) -> None:
+        self._sides = dict(sides)
+        self.notes = tuple(notes)
+
+    def __getitem__(self, name: str) -> Sides:
+        return self._sides[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sides)
+
+    def __len__(self) -> int:
+        return len(self._sides)
 
 
 def read_resources(given: Any) -> Resources:
@@ -114,78 +135,111 @@ def read_quantity(given: Any) -> Quantity:
 
 
 def _read(given: Any, *, is_admin: bool) -> Resources:
-    findings = Findings()
+    findings, notes = Findings(), list[Problem]()
     sides: dict[str, Sides] = {}
-    for name, value in expect_mapping(given, of="resources").items():
+    entries = expect_mapping(given, of="resources")
+    if not entries:
+        notes.append(_note_empty("resources"))
+    for name, value in entries.items():
         if value is None:
             continue
-        if name in SIDES:
-            _read_kubernetes_side(name, value, sides, findings, is_admin=is_admin)
+        if name in SIDES or name in OTHER_SPELLINGS:
+            _read_kubernetes_side(name, value, sides, findings, notes, is_admin=is_admin)
         elif name in RESOURCES:
-            read = findings.read(partial(_read_sides, name), value, name)
-            if read is not None:
+            read = findings.read(partial(_read_sides, name, notes=notes), value, name)
+            if read is not None and read != Sides():
                 sides[name] = _merge_sides(sides.get(name), read, (name,), findings)
         else:
             findings.problems.append(_unknown_resource(name, is_admin=is_admin))
     checked = {name: _check_sides(name, read, findings) for name, read in sides.items()}
     findings.finish()
-    return MappingProxyType(checked)
+    return Resources(checked, notes)
 
 
-def _read_sides(name: str, given: Any) -> Sides:
+def _read_sides(name: str, given: Any, *, notes: list[Problem]) -> Sides:
+    """A plain amount, or an object with requests and limits; nulls are unset."""
     if not isinstance(given, Mapping):
-        return Sides(request=read_quantity(given))
+        return Sides(requests=read_quantity(given))
     findings = Findings()
-    for key in given:
-        if key not in SIDES:
+    amounts: dict[str, Quantity | None] = {}
+    for key, value in expect_mapping(given, of="requests and limits").items():
+        side = OTHER_SPELLINGS.get(key, key)
+        if side not in SIDES:
             meant = find_nearest(str(key), SIDES)
             findings.add(
                 Code.FIELD_UNKNOWN, (key,), f"unknown field `{key}`", allowed="requests, limits", suggestion=meant
             )
-    request, limit = (
-        findings.read(read_quantity, given[side], side) if given.get(side) is not None else None for side in SIDES
-    )
+        elif side in amounts:
+            findings.add(Code.FIELD_TWICE, (key,), f"`{side}` is set twice: the other spelling is there too")
+        elif value is not None:
+            amounts[side] = findings.read(read_quantity, value, key)
+            if key != side:
+                notes.append(note_spelling((name, key), side))
     findings.finish()
-    if request is None and limit is None:
-        raise refuse(Code.RESOURCES_EMPTY, f"`{name}` needs requests or limits", allowed="an amount, requests, limits")
-    return Sides(request=request, limit=limit)
+    if not amounts:
+        notes.append(_note_empty(name, name))
+    return Sides(**amounts)
+
+
+def note_spelling(path: Path, side: str) -> Problem:
+    """The warning about `request` or `limit` at the end of `path`."""
+    message = f"`{path[-1]}` is read as `{side}`, the spelling that is used everywhere else"
+    return Problem(Code.FIELD_SPELLING, path, message, suggestion=side)
+
+
+def _note_empty(name: str, *path: str) -> Problem:
+    message = f"`{name}` is empty and has no effect; clients drop the names they do not know before they send it"
+    return Problem(Code.RESOURCES_EMPTY, path, message, allowed=_ALLOWED_WHEN_EMPTY, suggestion=f"leave `{name}` out")
 
 
 def _read_kubernetes_side(
-    side: str, given: Any, sides: dict[str, Sides], findings: Findings, *, is_admin: bool
+    written: str,
+    given: Any,
+    sides: dict[str, Sides],
+    findings: Findings,
+    notes: list[Problem],
+    *,
+    is_admin: bool,
 ) -> None:
-    entries = findings.read(lambda value: expect_mapping(value, of="Kubernetes resource names"), given, side)
+    side = OTHER_SPELLINGS.get(written, written)
+    if side != written:
+        notes.append(note_spelling((written,), side))
+    entries = findings.read(lambda value: expect_mapping(value, of="Kubernetes resource names"), given, written)
+    if entries is not None and not entries:
+        notes.append(_note_empty(written, written))
     for kubernetes_name, value in (entries or {}).items():
         name = _PLAIN_NAMES.get(kubernetes_name, kubernetes_name)
         if name not in RESOURCES and not is_admin:
             problem = _unknown_resource(kubernetes_name, is_admin=False)
-            findings.problems.append(replace(problem, path=(side, kubernetes_name)))
+            findings.problems.append(replace(problem, path=(written, kubernetes_name)))
             continue
         if name not in RESOURCES and (error := _check_resource_name(name)):
             findings.add(
-                Code.RESOURCES_NAME, (side, kubernetes_name), f"is not a resource name: {error}", value=kubernetes_name
+                Code.RESOURCES_NAME,
+                (written, kubernetes_name),
+                f"is not a resource name: {error}",
+                value=kubernetes_name,
             )
             continue
-        quantity = findings.read(read_quantity, value, side, kubernetes_name)
+        quantity = findings.read(read_quantity, value, written, kubernetes_name)
         if quantity is not None:
-            read = Sides(request=quantity) if side == "requests" else Sides(limit=quantity)
-            sides[name] = _merge_sides(sides.get(name), read, (side, kubernetes_name), findings)
+            sides[name] = _merge_sides(sides.get(name), Sides(**{side: quantity}), (written, kubernetes_name), findings)
 
 
 def _merge_sides(old: Sides | None, new: Sides, path: tuple[str, ...], findings: Findings) -> Sides:
     if old is None:
         return new
-    for mine, yours in ((old.request, new.request), (old.limit, new.limit)):
+    for mine, yours in ((old.requests, new.requests), (old.limits, new.limits)):
         if mine is not None and yours is not None and mine != yours:
             findings.add(Code.RESOURCES_TWICE, path, f"is set twice: {mine} and {yours}")
     return Sides(
-        request=new.request if new.request is not None else old.request,
-        limit=new.limit if new.limit is not None else old.limit,
+        requests=new.requests if new.requests is not None else old.requests,
+        limits=new.limits if new.limits is not None else old.limits,
     )
 
 
 def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
-    request, limit = sides.request, sides.limit
+    request, limit = sides.requests, sides.limits
     for amount in (request, limit):
         if name in ("cpu", "gpu") and amount is not None and amount > LARGEST_COUNT:
             findings.add(Code.QUANTITY_LARGE, (name,), f"{amount} is too large", allowed=f"at most {LARGEST_COUNT}")
@@ -205,7 +259,7 @@ def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
             findings.add(Code.RESOURCES_WHOLE, (name,), message, value=str(amount), suggestion=str(amount.value))
         if name == "disk" and amount is not None and amount.is_zero:
             findings.add(Code.RESOURCES_ZERO, (name,), "`disk` must be more than 0", suggestion="leave `disk` out")
-        return sides if is_device(name) else Sides(limit=amount)
+        return sides if is_device(name) else Sides(limits=amount)
     if request is not None and limit is not None and limit < request:
         findings.add(
             Code.RESOURCES_LIMIT_BELOW_REQUEST,
@@ -217,7 +271,7 @@ def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
 
 
 def _check_zero(name: str, sides: Sides, findings: Findings) -> None:
-    for side, amount in (("limits", sides.limit), ("requests", sides.request if name == "mem" else None)):
+    for side, amount in (("limits", sides.limits), ("requests", sides.requests if name == "mem" else None)):
         if amount is not None and amount.is_zero:
             message = f"{side} of 0 mean unlimited to Kubernetes"
             findings.add(Code.RESOURCES_ZERO, (name, side), message, value="0", suggestion=f"leave `{name}` out")

@@ -23,7 +23,7 @@ from runyard.spec.readers import (
     read_each,
     refuse,
 )
-from runyard.spec.resources import read_amount, read_quantity
+from runyard.spec.resources import OTHER_SPELLINGS, read_amount, read_quantity
 from runyard.spec.run_fields import read_profile_name, read_pull_policy
 from runyard.spec.services import read_service_type
 from runyard.spec.volumes import VOLUME_TYPES, read_image, read_object_name
@@ -127,7 +127,7 @@ _FIELDS = (
     *(
         RuledField(f"resources.{name}{side}", _FIGURE, read_quantity)
         for name in ("cpu", "mem", "ephemeral-storage")
-        for side in ("", ".request", ".limit")
+        for side in ("", ".requests", ".limits")
     ),
     RuledField("resources.gpu", _FIGURE, _read_whole),
     RuledField("resources.disk", _FIGURE, read_quantity, read_default=read_amount),
@@ -154,6 +154,15 @@ _FIELDS = (
     *(RuledField(name, _FIGURE, _read_seconds) for name in ("timeout", "pending_timeout", "ttl", "grace_period")),
 )
 RULED: Mapping[str, RuledField] = MappingProxyType({known.name: known for known in _FIELDS})
+OTHER_RULE_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        name.removesuffix(side) + spelling: name
+        for spelling, side in OTHER_SPELLINGS.items()
+        for name in RULED
+        if name.endswith(f".{side}")
+    }
+)
+"""The names with `request` and `limit`, which are understood with a warning, by the documented name."""
 
 
 def read_rule(known: RuledField, given: Any) -> Rule:

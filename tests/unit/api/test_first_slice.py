@@ -64,7 +64,7 @@ async def test_function_is_refused_in_the_words_of_sdks_when_it_lacks_what_its_k
 async def test_nothing_is_stored_when_a_run_is_explained(demo: httpx2.AsyncClient) -> None:
     spec = {**RUN["spec"], "resources": {"cpu": {"requests": "1", "limits": "2"}}}
     answer = await demo.post("/api/v1/-/demo/runs/explain", json={**RUN, "spec": spec})
-    assert answer.json()["effective"]["resources"] == {"cpu": {"request": "1", "limit": "2"}}
+    assert answer.json()["effective"]["resources"] == {"cpu": {"requests": "1", "limits": "2"}}
     assert {leaf["path"]: leaf["set_by"] for leaf in answer.json()["provenance"]}["image"] == "function"
     assert (await demo.get("/api/v1/-/demo/runs/r1")).status_code == 404
 
@@ -107,3 +107,24 @@ async def test_form_and_policy_are_told_together_when_both_are_wrong(demo: httpx
         ("profile.unknown", "spec.profile"),
         ("secret.unknown", "spec.secrets.token"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("resources", "code", "path"),
+    [
+        ({"cpu": {"request": "1", "limit": "2"}}, "field.spelling", "spec.resources.cpu.request"),
+        ({}, "resources.empty", "spec.resources"),
+        ({"cpu": {}}, "resources.empty", "spec.resources.cpu"),
+    ],
+)
+async def test_run_is_stored_with_a_warning_when_its_amounts_are_empty_or_spelled_otherwise(
+    demo: httpx2.AsyncClient, resources: dict[str, Any], code: str, path: str
+) -> None:
+    answer = await demo.post("/api/v1/-/demo/runs", json={**RUN, "spec": {**RUN["spec"], "resources": resources}})
+
+    assert answer.status_code == 200
+    assert (code, path) in [(each["code"], each["path"]) for each in answer.json()["status"]["warnings"]]
+    effective = (await demo.get("/api/v1/-/demo/runs/r1/effective")).json()["effective"]
+    assert effective.get("resources") == (
+        {"cpu": {"requests": "1", "limits": "2"}} if "limit" in str(resources) else None
+    )

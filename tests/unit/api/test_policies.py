@@ -59,7 +59,7 @@ async def test_doubts_are_told_when_a_rule_does_nothing_or_a_profile_is_missing(
     told = {one["code"]: one for one in put.json()["warnings"][::-1]}
     assert told["policy.idle"]["path"] == "projects.vision[resources.mem].max"
     assert told["profile.unknown"]["suggestion"] == "large"
-    assert told["profile.refused"]["path"] == "profiles.large.resources.mem.request"
+    assert told["profile.refused"]["path"] == "profiles.large.resources.mem.requests"
     assert (await client.put(POLICY, json={**policy, "labels": {}}, params={"strict": "1"})).status_code == 400
 
 

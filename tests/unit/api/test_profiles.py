@@ -20,7 +20,7 @@ async def test_profile_is_answered_as_read_and_as_written_when_it_was_put(client
     assert found == put.json()
     assert found["name"] == "small"
     assert found["description"] == "little"
-    assert found["fields"]["resources"] == {"mem": {"request": "1Gi"}}
+    assert found["fields"]["resources"] == {"mem": {"requests": "1Gi"}}
     assert found["document"] == {"id": "small", **SMALL}
     assert (found["revision"], found["is_deleted"], found["warnings"]) == (1, False, [])
     assert [one["name"] for one in (await client.get(PROFILES)).json()] == ["small"]
@@ -122,13 +122,13 @@ async def test_contradiction_is_told_when_the_policy_locks_or_forbids_what_a_pro
     put = await client.put(f"{PROFILES}/big", json=big)
     told = {(one["code"], one["path"]): one["message"] for one in put.json()["warnings"]}
     assert set(told) == {
-        ("profile.overridden", "resources.mem.request"),
-        ("profile.refused", "resources.cpu.request"),
+        ("profile.overridden", "resources.mem.requests"),
+        ("profile.refused", "resources.cpu.requests"),
         ("profile.overridden", "node_selector.pool"),
     }
     assert "in project vision" in told["profile.overridden", "node_selector.pool"]
     read = (await client.get(f"{PROFILES}/big")).json()["warnings"]
-    assert {one["path"] for one in read} == {"resources.mem.request", "resources.cpu.request"}
+    assert {one["path"] for one in read} == {"resources.mem.requests", "resources.cpu.requests"}
 
 
 async def test_profile_stays_when_the_policy_gives_it_to_runs(client: httpx2.AsyncClient) -> None:

@@ -69,7 +69,7 @@ async def test_list_and_entity_say_the_same_when_both_are_read(demo: httpx2.Asyn
         listed = {each["id"]: each for each in (await demo.get(f"{BASE}/{plural}")).json()["content"]}
         assert listed[one] == (await demo.get(f"{BASE}/{plural}/{one}")).json()
     effective = (await demo.get(f"{BASE}/runs/r1/effective")).json()
-    assert effective["effective"]["resources"] == {"cpu": {"request": "500m", "limit": "1"}}
+    assert effective["effective"]["resources"] == {"cpu": {"requests": "500m", "limits": "1"}}
     assert "schema_version" not in effective["effective"]
     assert effective["request"]["spec"] == spec
 

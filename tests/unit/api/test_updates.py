@@ -85,7 +85,7 @@ async def test_task_keeps_what_was_not_shown_when_it_is_put_back_as_it_was_answe
     await demo.post(f"{BASE}/secrets", json={"kind": "secret", "name": "token"})
     run = {"kind": "container+job:run", "spec": {"task": "container+job://demo/t1"}}
     effective = (await demo.post(f"{BASE}/runs/explain", json=run)).json()["effective"]
-    assert effective["resources"]["cpu"] == {"request": "1", "limit": "2"}
+    assert effective["resources"]["cpu"] == {"requests": "1", "limits": "2"}
     assert effective["secrets"] == [{"name": "token", "mount_path": "/t"}]
     assert effective["volumes"][0]["storage_class"] == "x"
     assert effective["envs"]["A"] == "1"

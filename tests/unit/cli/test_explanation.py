@@ -15,7 +15,7 @@ def test_table_says_who_set_what_and_what_it_replaced_when_explained(call: Call,
     rows = [" ".join(line.split()) for line in called.out.splitlines()]
     assert "FIELD VALUE SET BY REPLACED" in rows
     assert "resources.mem.requests 32Gi profile 1xa100 6Gi (you)" in rows
-    assert "resources.mem.limits 37795712205 platform default (request × 1.1)" in rows
+    assert "resources.mem.limits 37795712205 platform default (requests × 1.1)" in rows
     assert "image busybox:1.36 you" in rows
     assert "action job platform default" in rows
 
@@ -59,9 +59,9 @@ def test_every_leaf_has_its_owner_when_json_is_asked(call: Call, folder: Path) -
     assert list(shown) == ["run", "effective", "provenance", "warnings", "refusals"]
     owned = {leaf["path"]: leaf["value"] for leaf in shown["provenance"]}
     assert owned == {format_path(path): value for path, value in iter_leaves(shown["effective"])}
-    (memory,) = [leaf for leaf in shown["provenance"] if leaf["path"] == "resources.mem.request"]
+    (memory,) = [leaf for leaf in shown["provenance"] if leaf["path"] == "resources.mem.requests"]
     assert memory == {
-        "path": "resources.mem.request",
+        "path": "resources.mem.requests",
         "value": "32Gi",
         "set_by": "profile",
         "source": "profile 1xa100",

@@ -1,11 +1,11 @@
-from runyard.cli.findings import Finding, format_finding, show_path
+from runyard.cli.findings import Finding, format_finding
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 
 def test_finding_says_place_field_value_and_remedy_when_all_are_known() -> None:
     problem = Problem(
-        Code.FIELD_INVALID, ("resources", "mem", "request"), "not so", value="6G", allowed="less", suggestion="6Gi"
+        Code.FIELD_INVALID, ("resources", "mem", "requests"), "not so", value="6G", allowed="less", suggestion="6Gi"
     )
     assert format_finding(Finding(problem, "run.yaml", (3, 10)), "error").splitlines() == [
         "run.yaml:3:10: error: resources.mem.requests: not so",
@@ -37,12 +37,6 @@ def test_severity_is_painted_only_when_there_is_colour() -> None:
     finding = Finding(Problem(Code.FIELD_INVALID, (), "no"))
     assert format_finding(finding, "error") == "error: no"
     assert format_finding(finding, "error", colour=True) == "\x1b[31m\x1b[1merror:\x1b[0m no"
-
-
-def test_path_is_in_the_words_of_users_when_shown() -> None:
-    assert show_path(("resources", "mem", "limit")) == "resources.mem.limits"
-    assert show_path(("volumes", "a", "request")) == "volumes.a.request"
-    assert show_path(("envs", "a.b/c")) == "envs[a.b/c]"
 
 
 def test_json_has_the_place_when_it_is_known() -> None:

@@ -33,10 +33,10 @@ timeout: 2h
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        (("resources", "mem", "request"), (2, 8)),
-        (("resources", "mem", "limit"), (2, 8)),
-        (("resources", "cpu", "request"), (3, 19)),
-        (("resources", "cpu", "limit"), (3, 30)),
+        (("resources", "mem", "requests"), (2, 8)),
+        (("resources", "mem", "limits"), (2, 8)),
+        (("resources", "cpu", "requests"), (3, 19)),
+        (("resources", "cpu", "limits"), (3, 30)),
         (("node_selector", "disk"), (5, 5)),
         (("envs", "A"), (8, 5)),
         (("secrets", "first"), (11, 5)),
@@ -58,7 +58,7 @@ def test_place_is_where_the_user_wrote_it_when_a_problem_has_a_path(path: Path, 
 
 def test_place_is_under_the_spec_when_the_run_is_an_entity() -> None:
     document = load_document("kind: x\nspec:\n  resources:\n    mem: 6Gi\n")
-    problem = Problem(Code.FIELD_INVALID, ("resources", "mem", "request"), "message")
+    problem = Problem(Code.FIELD_INVALID, ("resources", "mem", "requests"), "message")
     assert Source("run.yaml", document, ("spec",)).locate(problem).place == (4, 10)
 
 

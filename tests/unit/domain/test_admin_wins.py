@@ -77,7 +77,7 @@ FOUND_BY_CAMPAIGNS: dict[str, tuple[World, Case]] = {
     "small request under a capped and locked resource": (
         World(
             policy={
-                "resources.cpu.limit": {"max": "2"},
+                "resources.cpu.limits": {"max": "2"},
                 "projects": {"speech": {"resources.cpu": {"locked": True}}},
             }
         ),
@@ -100,7 +100,7 @@ FOUND_BY_CAMPAIGNS: dict[str, tuple[World, Case]] = {
                 "platform": {"mem_tolerance": 1.1},
                 "projects": {
                     "speech": {
-                        "resources": {"mem": {"options": ["2G"], "request": {"default": "2G"}}},
+                        "resources": {"mem": {"options": ["2G"], "requests": {"default": "2G"}}},
                         "platform": {"mem_tolerance": 2},
                     }
                 },

@@ -12,11 +12,11 @@ RULES: list[tuple[dict[str, Any], str]] = [
     ({"resources.cpu": {"max": "3"}}, "policy.max"),
     ({"resources.cpu": {"min": "3"}}, "policy.min"),
     ({"resources.cpu": {"options": ["1", "4"]}}, "policy.options"),
-    ({"resources.cpu.request": {"max": "1"}}, "policy.max"),
-    ({"resources.cpu.limit": {"max": "3999m"}}, "policy.max"),
+    ({"resources.cpu.requests": {"max": "1"}}, "policy.max"),
+    ({"resources.cpu.limits": {"max": "3999m"}}, "policy.max"),
     ({"resources.mem": {"max": "7Gi"}}, "policy.max"),
     ({"resources.mem": {"min": "5Gi"}}, "policy.min"),
-    ({"resources.mem.limit": {"options": ["4Gi"]}}, "policy.options"),
+    ({"resources.mem.limits": {"options": ["4Gi"]}}, "policy.options"),
     ({"resources.ephemeral-storage": {"required": True}}, "policy.required"),
     ({"resources.gpu": {"max": "0"}}, "policy.max"),
     ({"resources.gpu": {"options": ["2", "4"]}}, "policy.options"),
@@ -73,7 +73,7 @@ RULES: list[tuple[dict[str, Any], str]] = [
     ({"resources.cpu": {"default": "4", "locked": True}}, "policy.locked"),
     ({"tolerations": {"default": [{"key": "gpu", "operator": "Exists"}], "locked": True}}, "policy.locked"),
     ({"resources.mem": {"default": "4Gi", "locked": True}}, "policy.locked"),
-    ({"resources.mem.limit": {"default": "4Gi", "locked": True}}, "policy.locked"),
+    ({"resources.mem.limits": {"default": "4Gi", "locked": True}}, "policy.locked"),
     ({"resources.gpu": {"default": "0", "locked": True}}, "policy.locked"),
     ({"resources.disk": {"default": "1Gi", "locked": True}}, "policy.locked"),
     ({"resources.cpu": {"locked": True}}, "policy.locked"),
@@ -244,7 +244,7 @@ EXCUSED: list[tuple[Callable[[Objects], None], dict[str, Any], dict[str, Any]]] 
         {"envs": {"DHCORE_ENDPOINT": "x"}},
     ),
     (lambda objects: None, {"resources.gpu": {"options": ["4"]}}, {"resources": {"limits": {"nvidia.com/gpu": 1}}}),
-    (lambda objects: None, {"resources.cpu.request": {"options": ["1"]}}, {"resources": {"cpu": "2"}}),
+    (lambda objects: None, {"resources.cpu.requests": {"options": ["1"]}}, {"resources": {"cpu": "2"}}),
     (lambda objects: None, {"run_as_user": {"options": [5]}}, {"run_as_user": 1000}),
     (set_at("serviceAccountName", value="trainer"), {}, {"service_account": "trainer"}),
     (set_at("schedulerName", value="gpu"), {}, {"scheduler_name": "gpu"}),
@@ -406,10 +406,10 @@ def test_pod_security_is_relaxed_when_the_platform_says_so_and_no_project_tighte
         ({"node_selector": {"default": {"disktype": "hdd"}, "allowed": ["zone"]}}, False),
         ({"envs": {"default": {"EPOCHS": "3"}, "denied": ["EPOCHS"]}}, True),
         ({"envs": {"default": {"EPOCHS": "4"}, "denied": ["EPOCHS"]}}, False),
-        ({"resources.cpu": {"required": True}, "resources.mem.limit": {"required": True}}, True),
-        ({"resources.mem.limit": {"default": "8Gi", "options": ["8Gi", "1Gi"]}}, True),
-        ({"resources.cpu": {"default": "2", "locked": True}, "resources.cpu.limit": {"default": "4"}}, True),
-        ({"resources.cpu": {"default": "2", "locked": True}, "resources.cpu.limit": {"default": "5"}}, False),
+        ({"resources.cpu": {"required": True}, "resources.mem.limits": {"required": True}}, True),
+        ({"resources.mem.limits": {"default": "8Gi", "options": ["8Gi", "1Gi"]}}, True),
+        ({"resources.cpu": {"default": "2", "locked": True}, "resources.cpu.limits": {"default": "4"}}, True),
+        ({"resources.cpu": {"default": "2", "locked": True}, "resources.cpu.limits": {"default": "5"}}, False),
         ({"resources.gpu": {"required": True, "default": "1", "locked": True}}, True),
         ({"node_selector": {"default": {"disktype": "ssd"}, "locked": True}}, False),
         ({"tolerations": {"allowed": [{"key": "spot", "value": ""}]}}, False),
@@ -477,8 +477,8 @@ VOLUMES = {
         ({"volumes.size": {"options": ["1Gi"]}}, VOLUMES),
         ({"volumes.size_limit": {"locked": True}}, VOLUMES),
         ({"volumes.size_limit": {"options": ["512Mi"]}}, VOLUMES),
-        ({"resources.cpu.limit": {"options": ["8"]}}, {"resources": {"cpu": {"requests": "2", "limits": "4"}}}),
-        ({"resources.cpu.limit": {"locked": True}}, {"resources": {"cpu": {"requests": "2", "limits": "4"}}}),
+        ({"resources.cpu.limits": {"options": ["8"]}}, {"resources": {"cpu": {"requests": "2", "limits": "4"}}}),
+        ({"resources.cpu.limits": {"locked": True}}, {"resources": {"cpu": {"requests": "2", "limits": "4"}}}),
     ],
 )
 def test_an_amount_passes_when_exactly_that_stands_in_the_profile(
@@ -533,7 +533,7 @@ def test_nothing_is_found_when_nothing_is_asked() -> None:
     assert judge(objects, policy={"resources.cpu": {"required": True}})
     assert judge(objects, policy={"resources.gpu": {"default": "0", "locked": True}}) == []
     assert judge(objects, policy={"resources.gpu": {"default": "1", "locked": True}})
-    assert judge(objects, policy={"resources.mem": {"locked": True}, "resources.cpu.limit": {"locked": True}}) == []
+    assert judge(objects, policy={"resources.mem": {"locked": True}, "resources.cpu.limits": {"locked": True}}) == []
 
 
 def test_scratch_space_may_be_of_another_size_when_the_profile_says_so() -> None:

@@ -162,7 +162,7 @@ def test_it_is_refused_when_a_service_is_not_as_the_profile_says(name: str) -> N
         ({"tolerations": {"default": [], "locked": True}}, set_at("tolerations", value=[])),
         ({"image": {"default": "x:1", "locked": True}}, set_at(*CONTAINER, "image", value="x:1")),
         (
-            {"resources.cpu.limit": {"default": "3", "locked": True}},
+            {"resources.cpu.limits": {"default": "3", "locked": True}},
             set_at(*CONTAINER, "resources", "limits", "cpu", value="3"),
         ),
         (

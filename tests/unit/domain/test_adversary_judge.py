@@ -107,7 +107,7 @@ def test_judge_complains_when_a_resolver_takes_a_max_for_the_admins_own_value(
     assert judge_objects(objects, case, stage.documents)
 
 
-BLANKS = ["resources.cpu.limit", "volumes.size", "volumes.size_limit", "timeout", "pending_timeout", "ttl"]
+BLANKS = ["resources.cpu.limits", "volumes.size", "volumes.size_limit", "timeout", "pending_timeout", "ttl"]
 
 
 @pytest.mark.parametrize("field", BLANKS)

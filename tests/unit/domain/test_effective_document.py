@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.effective_document import SCHEMA_VERSION, UnknownSchema, read_effective, write_effective
+from runyard.domain.effective_document import (
+    SCHEMA_VERSION,
+    UnknownSchema,
+    read_effective,
+    upgrade_provenance,
+    write_effective,
+)
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.resolution import resolve
 from runyard.spec.kubernetes.quantity import Quantity
@@ -30,8 +36,10 @@ def test_there_are_samples_when_a_version_was_ever_stored(version: int) -> None:
     assert [path.stem for path in _list_samples(version)] == ["full-job", "python-job", "service", "small-job"]
 
 
-@pytest.mark.parametrize("path", _list_samples(1), ids=lambda path: path.stem)
-def test_document_of_version_1_is_upgraded_when_it_is_read(path: Path) -> None:
+@pytest.mark.parametrize(
+    "path", [*_list_samples(1), *_list_samples(2)], ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_document_of_an_older_version_is_upgraded_when_it_is_read(path: Path) -> None:
     newest = _load(SAMPLES / str(SCHEMA_VERSION) / path.name)
     assert write_effective(read_effective(_load(path))) == newest
 
@@ -45,7 +53,7 @@ def test_document_is_the_same_when_it_is_read_and_written_again(path: Path) -> N
 def test_values_have_their_types_when_a_document_is_read() -> None:
     spec = read_effective(_load(SAMPLES / "1" / "full-job.json"))
     assert (spec.gpu, spec.gpu_resource, spec.timeout_seconds) == (2, "nvidia.com/gpu", 7200)
-    assert spec.resources["cpu"].limit == Quantity.parse("8")
+    assert spec.resources["cpu"].limits == Quantity.parse("8")
     assert spec.disk is not None
     assert spec.disk.size == Quantity.parse("100Gi")
     assert spec.volumes[0] == Volume(
@@ -61,6 +69,23 @@ def test_values_have_their_types_when_a_document_is_read() -> None:
     assert spec.command == ("python", "train.py")
 
 
+OLD_LEAVES = ({"path": "resources.cpu.request"}, {"path": "resources[a.b/c].limit"}, {"path": "envs.limit"})
+
+
+@pytest.mark.parametrize("document", [{}, {"schema_version": 2}])
+def test_paths_of_provenance_are_upgraded_when_the_document_is_older(document: dict[str, Any]) -> None:
+    assert [leaf["path"] for leaf in upgrade_provenance(OLD_LEAVES, document)] == [
+        "resources.cpu.requests",
+        "resources[a.b/c].limits",
+        "envs.limit",
+    ]
+
+
+@pytest.mark.parametrize("document", [None, {"schema_version": SCHEMA_VERSION}])
+def test_provenance_is_unchanged_when_the_document_is_current_or_missing(document: dict[str, Any] | None) -> None:
+    assert upgrade_provenance(OLD_LEAVES, document) == OLD_LEAVES
+
+
 def test_spec_says_that_no_gpu_is_wanted_when_it_was_stored_so() -> None:
     assert (read_effective(_load(SAMPLES / "1" / "service.json"))).gpu == 0
 
@@ -72,7 +97,7 @@ def test_gpus_are_the_same_when_their_count_is_stored_with_a_suffix(count: int) 
 
 
 def test_no_gpu_is_told_from_no_word_when_it_is_written() -> None:
-    for gpu, written in ((0, {"gpu": {"limit": "0"}}), (None, None)):
+    for gpu, written in ((0, {"gpu": {"limits": "0"}}), (None, None)):
         spec = EffectiveSpec(kind="container", action="job", gpu=gpu)
         assert spec.to_dict().get("resources") == written
         assert read_effective(write_effective(spec)) == spec
@@ -93,7 +118,7 @@ def test_document_is_refused_when_its_version_is_not_known(version: object) -> N
         {"kind": "container"},
         {"kind": "container", "action": "job", "colour": "red"},
         {"kind": "container", "action": "job", "resources": {"gpu": {}}},
-        {"kind": "container", "action": "job", "resources": {"gpu": {"limit": "many"}}},
+        {"kind": "container", "action": "job", "resources": {"gpu": {"limits": "many"}}},
         {"kind": "container", "action": "job", "resources": 7},
         {"kind": "container", "action": "job", "volumes": [None]},
     ],

@@ -9,16 +9,16 @@ from tests.unit.domain.worlds import decide, show
     ("platform", "project", "owner"), [("8", "4", "policy of project vision"), ("4", "8", "policy")]
 )
 def test_smallest_cap_counts_when_several_scopes_set_one(platform: str, project: str, owner: str) -> None:
-    rules = {"resources.cpu.limit": {"max": platform}}
-    policy = read_policy({**rules, "projects": {"vision": {"resources.cpu.limit": {"max": project}}}})
-    cap = ProjectPolicy(policy, "vision").max_for("resources.cpu.limit")
+    rules = {"resources.cpu.limits": {"max": platform}}
+    policy = read_policy({**rules, "projects": {"vision": {"resources.cpu.limits": {"max": project}}}})
+    cap = ProjectPolicy(policy, "vision").max_for("resources.cpu.limits")
     assert cap is not None
     assert (str(cap[0]), cap[1].name) == ("4", owner)
 
 
 def test_smallest_cap_counts_when_several_fields_are_asked() -> None:
-    policy = ProjectPolicy(read_policy({"resources.mem": {"max": "4Gi"}, "resources.mem.limit": {"max": "8Gi"}}), "p")
-    for names in (("resources.mem", "resources.mem.limit"), ("resources.mem.limit", "resources.mem")):
+    policy = ProjectPolicy(read_policy({"resources.mem": {"max": "4Gi"}, "resources.mem.limits": {"max": "8Gi"}}), "p")
+    for names in (("resources.mem", "resources.mem.limits"), ("resources.mem.limits", "resources.mem")):
         cap = policy.max_for(*names)
         assert cap is not None
         assert str(cap[0]) == "4Gi"

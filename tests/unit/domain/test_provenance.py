@@ -66,7 +66,7 @@ _rules = st.fixed_dictionaries(
             "dict[str, list[Any]]",
             {
                 "resources.cpu": ["1"],
-                "resources.cpu.limit": ["2", "16"],
+                "resources.cpu.limits": ["2", "16"],
                 "resources.mem": ["1Gi"],
                 "resources.gpu": [0, 1],
                 "resources.disk": ["2Gi"],
@@ -169,34 +169,34 @@ def test_an_equal_value_is_not_replaced_when_a_stronger_layer_says_the_same() ->
 @pytest.mark.parametrize(
     ("world", "path", "owner", "source", "rule"),
     [
-        ({"run": {"resources": {"cpu": 1}}}, ("resources", "cpu", "request"), "you", "you", None),
+        ({"run": {"resources": {"cpu": 1}}}, ("resources", "cpu", "requests"), "you", "you", None),
         (
             {"run": {"resources": {"cpu": {"limits": 1}}}},
-            ("resources", "cpu", "request"),
+            ("resources", "cpu", "requests"),
             "you",
             "you",
-            "limits alone: request = limit",
+            "limits alone: requests = limits",
         ),
         (
             {"run": {"resources": {"mem": "1Gi"}}},
-            ("resources", "mem", "limit"),
+            ("resources", "mem", "limits"),
             "platform",
             "platform default",
-            "request × 1.1",
+            "requests × 1.1",
         ),
         (
             {"run": {"resources": {"mem": "1Gi"}}, "policy": {"platform": {"mem_tolerance": 1.5}}},
-            ("resources", "mem", "limit"),
+            ("resources", "mem", "limits"),
             "policy",
             "policy",
-            "request × 1.5",
+            "requests × 1.5",
         ),
         (
             {"run": {"resources": {"mem": "1Gi"}}, "policy": {"resources.mem": {"max": "1Gi"}}},
-            ("resources", "mem", "limit"),
+            ("resources", "mem", "limits"),
             "policy",
             "policy",
-            "request × 1.1, at most the policy's max",
+            "requests × 1.1, at most the policy's max",
         ),
         ({"policy": {"fs_group": {"default": 1}}}, ("fs_group",), "policy", "policy", "default"),
         (
@@ -220,17 +220,17 @@ def test_an_equal_value_is_not_replaced_when_a_stronger_layer_says_the_same() ->
         ),
         (
             {"profile": {"resources": {"limits": {"nvidia.com/gpu": 1}}}},
-            ("resources", "gpu", "limit"),
+            ("resources", "gpu", "limits"),
             "profile",
             "profile p",
             "nvidia.com/gpu is a GPU resource of the platform",
         ),
         (
             {"profile": {"resources": {"limits": {"example.com/nic": 1}}}},
-            ("resources", "example.com/nic", "request"),
+            ("resources", "example.com/nic", "requests"),
             "profile",
             "profile p",
-            "request = limit, as Kubernetes requires for this resource",
+            "requests = limits, as Kubernetes requires for this resource",
         ),
         (
             {"run": {"resources": {"disk": "1Gi"}}},
@@ -310,4 +310,4 @@ def test_a_refused_run_is_explained_all_the_same_when_it_would_have_been() -> No
 
     assert resolution.is_refused
     _check(resolution)
-    assert get_leaf(resolution, "resources", "cpu", "request").value == "9"
+    assert get_leaf(resolution, "resources", "cpu", "requests").value == "9"

@@ -57,7 +57,7 @@ def test_only_what_is_new_is_told_when_a_refused_run_stays_refused() -> None:
 def test_the_refusals_are_told_when_a_run_would_be_refused() -> None:
     played = _play(TWO_CORES, {}, {"resources.cpu": {"max": 1}})
 
-    assert [(problem.code, problem.where) for problem in played.refusals] == [("policy.max", "resources.cpu.request")]
+    assert [(problem.code, problem.where) for problem in played.refusals] == [("policy.max", "resources.cpu.requests")]
     assert played.changes == ()
 
 
@@ -80,15 +80,15 @@ def test_every_leaf_is_told_with_its_author_when_a_run_would_change() -> None:
         ({}, {"resources.gpu": {"default": 1}}, "larger"),
         ({"resources.gpu": {"default": 1}}, {}, "smaller"),
         ({"resources.disk": {"default": "1Gi"}}, {"resources.disk": {"default": "2Gi"}}, "larger"),
-        ({}, {"resources.cpu.limit": {"default": 4}}, "mixed"),
+        ({}, {"resources.cpu.limits": {"default": 4}}, "mixed"),
         (
-            {"resources.cpu": {"default": 1}, "resources.cpu.limit": {"default": 4}},
+            {"resources.cpu": {"default": 1}, "resources.cpu.limits": {"default": 4}},
             {"resources.cpu": {"default": 1}},
             "larger",
         ),
         (
             {"resources.cpu": {"default": 1}},
-            {"resources.cpu": {"default": 1}, "resources.cpu.limit": {"default": 4}},
+            {"resources.cpu": {"default": 1}, "resources.cpu.limits": {"default": 4}},
             "smaller",
         ),
         (

@@ -288,7 +288,7 @@ def test_nobody_is_warned_when_a_run_overrides_its_own_function() -> None:
 def test_the_warning_names_both_values_when_the_profile_overrides() -> None:
     (warning,) = decide({"resources": {"cpu": 6}}, profile={"resources": {"cpu": 8}}).warnings
 
-    assert warning.where == "resources.cpu.request"
+    assert warning.where == "resources.cpu.requests"
     assert {"8", "6"} <= set(warning.message.replace(";", " ").split())
     assert "profile p" in warning.message
 

@@ -43,7 +43,7 @@ BOUNDED: list[tuple[str, Any, Any, Any, str, str]] = [
         "2",
         {"resources": {"cpu": "2"}},
         {"resources": {"cpu": "2001m"}},
-        "resources.cpu.request",
+        "resources.cpu.requests",
         "job",
     ),
     (
@@ -51,23 +51,23 @@ BOUNDED: list[tuple[str, Any, Any, Any, str, str]] = [
         "2",
         {"resources": {"cpu": {"limits": 2}}},
         {"resources": {"cpu": {"limits": 3}}},
-        "resources.cpu.limit",
+        "resources.cpu.limits",
         "job",
     ),
     (
-        "resources.cpu.limit",
+        "resources.cpu.limits",
         "2",
         {"resources": {"cpu": {"requests": 1, "limits": 2}}},
         {"resources": {"cpu": {"limits": 3}}},
-        "resources.cpu.limit",
+        "resources.cpu.limits",
         "job",
     ),
     (
-        "resources.cpu.request",
+        "resources.cpu.requests",
         "2",
         {"resources": {"cpu": 2}},
         {"resources": {"cpu": 3}},
-        "resources.cpu.request",
+        "resources.cpu.requests",
         "job",
     ),
     (
@@ -75,10 +75,10 @@ BOUNDED: list[tuple[str, Any, Any, Any, str, str]] = [
         "2Gi",
         {"resources": {"mem": "2Gi"}},
         {"resources": {"mem": "2147483649"}},
-        "resources.mem.request",
+        "resources.mem.requests",
         "job",
     ),
-    ("resources.gpu", 2, {"resources": {"gpu": 2}}, {"resources": {"gpu": 3}}, "resources.gpu.limit", "job"),
+    ("resources.gpu", 2, {"resources": {"gpu": 2}}, {"resources": {"gpu": 3}}, "resources.gpu.limits", "job"),
     (
         "resources.disk",
         "2Gi",
@@ -134,10 +134,10 @@ def test_a_run_is_refused_when_it_is_above_the_max(
 @pytest.mark.parametrize(
     ("name", "bound", "asked", "where"),
     [
-        ("resources.cpu", 2, {"resources": {"cpu": "1999m"}}, "resources.cpu.request"),
-        ("resources.cpu.limit", 2, {"resources": {"cpu": {"limits": 1}}}, "resources.cpu.limit"),
-        ("resources.mem", "1Gi", {"resources": {"mem": "1G"}}, "resources.mem.request"),
-        ("resources.gpu", 1, {"resources": {"gpu": 0}}, "resources.gpu.limit"),
+        ("resources.cpu", 2, {"resources": {"cpu": "1999m"}}, "resources.cpu.requests"),
+        ("resources.cpu.limits", 2, {"resources": {"cpu": {"limits": 1}}}, "resources.cpu.limits"),
+        ("resources.mem", "1Gi", {"resources": {"mem": "1G"}}, "resources.mem.requests"),
+        ("resources.gpu", 1, {"resources": {"gpu": 0}}, "resources.gpu.limits"),
         ("resources.disk", "2Gi", {"resources": {"disk": "1Gi"}}, "resources.disk.size"),
         ("volumes.size", "5Gi", _claim(size="2Gi"), "volumes.v.size"),
         ("volumes.size", "5Gi", _claim(), "volumes.v.size"),
@@ -197,7 +197,7 @@ def test_the_tighter_bound_holds_when_platform_and_project_have_one() -> None:
     for policy in ({**wide, "projects": {"vision": tight}}, {**tight, "projects": {"vision": wide}}):
         assert decide({"resources": {"cpu": 4}}, policy=policy).refusals == ()
         assert list_refusals(decide({"resources": {"cpu": 5}}, policy=policy)) == [
-            ("policy.max", "resources.cpu.request")
+            ("policy.max", "resources.cpu.requests")
         ]
 
 
@@ -208,13 +208,13 @@ def test_a_projects_rules_do_not_hold_when_the_run_is_another_projects() -> None
 
 
 DEFAULTED: list[tuple[str, Any, tuple[str | int, ...], Any, str]] = [
-    ("resources.cpu", "100m", ("resources", "cpu"), {"request": "100m"}, "job"),
-    ("resources.mem", "256Mi", ("resources", "mem"), {"request": "256Mi", "limit": "295279002"}, "job"),
-    ("resources.cpu.request", "100m", ("resources", "cpu"), {"request": "100m"}, "job"),
-    ("resources.cpu.limit", "1", ("resources", "cpu"), {"request": "1", "limit": "1"}, "job"),
-    ("resources.mem.limit", "1Gi", ("resources", "mem"), {"request": "1Gi", "limit": "1Gi"}, "job"),
-    ("resources.ephemeral-storage", "2Gi", ("resources", "ephemeral-storage"), {"request": "2Gi"}, "job"),
-    ("resources.gpu", 1, ("resources", "gpu"), {"limit": "1", "resource": "nvidia.com/gpu"}, "job"),
+    ("resources.cpu", "100m", ("resources", "cpu"), {"requests": "100m"}, "job"),
+    ("resources.mem", "256Mi", ("resources", "mem"), {"requests": "256Mi", "limits": "295279002"}, "job"),
+    ("resources.cpu.requests", "100m", ("resources", "cpu"), {"requests": "100m"}, "job"),
+    ("resources.cpu.limits", "1", ("resources", "cpu"), {"requests": "1", "limits": "1"}, "job"),
+    ("resources.mem.limits", "1Gi", ("resources", "mem"), {"requests": "1Gi", "limits": "1Gi"}, "job"),
+    ("resources.ephemeral-storage", "2Gi", ("resources", "ephemeral-storage"), {"requests": "2Gi"}, "job"),
+    ("resources.gpu", 1, ("resources", "gpu"), {"limits": "1", "resource": "nvidia.com/gpu"}, "job"),
     ("resources.disk", "1Gi", ("resources", "disk"), {"size": "1Gi", "medium": "ephemeral"}, "job"),
     ("node_selector", {"zone": "a"}, ("node_selector",), {"zone": "a"}, "job"),
     (
@@ -253,7 +253,7 @@ def test_a_default_fills_the_blank_when_nobody_says_anything(
 
     assert show(resolution, *path) == expected
     owners = {
-        leaf.owner for leaf in resolution.leaves if leaf.path[: len(path)] == path and leaf.rule != "request × 1.1"
+        leaf.owner for leaf in resolution.leaves if leaf.path[: len(path)] == path and leaf.rule != "requests × 1.1"
     }
     assert owners <= {"policy", "platform"}
     assert "policy" in owners
@@ -263,26 +263,26 @@ def test_a_default_fills_the_blank_when_nobody_says_anything(
 @pytest.mark.parametrize(
     ("policy", "run", "path", "expected"),
     [
-        ({"resources.cpu": {"default": 1}}, {"resources": {"cpu": 2}}, ("resources", "cpu", "request"), "2"),
+        ({"resources.cpu": {"default": 1}}, {"resources": {"cpu": 2}}, ("resources", "cpu", "requests"), "2"),
         (
             {"resources.cpu": {"default": 1}},
             {"resources": {"cpu": {"limits": 2}}},
-            ("resources", "cpu", "request"),
+            ("resources", "cpu", "requests"),
             "2",
         ),
         (
-            {"resources.cpu.limit": {"default": 4}},
+            {"resources.cpu.limits": {"default": 4}},
             {"resources": {"cpu": 2}},
             ("resources", "cpu"),
-            {"request": "2", "limit": "4"},
+            {"requests": "2", "limits": "4"},
         ),
         (
-            {"resources.mem.limit": {"default": "4Gi"}},
+            {"resources.mem.limits": {"default": "4Gi"}},
             {"resources": {"mem": "2Gi"}},
-            ("resources", "mem", "limit"),
+            ("resources", "mem", "limits"),
             "4Gi",
         ),
-        ({"resources.gpu": {"default": 1}}, {"resources": {"gpu": 0}}, ("resources", "gpu", "limit"), "0"),
+        ({"resources.gpu": {"default": 1}}, {"resources": {"gpu": 0}}, ("resources", "gpu", "limits"), "0"),
         ({"envs": {"default": {"A": "d", "B": "d"}}}, {"envs": {"A": "u"}}, ("envs",), {"A": "u", "B": "d"}),
         ({"node_selector": {"default": {"a": "d"}}}, {"node_selector": {"a": "u"}}, ("node_selector",), {"a": "u"}),
         (
@@ -306,10 +306,10 @@ def test_a_default_stays_away_when_somebody_said_something(
 
 
 def test_the_default_limit_is_raised_with_a_warning_when_the_request_is_above_it() -> None:
-    resolution = decide({"resources": {"cpu": 8}}, policy={"resources.cpu.limit": {"default": 4}})
+    resolution = decide({"resources": {"cpu": 8}}, policy={"resources.cpu.limits": {"default": 4}})
 
-    assert show(resolution, "resources", "cpu") == {"request": "8", "limit": "8"}
-    assert list_warnings(resolution) == [("policy.default_limit", "resources.cpu.limit")]
+    assert show(resolution, "resources", "cpu") == {"requests": "8", "limits": "8"}
+    assert list_warnings(resolution) == [("policy.default_limit", "resources.cpu.limits")]
 
 
 def test_the_projects_default_holds_when_the_platform_has_another() -> None:
@@ -323,7 +323,7 @@ def test_the_projects_default_holds_when_the_platform_has_another() -> None:
 def test_a_projects_default_is_refused_when_it_breaks_the_platforms_max() -> None:
     policy = {"resources.cpu": {"max": 2}, "projects": {"vision": {"resources.cpu": {"default": 4}}}}
 
-    assert list_refusals(decide(policy=policy)) == [("policy.max", "resources.cpu.request")]
+    assert list_refusals(decide(policy=policy)) == [("policy.max", "resources.cpu.requests")]
 
 
 def test_a_default_says_nothing_when_the_field_says_nothing_to_the_action() -> None:
@@ -467,16 +467,22 @@ LISTED: list[tuple[str, dict[str, Any], Any, Any, str]] = [
         {"options": [1, 2]},
         {"resources": {"cpu": "2000m"}},
         {"resources": {"cpu": 3}},
-        "resources.cpu.request",
+        "resources.cpu.requests",
     ),
     (
         "resources.mem",
         {"options": ["1Gi"]},
         {"resources": {"mem": "1024Mi"}},
         {"resources": {"mem": "2Gi"}},
-        "resources.mem.request",
+        "resources.mem.requests",
     ),
-    ("resources.gpu", {"options": [0, 1]}, {"resources": {"gpu": 1}}, {"resources": {"gpu": 2}}, "resources.gpu.limit"),
+    (
+        "resources.gpu",
+        {"options": [0, 1]},
+        {"resources": {"gpu": 1}},
+        {"resources": {"gpu": 2}},
+        "resources.gpu.limits",
+    ),
     (
         "resources.disk",
         {"options": ["1Gi"]},
@@ -672,11 +678,11 @@ def test_an_image_volume_is_refused_when_it_would_bring_another_image_past_a_loc
 
 
 def test_a_run_is_refused_when_the_limit_that_follows_from_it_is_no_option() -> None:
-    policy = {"resources.cpu.limit": {"default": 2, "options": [2, 4]}}
+    policy = {"resources.cpu.limits": {"default": 2, "options": [2, 4]}}
 
     assert decide({"resources": {"cpu": 1}}, policy=policy).refusals == ()
     assert list_refusals(decide({"resources": {"cpu": 16}}, policy=policy)) == [
-        ("policy.options", "resources.cpu.limit")
+        ("policy.options", "resources.cpu.limits")
     ]
 
 
@@ -754,7 +760,7 @@ def test_a_toleration_is_refused_when_anything_that_it_reaches_is_denied(
     ("name", "good", "action"),
     [
         ("resources.cpu", {"resources": {"cpu": 1}}, "job"),
-        ("resources.mem.limit", {"resources": {"mem": "1Gi"}}, "job"),
+        ("resources.mem.limits", {"resources": {"mem": "1Gi"}}, "job"),
         ("resources.gpu", {"resources": {"gpu": 0}}, "job"),
         ("image", {"image": "a:1"}, "job"),
         ("profile", {"profile": "p"}, "job"),
@@ -794,12 +800,18 @@ def test_nothing_is_required_when_the_field_says_nothing_to_the_action(name: str
 
 
 LOCKED: list[tuple[str, Any, Any, tuple[str | int, ...], Any]] = [
-    ("resources.cpu", "1", {"resources": {"cpu": 2}}, ("resources", "cpu"), {"request": "1"}),
-    ("resources.cpu", "1", {"resources": {"cpu": {"limits": 2}}}, ("resources", "cpu"), {"request": "1"}),
-    ("resources.cpu.limit", "4", {"resources": {"cpu": 2}}, ("resources", "cpu"), {"request": "2", "limit": "4"}),
-    ("resources.cpu.limit", "4", {"resources": {"cpu": 8}}, ("resources", "cpu"), {"request": "4", "limit": "4"}),
-    ("resources.mem.request", "4Gi", {"resources": {"mem": {"limits": "2Gi"}}}, ("resources", "mem", "request"), "4Gi"),
-    ("resources.gpu", 0, {"resources": {"gpu": 2}}, ("resources", "gpu"), {"limit": "0"}),
+    ("resources.cpu", "1", {"resources": {"cpu": 2}}, ("resources", "cpu"), {"requests": "1"}),
+    ("resources.cpu", "1", {"resources": {"cpu": {"limits": 2}}}, ("resources", "cpu"), {"requests": "1"}),
+    ("resources.cpu.limits", "4", {"resources": {"cpu": 2}}, ("resources", "cpu"), {"requests": "2", "limits": "4"}),
+    ("resources.cpu.limits", "4", {"resources": {"cpu": 8}}, ("resources", "cpu"), {"requests": "4", "limits": "4"}),
+    (
+        "resources.mem.requests",
+        "4Gi",
+        {"resources": {"mem": {"limits": "2Gi"}}},
+        ("resources", "mem", "requests"),
+        "4Gi",
+    ),
+    ("resources.gpu", 0, {"resources": {"gpu": 2}}, ("resources", "gpu"), {"limits": "0"}),
     ("resources.disk", "1Gi", {"resources": {"disk": "2Gi"}}, ("resources", "disk", "size"), "1Gi"),
     ("node_selector", {"a": "p"}, {"node_selector": {"a": "u", "b": "u"}}, ("node_selector",), {"a": "p"}),
     ("envs", {"A": "p"}, {"envs": {"A": "u", "B": "u"}}, ("envs",), {"A": "p"}),
@@ -844,7 +856,7 @@ def test_a_user_is_warned_when_a_lock_overrides(
 ) -> None:
     resolution = decide(asked, policy={name: {"default": value, "locked": True}})
 
-    is_both_possible = asked == {"resources": {"cpu": 2}} and name == "resources.cpu.limit"
+    is_both_possible = asked == {"resources": {"cpu": 2}} and name == "resources.cpu.limits"
     codes = {code for code, _ in list_warnings(resolution)} & {"override", "resources.contradiction"}
     assert bool(codes) != is_both_possible
 
@@ -885,10 +897,10 @@ def test_the_platforms_lock_holds_when_the_project_has_another_default(
 @pytest.mark.parametrize(
     ("name", "asked", "where"),
     [
-        ("resources.cpu", {"resources": {"cpu": 2}}, "resources.cpu.request"),
-        ("resources.cpu.limit", {"resources": {"cpu": {"limits": 2}}}, "resources.cpu.limit"),
-        ("resources.cpu.request", {"resources": {"cpu": {"limits": 2}}}, "resources.cpu.request"),
-        ("resources.gpu", {"resources": {"gpu": 2}}, "resources.gpu.limit"),
+        ("resources.cpu", {"resources": {"cpu": 2}}, "resources.cpu.requests"),
+        ("resources.cpu.limits", {"resources": {"cpu": {"limits": 2}}}, "resources.cpu.limits"),
+        ("resources.cpu.requests", {"resources": {"cpu": {"limits": 2}}}, "resources.cpu.requests"),
+        ("resources.gpu", {"resources": {"gpu": 2}}, "resources.gpu.limits"),
         ("resources.disk", {"resources": {"disk": "2Gi"}}, "resources.disk.size"),
         ("node_selector", {"node_selector": {"a": "b"}}, "node_selector.a"),
         ("envs", {"envs": {"A": "b"}}, "envs.A"),

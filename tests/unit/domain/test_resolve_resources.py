@@ -18,13 +18,13 @@ def _sides(name: str, asked: Any, **world: Any) -> Any:
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        ("8", {"request": "8"}),
-        (8, {"request": "8"}),
-        ("500m", {"request": "500m"}),
-        ("0.5", {"request": "500m"}),
-        ({"requests": "10"}, {"request": "10"}),
-        ({"limits": "12"}, {"request": "12", "limit": "12"}),
-        ({"requests": "10", "limits": "12"}, {"request": "10", "limit": "12"}),
+        ("8", {"requests": "8"}),
+        (8, {"requests": "8"}),
+        ("500m", {"requests": "500m"}),
+        ("0.5", {"requests": "500m"}),
+        ({"requests": "10"}, {"requests": "10"}),
+        ({"limits": "12"}, {"requests": "12", "limits": "12"}),
+        ({"requests": "10", "limits": "12"}, {"requests": "10", "limits": "12"}),
     ],
 )
 def test_cpu_has_a_limit_only_when_somebody_sets_one(asked: Any, expected: dict[str, str]) -> None:
@@ -47,15 +47,15 @@ def test_cpu_has_a_limit_only_when_somebody_sets_one(asked: Any, expected: dict[
 def test_memorys_limit_is_the_request_times_the_tolerance_when_none_is_asked_for(asked: Any, limit: str) -> None:
     resolution = decide({"resources": {"mem": asked}})
 
-    assert show(resolution, "resources", "mem", "limit") == limit
-    assert get_leaf(resolution, "resources", "mem", "limit").rule == "request × 1.1"
+    assert show(resolution, "resources", "mem", "limits") == limit
+    assert get_leaf(resolution, "resources", "mem", "limits").rule == "requests × 1.1"
 
 
 @given(request=st.integers(1, 2**50), tolerance=st.decimals("1", "10", places=3))
 def test_memorys_limit_is_exact_and_rounded_up_to_a_byte_when_it_is_derived(request: int, tolerance: Any) -> None:
     resolution = decide({"resources": {"mem": request}}, policy={"platform": {"mem_tolerance": str(tolerance)}})
 
-    limit = resolution.spec.resources["mem"].limit
+    limit = resolution.spec.resources["mem"].limits
     assert limit is not None
     assert limit.exact == ceil(request * Fraction(tolerance))
 
@@ -64,15 +64,15 @@ def test_memorys_limit_is_exact_and_rounded_up_to_a_byte_when_it_is_derived(requ
 def test_memorys_limit_follows_the_admins_figure_when_there_is_one(tolerance: Any, limit: str) -> None:
     resolution = decide({"resources": {"mem": "1Gi"}}, policy={"platform": {"mem_tolerance": tolerance}})
 
-    assert show(resolution, "resources", "mem", "limit") == limit
-    assert get_leaf(resolution, "resources", "mem", "limit").owner == "policy"
+    assert show(resolution, "resources", "mem", "limits") == limit
+    assert get_leaf(resolution, "resources", "mem", "limits").owner == "policy"
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        ({"limits": "64Gi"}, {"request": "64Gi", "limit": "64Gi"}),
-        ({"requests": "32Gi", "limits": "64Gi"}, {"request": "32Gi", "limit": "64Gi"}),
+        ({"limits": "64Gi"}, {"requests": "64Gi", "limits": "64Gi"}),
+        ({"requests": "32Gi", "limits": "64Gi"}, {"requests": "32Gi", "limits": "64Gi"}),
     ],
 )
 def test_memory_is_as_written_when_its_limit_is_asked_for(asked: Any, expected: dict[str, str]) -> None:
@@ -82,8 +82,8 @@ def test_memory_is_as_written_when_its_limit_is_asked_for(asked: Any, expected: 
 def test_the_request_says_why_when_it_follows_from_a_limit_alone() -> None:
     resolution = decide({"resources": {"cpu": {"limits": 2}}})
 
-    leaf = get_leaf(resolution, "resources", "cpu", "request")
-    assert (leaf.owner, leaf.source, leaf.rule) == ("you", "you", "limits alone: request = limit")
+    leaf = get_leaf(resolution, "resources", "cpu", "requests")
+    assert (leaf.owner, leaf.source, leaf.rule) == ("you", "you", "limits alone: requests = limits")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_device_is_no_gpu_when_the_platform_does_not_name_it() -> None:
     resolution = decide({"resources": {"gpu": 1}}, profile={"resources": {"limits": {"example.com/nic": 2}}})
 
     assert resolution.spec.gpu == 1
-    assert show(resolution, "resources", "example.com/nic") == {"request": "2", "limit": "2"}
+    assert show(resolution, "resources", "example.com/nic") == {"requests": "2", "limits": "2"}
 
 
 def test_a_profile_is_refused_when_it_names_gpus_twice() -> None:
@@ -138,7 +138,7 @@ def test_a_device_has_one_amount_when_layers_say_different_sides() -> None:
         profile={"resources": {"limits": {"example.com/nic": 2}}},
     )
 
-    assert show(resolution, "resources", "example.com/nic") == {"request": "2", "limit": "2"}
+    assert show(resolution, "resources", "example.com/nic") == {"requests": "2", "limits": "2"}
 
 
 @pytest.mark.parametrize("asked", ["10Gi", {"requests": "10Gi"}, {"limits": "10Gi"}])
@@ -174,17 +174,17 @@ def test_disk_has_the_admins_class_when_there_is_one(policy: dict[str, Any], sto
 @pytest.mark.parametrize(
     ("weaker", "stronger", "expected", "lost"),
     [
-        ({"requests": 2, "limits": 4}, {"requests": 3}, {"request": "3", "limit": "4"}, None),
-        ({"requests": 2, "limits": 4}, {"limits": 3}, {"request": "2", "limit": "3"}, None),
-        ({"requests": 2, "limits": 4}, {"requests": 8}, {"request": "8"}, "limit"),
-        ({"requests": 2, "limits": 4}, {"limits": 1}, {"request": "1", "limit": "1"}, "request"),
-        ({"requests": 2, "limits": 4}, {"requests": 8, "limits": 9}, {"request": "8", "limit": "9"}, None),
-        ("2", {"limits": 1}, {"request": "1", "limit": "1"}, "request"),
-        ("2", {"limits": 4}, {"request": "2", "limit": "4"}, None),
-        ({"limits": 4}, "8", {"request": "8"}, "limit"),
-        ({"limits": 4}, "2", {"request": "2", "limit": "4"}, None),
-        ("2", "8", {"request": "8"}, None),
-        ({"requests": 4, "limits": 4}, {"requests": 4}, {"request": "4", "limit": "4"}, None),
+        ({"requests": 2, "limits": 4}, {"requests": 3}, {"requests": "3", "limits": "4"}, None),
+        ({"requests": 2, "limits": 4}, {"limits": 3}, {"requests": "2", "limits": "3"}, None),
+        ({"requests": 2, "limits": 4}, {"requests": 8}, {"requests": "8"}, "limits"),
+        ({"requests": 2, "limits": 4}, {"limits": 1}, {"requests": "1", "limits": "1"}, "requests"),
+        ({"requests": 2, "limits": 4}, {"requests": 8, "limits": 9}, {"requests": "8", "limits": "9"}, None),
+        ("2", {"limits": 1}, {"requests": "1", "limits": "1"}, "requests"),
+        ("2", {"limits": 4}, {"requests": "2", "limits": "4"}, None),
+        ({"limits": 4}, "8", {"requests": "8"}, "limits"),
+        ({"limits": 4}, "2", {"requests": "2", "limits": "4"}, None),
+        ("2", "8", {"requests": "8"}, None),
+        ({"requests": 4, "limits": 4}, {"requests": 4}, {"requests": "4", "limits": "4"}, None),
     ],
 )
 @pytest.mark.parametrize("layers", [("function", "task"), ("function", "run"), ("task", "run"), ("run", "profile")])
@@ -210,8 +210,8 @@ def test_each_resource_is_merged_for_itself_when_layers_speak_of_different_ones(
         profile={"resources": {"gpu": 1}},
     )
 
-    assert show(resolution, "resources", "cpu") == {"request": "2"}
-    assert show(resolution, "resources", "mem", "request") == "6Gi"
+    assert show(resolution, "resources", "cpu") == {"requests": "2"}
+    assert show(resolution, "resources", "mem", "requests") == "6Gi"
     assert resolution.spec.gpu == 1
 
 
@@ -220,10 +220,10 @@ def test_the_tolerance_is_the_profiles_when_its_request_replaces_the_users_sides
         {"resources": {"mem": {"requests": "8Gi", "limits": "16Gi"}}}, profile={"resources": {"mem": "64Gi"}}
     )
 
-    assert show(resolution, "resources", "mem") == {"request": "64Gi", "limit": "75591424410"}
+    assert show(resolution, "resources", "mem") == {"requests": "64Gi", "limits": "75591424410"}
     assert list_warnings(resolution) == [
-        ("override", "resources.mem.request"),
-        ("resources.contradiction", "resources.mem.limit"),
+        ("override", "resources.mem.requests"),
+        ("resources.contradiction", "resources.mem.limits"),
     ]
 
 
@@ -235,38 +235,38 @@ def test_the_derived_limit_stops_at_the_policys_max_when_the_request_does_not(as
     resolution = decide({"resources": {"mem": asked}}, policy={"resources.mem": {"max": "64Gi"}})
 
     assert resolution.refusals == ()
-    assert show(resolution, "resources", "mem", "limit") == limit
+    assert show(resolution, "resources", "mem", "limits") == limit
 
 
-@pytest.mark.parametrize("scope", ["resources.mem", "resources.mem.limit"])
+@pytest.mark.parametrize("scope", ["resources.mem", "resources.mem.limits"])
 def test_the_derived_limit_stops_at_the_smallest_max_when_the_project_has_one(scope: str) -> None:
     policy = {"resources.mem": {"max": "64Gi"}, "projects": {"vision": {scope: {"max": "32Gi"}}}}
 
     resolution = decide({"resources": {"mem": "31Gi"}}, policy=policy)
 
     assert resolution.refusals == ()
-    assert show(resolution, "resources", "mem", "limit") == "32Gi"
-    assert get_leaf(resolution, "resources", "mem", "limit").source == "policy of project vision"
+    assert show(resolution, "resources", "mem", "limits") == "32Gi"
+    assert get_leaf(resolution, "resources", "mem", "limits").source == "policy of project vision"
 
 
 def test_a_request_at_the_limits_max_is_refused_when_it_is_above_it() -> None:
     resolution = decide({"resources": {"mem": "65Gi"}}, policy={"resources.mem": {"max": "64Gi"}})
 
-    assert ("policy.max", "resources.mem.request") in list_refusals(resolution)
+    assert ("policy.max", "resources.mem.requests") in list_refusals(resolution)
 
 
 def test_a_request_is_refused_when_only_limits_have_a_max_and_it_is_above_it() -> None:
     """No limit could stand between the two: the derived one stays above the request, and the max refuses it."""
-    resolution = decide({"resources": {"mem": "10Gi"}}, policy={"resources.mem.limit": {"max": "8Gi"}})
+    resolution = decide({"resources": {"mem": "10Gi"}}, policy={"resources.mem.limits": {"max": "8Gi"}})
 
-    assert list_refusals(resolution) == [("policy.max", "resources.mem.limit")]
-    assert show(resolution, "resources", "mem") == {"request": "10Gi", "limit": "11Gi"}
+    assert list_refusals(resolution) == [("policy.max", "resources.mem.limits")]
+    assert show(resolution, "resources", "mem") == {"requests": "10Gi", "limits": "11Gi"}
 
 
 def test_strict_refuses_when_a_layer_contradicts_a_weaker_side() -> None:
     resolution = decide({"resources": {"mem": {"limits": "1Gi"}}}, function={"resources": {"mem": "2Gi"}})
 
-    assert list_warnings(resolution) == [("resources.contradiction", "resources.mem.request")]
+    assert list_warnings(resolution) == [("resources.contradiction", "resources.mem.requests")]
     assert {warning.code for warning in resolution.warnings} <= NOT_USED
 
 
@@ -279,4 +279,4 @@ def test_amounts_are_equal_when_they_are_written_differently() -> None:
     resolution = decide({"resources": {"mem": "1024Mi"}}, profile={"resources": {"requests": {"memory": "1Gi"}}})
 
     assert list_warnings(resolution) == []
-    assert resolution.spec.resources["mem"].request == Quantity.parse("1Gi")
+    assert resolution.spec.resources["mem"].requests == Quantity.parse("1Gi")

@@ -61,16 +61,16 @@ def test_nothing_is_told_to_be_unused_when_profile_and_user_name_the_same_volume
 
 def test_a_project_only_tightens_when_it_sets_the_tolerance() -> None:
     policy = {"platform": {"mem_tolerance": 1.1}, "projects": {"vision": {"platform": {"mem_tolerance": 10}}}}
-    assert str(decide({"resources": {"mem": "1G"}}, policy=policy).spec.resources["mem"].limit) == "1100M"
+    assert str(decide({"resources": {"mem": "1G"}}, policy=policy).spec.resources["mem"].limits) == "1100M"
 
 
 def test_cpu_has_the_limit_and_a_small_request_when_only_its_limit_is_capped() -> None:
-    sides = decide({}, policy={"resources.cpu.limit": {"max": 64}}).spec.resources["cpu"]
-    assert (str(sides.request), str(sides.limit)) == ("100m", "64")
+    sides = decide({}, policy={"resources.cpu.limits": {"max": 64}}).spec.resources["cpu"]
+    assert (str(sides.requests), str(sides.limits)) == ("100m", "64")
 
 
 def test_a_run_is_refused_when_its_request_is_above_the_limits_max() -> None:
-    resolution = decide({"resources": {"cpu": 16}}, policy={"resources.cpu.limit": {"max": 8}})
+    resolution = decide({"resources": {"cpu": 16}}, policy={"resources.cpu.limits": {"max": 8}})
     assert list_codes(resolution) == ["policy.max"]
 
 

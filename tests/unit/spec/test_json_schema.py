@@ -54,9 +54,9 @@ RUN_FILES: list[dict[str, Any]] = [
 POLICIES: list[dict[str, Any]] = [
     {},
     {"resources.mem": {"default": "256Mi", "max": "64Gi"}, "tolerations": {"allowed": [{"key": "spot"}]}},
-    {"resources": {"mem": {"max": "64Gi"}, "cpu": {"limit": {"default": 4}}}, "volumes": {"size": {"max": "1Gi"}}},
+    {"resources": {"mem": {"max": "64Gi"}, "cpu": {"limits": {"default": 4}}}, "volumes": {"size": {"max": "1Gi"}}},
     {"affinity": {"locked": True, "namespaces": {"allowed": ["monitoring"]}}},
-    {"resources.cpu": {"max": 8, "limit": {"default": 4}}},
+    {"resources.cpu": {"max": 8, "limits": {"default": 4}}},
     {"resources.disk": {"max": "10Gi", "storage_class": {"default": "fast"}}},
     {"platform": {"mem_tolerance": 1.1, "gpu_resources": "nvidia.com/gpu", "pod_security": "baseline"}},
     {"projects": {"vision": {"resources.gpu": {"max": 2}, "profile": {"options": ["1xa100"], "required": True}}}},

@@ -109,7 +109,7 @@ def test_nested_names_are_dotted_ones_when_an_admin_prefers_them() -> None:
     nested = {
         "resources": {
             "mem": {"max": "64Gi"},
-            "cpu": {"max": 8, "limit": {"default": 4}},
+            "cpu": {"max": 8, "limits": {"default": 4}},
             "disk": {"storage_class": {"default": "fast"}},
         },
         "volumes": {"size": {"max": "1Gi"}},
@@ -119,7 +119,7 @@ def test_nested_names_are_dotted_ones_when_an_admin_prefers_them() -> None:
     dotted = {
         "resources.mem": {"max": "64Gi"},
         "resources.cpu": {"max": 8},
-        "resources.cpu.limit": {"default": 4},
+        "resources.cpu.limits": {"default": 4},
         "resources.disk.storage_class": {"default": "fast"},
         "volumes.size": {"max": "1Gi"},
         "affinity": {"locked": True},
@@ -260,7 +260,7 @@ def test_a_rule_is_refused_when_it_contradicts_itself(name: str, clauses: dict[s
     assert (problem.code, problem.where) == ("policy.contradiction", where)
 
 
-LOCK_MEM, LOCK_REQUEST, LOCK_LIMIT = "resources.mem", "resources.mem.request", "resources.mem.limit"
+LOCK_MEM, LOCK_REQUEST, LOCK_LIMIT = "resources.mem", "resources.mem.requests", "resources.mem.limits"
 
 
 @pytest.mark.parametrize(
@@ -471,3 +471,39 @@ def test_the_built_in_policy_is_restricted_when_no_admin_says_anything() -> None
     assert Policy().get_scopes("any")[0].platform.pod_security == "restricted"
     assert BUILT_IN.platform.mem_tolerance == Decimal("1.1")
     assert BUILT_IN.platform.gpu_resources == ("nvidia.com/gpu",)
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ({"resources.mem.limit": {"max": "8Gi"}}, ("resources", "mem", "limit")),
+        ({"resources": {"mem": {"limit": {"max": "8Gi"}}}}, ("resources", "mem", "limit")),
+        ({"resources.mem": {"limit": {"max": "8Gi"}}}, ("resources", "mem", "limit")),
+    ],
+)
+def test_the_other_spelling_of_a_side_is_read_with_a_note_when_a_rule_uses_it(
+    written: dict[str, Any], path: tuple[str, ...]
+) -> None:
+    policy = read_policy(written)
+
+    assert policy == read_policy({"resources.mem.limits": {"max": "8Gi"}})
+    assert [(note.code, note.path, note.suggestion) for note in lint_policy(policy)] == [
+        ("field.spelling", path, "limits"),
+    ]
+
+
+def test_the_note_names_the_project_when_its_rule_uses_the_other_spelling() -> None:
+    policy = read_policy({"projects": {"vision": {"resources.cpu.request": {"max": 8}}}})
+
+    assert policy == read_policy({"projects": {"vision": {"resources.cpu.requests": {"max": 8}}}})
+    assert [note.where for note in lint_policy(policy)] == ["projects.vision.resources.cpu.request"]
+
+
+def test_rules_are_refused_when_one_field_has_them_in_both_spellings() -> None:
+    problem = find_problem(read_policy, {"resources.cpu.limit": {"max": 8}, "resources.cpu.limits": {"max": 8}})
+
+    assert (problem.code, problem.message) == ("policy.twice", "`resources.cpu.limits` has two rules")
+
+
+def test_the_documented_name_is_suggested_when_a_rule_is_unknown() -> None:
+    assert find_problem(read_policy, {"resources.cpu.limts": {"max": 8}}).suggestion == "resources.cpu.limits"

@@ -41,9 +41,9 @@ def test_every_documented_key_is_honoured_when_digitalhubs_file_is_loaded(a100: 
         "One A100 with its share of the node.\nFor training; jobs end after two days.\n",
     )
     assert fields.resources is not None
-    assert fields.resources["cpu"] == Sides(request=Quantity.parse("8"), limit=Quantity.parse("12"))
-    assert fields.resources["mem"] == Sides(request=Quantity.parse("64Gi"), limit=Quantity.parse("80Gi"))
-    assert fields.resources["nvidia.com/gpu"].limit == Quantity.parse("1")
+    assert fields.resources["cpu"] == Sides(requests=Quantity.parse("8"), limits=Quantity.parse("12"))
+    assert fields.resources["mem"] == Sides(requests=Quantity.parse("64Gi"), limits=Quantity.parse("80Gi"))
+    assert fields.resources["nvidia.com/gpu"].limits == Quantity.parse("1")
     assert fields.node_selector == {"accelerator": "a100"}
     assert fields.tolerations == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     assert fields.affinity is not None
@@ -69,7 +69,7 @@ def test_the_job_becomes_weak_fields_when_a_file_has_base_objects(a100: Profile)
     assert base.image_pull_secrets == ("registry",)
     assert (base.run_as_user, base.fs_group) == (None, 2000)
     assert base.image_pull_policy == "IfNotPresent"
-    assert base.resources == {"mem": Sides(limit=Quantity.parse("4Gi"))}
+    assert dict(base.resources or {}) == {"mem": Sides(limits=Quantity.parse("4Gi"))}
     assert base.envs == {"TZ": "Europe/Rome", "EMPTY": ""}
     assert (base.image, base.command) == (None, None)
 
@@ -273,3 +273,42 @@ def test_inputs_stay_as_they_were_when_profiles_are_read() -> None:
     read_profiles([document, base])
 
     assert repr((document, base)) == before
+
+
+def test_the_other_spelling_of_a_side_is_read_with_a_warning_when_a_profile_uses_it() -> None:
+    (profile,), warnings = read_profiles(
+        [{"id": "p", "resources": {"cpu": {"limit": 2}, "request": {"memory": "1Gi"}}}]
+    )
+
+    assert dict(profile.fields.resources or {}) == {
+        "cpu": Sides(limits=Quantity.parse("2")),
+        "mem": Sides(requests=Quantity.parse("1Gi")),
+    }
+    assert [(warning.code, warning.where) for warning in warnings] == [
+        ("field.spelling", "documents[0].resources.cpu.limit"),
+        ("field.spelling", "documents[0].resources.request"),
+    ]
+
+
+def test_the_other_spelling_of_a_side_is_read_with_a_warning_when_a_base_object_uses_it() -> None:
+    container = {"resources": {"limit": {"memory": "1Gi"}}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": [container]}}}}
+    (profile,), warnings = read_profiles([{"id": "p"}, job])
+
+    assert dict(profile.base["Job"].resources or {}) == {"mem": Sides(limits=Quantity.parse("1Gi"))}
+    assert [(warning.code, warning.where) for warning in warnings] == [
+        ("field.spelling", "documents[1].spec.template.spec.containers[0].resources.limit"),
+    ]
+
+
+def test_an_empty_object_is_a_warning_when_a_profile_has_it() -> None:
+    _, warnings = read_profiles([{"id": "p", "resources": {}}])
+
+    assert [(warning.code, warning.where) for warning in warnings] == [("resources.empty", "documents[0].resources")]
+
+
+def test_no_warning_is_given_when_a_base_object_has_the_empty_resources_of_kubernetes() -> None:
+    pod: dict[str, Any] = {"spec": {"containers": [{"resources": {}}]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": pod}}
+
+    assert read_profiles([{"id": "p"}, job])[1] == []

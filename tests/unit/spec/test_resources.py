@@ -10,8 +10,8 @@ from tests.unit.spec.refusals import find_problem, find_problems
 
 def _sides(*, request: str | None = None, limit: str | None = None) -> Sides:
     return Sides(
-        request=None if request is None else Quantity.parse(request),
-        limit=None if limit is None else Quantity.parse(limit),
+        requests=None if request is None else Quantity.parse(request),
+        limits=None if limit is None else Quantity.parse(limit),
     )
 
 
@@ -190,16 +190,72 @@ def test_a_resource_is_refused_with_the_nearest_when_it_is_unknown(name: str, su
     assert problem.allowed == "cpu, mem, gpu, disk"
 
 
-@pytest.mark.parametrize(("side", "suggestion"), [("request", "requests"), ("limit", "limits"), ("maximum", None)])
+@pytest.mark.parametrize(("side", "suggestion"), [("reqests", "requests"), ("Limit", "limits"), ("maximum", None)])
 def test_a_side_is_refused_with_the_nearest_when_it_is_unknown(side: str, suggestion: str | None) -> None:
     problem = find_problems(read_resources, {"cpu": {side: 1}})[f"cpu.{side}"]
 
     assert (problem.code, problem.suggestion, problem.allowed) == ("field.unknown", suggestion, "requests, limits")
 
 
-@pytest.mark.parametrize("given", [{}, {"requests": None}, {"requests": None, "limits": None}])
-def test_a_resource_is_refused_when_it_says_neither_side(given: Any) -> None:
-    assert find_problem(read_resources, {"mem": given}).code == "resources.empty"
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ({}, ()),
+        ({"mem": {}}, ("mem",)),
+        ({"mem": {"requests": None}}, ("mem",)),
+        ({"mem": {"requests": None, "limits": None}}, ("mem",)),
+        ({"limits": {}}, ("limits",)),
+    ],
+)
+def test_an_empty_object_is_noted_with_its_likely_cause_when_it_sets_no_amount(
+    given: Any, path: tuple[str, ...]
+) -> None:
+    read = read_resources(given)
+
+    assert read == {}
+    assert [(note.code, note.path) for note in read.notes] == [("resources.empty", path)]
+    name = path[-1] if path else "resources"
+    assert read.notes[0].message == (
+        f"`{name}` is empty and has no effect; clients drop the names they do not know before they send it"
+    )
+    assert read.notes[0].allowed == "cpu, mem (not memory), gpu, disk; each an amount, or requests and limits"
+
+
+@pytest.mark.parametrize("given", [{"cpu": None}, {"cpu": 1, "mem": None}])
+def test_nothing_is_noted_when_a_resource_is_null(given: Any) -> None:
+    assert read_resources(given).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ({"cpu": {"request": 1, "limits": 2}}, ("cpu", "request")),
+        ({"cpu": {"requests": 1, "limit": 2}}, ("cpu", "limit")),
+        ({"request": {"cpu": 1}, "limits": {"cpu": 2}}, ("request",)),
+    ],
+)
+def test_the_other_spelling_of_a_side_is_read_with_a_note_when_it_is_used(given: Any, path: tuple[str, ...]) -> None:
+    read = read_resources(given)
+
+    assert read == {"cpu": _sides(request="1", limit="2")}
+    assert [(note.code, note.path, note.suggestion) for note in read.notes] == [
+        ("field.spelling", path, f"{path[-1]}s"),
+    ]
+    assert read.notes[0].message == f"`{path[-1]}` is read as `{path[-1]}s`, the spelling that is used everywhere else"
+
+
+def test_a_side_is_refused_when_it_is_set_in_both_spellings() -> None:
+    problem = find_problem(read_resources, {"cpu": {"requests": 1, "request": 1}})
+
+    assert (problem.code, problem.path) == ("field.twice", ("cpu", "request"))
+
+
+def test_a_side_is_refused_at_the_path_as_written_when_its_amount_is_invalid() -> None:
+    assert find_problem(read_resources, {"cpu": {"limit": "many"}}).path == ("cpu", "limit")
+
+
+def test_sides_are_bounded_when_a_client_sends_many_keys() -> None:
+    assert find_problem(read_resources, {"cpu": {f"k{index}": 1 for index in range(257)}}).code == "size.entries"
 
 
 @pytest.mark.parametrize("given", [[], "8", 8, True, [{"cpu": 1}]])

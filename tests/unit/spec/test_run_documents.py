@@ -44,7 +44,7 @@ def test_a_run_file_is_read_when_its_fields_stand_at_top_level() -> None:
     )
     assert read.function == "train"
     assert (read.fields.profile, read.fields.image) == ("1xa100", "busybox:1.36")
-    assert read.fields.resources == {"mem": Sides(request=Quantity.parse("6Gi"))}
+    assert dict(read.fields.resources or {}) == {"mem": Sides(requests=Quantity.parse("6Gi"))}
 
 
 @pytest.mark.parametrize("given", [None, {}])

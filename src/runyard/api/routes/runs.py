@@ -79,7 +79,7 @@ async def get_effective(request: Request, project: str, id: str) -> Response:  #
         {
             "run": run.id,
             "effective": None if effective is None else effective.to_dict(),
-            "provenance": list(run.provenance),
+            "provenance": list(run.list_provenance()),
             "warnings": list(run.warnings),
             "request": run.request,
             "request_hash": run.request_hash,

@@ -116,10 +116,10 @@ class AdminInputs:
             for resources in self.iter_profile_values("resources")
             for name in names
             if name in resources
-            for amount in (resources[name].request, resources[name].limit)
+            for amount in (resources[name].requests, resources[name].limits)
             if amount is not None
         ]
-        rules = [f"resources.{name}{side}" for name in names for side in ("", ".request", ".limit")]
+        rules = [f"resources.{name}{side}" for name in names for side in ("", ".requests", ".limits")]
         return [*said, *(default for rule in rules for default in self.iter_defaults(rule))]
 
     def list_maxima(self, *rule_names: str) -> list[Quantity]:

@@ -57,7 +57,7 @@ def check_resources(bundle: Bundle, admin: AdminInputs) -> Iterator[Problem]:
             amount = Quantity.parse(given)
             path = (*bundle.container.path, "resources", side, name)
             found.setdefault(name, {})[side] = amount
-            said = [*admin.list_amounts(*_spell(name, gpus)), *admin.list_maxima(f"resources.{name}.limit")]
+            said = [*admin.list_amounts(*_spell(name, gpus)), *admin.list_maxima(f"resources.{name}.limits")]
             said += [SMALL_REQUESTS[name]] if name in SMALL_REQUESTS else []
             if name not in (*_USERS, *mine) and amount not in said:
                 message = f"only a profile or the policy may set `{name}`, and neither sets this amount"
@@ -89,19 +89,19 @@ def _spell(name: str, gpus: frozenset[str]) -> tuple[str, ...]:
 
 def _collect_sides(facts: Facts, container: ObjectPart, admin: AdminInputs, name: str) -> None:
     said = admin.list_amounts(name)
-    caps = admin.list_maxima(f"resources.{name}.limit") if name in SMALL_REQUESTS else []
+    caps = admin.list_maxima(f"resources.{name}.limits") if name in SMALL_REQUESTS else []
     small = [*caps, SMALL_REQUESTS.get(name)]
     place = (*container.path, "resources")
     request = find_amount(container, "resources", "requests", NAMES[name])
     limit = find_amount(container, "resources", "limits", NAMES[name])
     sides = (
         (
-            "request",
+            "requests",
             (*place, "requests", NAMES[name]),
             request,
             request in said or (limit in caps and request in small),
         ),
-        ("limit", (*place, "limits", NAMES[name]), limit, limit in said or _is_derived(limit, request, admin, name)),
+        ("limits", (*place, "limits", NAMES[name]), limit, limit in said or _is_derived(limit, request, admin, name)),
     )
     for side, path, value, is_set_by_admin in sides:
         facts.add(f"resources.{name}.{side}", path, value, is_set_by_admin=is_set_by_admin)
@@ -117,10 +117,10 @@ def _is_derived(limit: Quantity | None, request: Quantity | None, admin: AdminIn
 
 def list_derived_limits(request: Quantity, admin: AdminInputs, name: str) -> list[Quantity]:
     """The limits that can result from a request where nobody sets a limit."""
-    defaults = list(admin.iter_defaults(f"resources.{name}.limit"))
-    derived = [*defaults, *([request] if defaults else []), *admin.list_maxima(f"resources.{name}.limit")]
+    defaults = list(admin.iter_defaults(f"resources.{name}.limits"))
+    derived = [*defaults, *([request] if defaults else []), *admin.list_maxima(f"resources.{name}.limits")]
     if name == "mem":
-        derived += [request.scale(admin.mem_tolerance), *admin.list_maxima("resources.mem", "resources.mem.limit")]
+        derived += [request.scale(admin.mem_tolerance), *admin.list_maxima("resources.mem", "resources.mem.limits")]
     return derived
 
 

@@ -66,7 +66,7 @@ def _check_images(values: list[Value], scope: Scope, default: str) -> Iterator[P
 
 def _check_sides(name: str, facts: Facts, scope: Scope, admin: AdminInputs, default: Quantity) -> Iterator[Problem]:
     """The locked amount is the request; the limit is absent, equal, or derived from it."""
-    request, limit = (facts.values[f"resources.{name}.{side}"][0] for side in ("request", "limit"))
+    request, limit = (facts.values[f"resources.{name}.{side}"][0] for side in ("requests", "limits"))
     if request.value != default:
         yield _report_violation(f"resources.{name}", scope, request)
     derived = [default, *list_derived_limits(default, admin, name)]

@@ -145,11 +145,11 @@ def _check_secrets(fields: AdminFields, container: ObjectPart, admin: AdminInput
 def _check_amounts(fields: AdminFields, facts: Facts, container: ObjectPart, admin: AdminInputs) -> Iterator[Problem]:
     gpus = list_gpu_names(admin)
     for name, sides in (fields.resources or {}).items():
-        rules = [f"resources.{'gpu' if name in gpus else name}{side}" for side in ("", ".request", ".limit")]
+        rules = [f"resources.{'gpu' if name in gpus else name}{side}" for side in ("", ".requests", ".limits")]
         if _is_locked(admin, *rules):
             continue
         if name == "disk":
-            is_there = facts.values["resources.disk"][0].value == sides.limit
+            is_there = facts.values["resources.disk"][0].value == sides.limits
         elif name == "gpu" or name in gpus:
             is_there = _holds_gpus(name, sides, container, gpus)
         else:
@@ -159,13 +159,13 @@ def _check_amounts(fields: AdminFields, facts: Facts, container: ObjectPart, adm
 
 
 def _holds_sides(name: str, sides: Sides, container: ObjectPart) -> bool:
-    pairs = (("requests", sides.request), ("limits", sides.limit))
+    pairs = (("requests", sides.requests), ("limits", sides.limits))
     return all(amount is None or find_amount(container, "resources", side, name) == amount for side, amount in pairs)
 
 
 def _holds_gpus(name: str, sides: Sides, container: ObjectPart, gpus: Iterable[str]) -> bool:
     """`gpu` is sent under the resource name of the policy or base object; 0 GPUs are not sent."""
-    expected = sides.limit if sides.limit is not None else sides.request
+    expected = sides.limits if sides.limits is not None else sides.requests
     names = [name] if name != "gpu" else sorted(gpus)
     found = [amount for key in names if (amount := find_amount(container, "resources", "limits", key)) is not None]
     if expected is None or expected.is_zero:

@@ -43,10 +43,10 @@ def _check_required(name: str, rule: Rule, scope: Scope, facts: Facts) -> Iterat
 
 
 _WITHOUT_BOUND = {
-    "resources.mem": "resources.mem.limit",
-    "resources.mem.limit": "resources.mem.limit",
-    "resources.cpu.limit": "resources.cpu.limit",
-    "resources.ephemeral-storage.limit": "resources.ephemeral-storage.limit",
+    "resources.mem": "resources.mem.limits",
+    "resources.mem.limits": "resources.mem.limits",
+    "resources.cpu.limits": "resources.cpu.limits",
+    "resources.ephemeral-storage.limits": "resources.ephemeral-storage.limits",
     "timeout": "timeout",
     "ttl": "ttl",
     "volumes.size_limit": "volumes.size_limit",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runyard.spec.lints import lint_notes
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, Refused, find_nearest, list_words
 from runyard.spec.readers import Findings, expect_list, expect_mapping
@@ -92,6 +93,7 @@ class Takeover:
             self.findings.problems += [self._move_back(problem) for problem in refused.problems]
             raise Refused(self.findings.problems) from None
         self.findings.finish()
+        self.warnings += [self._move_back(note) for note in lint_notes(fields)]
         return fields
 
     def _move_back(self, problem: Problem) -> Problem:

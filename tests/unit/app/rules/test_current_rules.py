@@ -43,7 +43,7 @@ async def test_newest_revision_holds_when_a_profile_was_written_again(core: Core
     before = await load(core)
     await put(core, "small", {"id": "small", "resources": {"cpu": "2"}})
     after = await load(core)
-    assert [str(each.admin_rules.profiles["small"].fields.resources["cpu"].request) for each in (before, after)] == [  # type: ignore[index]
+    assert [str(each.admin_rules.profiles["small"].fields.resources["cpu"].requests) for each in (before, after)] == [  # type: ignore[index]
         "1",
         "2",
     ]

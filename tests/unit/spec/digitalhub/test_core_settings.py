@@ -80,7 +80,7 @@ def test_a_whole_environment_becomes_a_policy_when_an_admin_moves_over() -> None
         "volumes.size": Quantity.parse("2Gi"),
         "volumes.storage_class": "fast",
         "resources.ephemeral-storage": Quantity.parse("2Gi"),
-        "resources.ephemeral-storage.limit": Quantity.parse("10Gi"),
+        "resources.ephemeral-storage.limits": Quantity.parse("10Gi"),
         "resources.disk.storage_class": "fast",
         "volumes.size_limit": Quantity.parse("128Mi"),
         "run_as_user": 8877,
@@ -97,8 +97,8 @@ def test_a_whole_environment_becomes_a_policy_when_an_admin_moves_over() -> None
 @pytest.mark.parametrize(
     ("name", "value", "field", "clause", "expected"),
     [
-        ("K8S_RESOURCE_CPU_LIMIT", "4", "resources.cpu.limit", "default", "4"),
-        ("K8S_RESOURCE_MEM_LIMIT", "8Gi", "resources.mem.limit", "default", "8Gi"),
+        ("K8S_RESOURCE_CPU_LIMIT", "4", "resources.cpu.limits", "default", "4"),
+        ("K8S_RESOURCE_MEM_LIMIT", "8Gi", "resources.mem.limits", "default", "8Gi"),
         ("K8S_SERVICE_TYPE", "LoadBalancer", "service_type", "allowed", ("ClusterIP", "NodePort", "LoadBalancer")),
         ("IMAGE_REGISTRY_SECRET", "pull", "platform", "image_pull_secrets", ("pull",)),
         ("K8S_SEC_USER", " 1000 ", "run_as_user", "default", 1000),
