@@ -24,6 +24,7 @@ from runyard.app.model import (
     Token,
     Transition,
 )
+from runyard.domain.lifecycle import State
 
 
 class Duplicate(Exception):
@@ -114,6 +115,23 @@ SORT_FIELDS = ("created", "updated", "name", "kind", "project", "state", "id", "
 
 
 @dataclass(frozen=True, slots=True)
+class EnteredState:
+    """A transition of a run: the state that it entered, and when."""
+
+    state: State
+    sequence: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRun:
+    """A run without its documents, and the states that it entered in the period asked for."""
+
+    run: Entity
+    entered: tuple[EnteredState, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """One page, and the number of matches in all."""
 
@@ -139,6 +157,25 @@ class Entities(EntityLookup, Protocol):
 
     async def find_page(self, query: Query) -> Page:
         """A page of complete entities."""
+
+    async def list_changed(
+        self,
+        entity_type: str,
+        *,
+        project: str,
+        since: datetime,
+        after: tuple[datetime, str] | None = None,
+        limit: int,
+    ) -> Sequence[Entity]:
+        """Entities updated since then, in the order of update time and id, with metadata but no other document.
+
+        `after` is the update time and id of the last one of the page before.
+        """
+
+    async def list_brief(
+        self, entity_type: str, *, after: tuple[str, str] | None = None, limit: int
+    ) -> Sequence[Entity]:
+        """Entities of all projects without their documents, by project and id; `after` is the last project and id."""
 
     async def list_names(self, entity_type: str, *, project: str) -> Sequence[str]:
         """The names of a project's entities of one type, distinct and sorted."""
@@ -167,6 +204,14 @@ class Runs(Protocol):
 
     async def find_page(self, query: Query) -> Page:
         """A page of runs; the `type` of the query is `run`."""
+
+    async def list_changed(
+        self, *, project: str, since: datetime, after: tuple[datetime, str] | None = None, limit: int
+    ) -> Sequence[ChangedRun]:
+        """Runs updated since then, in the order of update time and id, with the states entered since then.
+
+        `after` is the update time and id of the last one of the page before.
+        """
 
     async def list_ids(self, *, project: str, task: str | None = None) -> Sequence[str]:
         """The ids of the runs of a project, or of one of its tasks (by reference), sorted."""
@@ -319,6 +364,9 @@ class Firings(Protocol):
 
     async def use(self, trigger_id: str, occasion: str) -> bool:
         """Use an occasion; returns whether this caller is the first."""
+
+    async def is_used(self, trigger_id: str, occasion: str) -> bool:
+        """Whether an occasion was used."""
 
     async def find_last(self, trigger_id: str) -> str | None:
         """The occasion that was used last."""

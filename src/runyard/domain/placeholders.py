@@ -2,15 +2,24 @@
 
 Only the variable tags of Mustache, without HTML escaping: the values do not go into HTML. Sections, partials and
 lambdas are refused. So are unknown names: an empty text in their place would be a silent mistake.
+
+Users write the templates and the values. Reading one takes linear time, and what is filled in is bounded: a few
+placeholders for a large value would otherwise make a document of gigabytes.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runyard.spec.problems import find_nearest, format_path, list_words, shorten
+from runyard.spec.problems import Path, find_nearest, format_path, list_words, shorten
 
-_TAG = re.compile(r"\{\{\{?\s*([^{}]*?)\s*\}?\}\}")
+MOST_PLACEHOLDERS = 1000
+"""Maximum number of placeholders in a template."""
+MOST_FILLED_CHARACTERS = 1 << 20
+"""Maximum length of all filled-in values of a template together."""
+
+# Possessive: without it, a tag that never ends is tried again from every space in it.
+_TAG = re.compile(r"\{\{\{?([^{}]*+)\}?\}\}")
 _NAME = re.compile(r"&?\s*[A-Za-z0-9_+:./-]+")
 _OPEN = re.compile(r"\{\{")
 
@@ -23,31 +32,81 @@ class PlaceholderError(ValueError):
         self.where = where
 
 
-def fill(template: Any, values: Mapping[str, Any], *, path: tuple[str | int, ...] = ()) -> Any:
+def fill(template: Any, values: Mapping[str, Any]) -> Any:
     """The template with every placeholder filled, in texts at any depth. Raises `PlaceholderError`."""
-    if isinstance(template, str):
-        return _TAG.sub(lambda found: _look_up(found.group(1), values, path=path), template)
-    if isinstance(template, Mapping):
-        return {key: fill(value, values, path=(*path, str(key))) for key, value in template.items()}
-    if isinstance(template, list):
-        return [fill(value, values, path=(*path, index)) for index, value in enumerate(template)]
-    return template
+    return _Filling(values).fill(template, ())
 
 
-def find_problem(template: Any, *, roots: tuple[str, ...], path: tuple[str | int, ...] = ()) -> str | None:
+def has_more_values(template: Any, most: int) -> bool:
+    """Whether a template has more than so many values, at any depth. Stops counting there."""
+    count, waiting = 0, [template]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping | list):
+            count += len(value)
+            if count > most:
+                return True
+            waiting += value.values() if isinstance(value, Mapping) else value
+    return False
+
+
+def find_problem(template: Any, *, roots: tuple[str, ...]) -> str | None:
     """The first problem with the placeholders of a template that no values could solve, or None."""
-    if isinstance(template, Mapping):
-        parts = [(value, (*path, str(key))) for key, value in template.items()]
+    count = 0
+    for text, path in _iter_texts(template, ()):
+        tags = [tag.strip() for tag in _TAG.findall(text)]
+        count += len(tags)
+        if count > MOST_PLACEHOLDERS:
+            return f"more than {MOST_PLACEHOLDERS} placeholders"
+        if found := _find_problem_of_text(text, tags, roots=roots, path=path):
+            return found
+    return None
+
+
+class _Filling:
+    """Fills one template, within the bounds."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self._placeholders = 0
+        self._characters = 0
+
+    def fill(self, template: Any, path: Path) -> Any:
+        if isinstance(template, str):
+            return _TAG.sub(lambda found: self._take(found.group(1).strip(), path), template)
+        if isinstance(template, Mapping):
+            return {key: self.fill(value, (*path, str(key))) for key, value in template.items()}
+        if isinstance(template, list):
+            return [self.fill(value, (*path, index)) for index, value in enumerate(template)]
+        return template
+
+    def _take(self, tag: str, path: Path) -> str:
+        self._placeholders += 1
+        if self._placeholders > MOST_PLACEHOLDERS:
+            raise PlaceholderError(format_path(path), f"more than {MOST_PLACEHOLDERS} placeholders")
+        text = _look_up(tag, self._values, path=path)
+        self._characters += len(text)
+        if self._characters > MOST_FILLED_CHARACTERS:
+            message = f"`{{{{{shorten(tag)}}}}}` makes all values longer than {MOST_FILLED_CHARACTERS} characters"
+            raise PlaceholderError(format_path(path), message)
+        return text
+
+
+def _iter_texts(template: Any, path: Path) -> Iterator[tuple[str, Path]]:
+    """Every text that may have placeholders, with its path."""
+    if isinstance(template, str):
+        if "{{" in template:
+            yield template, path
+    elif isinstance(template, Mapping):
+        for key, value in template.items():
+            yield from _iter_texts(value, (*path, str(key)))
     elif isinstance(template, list):
-        parts = [(value, (*path, index)) for index, value in enumerate(template)]
-    else:
-        return _check_text(template, roots=roots, path=path) if isinstance(template, str) else None
-    return next((found for value, place in parts if (found := find_problem(value, roots=roots, path=place))), None)
+        for index, value in enumerate(template):
+            yield from _iter_texts(value, (*path, index))
 
 
-def _check_text(text: str, *, roots: tuple[str, ...], path: tuple[str | int, ...]) -> str | None:
+def _find_problem_of_text(text: str, tags: list[str], *, roots: tuple[str, ...], path: Path) -> str | None:
     where = format_path(path)
-    tags = _TAG.findall(text)
     if len(tags) != len(_OPEN.findall(text)):
         return f"{where}: a placeholder is not closed: {shorten(text)}"
     for tag in tags:
@@ -59,7 +118,7 @@ def _check_text(text: str, *, roots: tuple[str, ...], path: tuple[str | int, ...
     return None
 
 
-def _look_up(tag: str, values: Mapping[str, Any], *, path: tuple[str | int, ...]) -> str:
+def _look_up(tag: str, values: Mapping[str, Any], *, path: Path) -> str:
     where = format_path(path)
     if not _NAME.fullmatch(tag):
         raise PlaceholderError(where, f"`{{{{{shorten(tag)}}}}}` is not a variable such as `{{{{input.key}}}}`")

@@ -1,11 +1,11 @@
 """Checks the spec of a trigger, and matches entities against it. Pure."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from runyard.domain.placeholders import find_problem
+from runyard.domain.placeholders import find_problem, has_more_values
 from runyard.domain.schedule import ScheduleError, parse_schedule
+from runyard.spec.patterns import matches
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, find_nearest
 
@@ -15,6 +15,12 @@ FOREIGN_KINDS = ("automl",)
 """Kinds of DigitalHub that are stored but never fire here."""
 ROOTS = ("input", "trigger")
 """What the placeholders of a template may refer to."""
+MOST_KEY_CHARACTERS = 2048
+"""Maximum length of the pattern of a lifecycle trigger."""
+MOST_STATES = 64
+"""Maximum number of states of a lifecycle trigger; there are fewer than 20."""
+MOST_TEMPLATE_VALUES = 10_000
+"""Maximum number of values in a template: the fields of one run."""
 _ANY = "*"
 _FIELDS = {
     SCHEDULER: ("task", "function", "workflow", "template", "schedule", "timezone"),
@@ -44,10 +50,12 @@ def find_trigger_problems(kind: str, spec: Mapping[str, Any], *, project: str, s
 
 
 def matches_key(pattern: str, key: str) -> bool:
-    """Whether the pattern matches an entity's key: `*` stands for anything; without `:id`, it matches every version."""
-    expression = re.compile(".*".join(map(re.escape, pattern.split(_ANY))), re.DOTALL)
+    """Whether the pattern matches an entity's key: `*` stands for anything; without `:id`, it matches every version.
+
+    Takes linear time: users write both the pattern and the key.
+    """
     versionless = key.rpartition(":")[0] if ":" in key.rpartition("/")[2] else key
-    return any(expression.fullmatch(candidate) is not None for candidate in (key, versionless))
+    return any(matches(pattern, candidate) for candidate in (key, versionless))
 
 
 def find_types(pattern: str, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -88,6 +96,9 @@ def _check_template(spec: Mapping[str, Any]) -> list[Problem]:
                 value=True,
             )
         ]
+    if has_more_values(template, MOST_TEMPLATE_VALUES):
+        allowed = f"at most {MOST_TEMPLATE_VALUES}"
+        return [Problem(Code.SIZE_ENTRIES, path, "the template has too many values", allowed=allowed)]
     found = find_problem(template, roots=ROOTS)
     return [Problem(Code.TEMPLATE_PLACEHOLDER, path, found)] if found else []
 
@@ -117,7 +128,7 @@ def _check_schedule(spec: Mapping[str, Any]) -> list[Problem]:
 def _check_key(spec: Mapping[str, Any], project: str) -> list[Problem]:
     key, path = spec.get("key"), ("spec", "key")
     allowed = f"store://{project}/type/kind/name, with `*` for anything"
-    if not isinstance(key, str) or not key.startswith("store://") or len(key) > 2048:
+    if not isinstance(key, str) or not key.startswith("store://") or len(key) > MOST_KEY_CHARACTERS:
         return [Problem(Code.TRIGGER_KEY, path, "must be a pattern of entity keys", value=key, allowed=allowed)]
     named = key.removeprefix("store://").split("/")[0]
     if named != project:
@@ -130,6 +141,8 @@ def _check_states(spec: Mapping[str, Any], known: frozenset[str]) -> list[Proble
     given, path = spec.get("states"), ("spec", "states")
     if not isinstance(given, list) or not given:
         return [Problem(Code.FIELD_MISSING, path, "a lifecycle trigger needs the `states` at which it fires")]
+    if len(given) > MOST_STATES:
+        return [Problem(Code.SIZE_ENTRIES, path, f"has {len(given)} entries", allowed=f"at most {MOST_STATES}")]
     return [
         Problem(
             Code.STATE_UNKNOWN,
@@ -140,5 +153,5 @@ def _check_states(spec: Mapping[str, Any], known: frozenset[str]) -> list[Proble
             suggestion=find_nearest(str(state), known),
         )
         for index, state in enumerate(given)
-        if state not in known
+        if not isinstance(state, str) or state not in known
     ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, delete, select, true, update
@@ -9,6 +10,7 @@ from sqlalchemy import ColumnElement, bindparam, delete, select, true, update
 from runyard.app.model import Entity
 from runyard.app.ports import Duplicate, Page, Query, Stale
 from runyard.store import tables
+from runyard.store.changes import list_brief_entities, list_changed_entities
 from runyard.store.columns import LARGEST
 from runyard.store.dependent_rows import (
     add_labels,
@@ -80,6 +82,26 @@ class SqlEntities:
         """A page of complete entities."""
         rows, total = await fetch_page(self._session, tables.entities, query, columns=_COLUMNS)
         return Page(tuple(_row_to_entity(row) for row in rows), total)
+
+    async def list_changed(
+        self,
+        entity_type: str,
+        *,
+        project: str,
+        since: datetime,
+        after: tuple[datetime, str] | None = None,
+        limit: int,
+    ) -> Sequence[Entity]:
+        """Entities updated since then, with metadata but no other document."""
+        return await list_changed_entities(
+            self._session, entity_type, project=project, since=since, after=after, limit=limit
+        )
+
+    async def list_brief(
+        self, entity_type: str, *, after: tuple[str, str] | None = None, limit: int
+    ) -> Sequence[Entity]:
+        """Entities of all projects without their documents, by project and id."""
+        return await list_brief_entities(self._session, entity_type, after=after, limit=limit)
 
     async def list_names(self, entity_type: str, *, project: str) -> Sequence[str]:
         """The names of a project's entities of one type, distinct and sorted."""

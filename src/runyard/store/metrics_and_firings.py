@@ -50,6 +50,11 @@ class SqlFirings:
         )
         return bool(rows)
 
+    async def is_used(self, trigger_id: str, occasion: str) -> bool:
+        """Whether an occasion was used."""
+        wanted = select(_firings.sequence).where(_firings.trigger_id == trigger_id, _firings.occasion == occasion)
+        return await self._session.fetch_value(wanted) is not None
+
     async def find_last(self, trigger_id: str) -> str | None:
         """The occasion that was used last."""
         occasion: str | None = await self._session.fetch_value(

@@ -10,9 +10,10 @@ from sqlalchemy import ColumnElement, RowMapping, Select, bindparam, exists, fun
 from sqlalchemy.sql.dml import ReturningInsert
 
 from runyard.app.model import Lease, Run, Transition
-from runyard.app.ports import Duplicate, Page, Query, Stale
+from runyard.app.ports import ChangedRun, Duplicate, Page, Query, Stale
 from runyard.domain.lifecycle import State
 from runyard.store import tables
+from runyard.store.changes import list_changed_runs
 from runyard.store.columns import LARGEST
 from runyard.store.dependent_rows import add_labels, count_labels, delete_runs, replace_labels
 from runyard.store.derived_columns import derive_columns, hash_to_shard_key
@@ -73,6 +74,12 @@ class SqlRuns:
         columns = _BRIEF_COLUMNS if query.is_brief else RUN_COLUMNS
         rows, total = await fetch_page(self._session, tables.runs, query, columns=columns)
         return Page(tuple(row_to_run(row, is_brief=query.is_brief) for row in rows), total)
+
+    async def list_changed(
+        self, *, project: str, since: datetime, after: tuple[datetime, str] | None = None, limit: int
+    ) -> Sequence[ChangedRun]:
+        """Runs updated since then, with the states entered since then."""
+        return await list_changed_runs(self._session, project=project, since=since, after=after, limit=limit)
 
     async def list_ids(self, *, project: str, task: str | None = None) -> Sequence[str]:
         """The ids of the runs of a project, or of one of its tasks (by reference), sorted."""

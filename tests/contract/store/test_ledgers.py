@@ -88,6 +88,8 @@ async def test_occasion_is_used_once_when_it_is_asked_for_twice(store: Store) ->
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
+        assert await work.firings.is_used("t1", "2026-11-15T00:00Z") is True
+        assert await work.firings.is_used("t2", "2026-11-16T00:00Z") is False
         assert await work.firings.find_last("t1") == "2026-11-16T00:00Z"
         assert await work.firings.find_last("t2") == "2026-11-15T00:00Z"
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from runyard.app.loops.trigger_loop import TriggerLoop
 from runyard.app.model import Account, Entity
 from tests.unit.app.run_world import START, World
 
@@ -37,3 +38,11 @@ async def furnish(world: World) -> None:
         spec = {"function": "container://p/f:f1"}
         await unit.entities.add(make_entity("task", "t1", kind="container+job", spec=spec))
         await unit.commit()
+
+
+async def fire_all(loop: TriggerLoop) -> int:
+    """Passes until nothing is left to do; a slow machine needs more turns. Returns the number of occasions."""
+    fired = await loop.fire_due()
+    while loop.is_busy:
+        fired += await loop.fire_due()
+    return fired

@@ -3,7 +3,13 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.placeholders import PlaceholderError, fill, find_problem
+from runyard.domain.placeholders import (
+    MOST_FILLED_CHARACTERS,
+    MOST_PLACEHOLDERS,
+    PlaceholderError,
+    fill,
+    find_problem,
+)
 
 VALUES = {"input": {"key": "store://p/m", "size": 3, "is_new": True, "none": None, "spec": {"path": "s3://b/<a&b>"}}}
 
@@ -59,3 +65,28 @@ def test_problem_is_found_before_there_are_values_when_it_can_be(template: Any, 
     found = find_problem(template, roots=("input",))
     assert found is not None
     assert re.search(words, found)
+
+
+HOSTILE_TEMPLATES = ["{{" + " " * 200_000, "{{" * 100_000, "{{ a" * 50_000, "{{{" + " " * 200_000 + "}"]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("template", HOSTILE_TEMPLATES, ids=["spaces", "braces", "names", "three"])
+def test_template_is_read_in_linear_time_when_its_placeholders_never_close(template: str) -> None:
+    assert "not closed" in str(find_problem(template, roots=("input",)))
+    assert fill(template, VALUES) == template
+
+
+def test_template_is_refused_when_its_values_together_are_too_long() -> None:
+    long = "x" * (MOST_FILLED_CHARACTERS // 4)
+    template = {"args": ["{{input.long}}"] * 5}
+    with pytest.raises(PlaceholderError, match=r"template\.args\[4\]: `{{input.long}}` makes all values longer than"):
+        fill(template, {"input": {"long": long}})
+    assert fill({"args": ["{{input.long}}"] * 4}, {"input": {"long": long}}) == {"args": [long] * 4}
+
+
+def test_template_is_refused_when_it_has_too_many_placeholders() -> None:
+    template = {"args": ["{{input.key}}" * 600] * 2}
+    assert find_problem(template, roots=("input",)) == f"more than {MOST_PLACEHOLDERS} placeholders"
+    with pytest.raises(PlaceholderError, match=f"more than {MOST_PLACEHOLDERS} placeholders"):
+        fill(template, VALUES)

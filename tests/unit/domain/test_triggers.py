@@ -27,6 +27,13 @@ def test_key_is_meant_when_the_pattern_fits(pattern: str, key: str, is_meant: bo
     assert matches_key(pattern, key) is is_meant
 
 
+@pytest.mark.timeout(20)
+def test_key_is_compared_in_linear_time_when_the_pattern_invites_backtracking() -> None:
+    pattern = "store://p/run/*" + "a*" * 900 + "b"
+    assert not matches_key(pattern, "store://p/run/container+job:run/" + "a" * 1000)
+    assert matches_key(pattern, "store://p/run/container+job:run/" + "a" * 1000 + "b")
+
+
 @pytest.mark.parametrize(
     ("pattern", "types"),
     [
@@ -64,6 +71,13 @@ def test_there_is_no_problem_when_the_spec_is_right(kind: str, spec: dict[str, A
         ("lifecycle", {"key": "store://*/run/*"}, {"spec.key": "reference.project"}),
         ("lifecycle", {"states": []}, {"spec.states": "field.missing"}),
         ("lifecycle", {"states": ["DONE", "READY"]}, {"spec.states[0]": "state.unknown"}),
+        (
+            "lifecycle",
+            {"states": [{}, ["READY"]]},
+            {"spec.states[0]": "state.unknown", "spec.states[1]": "state.unknown"},
+        ),
+        ("lifecycle", {"states": ["DONE"] * 100_000}, {"spec.states": "size.entries"}),
+        ("lifecycle", {"template": {"args": ["x"] * 100_000}}, {"spec.template": "size.entries"}),
         (
             "lifecycle",
             {"states": None, "key": None, "task": None},

@@ -1,31 +1,55 @@
 """Lifecycle triggers: fire when an entity enters one of their states.
 
-Each pass searches the store for recent changes, so no event can be lost in a crash. Every transition of a run counts
-once; of other entities, each time they enter a state. Not seen: a state that such an entity leaves again between two
-passes, and changes older than `LOOK_BACK` when the server starts.
+Each scan searches the store for recent changes of a project, so no event can be lost in a crash. Every transition of a
+run counts once; of other entities, each time they enter a state. Not seen: a state that such an entity leaves again
+between two scans, and changes older than `LOOK_BACK` when the server starts.
 """
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 from runyard.app.core import Core
 from runyard.app.entities import PRODUCER, TYPES, find_state_since, make_key
+from runyard.app.loops.turns import Turn, contain
 from runyard.app.lru_map import LruMap
 from runyard.app.model import Entity, Json, Run
-from runyard.app.ports import Query, UnitOfWork
-from runyard.app.triggers import CHAIN, Fired, Occasion, find_start, fire
+from runyard.app.ports import UnitOfWork
+from runyard.app.triggers import CHAIN, Occasion, find_start, fire, is_active
 from runyard.domain.triggers import find_types, matches_key
 from runyard.spec.digitalhub.reference_strings import parse_key
 from runyard.spec.problems import Refused
 
 LOOK_BACK = timedelta(hours=1)
 OVERLAP = timedelta(minutes=1)
-"""Covers clock skew between replicas, and writes that were not committed yet at the last pass."""
+"""Covers clock skew between replicas, and writes that were not committed yet at the last scan."""
 _KNOWN_TYPES = ("run", *TYPES)
 _PAGE = 200
 _MOST_REMEMBERED = 20_000
+_STEPS_BETWEEN_PAUSES = 100
+"""How many triggers are compared with changes before the other tasks of the event loop get a chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """An entity, without its documents, entered a state."""
+
+    entity: Entity
+    key: str
+    state: str
+    at: datetime
+    occasion: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A change that a trigger waits for."""
+
+    trigger_id: str
+    change: _Change
 
 
 class Lifecycles:
@@ -34,86 +58,132 @@ class Lifecycles:
     def __init__(self, core: Core, *, is_open: bool) -> None:
         self._core = core
         self._is_open = is_open
-        self._looked_at: datetime | None = None
+        self._scans: dict[str, _Scan] = {}
+        self._scanned_at: dict[str, datetime] = {}
         self._done: LruMap[tuple[str, str], bool] = LruMap(most=_MOST_REMEMBERED)
 
-    async def fire_due(self, triggers: Sequence[Entity]) -> int:
-        """Fire for everything that changed since the last pass. Returns how many."""
-        now = self._core.clock.now()
-        since = now - LOOK_BACK if self._looked_at is None else self._looked_at - OVERLAP
+    @property
+    def is_busy(self) -> bool:
+        """Whether a scan is unfinished, because the turn of its project was over."""
+        return bool(self._scans)
+
+    def keep(self, projects: Iterable[str]) -> None:
+        """Forget all other projects: they have no triggers any more."""
+        kept = set(projects)
+        self._scans = {project: scan for project, scan in self._scans.items() if project in kept}
+        self._scanned_at = {project: at for project, at in self._scanned_at.items() if project in kept}
+
+    async def take_turn(self, project: str, triggers: Sequence[Entity], turn: Turn) -> int:
+        """Fire for everything in a project that changed since its last scan, as far as the turn goes."""
+        scan = self._scans.get(project) or self._start(project, triggers)
+        known = {trigger.id: trigger for trigger in triggers}
         fired = 0
-        for trigger in triggers:
-            start = max(since, find_start(trigger))
-            async with self._core.store.begin(is_read_only=True) as unit:
-                found = [pair async for pair in _iter_changes(unit, trigger, start)]
-            for entity, occasion in found:
-                fired += await self._fire(trigger, entity, occasion)
-        self._looked_at = now
+        while not turn.is_over:
+            match = next(scan.matches, None)
+            if match is None:
+                if not await scan.read_page(self._core, triggers):
+                    self._scanned_at[project] = scan.began_at
+                    del self._scans[project]
+                    break
+            elif match == "pause":
+                await asyncio.sleep(0)
+            elif (trigger := known.get(match.trigger_id)) is not None:
+                fired += await self._fire_once(trigger, match.change, turn)
         return fired
 
-    async def _fire(self, trigger: Entity, entity: Entity, occasion: str) -> int:
-        key = (trigger.id, occasion)
+    def _start(self, project: str, triggers: Sequence[Entity]) -> "_Scan":
+        now, last = self._core.clock.now(), self._scanned_at.get(project)
+        since = now - LOOK_BACK if last is None else last - OVERLAP
+        scan = self._scans[project] = _Scan(project, triggers, since=since, began_at=now)
+        return scan
+
+    async def _fire_once(self, trigger: Entity, change: _Change, turn: Turn) -> int:
+        key = (trigger.id, change.occasion)
         if key in self._done:
             return 0
-        fired = await _fire_one(self._core, trigger, entity, occasion, is_open=self._is_open)
+        fired = await contain(self._fire(trigger, change, turn), trigger=trigger.id, project=trigger.project)
         self._done.put(key, True)
-        return 0 if fired is None else 1
+        return fired or 0
+
+    async def _fire(self, trigger: Entity, change: _Change, turn: Turn) -> int:
+        async with self._core.store.begin(is_read_only=True) as unit:
+            if await unit.firings.is_used(trigger.id, change.occasion):
+                return 0
+            stored = await unit.entities.find("trigger", trigger.id, project=trigger.project)
+            entity = await _find_entity(unit, change.entity)
+            if stored is None or entity is None or not (is_active(stored) and _is_meant(stored, change)):
+                return 0
+            chain = await _find_chain(unit, entity)
+        if trigger.id in chain:
+            # The entity was produced because of this very trigger: that would loop for ever.
+            return 0
+        turn.count_firing()
+        occasion = Occasion(id=change.occasion, input=_describe(entity), chain=chain)
+        await fire(self._core, stored, occasion, is_open=self._is_open)
+        return 1
 
 
-async def _fire_one(core: Core, trigger: Entity, entity: Entity, occasion: str, *, is_open: bool) -> Fired | None:
-    """None if the entity was produced by this very trigger: that would loop for ever."""
-    async with core.store.begin(is_read_only=True) as unit:
-        chain = await _find_chain(unit, entity)
-    if trigger.id in chain:
-        return None
-    given = Occasion(id=occasion, input=_describe(entity), chain=chain)
-    return await fire(core, trigger, given, is_open=is_open)
+class _Scan:
+    """The changes of one project in pages, and the triggers that wait for them. Holds one page in memory."""
 
+    def __init__(self, project: str, triggers: Sequence[Entity], *, since: datetime, began_at: datetime) -> None:
+        self.began_at = began_at
+        self.matches: Iterator[_Match | Literal["pause"]] = iter(())
+        self._project = project
+        self._since = since
+        wanted = {name for trigger in triggers for name in find_types(str(trigger.spec.get("key")), _KNOWN_TYPES)}
+        self._types = deque(name for name in _KNOWN_TYPES if name in wanted)
+        self._after: tuple[datetime, str] | None = None
 
-async def _iter_changes(unit: UnitOfWork, trigger: Entity, since: datetime) -> AsyncIterator[tuple[Entity, str]]:
-    for type_name in find_types(str(trigger.spec.get("key")), _KNOWN_TYPES):
-        if type_name == "run":
-            async for pair in _iter_run_changes(unit, trigger, since):
-                yield pair
-            continue
-        for state in _list_states(trigger):
-            async for pair in _iter_entity_changes(unit, trigger, since, type_name=type_name, state=state):
-                yield pair
-
-
-async def _iter_entity_changes(
-    unit: UnitOfWork, trigger: Entity, since: datetime, *, type_name: str, state: str
-) -> AsyncIterator[tuple[Entity, str]]:
-    for page in count():
-        query = Query(
-            type=type_name,
-            project=trigger.project,
-            state=state,
-            updated=(since, None),
-            versions="all",
-            page=page,
-            size=_PAGE,
-        )
-        entities = (await unit.entities.find_page(query)).content
-        for entity in entities:
-            entered_at = find_state_since(entity)
-            # An entity that was updated without a change of state entered it earlier: already processed, or too old.
-            if entered_at >= find_start(trigger) and _is_meant(trigger, entity, state):
-                yield entity, _name(entity, state, entered_at.astimezone(UTC).isoformat())
+    async def read_page(self, core: Core, triggers: Sequence[Entity]) -> bool:
+        """Read the next page; returns False if there was none left."""
+        if not self._types:
+            return False
+        async with core.store.begin(is_read_only=True) as unit:
+            entities, changes = await self._list_changes(unit, self._types[0])
         if len(entities) < _PAGE:
-            return
+            self._types.popleft()
+            self._after = None
+        else:
+            self._after = (entities[-1].updated_at, entities[-1].id)
+        self.matches = _iter_matches(changes, triggers)
+        return True
+
+    async def _list_changes(self, unit: UnitOfWork, type_name: str) -> tuple[Sequence[Entity], Sequence[_Change]]:
+        page: dict[str, Any] = {"project": self._project, "since": self._since, "after": self._after, "limit": _PAGE}
+        if type_name == "run":
+            runs = await unit.runs.list_changed(**page)
+            steps = [(found.run, step) for found in runs for step in found.entered]
+            changes = [_make_change(run, step.state.value, step.at, str(step.sequence)) for run, step in steps]
+            return [found.run for found in runs], changes
+        entities = await unit.entities.list_changed(type_name, **page)
+        # An entity that was updated without a change of state entered it earlier: already processed, or too old.
+        entered = [(entity, find_state_since(entity)) for entity in entities]
+        return entities, [
+            _make_change(entity, entity.state, at, at.astimezone(UTC).isoformat()) for entity, at in entered
+        ]
 
 
-async def _iter_run_changes(unit: UnitOfWork, trigger: Entity, since: datetime) -> AsyncIterator[tuple[Entity, str]]:
-    for page in count():
-        query = Query(type="run", project=trigger.project, updated=(since, None), page=page, size=_PAGE, is_brief=True)
-        runs = (await unit.runs.find_page(query)).content
-        for run in runs:
-            for step in await unit.runs.list_transitions(run.id):
-                if step.at >= since and _is_meant(trigger, run, step.state.value):
-                    yield run, _name(run, step.state.value, str(step.sequence))
-        if len(runs) < _PAGE:
-            return
+def _iter_matches(changes: Iterable[_Change], triggers: Iterable[Entity]) -> Iterator[_Match | Literal["pause"]]:
+    """Matches, and pauses in between so that a long search does not block the event loop."""
+    by_state: dict[str, list[Entity]] = {}
+    for trigger in triggers:
+        for state in _list_states(trigger):
+            by_state.setdefault(state, []).append(trigger)
+    steps = 0
+    for change in changes:
+        for trigger in by_state.get(change.state, ()):
+            steps += 1
+            if steps % _STEPS_BETWEEN_PAUSES == 0:
+                yield "pause"
+            if _is_meant(trigger, change):
+                yield _Match(trigger.id, change)
+
+
+async def _find_entity(unit: UnitOfWork, brief: Entity) -> Entity | None:
+    if brief.type == "run":
+        return await unit.runs.find(brief.id, project=brief.project)
+    return await unit.entities.find(brief.type, brief.id, project=brief.project)
 
 
 async def _find_chain(unit: UnitOfWork, entity: Entity) -> tuple[str, ...]:
@@ -139,9 +209,12 @@ async def _find_maker(unit: UnitOfWork, entity: Entity) -> Run | None:
     return None
 
 
-def _is_meant(trigger: Entity, entity: Entity, state: str) -> bool:
-    is_named = state in _list_states(trigger) and matches_key(str(trigger.spec.get("key")), make_key(entity))
-    return is_named and entity.project == trigger.project and entity.id != trigger.id
+def _is_meant(trigger: Entity, change: _Change) -> bool:
+    """Whether a trigger waits for a change: by state, time, key and project. Nobody waits for themselves."""
+    entity = change.entity
+    is_named = change.state in _list_states(trigger) and matches_key(str(trigger.spec.get("key")), change.key)
+    is_new = change.at >= find_start(trigger)
+    return is_named and is_new and entity.project == trigger.project and entity.id != trigger.id
 
 
 def _list_states(trigger: Entity) -> list[str]:
@@ -149,9 +222,9 @@ def _list_states(trigger: Entity) -> list[str]:
     return [str(state) for state in states] if isinstance(states, list) else []
 
 
-def _name(entity: Entity, state: str, time: str) -> str:
-    """The id of one occasion: `time` distinguishes it from other times that the entity entered this state."""
-    return f"{entity.type}/{entity.id}:{state}:{time}"
+def _make_change(entity: Entity, state: str, at: datetime, time: str) -> _Change:
+    """`time` distinguishes the occasion from other times that the entity entered this state."""
+    return _Change(entity, make_key(entity), state, at, f"{entity.type}/{entity.id}:{state}:{time}")
 
 
 def _describe(entity: Entity) -> Json:

@@ -1,12 +1,13 @@
 """Scheduler triggers: fire each occasion once across all replicas, and record occasions missed while no server ran."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from runyard.app.core import Core
+from runyard.app.loops.turns import Turn, contain
 from runyard.app.model import Entity, Json
 from runyard.app.runs import SYSTEM
 from runyard.app.triggers import SINCE, Occasion, change_trigger, find_start, fire, use_occasion
@@ -33,33 +34,61 @@ class Schedules:
         self._core = core
         self._is_open = is_open
         self._plans: dict[str, _Plan] = {}
+        self._is_busy = False
 
-    async def fire_due(self, triggers: list[Entity]) -> int:
-        """Fire what is due. Returns how many occasions were fired or recorded as missed."""
-        self._plans = {trigger.id: plan for trigger in triggers if (plan := self._plans.get(trigger.id))}
+    @property
+    def is_busy(self) -> bool:
+        """Whether a trigger that may be due was left for the next turn of its project."""
+        return self._is_busy
+
+    def keep(self, trigger_ids: Iterable[str]) -> None:
+        """Forget all other triggers. Call it at the start of a pass."""
+        self._plans = {trigger_id: self._plans[trigger_id] for trigger_id in trigger_ids if trigger_id in self._plans}
+        self._is_busy = False
+
+    async def take_turn(self, triggers: Sequence[Entity], turn: Turn) -> int:
+        """Fire what is due, as far as the turn goes. Returns how many occasions were fired or recorded as missed."""
         count = 0
         for trigger in triggers:
-            count += await self._process(trigger)
+            if not self._may_be_due(trigger):
+                continue
+            if turn.is_over:
+                self._is_busy = True
+                break
+            used = await contain(self._process(trigger, turn), trigger=trigger.id, project=trigger.project)
+            if used is None:
+                # It is tried again when it is due next, not in every pass.
+                self._plan(trigger, _read(trigger))
+            count += used or 0
         return count
 
     def find_next(self) -> datetime | None:
         """When the next trigger is due."""
         return min((plan.next_at for plan in self._plans.values() if plan.next_at is not None), default=None)
 
-    async def _process(self, trigger: Entity) -> int:
-        now = self._core.clock.now()
+    def _may_be_due(self, trigger: Entity) -> bool:
         plan = self._plans.get(trigger.id)
-        if plan is not None and plan.revision == trigger.revision and (plan.next_at is None or plan.next_at > now):
-            return 0
+        if plan is None or plan.revision != trigger.revision:
+            return True
+        return plan.next_at is not None and plan.next_at <= self._core.clock.now()
+
+    def _plan(self, trigger: Entity, schedule: Schedule | None) -> None:
+        now = self._core.clock.now()
+        next_at = None if schedule is None else schedule.next_after(max(now, find_start(trigger)))
+        self._plans[trigger.id] = _Plan(trigger.revision, next_at)
+
+    async def _process(self, trigger: Entity, turn: Turn) -> int:
+        now = self._core.clock.now()
         schedule = _read(trigger)
         if schedule is None:
-            self._plans[trigger.id] = _Plan(trigger.revision, None)
+            self._plan(trigger, None)
             return 0
         trigger = await self._store_schedule(trigger)
         due = await self._find_due(trigger, schedule, now)
         if due:
+            turn.count_firing()
             await self._use(trigger, due, now)
-        self._plans[trigger.id] = _Plan(trigger.revision, schedule.next_after(max(now, find_start(trigger))))
+        self._plan(trigger, schedule)
         return len(due)
 
     async def _store_schedule(self, trigger: Entity) -> Entity:
@@ -91,8 +120,11 @@ class Schedules:
         if missed := due if is_late else due[:-1]:
             await self._record_missed(trigger, missed)
         if not is_late:
-            occasion = Occasion(id=_name(last), input={"at": _name(last)})
-            await fire(self._core, trigger, occasion, is_open=self._is_open)
+            async with self._core.store.begin(is_read_only=True) as unit:
+                stored = await unit.entities.find("trigger", trigger.id, project=trigger.project)
+            if stored is not None:
+                occasion = Occasion(id=_name(last), input={"at": _name(last)})
+                await fire(self._core, stored, occasion, is_open=self._is_open)
 
     async def _record_missed(self, trigger: Entity, missed: list[datetime]) -> None:
         told: Json = {

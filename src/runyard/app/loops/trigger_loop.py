@@ -1,15 +1,16 @@
-"""The trigger loop: reads all active triggers, and fires those that are due."""
+"""The trigger loop: reads the active triggers, and fires those that are due, with fair turns between projects."""
 
 import asyncio
-from itertools import count
+from dataclasses import replace
 
 from runyard.app.core import Core
+from runyard.app.entities import require_entity
 from runyard.app.loops.lifecycle_triggers import Lifecycles
 from runyard.app.loops.scheduled_triggers import Schedules
+from runyard.app.loops.turns import Turn, contain
 from runyard.app.model import Entity
-from runyard.app.ports import Query
 from runyard.app.triggers import is_active
-from runyard.domain.triggers import LIFECYCLE, SCHEDULER
+from runyard.domain.triggers import KINDS, LIFECYCLE, SCHEDULER
 
 POLL_SECONDS = 2.0
 _PAGE = 500
@@ -21,6 +22,7 @@ class TriggerLoop:
     def __init__(self, core: Core, *, is_open: bool = False, poll_seconds: float = POLL_SECONDS) -> None:
         self._core = core
         self._poll_seconds = poll_seconds
+        self._triggers: dict[tuple[str, str], Entity] = {}
         self._schedules = Schedules(core, is_open=is_open)
         self._lifecycles = Lifecycles(core, is_open=is_open)
 
@@ -31,24 +33,57 @@ class TriggerLoop:
             await asyncio.sleep(self._find_pause())
 
     async def fire_due(self) -> int:
-        """One pass over everything that is due now. Returns the number of occasions."""
-        triggers = [trigger for trigger in await self._list_triggers() if is_active(trigger)]
-        scheduled = [trigger for trigger in triggers if trigger.kind == SCHEDULER]
-        waiting = [trigger for trigger in triggers if trigger.kind == LIFECYCLE]
-        return await self._schedules.fire_due(scheduled) + await self._lifecycles.fire_due(waiting)
+        """One pass: a turn for each project. Returns the number of occasions."""
+        await self._refresh()
+        projects: dict[str, list[Entity]] = {}
+        for trigger in self._triggers.values():
+            if is_active(trigger):
+                projects.setdefault(trigger.project, []).append(trigger)
+        self._schedules.keep([trigger.id for triggers in projects.values() for trigger in triggers])
+        self._lifecycles.keep(projects)
+        fired = 0
+        for project, triggers in projects.items():
+            fired += await contain(self._take_turn(project, triggers), project=project) or 0
+        return fired
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the turn of a project ended before its work; the next pass follows at once."""
+        return self._schedules.is_busy or self._lifecycles.is_busy
+
+    async def _take_turn(self, project: str, triggers: list[Entity]) -> int:
+        turn = Turn()
+        fired = await self._schedules.take_turn([one for one in triggers if one.kind == SCHEDULER], turn)
+        waiting = [one for one in triggers if one.kind == LIFECYCLE]
+        return fired + (await self._lifecycles.take_turn(project, waiting, turn) if waiting else 0)
 
     def _find_pause(self) -> float:
+        if self.is_busy:
+            return 0.0
         next_at = self._schedules.find_next()
         if next_at is None:
             return self._poll_seconds
         return min(max((next_at - self._core.clock.now()).total_seconds(), 0.0), self._poll_seconds)
 
-    async def _list_triggers(self) -> list[Entity]:
-        found: list[Entity] = []
+    async def _refresh(self) -> None:
+        """Read which triggers there are; of new and changed ones, what decides when they fire."""
+        known, self._triggers = self._triggers, {}
+        after: tuple[str, str] | None = None
         async with self._core.store.begin(is_read_only=True) as unit:
-            for page in count():
-                listed = await unit.entities.find_page(Query(type="trigger", page=page, size=_PAGE))
-                found += listed.content
-                if len(listed.content) < _PAGE:
-                    break
-        return found
+            while True:
+                page = await unit.entities.list_brief("trigger", after=after, limit=_PAGE)
+                for brief in page:
+                    key = (brief.project, brief.id)
+                    if brief.kind in KINDS:
+                        trigger = known.get(key)
+                        if trigger is None or trigger.revision != brief.revision:
+                            trigger = _strip(await require_entity(unit, "trigger", brief.project, brief.id))
+                        self._triggers[key] = trigger
+                if len(page) < _PAGE:
+                    return
+                after = (page[-1].project, page[-1].id)
+
+
+def _strip(trigger: Entity) -> Entity:
+    """Without its large parts. They are read when it fires: all triggers together might not fit into memory."""
+    return replace(trigger, spec={**trigger.spec, "template": {}}, metadata={}, extensions=())

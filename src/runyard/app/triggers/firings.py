@@ -1,5 +1,6 @@
 """Fire triggers: submit the run of an occasion once, on request or by a loop. Start and stop them."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,7 +13,7 @@ from runyard.app.entities import find_actor, lock_entity, note_change, require_e
 from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.identity import authorize
 from runyard.app.model import Entity, Json, Principal, Run
-from runyard.app.ports import Duplicate, UnitOfWork
+from runyard.app.ports import Duplicate, Unavailable, UnitOfWork
 from runyard.app.retry import retry_on_conflict
 from runyard.app.runs import submit_run
 from runyard.domain.access import Permission
@@ -21,11 +22,15 @@ from runyard.domain.triggers import KINDS
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Refused
 
+MOST_PROBLEM_CHARACTERS = 4000
+"""How much of a problem the status of a trigger keeps."""
 PAUSED, ACTIVE = "STOPPED", "RUNNING"
 CHAIN = "triggers"
 """Metadata key of a run: the triggers that led to it. They do not fire for this run (no loops). Server only."""
 SINCE = "since"
 """Status key of a trigger: when it was activated last. Default: when it was created."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +111,12 @@ async def fire(
         # It was submitted before the template changed.
         fired = Fired(run_id=run_id)
     except (Forbidden, Missing, NotPossible, PlaceholderError, Refused) as error:
-        fired = Fired(problem=str(error))
+        fired = Fired(problem=str(error)[:MOST_PROBLEM_CHARACTERS])
+    except Unavailable:
+        raise
+    except Exception:  # noqa: BLE001 - whoever owns the trigger learns of any failure, in its status
+        _log.exception("a trigger could not fire", extra={"trigger": trigger.id, "occasion": occasion.id})
+        fired = Fired(problem="internal error; the server's log has the details")
     await _note(core, trigger, occasion, fired, by=by or Principal(name=find_actor(trigger), via="system"))
     return fired
 

@@ -1,4 +1,5 @@
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from runyard.app.entities.crud import create_entity, update_entity
 from runyard.app.entities.entity_types import make_key
 from runyard.app.errors import Missing, NotPossible
-from runyard.app.loops import lifecycle_triggers
+from runyard.app.loops import lifecycle_triggers, turns
 from runyard.app.loops.trigger_loop import TriggerLoop
 from runyard.app.model import Account, Entity, Principal, Run, Share
 from runyard.app.ports import Query
@@ -16,12 +17,13 @@ from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.app.runs.submission import submit_run
+from runyard.app.triggers import firings
 from runyard.app.triggers.firings import Occasion, fire, run_trigger, stop_trigger, use_occasion
 from runyard.store.entities import SqlEntities
 from runyard.store.metrics_and_firings import SqlFirings
 from runyard.store.unit_of_work import SqlUnitOfWork
 from tests.unit.app.run_world import ADA, START, World
-from tests.unit.app.shop import TASK, furnish, make_entity, make_trigger
+from tests.unit.app.shop import TASK, fire_all, furnish, make_entity, make_trigger
 
 HOUR = timedelta(hours=1)
 
@@ -65,10 +67,10 @@ async def list_audit(world: World) -> list[tuple[str, str]]:
 async def test_run_is_submitted_as_its_creator_when_the_time_comes(shop: World) -> None:
     await add(shop, make_trigger())
     loop = TriggerLoop(shop.core)
-    assert await loop.fire_due() == 0
+    assert await fire_all(loop) == 0
     shop.clock.at += HOUR
-    assert await loop.fire_due() == 1
-    assert await loop.fire_due() == 0
+    assert await fire_all(loop) == 1
+    assert await fire_all(loop) == 0
 
     [run] = await list_runs(shop)
     assert (run.user, run.state, run.task, run.function) == ("ada", "READY", TASK, "container://p/f:f1")
@@ -84,7 +86,7 @@ async def test_it_goes_on_when_hours_pass_one_by_one(shop: World) -> None:
     loop = TriggerLoop(shop.core)
     for _ in range(5):
         shop.clock.at += HOUR
-        await loop.fire_due()
+        await fire_all(loop)
     assert len(await list_runs(shop)) == 5
     assert "missed" not in (await get_trigger(shop)).status
 
@@ -92,16 +94,16 @@ async def test_it_goes_on_when_hours_pass_one_by_one(shop: World) -> None:
 async def test_time_zone_decides_when_one_is_stated(shop: World) -> None:
     await add(shop, make_trigger(spec={"schedule": "0 0 15 * * ?", "timezone": "Europe/Rome"}))
     shop.clock.at += 2 * HOUR
-    assert await TriggerLoop(shop.core).fire_due() == 1
+    assert await fire_all(TriggerLoop(shop.core)) == 1
     assert (await get_trigger(shop)).status["last"]["occasion"] == "2026-11-15T14:00:00+00:00"
 
 
 async def test_there_is_one_run_when_replicas_look_at_once(shop: World) -> None:
     await add(shop, make_trigger())
     loops = [TriggerLoop(shop.core) for _ in range(4)]
-    await loops[0].fire_due()
+    await fire_all(loops[0])
     shop.clock.at += HOUR
-    await asyncio.gather(*(loop.fire_due() for loop in loops))
+    await asyncio.gather(*(fire_all(loop) for loop in loops))
     assert len(await list_runs(shop)) == 1
     assert await list_audit(shop) == [("trigger.scheduled", "done"), ("trigger.fire", "done")]
 
@@ -111,7 +113,7 @@ async def test_there_is_one_run_when_the_server_died_before_it_noted_that_it_fir
         pass
 
     trigger = await add(shop, make_trigger())
-    await TriggerLoop(shop.core).fire_due()
+    await fire_all(TriggerLoop(shop.core))
     shop.clock.at += HOUR
     real = shop.core.signals.notify
 
@@ -121,14 +123,14 @@ async def test_there_is_one_run_when_the_server_died_before_it_noted_that_it_fir
 
     shop.core.signals.notify = crash  # type: ignore[method-assign]
     with pytest.raises(Crash):
-        await TriggerLoop(shop.core).fire_due()
+        await fire_all(TriggerLoop(shop.core))
     shop.core.signals.notify = real  # type: ignore[method-assign]
-    assert await TriggerLoop(shop.core).fire_due() == 1
+    assert await fire_all(TriggerLoop(shop.core)) == 1
     [run] = await list_runs(shop)
     assert (await get_trigger(shop, trigger.id)).status["last"]["run"] == run.id
 
     await delete_run(shop.core, ADA, "p", run.id)
-    assert await TriggerLoop(shop.core).fire_due() == 0
+    assert await fire_all(TriggerLoop(shop.core)) == 0
 
 
 async def test_deleted_run_stays_deleted_when_its_occasion_is_fired_again(shop: World) -> None:
@@ -143,12 +145,12 @@ async def test_deleted_run_stays_deleted_when_its_occasion_is_fired_again(shop: 
 
 async def test_missed_times_are_told_once_and_not_made_up_for_when_nobody_was_there(shop: World) -> None:
     await add(shop, make_trigger())
-    await TriggerLoop(shop.core).fire_due()
+    await fire_all(TriggerLoop(shop.core))
     shop.clock.at += timedelta(hours=5, minutes=30)
     loop = TriggerLoop(shop.core)
-    await loop.fire_due()
-    await loop.fire_due()
-    await TriggerLoop(shop.core).fire_due()
+    await fire_all(loop)
+    await fire_all(loop)
+    await fire_all(TriggerLoop(shop.core))
 
     assert await list_runs(shop) == []
     missed = (await get_trigger(shop)).status["missed"]
@@ -159,15 +161,15 @@ async def test_missed_times_are_told_once_and_not_made_up_for_when_nobody_was_th
     )
     assert (await list_audit(shop)).count(("trigger.missed", "missed")) == 1
     shop.clock.at += timedelta(minutes=30)
-    await loop.fire_due()
+    await fire_all(loop)
     assert len(await list_runs(shop)) == 1
 
 
 async def test_last_time_fires_when_it_is_only_a_little_late(shop: World) -> None:
     await add(shop, make_trigger())
-    await TriggerLoop(shop.core).fire_due()
+    await fire_all(TriggerLoop(shop.core))
     shop.clock.at += timedelta(hours=3, seconds=40)
-    await TriggerLoop(shop.core).fire_due()
+    await fire_all(TriggerLoop(shop.core))
     assert len(await list_runs(shop)) == 1
     status = (await get_trigger(shop)).status
     assert (status["missed"]["count"], status["last"]["occasion"]) == (2, "2026-11-15T15:00:00+00:00")
@@ -175,29 +177,29 @@ async def test_last_time_fires_when_it_is_only_a_little_late(shop: World) -> Non
 
 async def test_count_has_an_end_when_very_many_were_missed(shop: World) -> None:
     await add(shop, make_trigger(spec={"schedule": "*/5 * * * *"}))
-    await TriggerLoop(shop.core).fire_due()
+    await fire_all(TriggerLoop(shop.core))
     shop.clock.at += timedelta(days=60, minutes=3)
     loop = TriggerLoop(shop.core)
-    await loop.fire_due()
+    await fire_all(loop)
     missed = (await get_trigger(shop)).status["missed"]
     assert (missed["count"], missed["is_at_least"], missed["last"]) == (1001, True, "2027-01-14T12:00:00+00:00")
-    assert await loop.fire_due() == 0
+    assert await fire_all(loop) == 0
 
 
 async def test_new_schedule_has_no_past_when_it_is_changed(shop: World) -> None:
     trigger = await add(shop, make_trigger(spec={"schedule": "@yearly"}))
     loop = TriggerLoop(shop.core)
-    await loop.fire_due()
+    await fire_all(loop)
     shop.clock.at += 3 * HOUR
     async with shop.store.begin() as unit:
         stored = await get_trigger(shop, trigger.id)
         await unit.entities.replace(replace(stored, spec={**stored.spec, "schedule": "@hourly"}))
         await unit.commit()
-    await loop.fire_due()
+    await fire_all(loop)
     assert await list_runs(shop) == []
     assert "missed" not in (await get_trigger(shop)).status
     shop.clock.at += HOUR
-    await loop.fire_due()
+    await fire_all(loop)
     assert len(await list_runs(shop)) == 1
 
 
@@ -213,9 +215,9 @@ async def test_it_is_refused_and_told_when_its_creator_may_no_longer(shop: World
     project = "gone" if loss == "project" else "p"
     await add(shop, make_trigger(user="bob", project=project))
     loop = TriggerLoop(shop.core)
-    await loop.fire_due()
+    await fire_all(loop)
     shop.clock.at += HOUR
-    await loop.fire_due()
+    await fire_all(loop)
     assert await list_runs(shop) == []
     assert "problem" in (await get_trigger(shop)).status["last"]
     assert (await list_audit(shop))[-1] == ("trigger.fire", "refused")
@@ -227,17 +229,17 @@ async def test_shared_editor_fires_when_they_are_still_allowed(shop: World) -> N
         await unit.accounts.put_share(Share(id="s", project="p", user="bob", role="editor"))
         await unit.commit()
     await add(shop, make_trigger(user="bob"))
-    await TriggerLoop(shop.core).fire_due()
+    await fire_all(TriggerLoop(shop.core))
     shop.clock.at += HOUR
-    await TriggerLoop(shop.core).fire_due()
+    await fire_all(TriggerLoop(shop.core))
     assert [run.user for run in await list_runs(shop)] == ["bob"]
 
 
 async def test_anybody_fires_when_the_server_has_no_accounts(shop: World) -> None:
     await add(shop, make_trigger(user="someone"))
-    await TriggerLoop(shop.core, is_open=True).fire_due()
+    await fire_all(TriggerLoop(shop.core, is_open=True))
     shop.clock.at += HOUR
-    await TriggerLoop(shop.core, is_open=True).fire_due()
+    await fire_all(TriggerLoop(shop.core, is_open=True))
     assert [run.user for run in await list_runs(shop)] == ["someone"]
 
 
@@ -256,7 +258,7 @@ async def test_problem_is_told_when_the_template_makes_no_run(
 
 async def test_foreign_kind_is_refused_when_it_should_fire(shop: World) -> None:
     await add(shop, make_trigger(kind="automl"))
-    assert await TriggerLoop(shop.core).fire_due() == 0
+    assert await fire_all(TriggerLoop(shop.core)) == 0
     with pytest.raises(NotPossible, match="never fire"):
         await run_trigger(shop.core, ADA, "p", "t")
 
@@ -268,26 +270,26 @@ async def test_it_fires_at_once_when_somebody_asks(shop: World) -> None:
     runs = await list_runs(shop)
     assert len(runs) == 2
     assert answered.status["last"]["run"] in {run.id for run in runs}
-    await TriggerLoop(shop.core).fire_due()
+    await fire_all(TriggerLoop(shop.core))
     shop.clock.at += HOUR
-    await TriggerLoop(shop.core).fire_due()
+    await fire_all(TriggerLoop(shop.core))
     assert len(await list_runs(shop)) == 3
 
 
 async def test_it_rests_when_it_is_paused_and_has_no_past_when_it_goes_on(shop: World) -> None:
     await add(shop, make_trigger())
     loop = TriggerLoop(shop.core)
-    await loop.fire_due()
+    await fire_all(loop)
     assert (await stop_trigger(shop.core, ADA, "p", "t")).state == "STOPPED"
     await stop_trigger(shop.core, ADA, "p", "t")
     shop.clock.at += 3 * HOUR
-    assert await loop.fire_due() == 0
+    assert await fire_all(loop) == 0
     assert (await run_trigger(shop.core, ADA, "p", "t")).state == "RUNNING"
-    await loop.fire_due()
+    await fire_all(loop)
     assert "missed" not in (await get_trigger(shop)).status
     assert len(await list_runs(shop)) == 1
     shop.clock.at += HOUR
-    await loop.fire_due()
+    await fire_all(loop)
     assert len(await list_runs(shop)) == 2
     with pytest.raises(Missing):
         await stop_trigger(shop.core, ADA, "q", "t")
@@ -296,7 +298,7 @@ async def test_it_rests_when_it_is_paused_and_has_no_past_when_it_goes_on(shop: 
 async def test_loop_pauses_until_the_next_time_when_it_is_near(shop: World) -> None:
     await add(shop, make_trigger())
     loop = TriggerLoop(shop.core, poll_seconds=5)
-    await loop.fire_due()
+    await fire_all(loop)
     assert loop._find_pause() == 5
     shop.clock.at += timedelta(minutes=59, seconds=58)
     assert loop._find_pause() == 2
@@ -307,12 +309,12 @@ async def test_run_fires_what_waits_for_its_state_when_it_comes_to_it(shop: Worl
     await add(shop, make_trigger("after", "lifecycle", spec=spec))
     await shop.submit("r1")
     loop = TriggerLoop(shop.core)
-    assert await loop.fire_due() == 0
+    assert await fire_all(loop) == 0
     shop.clock.at += timedelta(seconds=1)
     await stop_run(shop.core, ADA, "p", "r1")
-    assert await loop.fire_due() == 1
-    assert await loop.fire_due() == 0
-    assert await TriggerLoop(shop.core).fire_due() == 1  # another replica comes to the same run
+    assert await fire_all(loop) == 1
+    assert await fire_all(loop) == 0
+    assert await fire_all(TriggerLoop(shop.core)) == 0  # another replica finds the occasion used
     [made] = [run for run in await list_runs(shop) if run.id != "r1"]
     assert make_key(await shop.get("r1")) == "store://p/run/container+job:run/r1"
     assert made.spec["args"] == [make_key(await shop.get("r1")), "STOPPED"]
@@ -325,7 +327,7 @@ async def test_trigger_never_fires_because_of_itself_when_it_waits_for_every_run
     loop = TriggerLoop(shop.core)
     counts = []
     for _ in range(5):
-        counts.append(await loop.fire_due())
+        counts.append(await fire_all(loop))
         shop.clock.at += timedelta(seconds=1)
     assert counts[-1] == 0
     chains = sorted(tuple(run.metadata.get("triggers", ())) for run in await list_runs(shop))
@@ -340,8 +342,8 @@ async def test_model_fires_what_waits_for_it_when_it_is_ready(shop: World) -> No
         model = make_entity("model", name, kind="mlflow", state=state, updated_at=shop.clock.at)
         await add(shop, model)
     loop = TriggerLoop(shop.core)
-    assert await loop.fire_due() == 1
-    assert await loop.fire_due() == 0
+    assert await fire_all(loop) == 1
+    assert await fire_all(loop) == 0
     assert [run.spec["args"] for run in await list_runs(shop)] == [["churn-2"]]
 
 
@@ -350,7 +352,7 @@ async def test_every_model_fires_when_there_are_more_than_a_page(shop: World, mo
     await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
     for number in range(8):
         await add(shop, make_entity("model", f"m{number}", kind="mlflow", state="READY"))
-    assert await TriggerLoop(shop.core).fire_due() == 8
+    assert await fire_all(TriggerLoop(shop.core)) == 8
     assert len(await list_runs(shop)) == 8
 
 
@@ -360,31 +362,31 @@ async def test_every_run_fires_when_there_are_more_than_a_page(shop: World, monk
     for number in range(8):
         await shop.submit(f"r{number}")
         await stop_run(shop.core, ADA, "p", f"r{number}")
-    assert await TriggerLoop(shop.core).fire_due() == 8
+    assert await fire_all(TriggerLoop(shop.core)) == 8
 
 
 async def test_model_fires_when_its_write_was_committed_after_a_later_look(shop: World) -> None:
     await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
     loop = TriggerLoop(shop.core)
     shop.clock.at += timedelta(seconds=30)
-    assert await loop.fire_due() == 0
+    assert await fire_all(loop) == 0
     written_at = shop.clock.at - timedelta(seconds=10)
     await add(shop, make_entity("model", "m", kind="mlflow", state="READY", updated_at=written_at))
-    assert await loop.fire_due() == 1
+    assert await fire_all(loop) == 1
 
 
 async def test_model_fires_again_when_it_comes_back_to_the_state_and_not_when_it_stays(shop: World) -> None:
     await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
     await add(shop, make_entity("model", "m", kind="mlflow", state="READY"))
     loop = TriggerLoop(shop.core)
-    counts = [await loop.fire_due()]
+    counts = [await fire_all(loop)]
     for state in ("READY", "UPLOADING", "READY", "READY"):
         shop.clock.at += timedelta(seconds=1)
         document = {"kind": "mlflow", "status": {"state": state}, "metadata": {"description": str(shop.clock.at)}}
         await update_entity(shop.core, ADA, "model", "p", "m", document)
-        counts.append(await loop.fire_due())
+        counts.append(await fire_all(loop))
     assert counts == [1, 0, 0, 1, 0]
-    await TriggerLoop(shop.core).fire_due()
+    await fire_all(TriggerLoop(shop.core))
     assert len(await list_runs(shop)) == 2
 
 
@@ -395,21 +397,21 @@ async def test_model_does_not_fire_when_it_is_only_described_after_the_trigger_w
     await add(shop, make_trigger("after", "lifecycle", spec=spec, created_at=shop.clock.at))
     shop.clock.at += timedelta(seconds=1)
     await update_entity(shop.core, ADA, "model", "p", "m", {"kind": "mlflow", "metadata": {"description": "x"}})
-    assert await TriggerLoop(shop.core).fire_due() == 0
+    assert await fire_all(TriggerLoop(shop.core)) == 0
 
 
 async def test_chain_ends_when_a_run_does_not_say_that_it_made_what_started_it(shop: World) -> None:
     await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
     await add(shop, make_entity("model", "m", kind="mlflow", state="READY"))
     loop = TriggerLoop(shop.core)
-    await loop.fire_due()
+    await fire_all(loop)
     [run] = await list_runs(shop)
     token = replace(ADA, run_id=run.id)
     emptied = {"kind": run.kind, "metadata": {"triggers": [], "description": "x"}}
     assert (await report_run(shop.core, token, "p", run.id, emptied)).metadata["triggers"] == ["after"]
     made = {"kind": "mlflow", "name": "m2", "spec": {"path": "s3://b/m"}, "status": {"state": "READY"}}
     await create_entity(shop.core, token, "model", "p", made)
-    assert await loop.fire_due() == 0
+    assert await fire_all(loop) == 0
     assert len(await list_runs(shop)) == 1
 
 
@@ -417,7 +419,7 @@ async def test_run_fires_what_waits_for_it_when_its_client_names_the_trigger(sho
     await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/run/*", "READY")))
     forged = {"kind": "container+job:run", "id": "r1", "metadata": {"triggers": ["after"]}, "spec": {"task": TASK}}
     assert "triggers" not in (await submit_run(shop.core, ADA, "p", forged))[0].metadata
-    assert await TriggerLoop(shop.core).fire_due() == 1
+    assert await fire_all(TriggerLoop(shop.core)) == 1
 
 
 @pytest.mark.parametrize("kind", ["scheduler", "lifecycle"])
@@ -430,7 +432,7 @@ async def test_trigger_fires_as_who_changed_its_spec_when_it_was_not_who_made_it
     spec |= {"schedule": "@hourly"} if kind == "scheduler" else {"key": "store://p/model/*", "states": ["READY"]}
     await create_entity(shop.core, ADA, "trigger", "p", {"kind": kind, "name": "t", "id": "t", "spec": spec})
     loop = TriggerLoop(shop.core)
-    await loop.fire_due()
+    await fire_all(loop)
     bob = Principal(name="bob")
     described = {"kind": kind, "spec": spec, "metadata": {"runs_as": "root", "description": "x"}}
     assert "runs_as" not in (await update_entity(shop.core, bob, "trigger", "p", "t", described)).metadata
@@ -439,7 +441,7 @@ async def test_trigger_fires_as_who_changed_its_spec_when_it_was_not_who_made_it
     await update_entity(shop.core, ADA, "trigger", "p", "t", {**changed, "metadata": {"description": "y"}})
     shop.clock.at += HOUR
     await add(shop, make_entity("model", "m", kind="mlflow", state="READY", updated_at=shop.clock.at))
-    await loop.fire_due()
+    await fire_all(loop)
     assert [run.user for run in await list_runs(shop)] == ["bob"]
     [told] = [entry for entry in await shop.audit() if entry.action == "trigger.fire"]
     assert (told.actor, told.details["runs_as"], told.details["created_by"]) == ("bob", "bob", "ada")
@@ -478,12 +480,12 @@ async def test_chain_ends_when_a_run_makes_what_started_it(shop: World) -> None:
     await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
     await add(shop, make_entity("model", "m", kind="mlflow", state="READY"))
     loop = TriggerLoop(shop.core)
-    await loop.fire_due()
+    await fire_all(loop)
     [run] = await list_runs(shop)
     relation = {"type": "produced_by", "dest": f"store://p/run/container+job:run/{run.id}:{run.id}"}
     made = make_entity("model", "m2", kind="mlflow", state="READY", metadata={"relationships": [relation]})
     await add(shop, made)
-    assert await loop.fire_due() == 0
+    assert await fire_all(loop) == 0
     assert len(await list_runs(shop)) == 1
 
 
@@ -499,4 +501,122 @@ async def test_nothing_fires_when_it_happened_before_the_trigger_or_while_it_res
     shop.clock.at += timedelta(seconds=1)
     await run_trigger(shop.core, ADA, "p", "after")
     loop = TriggerLoop(shop.core)
-    assert await loop.fire_due() == 0
+    assert await fire_all(loop) == 0
+
+
+async def furnish_project(world: World, project: str) -> dict[str, Any]:
+    """Another project with a function and a task; returns the fields of a trigger's spec that name them."""
+    task, function = f"container+job://{project}/t-{project}", f"container://{project}/f:f-{project}"
+    await add(world, make_entity("project", project, project=project))
+    spec = {"image": "busybox"}
+    await add(world, make_entity("function", f"f-{project}", project=project, kind="container", name="f", spec=spec))
+    spec = {"function": function}
+    await add(world, make_entity("task", f"t-{project}", project=project, kind="container+job", spec=spec))
+    return {"task": task, "function": function}
+
+
+async def count_projects(world: World) -> Counter[str]:
+    """How many runs each project has."""
+    async with world.store.begin(is_read_only=True) as unit:
+        return Counter(run.project for run in (await unit.runs.find_page(Query(type="run", size=100))).content)
+
+
+@pytest.mark.parametrize("kind", ["scheduler", "lifecycle"])
+async def test_other_triggers_fire_when_one_fails_in_an_unforeseen_way(
+    shop: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    async def fail_for_one(core: Any, who: Any, project: str, document: Any, **named: Any) -> Any:
+        if "bad" in document["spec"].get("args", ()):
+            raise MemoryError
+        return await submit_run(core, who, project, document, **named)
+
+    monkeypatch.setattr(firings, "submit_run", fail_for_one)
+    fields: dict[str, Any] = {} if kind == "scheduler" else {"key": "store://p/model/*", "states": ["READY"]}
+    await add(shop, make_trigger("a", kind, spec={**fields, "template": {"args": ["bad"]}}))
+    await add(shop, make_trigger("b", kind, spec={**fields, "template": {"args": ["good"]}}))
+    fields = {} if kind == "scheduler" else {**fields, "key": "store://q/model/*"}
+    named = await furnish_project(shop, "q")
+    await add(shop, make_trigger("c", kind, project="q", spec={**fields, **named, "template": {}}))
+    loop = TriggerLoop(shop.core, is_open=True)
+    await fire_all(loop)
+    shop.clock.at += HOUR
+    for project in ("p", "q"):
+        at = shop.clock.at
+        await add(
+            shop, make_entity("model", f"m-{project}", project=project, state="READY", updated_at=at, created_at=at)
+        )
+    assert await fire_all(loop) == 3
+    assert await count_projects(shop) == {"p": 1, "q": 1}
+    assert (await get_trigger(shop, "a")).status["last"]["problem"].startswith("internal error")
+    assert await fire_all(loop) == 0
+
+
+async def test_other_projects_go_on_when_the_note_of_a_firing_cannot_be_written(
+    shop: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail_for_one(core: Any, trigger: Entity, *given: Any, **named: Any) -> bool:
+        if trigger.id == "t":
+            raise RuntimeError("broken")
+        return await use_occasion(core, trigger, *given, **named)
+
+    monkeypatch.setattr(firings, "use_occasion", fail_for_one)
+    await add(shop, make_trigger())
+    await add(shop, make_trigger("u", project="q", spec=await furnish_project(shop, "q")))
+    loop = TriggerLoop(shop.core, is_open=True)
+    await fire_all(loop)
+    shop.clock.at += HOUR
+    assert await fire_all(loop) == 1
+    assert await count_projects(shop) == {"p": 1, "q": 1}
+    assert "last" in (await get_trigger(shop, "u")).status
+
+
+@pytest.mark.parametrize("kind", ["scheduler", "lifecycle"])
+async def test_small_project_does_not_wait_when_another_has_a_backlog(
+    shop: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(turns, "TURN_FIRINGS", 2)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 60)
+    fields: dict[str, Any] = {} if kind == "scheduler" else {"key": "store://p/model/*", "states": ["READY"]}
+    for number in range(6):
+        await add(shop, make_trigger(f"a{number}", kind, spec={**fields, "template": {}}))
+    fields = {} if kind == "scheduler" else {**fields, "key": "store://q/model/*"}
+    named = await furnish_project(shop, "q")
+    await add(shop, make_trigger("z", kind, project="q", spec={**fields, **named, "template": {}}))
+    loop = TriggerLoop(shop.core, is_open=True)
+    await fire_all(loop)
+    shop.clock.at += HOUR
+
+    async def add_model(project: str, name: str) -> None:
+        at = shop.clock.at
+        await add(shop, make_entity("model", name, project=project, state="READY", updated_at=at, created_at=at))
+
+    await add_model("p", "m1")
+    await add_model("q", "m2")
+    assert await loop.fire_due() == 3
+    assert await count_projects(shop) == {"p": 2, "q": 1}
+    assert loop.is_busy
+    assert loop._find_pause() == 0
+    if kind == "lifecycle":
+        await add_model("q", "m3")
+        assert await loop.fire_due() == 3
+        assert await count_projects(shop) == {"p": 4, "q": 2}
+    await fire_all(loop)
+    assert (await count_projects(shop))["p"] == 6
+
+
+async def test_scan_gives_way_when_no_change_is_meant(shop: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle_triggers, "_STEPS_BETWEEN_PAUSES", 10)
+    for number in range(10):
+        await add(shop, make_trigger(f"t{number}", "lifecycle", spec=after("store://p/model/*/none", "READY")))
+    for number in range(10):
+        await add(shop, make_entity("model", f"m{number}", state="READY"))
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note_pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", note_pause)
+    assert await fire_all(TriggerLoop(shop.core)) == 0
+    assert pauses.count(0) >= 10
