@@ -168,6 +168,8 @@ _POLICY: Mapping[str, Change] = {
     "image of a look-alike registry": _set("container", "image", "ghcr.io:8443/acme/train:2"),
     "pull policy unlocked": _set("container", "imagePullPolicy", "Never"),
     "grace period unlocked": _set("pod", "terminationGracePeriodSeconds", 3600),
+    "denied variable from a secret": lambda victim: _use_secret(victim, "LD_PRELOAD"),
+    "secret under another variable's name": lambda victim: victim.find_env("TOKEN").update(name="EVIL"),
     "denied variable": _add("container", "env", {"name": "LD_PRELOAD", "value": "/data/x.so"}),
 }
 _OF_JOBS: Mapping[str, Change] = {

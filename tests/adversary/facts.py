@@ -80,6 +80,11 @@ class Facts:
             if "valueFrom" in entry:
                 yield name
 
+    def get_variables(self) -> dict[str, Any]:
+        """Every variable that the platform does not set: its text, or the reference that it comes from."""
+        said = {name: entry.get("value", entry) for name, entry in self.env.items()}
+        return {name: value for name, value in said.items() if value != self.platform.get(name)}
+
     def iter_secret_names(self) -> Iterator[str]:
         """Secrets in use, as variables and as files."""
         for name in self.iter_secret_variables():
@@ -166,6 +171,10 @@ class AdminInputs:
         """Every value that the profile, its base objects or a policy default sets."""
         said = [layer[field] for layer in (self.profile, *self.bases) if field in layer]
         return said + self.list_clauses(field, "default")
+
+    def sets_secret_variable(self, name: str) -> bool:
+        """Whether the profile uses this secret as a variable; a file of the same secret is not one."""
+        return any(use["name"] == name and use.get("mount_path") is None for use in self.profile.get("secrets", []))
 
     def list_clauses(self, field: str, clause: str) -> list[Any]:
         """The values of one clause of a field's rules, from all scopes."""

@@ -13,6 +13,7 @@ from tests.adversary.policies import PolicyDraws
 from tests.adversary.profiles import ProfileDraws
 from tests.adversary.raw import read_scopes, snake
 from tests.adversary.users import Mood, UserDraws
+from tests.adversary.variables import ask_ruled_variable
 
 CASES_PER_WORLD = 100
 """Reading a policy costs more than playing a case."""
@@ -72,6 +73,8 @@ def draw_case(seed: int, number: int, world: World) -> Case:
     project = draws.pick_of(words.PROJECTS)
     if mood != "hostile" and draws.chance(0.25):
         run |= ask_near_bound(draws, read_scopes(world.policy, project))
+    if mood != "hostile" and draws.chance(0.12):
+        run |= ask_ruled_variable(draws, world, project)
     chance = draws.chance_of()
     return Case(
         project=project,

@@ -83,7 +83,7 @@ def _judge_rule(
     if isinstance(required, list):
         held = facts.pod.get("nodeSelector", {}) if field == "node_selector" else facts.env
         yield from (f"{scope.name}: {field} lacks {key}" for key in required if key not in held)
-    elif required and not values and field != "resources.gpu" and field != "envs" and _applies(field, facts):
+    elif required and not values and field != "resources.gpu" and _applies(field, facts):
         yield f"{scope.name}: {field} is required"
 
 
@@ -120,8 +120,6 @@ def _judge_lock(field: str, facts: Facts, admin: AdminInputs, world: World) -> I
             values = [
                 (facts.pod.get("affinity"), facts.pod.get("affinity") in [None, *admin.list_set_values("affinity")])
             ]
-        if field == "envs":  # secrets are not values of `envs`; they have rules of their own
-            values = [entry for entry in values if "value" in facts.env[entry[0]]]
         yield from (
             f"locked: {field} {value} is the user's" for value, is_set_by_admin in values if not is_set_by_admin
         )
@@ -148,11 +146,7 @@ _WHOLES: Mapping[str, Any] = {
     "node_selector": lambda facts: facts.pod.get("nodeSelector", {}),
     "tolerations": lambda facts: facts.pod.get("tolerations", []),
     "affinity": lambda facts: facts.pod.get("affinity", {}),
-    "envs": lambda facts: {
-        name: entry["value"]
-        for name, entry in facts.env.items()
-        if "value" in entry and name not in ("RUN_ID", "PROJECT_NAME")
-    },
+    "envs": lambda facts: facts.get_variables(),
 }
 
 

@@ -114,13 +114,13 @@ def _judge_tolerations(expected: list[Any], facts: Facts, admin: AdminInputs, wo
 
 def _judge_secrets(expected: list[Any], facts: Facts, admin: AdminInputs, world: World) -> Iterator[str]:
     mounts = {mount["mountPath"]: mount for mount in facts.mounts}
-    locked = admin.find_locked("envs") or {}
+    is_locked = admin.find_locked("envs") is not None
     for use in expected:
         path = use.get("mount_path")
         is_there = use["name"] in facts.iter_secret_variables() if path is None else path in mounts
         if path is not None and is_there:
             is_there = mounts[path].get("subPath") == use["name"]
-        if not is_there and not (path is None and use["name"] in locked):
+        if not is_there and not (path is None and is_locked):
             yield f"profile: secret {use} is gone"
 
 

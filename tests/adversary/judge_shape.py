@@ -224,9 +224,12 @@ def _judge_env(facts: Facts, admin: AdminInputs, case: Case, world: World) -> It
             reference = entry["valueFrom"].get("secretKeyRef", {})
             if reference.get("name") not in facts.secrets or entry["valueFrom"].keys() != {"secretKeyRef"}:
                 yield f"secrets: {name} is from {entry['valueFrom']}"
+            if reference.get("key") != name:
+                yield f"secrets: {name} has the value of {reference.get('key')}"
     for name, value in (("RUN_ID", case.run_id), ("PROJECT_NAME", case.project)):
         is_named = name in admin.scopes[0].rules.get("envs", {}).get("allowed", ())
-        is_set_by_admin = any(name in said for said in admin.list_set_values("envs")) or _uses_secret(admin, name)
+        is_set_by_admin = any(name in said for said in admin.list_set_values("envs"))
+        is_set_by_admin = is_set_by_admin or admin.sets_secret_variable(name)
         if facts.env.get(name, {}).get("value") != value and not (is_named or is_set_by_admin):
             yield f"envs: {name} is {facts.env.get(name)}"
     yield from _judge_secret(facts, world)
@@ -241,10 +244,6 @@ def _judge_secret(facts: Facts, world: World) -> Iterator[str]:
             yield f"secrets: {sorted(unused)} are not asked for"
     if len(facts.secrets) > 1:
         yield "secrets: more than one Secret"
-
-
-def _uses_secret(admin: AdminInputs, name: str) -> bool:
-    return any(use["name"] == name for use in admin.profile.get("secrets", []))
 
 
 def _judge_services(facts: Facts) -> Iterator[str]:

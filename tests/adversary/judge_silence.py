@@ -9,7 +9,6 @@ from typing import Any
 from tests.adversary.cases import Case
 from tests.adversary.facts import AT_REST, SECRET_FILES, AdminInputs, Facts
 from tests.adversary.judge_profile import SCALARS, is_applicable
-from tests.adversary.raw import snake
 
 Path = tuple[Any, ...]
 
@@ -101,7 +100,7 @@ def _normalize(path: str) -> str:
 
 
 def _is_secret_held(name: str, use: Mapping[str, Any], facts: Facts) -> bool:
-    path = {snake(key): value for key, value in use.items()}.get("mount_path")
+    path = use.get("mount_path")
     if path is None:
         return name in facts.iter_secret_variables()
     mounts = {mount["mountPath"]: mount for mount in facts.mounts if mount["name"] == SECRET_FILES}

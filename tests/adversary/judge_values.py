@@ -129,7 +129,7 @@ def _collect_images(facts: Facts, admin: AdminInputs, world: World) -> Iterator[
 def _collect_envs(facts: Facts, admin: AdminInputs, world: World) -> Iterator[tuple[Any, bool]]:
     for name, entry in facts.env.items():
         if "valueFrom" in entry:
-            yield name, any(use["name"] == name for use in admin.profile.get("secrets", []))
+            yield name, admin.sets_secret_variable(name)
         elif entry["value"] != facts.platform.get(name):
             yield name, any(said.get(name) == entry["value"] for said in admin.list_set_values("envs"))
 

@@ -34,9 +34,12 @@ _NAMES: dict[str, Sequence[str]] = {
 }
 _PATTERNS: dict[str, Sequence[str]] = {
     "image": words.IMAGE_PATTERNS,
-    "envs": ("*", "HF_*", "EPOCHS", "*_PROXY", "TOKEN", "LD_*", "my.odd-name", "RUN_ID", "DHCORE_*", "kaggle", "DEBUG"),
+    "envs": (
+        *("*", "HF_*", "EPOCHS", "*_PROXY", "TOKEN", "LD_*", "my.odd-name", "RUN_ID", "DHCORE_*", "kaggle", "DEBUG"),
+        *("PATH", "*PATH", "PYTHON*"),
+    ),
     "node_selector": ("*", "pool", "disktype", "gpu.example.com/*", "*kubernetes.io/*", "metadata.name", "p*"),
-    "secrets": ("*", "TOKEN", "k*", "hf.*", "db-password"),
+    "secrets": ("*", "TOKEN", "k*", "hf.*", "db-password", "LD_*", "*PATH"),
     "volumes.claim_name": ("legacy", "legacy*", "*", "speech-*"),
     "affinity.namespaces": ("speech", "kube-*", "*", "vision"),
     "volumes.type": ("*", "empty_dir", "persistent_volume_claim", "e*", "image", "shared_volume", "config_map"),
@@ -53,6 +56,9 @@ class PolicyDraws:
         draws = self.draws
         strictness = draws.pick(0.0, 0.03, 0.06, 0.1, 0.2)
         wide = self._draw_rules(strictness)
+        if draws.chance(0.15):
+            # Variables are set in several ways (`envs`, secrets, profiles), so they are ruled more often than the rest.
+            wide["envs"] = self.draw_rule("envs") or {"locked": True}
         narrowed = [project for project in words.PROJECTS if draws.chance(0.4)]
         scopes = {project: self._draw_rules(strictness) for project in narrowed}
         for narrow in scopes.values():

@@ -5,6 +5,7 @@ from typing import Any
 from tests.adversary import words
 from tests.adversary.draws import Draws
 from tests.adversary.placements import draw_affinity, draw_spread, draw_toleration, respell, spell_camel
+from tests.adversary.raw import read_pairs
 from tests.adversary.user_volumes import draw_secret, draw_volume
 from tests.adversary.users import UserDraws, draw_apart
 
@@ -62,6 +63,9 @@ class ProfileDraws:
         else:
             ids = {"runAsUser": "run_as_user", "runAsGroup": "run_as_group", "fsGroup": "fs_group"}
             fields |= {ids[key]: value for key, value in context.items()}
+        variables = {use if isinstance(use, str) else use["name"] for use in fields.get("secrets", ())}
+        if not variables.isdisjoint(read_pairs(fields.get("envs", {}))):
+            del fields["envs"]  # reading refuses a variable that is set twice
         if draws.chance(0.3):
             fields = {spell_camel(key): value for key, value in fields.items()}
         return {"id": name, "name": f"The {name}", "description": "for tests", **fields}

@@ -98,6 +98,10 @@ def _read_port(given: Any) -> dict[str, Any]:
     return {"port": int(port["port"]), "targetPort": int(port.get("target_port", port["port"]))}
 
 
+def _read_secret(given: Any) -> dict[str, Any]:
+    return {"name": given} if isinstance(given, str) else {snake(key): value for key, value in given.items()}
+
+
 def _read_words(given: Any) -> list[str]:
     return [given] if isinstance(given, str) else [write_text(admin) for admin in given]
 
@@ -111,7 +115,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("command", "args"), _read_words),
     "tolerations": lambda given: [read_toleration(entry) for entry in given],
     "volumes": lambda given: [read_volume(entry) for entry in given],
-    "secrets": lambda given: [{"name": entry} if isinstance(entry, str) else dict(entry) for entry in given],
+    "secrets": lambda given: [_read_secret(entry) for entry in given],
     "image_pull_secrets": lambda given: [entry if isinstance(entry, str) else entry["name"] for entry in given],
     "service_ports": lambda given: [_read_port(entry) for entry in given],
 }

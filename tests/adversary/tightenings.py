@@ -48,6 +48,8 @@ _RUN: dict[str, Any] = {
 JOB = Case(run={**_RUN, "backoff_limit": 2, "timeout": "2h", "ttl": "2h"})
 SERVICE = Case(action="serve", run={**_RUN, "replicas": 2, "service_type": "NodePort"})
 BARE = {"job": Case(run={"image": "busybox:1.36"}), "serve": Case(action="serve", run={"image": "busybox:1.36"})}
+SECRET_VARIABLE = Case(run={"image": "busybox:1.36", "secrets": ["TOKEN"]})
+"""Without a mount path the secret sets a variable, and no other field does."""
 
 _BASE: dict[str, Any] = {"volumes.claim_name": {"allowed": ["legacy"]}}
 WORLD = World(policy=_BASE, profiles=[[{"id": "plain"}], [{"id": "other"}]], secrets={"TOKEN": "t"}, claims=["legacy"])
@@ -99,6 +101,9 @@ def iter_tightenings() -> Iterator[tuple[str, Case, World]]:
         "timeout",
     ):
         yield f"{field} required", BARE["job"], _tighten(field, {"required": True})
+    for clause, rule in (("locked", {"locked": True}), ("locked default", {"default": {"A": "1"}, "locked": True})):
+        yield f"envs {clause} beside a secret", SECRET_VARIABLE, _tighten("envs", rule)
+        yield f"envs {clause} of the project beside a secret", SECRET_VARIABLE, _tighten("envs", rule, project="vision")
     for field in ("node_selector", "envs"):
         yield f"{field} key required", BARE["serve"], _tighten(field, {"required": ["pool"]})
 

@@ -82,7 +82,7 @@ def draw_sly_volume(draws: Draws, *, is_odd: bool) -> Any:
 
 
 def draw_secret(draws: Draws) -> Any:
-    name = draws.pick_of(words.SECRETS[:4])
+    name = draws.pick_of(words.PLAIN_SECRETS)
     return draws.pick(name, {"name": name}, {"name": name, "mount_path": f"/secrets/{draws.pick('a', 'b')}"})
 
 

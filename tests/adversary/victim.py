@@ -62,7 +62,7 @@ WORLD = World(
             }
         ]
     ],
-    secrets={"TOKEN": "t0ken", "kaggle": "key", "db-password": "hidden"},
+    secrets={"TOKEN": "t0ken", "kaggle": "key", "db-password": "hidden", "LD_PRELOAD": "hidden"},
     volumes={"models": "run-old.models"},
     claims=["legacy"],
     config_maps=["settings"],

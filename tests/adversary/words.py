@@ -37,6 +37,8 @@ ENVS: dict[str, tuple[Any, ...]] = {
     "DEBUG": (True, False, "true"),
     "TOKEN": ("t", "$(RUN_ID)"),
     "LD_PRELOAD": ("/data/evil.so", ""),
+    "PATH": ("/data/bin",),
+    "PYTHONPATH": ("/data", "/opt/app"),
     "HTTP_PROXY": ("http://proxy:3128", "http://evil:1"),
     "my.odd-name": ("ü", "a\nb", "$$", "x" * 200),
 }
@@ -47,7 +49,12 @@ ODD_ENV_NAMES = (
     *("..A", "A B", "A\nRUN_ID", "A\u0000", "__proto__", "PATH", "KUBERNETES_SERVICE_HOST", "x" * 254, "*", "RUN_ID\n"),
 )
 
-SECRETS = ("TOKEN", "kaggle", "hf.token", "db-password", "HTTP_PROXY", "DHCORE_PASSWORD", "RUN_ID")
+SECRETS = (
+    *("TOKEN", "kaggle", "hf.token", "db-password", "HTTP_PROXY", "LD_PRELOAD", "PATH", "PYTHONPATH", "HF_HOME"),
+    *("EPOCHS", "DHCORE_PASSWORD", "RUN_ID"),
+)
+"""Without a mount path a secret is a variable of its name, so most of these are names of variables as well."""
+PLAIN_SECRETS = SECRETS[:-2]
 ODD_SECRETS: tuple[Any, ...] = (
     *("speech-secret", "default-token", "run-other-secrets", "../TOKEN", "TOKEN ", "token", "ТОKEN", "*", "", "a/b"),
     *({"name": "TOKEN", "mount_path": "/etc/passwd"}, {"name": "kaggle", "mount_path": "/dev/shm"}),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runyard.domain.board import Board
+from runyard.domain.environment_variables import list_variables
 from runyard.domain.project_policy import ProjectPolicy
 from runyard.domain.rule_checks import allows_toleration
 from runyard.spec import denials
@@ -73,10 +74,9 @@ def _check_priority_class(board: Board, policy: ProjectPolicy) -> Iterator[Probl
 
 def _check_envs(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
     named = _list_allowed(policy, "envs")
-    for path, offer in [*board.under("envs"), *board.under("secrets")]:
+    for path, offer in list_variables(board):
         name = str(path[1])
-        is_variable = path[0] == "envs" or offer.value.mount_path is None
-        if not (offer.is_users and is_variable) or name in named:
+        if not offer.is_users or name in named:
             continue
         if _is_platforms(name):
             yield Problem(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from runyard.domain.board import Board, Offer, show
+from runyard.domain.environment_variables import is_secret_variable, list_variables
 from runyard.domain.layer_merge import INAPPLICABLE_FIELDS, Setting, settle_contradiction
 from runyard.domain.project_policy import Choice, ProjectPolicy, offer_of
 from runyard.spec.kinds.function_kind import VersionedImages
@@ -52,13 +53,20 @@ def apply_locks(board: Board, policy: ProjectPolicy, setting: Setting) -> None:
 
 def _refuse_users(board: Board, name: str, policy: ProjectPolicy) -> None:
     scope = policy.find_lock(name)
+    owner = scope.name if scope else "policy"
     for path, offer in _iter_offers(board, name):
-        if offer.is_users:
-            message = f"the {scope.name if scope else 'policy'} locks `{name}`: only a profile may set it"
+        if offer.is_users and path[0] == "secrets":
+            message = f"the {owner} locks `{name}`; without a `mount_path` the secret `{path[1]}` would set a variable"
+            allowed = "secrets with a `mount_path`"
+            board.refusals.append(Problem(Code.POLICY_LOCKED, path, message, value=str(path[1]), allowed=allowed))
+        elif offer.is_users:
+            message = f"the {owner} locks `{name}`: only a profile may set it"
             board.refusals.append(Problem(Code.POLICY_LOCKED, path, message, value=show(offer.value)))
 
 
 def _iter_offers(board: Board, name: str) -> list[tuple[Path, Offer]]:
+    if name == "envs":
+        return list_variables(board)
     path = tuple(name.split("."))
     exact = board.find(*path)
     return [*([(path, exact)] if exact is not None else []), *board.under(*path)]
@@ -93,9 +101,10 @@ def _lock_tolerations(board: Board, choice: Choice) -> None:
 
 
 def _lock_map(board: Board, name: str, choice: Choice) -> None:
-    for path, offer in board.under(name):
-        if path[1] not in choice.value:
-            message = f"the {choice.scope.name} locks `{name}`; `{path[1]}` from {offer.source} is ignored"
+    for path, offer in _iter_offers(board, name):
+        if path[0] != name or path[1] not in choice.value:
+            what = f"`{path[1]}`" if path[0] == name else f"the secret `{path[1]}`, which would set a variable,"
+            message = f"the {choice.scope.name} locks `{name}`; {what} from {offer.source} is ignored"
             board.discard(path, message=message if board.is_asked(path) else None)
     for key, value in choice.value.items():
         board.put((name, key), replace(choice.offer("locked"), value=value))
@@ -131,7 +140,7 @@ def fill_blanks(board: Board, policy: ProjectPolicy, setting: Setting) -> None:
     for name in MAPS:
         if (choice := policy.find_default(name)) is not None:
             for key, value in choice.value.items():
-                if name != "envs" or not _is_secret_variable(board, key):
+                if name != "envs" or not is_secret_variable(board, key):
                     board.fill((name, key), replace(choice.offer("default"), value=value))
     if (choice := policy.find_default("tolerations")) is not None and not board.under("tolerations"):
         for index, entry in enumerate(choice.value):
@@ -140,11 +149,6 @@ def fill_blanks(board: Board, policy: ProjectPolicy, setting: Setting) -> None:
     _fill_workload(board, policy, setting)
     _fill_bounds(board, policy, setting)
     _fill_platform(board, policy, setting)
-
-
-def _is_secret_variable(board: Board, name: str) -> bool:
-    secret = board.find("secrets", name)
-    return secret is not None and secret.value.mount_path is None
 
 
 def _fill_resources(board: Board, policy: ProjectPolicy) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from runyard.domain.board import Board, Offer
 from runyard.domain.effective_spec import OWNERS
+from runyard.domain.environment_variables import list_variables
 from runyard.domain.resolve_inputs import ProjectInventory
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, find_nearest, list_words
@@ -67,9 +68,8 @@ def settle_collisions(board: Board) -> None:
             _settle(board, paths, offer.value.mount_path, path, offer)
     _refuse_nested(board, paths)
     names: dict[str, tuple[Path, Offer]] = {}
-    for path, offer in [*board.under("secrets"), *board.under("envs")]:
-        if path[0] == "envs" or offer.value.mount_path is None:
-            _settle(board, names, str(path[1]), path, offer)
+    for path, offer in list_variables(board):
+        _settle(board, names, str(path[1]), path, offer)
 
 
 def _refuse_nested(board: Board, paths: dict[str, tuple[Path, Offer]]) -> None:

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from runyard.domain.board import Board, Offer, show
+from runyard.domain.environment_variables import list_variables
 from runyard.domain.layer_merge import INAPPLICABLE_FIELDS, Setting
 from runyard.domain.project_policy import ProjectPolicy
 from runyard.spec.duration import format_duration
@@ -109,10 +110,9 @@ def _collect_node_keys(board: Board) -> Iterator[RuledValue]:
 
 
 def _collect_envs(board: Board) -> Iterator[RuledValue]:
-    yield from _collect_pairs("envs")(board)
-    for path, offer in board.under("secrets"):
-        if offer.value.mount_path is None:
-            yield RuledValue(path, path[-1], offer)
+    """Variables, from `envs` and from secrets, which would otherwise bypass the rule."""
+    for path, offer in list_variables(board):
+        yield RuledValue(path, path[-1], offer)
 
 
 def _collect_tolerations(board: Board) -> Iterator[RuledValue]:
@@ -170,13 +170,21 @@ def _is_explicit(offer: Offer) -> bool:
 
 
 def _check_required(name: str, rule: Rule, scope: Scope, values: list[RuledValue]) -> Iterator[Problem]:
+    values = [ruled for ruled in values if _sets_field(name, ruled.path)]
     if isinstance(rule.required, tuple):
-        there = {ruled.path[-1] for ruled in values if ruled.path[0] == name}
+        there = {ruled.path[-1] for ruled in values}
         for key in rule.required:
             if key not in there:
                 yield Problem(Code.POLICY_REQUIRED, (name, key), f"the {scope.name} requires `{key}`")
-    elif not any(ruled.path[0] == name.split(".", maxsplit=1)[0] for ruled in values):
+    elif not values:
         yield Problem(Code.POLICY_REQUIRED, tuple(name.split(".")), f"the {scope.name} requires `{name}`")
+
+
+def _sets_field(name: str, path: Path) -> bool:
+    """Whether a value sets the ruled field itself. An affinity sets no node label and an image volume no image, but a
+    secret sets a variable.
+    """
+    return path[0] == name.split(".", maxsplit=1)[0] or (name, path[0]) == ("envs", "secrets")
 
 
 def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: RuledValue) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ anchor exists.
 from collections.abc import Iterator, Mapping
 
 from runyard.domain.effective_spec import EffectiveSpec
+from runyard.spec.environment import find_variables_set_twice
 from runyard.spec.kinds.registry import get_kind
 from runyard.spec.names import check_config_key
 from runyard.spec.problem_codes import Code
@@ -114,10 +115,7 @@ def _iter_clashes(spec: EffectiveSpec) -> Iterator[Problem]:
             message = f"{taken[mount_path]} is mounted there"
             yield Problem(Code.MOUNT_PATH_TWICE, path, message, value=mount_path)
         taken.setdefault(mount_path, "another volume or secret")
-    for index, use in enumerate(spec.secrets):
-        if use.mount_path is None and use.name in spec.envs:
-            message = f"`{use.name}` is also a variable of `envs`"
-            yield Problem(Code.SECRETS_ENV_TWICE, ("secrets", index), message, value=use.name)
+    yield from find_variables_set_twice(spec.envs, spec.secrets)
 
 
 def _iter_secret_problems(spec: EffectiveSpec, values: Mapping[str, str]) -> Iterator[Problem]:

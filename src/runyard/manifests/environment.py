@@ -25,7 +25,7 @@ def render_env(spec: EffectiveSpec, identity: RunIdentity) -> list[dict[str, Any
     platforms = get_platform_envs(identity)
     entries: dict[str, dict[str, Any]] = {name: {"value": value} for name, value in platforms.items()}
     for use in spec.secrets:
-        if use.mount_path is None:
+        if use.is_variable:
             entries[use.name] = {"valueFrom": {"secretKeyRef": {"name": secret_name(identity.run_id), "key": use.name}}}
     entries |= {name: {"value": value} for name, value in spec.envs.items()}
     return [{"name": name, **content} for name, content in entries.items()]

@@ -1,13 +1,13 @@
 """`envs`, `secrets`, `node_selector` and `labels`: names and values, as a list of pairs or as a mapping."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from runyard.spec.names import check_env_name, check_label_value, check_qualified_name, check_slug, suggest_env_name
 from runyard.spec.problem_codes import Code
-from runyard.spec.problems import MOST_BITS
+from runyard.spec.problems import MOST_BITS, Problem
 from runyard.spec.readers import (
     Findings,
     describe_type,
@@ -71,6 +71,11 @@ class SecretUse:
     name: str
     mount_path: str | None = None
 
+    @property
+    def is_variable(self) -> bool:
+        """Whether it sets an environment variable: all rules for `envs` apply to it as well."""
+        return self.mount_path is None
+
 
 def read_envs(given: Any) -> Mapping[str, str]:
     """Environment variables, in their order."""
@@ -114,6 +119,21 @@ def read_secrets(given: Any) -> tuple[SecretUse, ...]:
         uses.append(use)
     findings.finish()
     return tuple(uses)
+
+
+def find_variables_set_twice(envs: Mapping[str, str] | None, secrets: Sequence[SecretUse] | None) -> list[Problem]:
+    """A problem for each secret that sets a variable which `envs` sets as well."""
+    return [
+        Problem(
+            Code.SECRETS_ENV_TWICE,
+            ("secrets", index),
+            f"`{use.name}` is also a variable of `envs`",
+            value=use.name,
+            allowed="one of them, or a `mount_path` for the secret",
+        )
+        for index, use in enumerate(secrets or ())
+        if use.is_variable and use.name in (envs or ())
+    ]
 
 
 def _read_secret(given: Any) -> SecretUse:

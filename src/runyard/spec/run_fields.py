@@ -17,6 +17,7 @@ from runyard.spec.environment import (
     NODE_SELECTOR_SCHEMA,
     SECRETS_SCHEMA,
     SecretUse,
+    find_variables_set_twice,
     read_envs,
     read_labels,
     read_node_selector,
@@ -345,6 +346,9 @@ def read_model(model: type[Model], given: Any, *, beside: Iterable[str] = ()) ->
         read = model.model_validate(folded)
     except ValidationError as error:
         findings.problems += [_respell(problem, spelling) for problem in iter_problems(error)]
+    else:
+        if isinstance(read, RunFields):
+            findings.problems += find_variables_set_twice(read.envs, read.secrets)
     findings.finish()
     return read
 

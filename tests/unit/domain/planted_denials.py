@@ -6,7 +6,7 @@ from typing import Any
 
 from runyard.spec import denials
 from tests.unit.domain.legal_objects import make_job, make_service
-from tests.unit.domain.planted_bypasses import CONTAINER, Objects, append_to, pod, set_at
+from tests.unit.domain.planted_bypasses import CONTAINER, Objects, append_to, find, pod, set_at
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -73,8 +73,11 @@ def _name_variable(name: str) -> PlantedDenial:
 
 
 def _read_variable_from_secret(name: str) -> PlantedDenial:
-    reference = {"secretKeyRef": {"name": "run-r1-secrets", "key": "HF_TOKEN"}}
-    plant = append_to(*CONTAINER, "env", value={"name": name, "valueFrom": reference})
+    def plant(objects: Objects) -> None:
+        reference = {"secretKeyRef": {"name": "run-r1-secrets", "key": name}}
+        append_to(*CONTAINER, "env", value={"name": name, "valueFrom": reference})(objects)
+        find(objects, "Secret")["data"][name] = "aHVudGVyMg=="
+
     return PlantedDenial("envs", plant, {"allowed": ["EPOCHS", "HF_TOKEN", name]}, {"secrets": [name]})
 
 

@@ -114,6 +114,7 @@ REFERENCES: dict[str, Callable[[Objects], None]] = {
     "another Secret as variable": set_at(
         *CONTAINER, "env", 2, "valueFrom", "secretKeyRef", "name", value="proj-secrets"
     ),
+    "a secret under another's name": set_at(*CONTAINER, "env", 2, "name", value="LD_PRELOAD"),
     "a key that is not there": set_at(*CONTAINER, "env", 2, "valueFrom", "secretKeyRef", "key", value="OTHER"),
     "another Secret as files": set_at("volumes", 7, "secret", "secretName", value="default-token"),
     "a whole Secret as files": lambda objects: pod(objects)["volumes"][7]["secret"].pop("items"),

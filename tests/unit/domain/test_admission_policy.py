@@ -8,6 +8,7 @@ from runyard.spec.run_fields import read_admin_fields
 from tests.unit.domain.legal_objects import PROJECT, make_job, make_profile, make_service
 from tests.unit.domain.planted_bypasses import CONTAINER, Objects, append_to, find, judge, label_all, main, pod, set_at
 
+CONTAINER_PATH = "spec.template.spec.containers[0]"
 RULES: list[tuple[dict[str, Any], str]] = [
     ({"resources.cpu": {"max": "3"}}, "policy.max"),
     ({"resources.cpu": {"min": "3"}}, "policy.min"),
@@ -552,10 +553,35 @@ def test_the_containers_image_is_the_locked_one_when_there_are_no_others() -> No
     assert judge(objects, policy={"image": {"default": "ghcr.io/acme/train:2", "locked": True}})
 
 
-def test_secrets_are_no_envs_when_envs_are_locked() -> None:
-    policy, profile = {"envs": {"locked": True}}, make_profile(envs={"EPOCHS": 3})
+@pytest.mark.parametrize(
+    ("secrets", "is_admins"),
+    [([], False), (["HF_TOKEN"], True), ([{"name": "HF_TOKEN", "mount_path": "/secrets/k.json"}], False)],
+)
+def test_a_variable_from_a_secret_is_refused_when_envs_are_locked_and_no_profile_sets_it(
+    secrets: list[Any], is_admins: bool
+) -> None:
+    policy, profile = {"envs": {"locked": True}}, make_profile(envs={"EPOCHS": 3}, secrets=secrets)
 
-    assert judge(make_job(), policy=policy, profile=profile) == []
+    found = judge(make_job(), policy=policy, profile=profile)
+
+    locked = [problem for problem in found if problem.code == "policy.locked"]
+    assert [problem.where for problem in locked] == (
+        [] if is_admins else [f"objects[3].{CONTAINER_PATH}.env[2].valueFrom"]
+    )
+
+
+def test_a_variable_from_a_secret_is_refused_when_envs_are_locked_to_other_variables() -> None:
+    policy = {"envs": {"default": {"EPOCHS": "3"}, "locked": True}}
+    objects = make_job()
+
+    assert [problem.code for problem in judge(objects, policy=policy)] == ["policy.locked"]
+    assert [problem.code for problem in judge(objects, policy=policy, profile=make_profile(secrets=["HF_TOKEN"]))] == [
+        "policy.locked"
+    ]
+    find(objects, "Secret")["data"].pop("HF_TOKEN")
+    main(objects)["env"].pop(2)
+    assert judge(objects, policy=policy) == []
+    assert judge(objects, policy=policy, profile=make_profile(secrets=["HF_TOKEN"])) == []
 
 
 KEYLESS = [{"key": "spot"}, {"key": ""}]

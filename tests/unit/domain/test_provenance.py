@@ -30,7 +30,7 @@ _volumes = st.lists(
 _cpu = st.sampled_from(["1", 2, {"limits": 4}, {"requests": 1, "limits": 2}, {"requests": "8"}])
 _mem = st.sampled_from(["1Gi", {"limits": "512Mi"}, {"requests": "2Gi", "limits": "3Gi"}])
 _taint = st.sampled_from([{"key": "spot", "operator": "Exists"}, {"key": "gpu", "operator": "Exists"}])
-_fields = st.fixed_dictionaries(
+_any_fields = st.fixed_dictionaries(
     {},
     optional={
         "resources": st.fixed_dictionaries(
@@ -51,6 +51,15 @@ _fields = st.fixed_dictionaries(
         "service_ports": st.sampled_from([[], [80]]),
     },
 )
+
+
+def _set_variables_once(fields: dict[str, Any]) -> dict[str, Any]:
+    """The same fields, without variables that a secret sets too."""
+    envs = {name: value for name, value in fields.get("envs", {}).items() if name not in fields.get("secrets", ())}
+    return {**fields, "envs": envs} if "envs" in fields else fields
+
+
+_fields = _any_fields.map(_set_variables_once)
 
 
 def _ruled(values: list[Any]) -> st.SearchStrategy[Any]:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -6,6 +7,7 @@ import pytest
 from runyard.domain.effective_spec import OWNERS, to_plain
 from runyard.domain.resolution import resolve
 from runyard.domain.resolve_inputs import ProjectInventory
+from runyard.spec.environment import read_secrets
 from tests.unit.domain.worlds import (
     decide,
     get_leaf,
@@ -232,7 +234,10 @@ def test_a_run_is_refused_when_its_own_volume_and_secret_want_one_path() -> None
 
 
 def test_a_run_is_refused_when_its_own_variable_and_secret_have_one_name() -> None:
-    resolution = decide({"envs": {"A": "1"}, "secrets": ["A"]}, inventory=ProjectInventory(secrets=frozenset("A")))
+    request = make_request({"envs": {"A": "1"}})
+    run = request.run.model_copy(update={"secrets": read_secrets(["A"])})
+
+    resolution = resolve(replace(request, run=run), prepare(), ProjectInventory(secrets=frozenset("A")))
 
     assert list_refusals(resolution) == [("collision", "envs.A")]
 

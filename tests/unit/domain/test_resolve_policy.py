@@ -668,6 +668,58 @@ def test_a_secret_is_judged_by_its_name_and_as_a_variable_when_both_are_ruled(
     assert not decide(profile={"secrets": [use]}, policy=_in_scope(scope, rules), inventory=ours).refusals
 
 
+VARIABLES = ProjectInventory(secrets=frozenset({"LD_PRELOAD", "A", "B"}))
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "PATH", "PYTHONPATH"])
+@pytest.mark.parametrize("layer", ["run", "task", "function"])
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_secret_is_refused_when_envs_are_locked_and_it_would_set_a_variable(
+    name: str, layer: str, scope: str
+) -> None:
+    policy, ours = _in_scope(scope, {"envs": {"locked": True}}), ProjectInventory(secrets=frozenset({name}))
+    layers: dict[str, Any] = {"run": {}, layer: {"secrets": [name]}}
+
+    (refusal,) = decide(layers.pop("run"), policy=policy, inventory=ours, **layers).refusals
+
+    assert (refusal.code, refusal.where, refusal.value) == ("policy.locked", f"secrets.{name}", name)
+    assert refusal.message.endswith(f"locks `envs`; without a `mount_path` the secret `{name}` would set a variable")
+    assert refusal.allowed == "secrets with a `mount_path`"
+
+
+def test_a_secret_is_used_when_envs_are_locked_and_it_is_a_file_or_the_profiles() -> None:
+    file, policy = {"name": "LD_PRELOAD", "mount_path": "/s"}, {"envs": {"locked": True}}
+
+    assert decide({"secrets": [file]}, policy=policy, inventory=VARIABLES).refusals == ()
+    resolution = decide(profile={"secrets": ["LD_PRELOAD"]}, policy=policy, inventory=VARIABLES)
+    assert (resolution.refusals, show(resolution, "secrets", "LD_PRELOAD")) == ((), {"name": "LD_PRELOAD"})
+
+
+@pytest.mark.parametrize("who", ["run", "profile"])
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_a_secret_is_ignored_when_envs_are_locked_to_a_value_and_it_would_set_a_variable(name: str, who: str) -> None:
+    policy = {"envs": {"default": {"A": "p"}, "locked": True}}
+    world: dict[str, Any] = {who: {"secrets": [name, {"name": "LD_PRELOAD", "mount_path": "/s"}]}}
+
+    resolution = decide(world.pop("run", None), policy=policy, inventory=VARIABLES, **world)
+
+    assert resolution.refusals == ()
+    assert [use.name for use in resolution.spec.secrets] == ["LD_PRELOAD"]
+    assert dict(resolution.spec.envs) == {"A": "p"}
+    told = [(warning.where, warning.message) for warning in resolution.warnings]
+    message = f"the policy locks `envs`; the secret `{name}`, which would set a variable, from you is ignored"
+    assert told == ([(f"secrets.{name}", message)] if who == "run" else [])
+
+
+def test_a_requirement_is_met_when_a_secret_sets_the_variable() -> None:
+    policy = {"envs": {"required": ["A"]}}
+
+    assert decide({"secrets": ["A"]}, policy=policy, inventory=VARIABLES).refusals == ()
+    assert decide({"secrets": ["A"]}, policy={"envs": {"required": True}}, inventory=VARIABLES).refusals == ()
+    as_file = decide({"secrets": [{"name": "A", "mount_path": "/a"}]}, policy=policy, inventory=VARIABLES)
+    assert list_refusals(as_file) == [("policy.required", "envs.A")]
+
+
 @pytest.mark.parametrize("rule", [{"locked": True}, {"default": "a:1", "locked": True}])
 def test_an_image_volume_is_refused_when_it_would_bring_another_image_past_a_lock(rule: Any) -> None:
     policy = {"image": rule}

@@ -1,10 +1,11 @@
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from runyard.spec.problems import Problem
+from runyard.spec.problems import Problem, Refused
 from runyard.spec.run_fields import ADMIN_FIELDS, USER_FIELDS, read_admin_fields, read_run_fields
 from tests.unit.spec.refusals import find_problem, find_problems
 
@@ -339,6 +340,19 @@ def test_every_problem_of_every_field_is_told_when_a_request_is_all_wrong() -> N
 @pytest.mark.parametrize("given", [None, [], "run", 3, [{"image": "x"}]])
 def test_a_request_is_refused_when_it_is_no_mapping(given: Any) -> None:
     assert find_problem(read_run_fields, given).code == "type.mapping"
+
+
+@pytest.mark.parametrize("read", [read_run_fields, read_admin_fields])
+@pytest.mark.parametrize("entry", ["A", {"name": "A"}])
+def test_a_secret_is_refused_when_it_sets_a_variable_of_envs(read: Callable[[Any], Any], entry: Any) -> None:
+    with pytest.raises(Refused) as caught:
+        read({"envs": {"A": "1", "B": "2"}, "secrets": ["C", entry]})
+
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.where, problem.value) == ("secrets.env_twice", "secrets[1]", "A")
+    assert problem.message == "`A` is also a variable of `envs`"
+    assert problem.allowed == "one of them, or a `mount_path` for the secret"
+    assert read({"envs": {"A": "1"}, "secrets": [{"name": "A", "mount_path": "/s"}]}).envs == {"A": "1"}
 
 
 def test_a_request_is_refused_when_it_has_hundreds_of_fields() -> None:

@@ -92,8 +92,13 @@ class AdminInputs:
         return any(entry in said for said in [*self.iter_profile_values(field), *self.iter_defaults(field)])
 
     def uses_secret(self, name: str) -> bool:
-        """Whether the profile uses that secret."""
+        """Whether the profile uses that secret, as a variable or as a file."""
         return any(use.name == name for said in self.iter_profile_values("secrets") for use in said)
+
+    def uses_secret_as_variable(self, name: str) -> bool:
+        """Whether the profile sets that variable by a secret."""
+        uses = (use for said in self.iter_profile_values("secrets") for use in said)
+        return any(use.name == name and use.is_variable for use in uses)
 
     def implies_profile(self, name: str) -> bool:
         """Whether the profile applies without being named: `default`, or a policy default."""

@@ -167,7 +167,8 @@ def _iter_children(given: Any) -> Iterator[tuple[str | int, Any]]:
 
 
 def _collect_environment(facts: Facts, container: ObjectPart, admin: AdminInputs, context: ProjectContext) -> None:
-    whole: dict[str, str] = {}
+    """Every variable, whether its value is in the object or in the run's Secret."""
+    whole: dict[str, Any] = {}
     facts.values["envs"] = []
     for variable in container.iter_parts("env"):
         entry = variable.content
@@ -179,7 +180,8 @@ def _collect_environment(facts: Facts, container: ObjectPart, admin: AdminInputs
             is_set_by_admin = admin.sets_pair("envs", name, entry["value"])
             facts.add("envs", (*variable.path, "value"), name, is_set_by_admin=is_set_by_admin)
         else:
-            is_set_by_admin = admin.uses_secret(entry["valueFrom"]["secretKeyRef"]["key"])
+            whole[name] = entry["valueFrom"]
+            is_set_by_admin = admin.uses_secret_as_variable(name)
             facts.add("envs", (*variable.path, "valueFrom"), name, is_set_by_admin=is_set_by_admin)
     facts.wholes["envs"] = whole
     facts.names["envs"] = frozenset(value.value for value in facts.values["envs"])

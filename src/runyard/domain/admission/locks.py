@@ -37,8 +37,7 @@ def check_locks(facts: Facts, admin: AdminInputs) -> Iterator[Problem]:
 
 
 def _is_set_by_user(value: Value) -> bool:
-    """Variables from secrets do not count as `envs`: the rule for `secrets` applies to them."""
-    return value.value is not None and not value.is_set_by_admin and value.path[-1] != "valueFrom"
+    return value.value is not None and not value.is_set_by_admin
 
 
 def _matches_lock(value: Value, default: Any) -> bool:

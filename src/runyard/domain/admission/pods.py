@@ -91,7 +91,7 @@ def _report_foreign_value(pod: ObjectPart, key: str, value: Any) -> Problem:
 
 
 def _check_environment(bundle: Bundle, container: ObjectPart) -> Iterator[Problem]:
-    """Each variable has one entry; secrets come only from the run's own Secret."""
+    """Each variable has one entry; one from a secret has the name of its key, in the run's own Secret."""
     names: set[str] = set()
     for variable in container.iter_parts("env"):
         name = variable.content["name"]
@@ -102,6 +102,9 @@ def _check_environment(bundle: Bundle, container: ObjectPart) -> Iterator[Proble
         if reference is not None and reference["key"] not in _find_secret(bundle, reference["name"]):
             message = "must refer to a key of the run's own Secret"
             yield Problem(Code.ADMISSION_REFERENCE, variable.path, message, value=reference["name"])
+        if reference is not None and reference["key"] != name:
+            message = f"must have the name of its secret, `{reference['key']}`"
+            yield Problem(Code.ADMISSION_REFERENCE, (*variable.path, "name"), message, value=name)
 
 
 def _find_secret(bundle: Bundle, name: str) -> Any:

@@ -126,7 +126,6 @@ def _check_pairs(name: str, expected: Any, given: dict[str, str], path: Path) ->
 
 
 def _check_secrets(fields: AdminFields, container: ObjectPart, admin: AdminInputs) -> Iterator[Problem]:
-    locked = admin.find_locked_value("envs") or {}
     variables = {
         (entry["name"], entry["valueFrom"]["secretKeyRef"]["key"])
         for entry in container.find("env") or ()
@@ -134,10 +133,10 @@ def _check_secrets(fields: AdminFields, container: ObjectPart, admin: AdminInput
     }
     files = {(mount.content["mountPath"], mount.find("subPath")) for mount in container.iter_parts("volumeMounts")}
     for use in fields.secrets or ():
-        if use.mount_path is not None:
+        if not use.is_variable:
             is_there = (use.mount_path, use.name) in files
         else:
-            is_there = (use.name, use.name) in variables or use.name in locked
+            is_there = (use.name, use.name) in variables or _is_locked(admin, "envs")
         if not is_there:
             yield _report_difference("secrets", (*container.path, use.name))
 
