@@ -82,7 +82,6 @@ async def serve(
         authenticator=Authenticator(core, issuer=issuer, passwords=passwords, is_open=is_open),
         issuer=issuer,
         limits=limits or Limits(),
-        is_open=is_open,
     )
     try:
         app = make_app(context)

@@ -25,6 +25,7 @@ from runyard.api.idle_connections import IdleConnections
 from runyard.app.core import Core, Options
 from runyard.app.loops import DeletionLoop, Loop, Reconciler, RetentionLoop, TriggerLoop, supervise
 from runyard.app.model import Run
+from runyard.app.ports import Store
 from runyard.app.retention import Retention
 from runyard.app.rules import import_policy, import_profiles
 from runyard.app.times import SystemClock
@@ -47,6 +48,8 @@ _PORT_CURES = {
     errno.EACCES: "; choose a port above 1023 with --port",
 }
 GAUGE_SECONDS = 30.0
+ACCOUNTS_SECONDS = 2.0
+"""How soon a server without accounts notices that the first one was created."""
 log = structlog.get_logger()
 
 
@@ -170,9 +173,7 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
     stack.callback(passwords.close)
     issuer = Issuer(core, access_life=settings.access_token_life)
     await _prepare_keys(issuer, settings, is_new=is_new)
-    is_open = settings.auth == "open"
-    if not is_open:
-        await _warn_without_accounts(store)
+    is_open = await _choose_open_mode(settings, store)
     return ServerContext(
         core=core,
         authenticator=Authenticator(core, issuer=issuer, passwords=passwords, is_open=is_open),
@@ -184,7 +185,6 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
             streams=settings.max_streams,
             requests_per_second=settings.max_requests,
         ),
-        is_open=is_open,
         allowed_hosts=LOOPBACK_HOSTS | {settings.host},
     )
 
@@ -201,13 +201,30 @@ async def _prepare_keys(issuer: Issuer, settings: Settings, *, is_new: bool) -> 
         raise UnknownKey(f"the database is {error}: restore the key that belongs to it, in {place}") from None
 
 
-async def _warn_without_accounts(store: SqlStore) -> None:
+async def _choose_open_mode(settings: Settings, store: SqlStore) -> bool:
+    """Whether requests need no sign-in. A database with accounts is opened only by the flag that says so.
+
+    Raises `CannotStart`.
+    """
+    has_accounts = await _has_accounts(store)
+    if settings.auth == "accounts" and not has_accounts:
+        log.warning(
+            "accounts.none",
+            message="nobody can sign in yet: stop the server, then run `runyard user create NAME --admin`",
+        )
+    if settings.open_to_everyone_on_this_machine:
+        return True
+    if has_accounts and settings.auth == "open":
+        raise CannotStart(
+            "--auth open: the database has accounts, so clients must sign in: remove `--auth open`, or give every "
+            "program on this machine admin rights and the values of all secrets with --open-to-everyone-on-this-machine"
+        )
+    return settings.auth != "accounts" and not has_accounts
+
+
+async def _has_accounts(store: Store) -> bool:
     async with store.begin(is_read_only=True) as unit:
-        if not await unit.accounts.list_accounts():
-            log.warning(
-                "accounts.none",
-                message="nobody can sign in yet: stop the server, then run `runyard user create NAME --admin`",
-            )
+        return bool(await unit.accounts.list_accounts())
 
 
 async def _load_rule_files(core: Core, settings: Settings) -> None:
@@ -269,11 +286,37 @@ def _make_loops(context: ServerContext, settings: Settings) -> Mapping[str, Loop
     retention = Retention(runs=settings.keep_runs, logs=settings.keep_logs, audit=settings.keep_audit)
     return {
         "reconcile": reconciler.run,
-        "triggers": TriggerLoop(context.core, is_open=context.is_open).run,
+        "triggers": partial(_run_triggers, context),
         "retention": RetentionLoop(context.core, retention=retention).run,
         "deletions": DeletionLoop(context.core).run,
         "gauges": partial(_measure, context),
+        **({} if settings.open_to_everyone_on_this_machine else {"accounts": partial(_await_accounts, context)}),
     }
+
+
+async def _await_accounts(context: ServerContext) -> None:
+    """Leave open mode when the first account is created: with PostgreSQL, that happens while the server runs."""
+    while context.is_open and not await _has_accounts(context.core.store):  # noqa: ASYNC110 - the database wakes nobody
+        await asyncio.sleep(ACCOUNTS_SECONDS)
+    if context.is_open:
+        context.authenticator.require_accounts()
+        log.warning("accounts.created", message="the database has accounts now: clients must sign in")
+    await asyncio.Event().wait()
+
+
+async def _run_triggers(context: ServerContext) -> None:
+    """Fire triggers; begin anew when the server leaves open mode."""
+    while True:
+        is_open = context.is_open
+        loop = asyncio.create_task(TriggerLoop(context.core, is_open=is_open).run(), name="triggers")
+        try:
+            while context.is_open is is_open and not loop.done():
+                await asyncio.wait([loop], timeout=ACCOUNTS_SECONDS)
+            if loop.done():
+                return loop.result()
+        finally:
+            loop.cancel()
+            await asyncio.gather(loop, return_exceptions=True)
 
 
 async def _measure(context: ServerContext) -> None:
@@ -287,10 +330,15 @@ async def _measure(context: ServerContext) -> None:
 def _announce(context: ServerContext, address: str, settings: Settings) -> None:
     """Print the address to standard output, flushed, for people and programs alike; the log format does not matter."""
     sys.stdout.write(f"runyard listens on {address}\n")
-    if context.is_open:
+    if context.is_open and settings.open_to_everyone_on_this_machine:
+        sys.stdout.write(
+            "!! --open-to-everyone-on-this-machine: accounts are ignored. Every program on this machine has admin "
+            "rights and can read the values of all secrets. Cross-origin requests are refused.\n"
+        )
+    elif context.is_open:
         sys.stdout.write(
             "!! No accounts: every program on this machine has admin rights. Cross-origin requests are refused.\n"
-            "!! Beyond a laptop, use --auth accounts, after `runyard user create NAME --admin`.\n"
+            "!! Beyond a laptop, run `runyard user create NAME --admin`; then clients must sign in.\n"
         )
     if settings.engine == "none":
         sys.stdout.write("No engine: runs are accepted, resolved and stored, and stay READY.\n")
@@ -314,7 +362,11 @@ def _listen(settings: Settings) -> socket.socket:
     return listening
 
 
-class AddressUnusable(Exception):
+class CannotStart(Exception):
+    """The server cannot start; the message says what to do."""
+
+
+class AddressUnusable(CannotStart):
     """The listening address is in use, or does not belong to this machine."""
 
 

@@ -26,7 +26,7 @@ def refuse(environment: Mapping[str, str] | None = None, **flags: str | bool | N
 
 def test_defaults_are_a_laptops_when_nothing_is_given() -> None:
     settings = read().settings
-    assert (settings.host, settings.port, settings.auth, settings.engine) == ("127.0.0.1", 8080, "open", "none")
+    assert (settings.host, settings.port, settings.auth, settings.engine) == ("127.0.0.1", 8080, None, "none")
     assert settings.data == Path("/home/ada/.local/state/runyard")
     assert settings.database == "sqlite:////home/ada/.local/state/runyard/runyard.db"
     assert settings.logs == "database:/home/ada/.local/state/runyard/logs.db"
@@ -247,6 +247,17 @@ def test_open_mode_is_refused_when_others_can_reach_it(tmp_path: Path) -> None:
     assert line.startswith(
         "--auth: `open` needs no sign-in, and --behind-proxy makes the server reachable from other machines"
     )
+
+
+def test_flag_that_opens_is_refused_when_others_can_reach_the_server_or_accounts_are_asked_for(tmp_path: Path) -> None:
+    flag = "--open-to-everyone-on-this-machine"
+    (line,) = refuse(None, open_to_everyone_on_this_machine=True, host="10.0.0.1", **make_pair(tmp_path))
+    assert line == f"{flag}: works on loopback only, and --host `10.0.0.1` lets other machines in"
+    (line,) = refuse(None, open_to_everyone_on_this_machine=True, behind_proxy=True)
+    assert line == f"{flag}: works on loopback only, and --behind-proxy lets other machines in"
+    (line,) = refuse(None, open_to_everyone_on_this_machine=True, auth="accounts")
+    assert line == f"{flag}: contradicts --auth `accounts`; set only one"
+    assert read(None, open_to_everyone_on_this_machine=True, auth="open").settings.open_to_everyone_on_this_machine
 
 
 def test_half_of_a_pair_is_refused_when_the_other_is_missing(tmp_path: Path) -> None:

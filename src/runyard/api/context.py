@@ -17,6 +17,13 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class Authenticator(Identifier, Protocol):
     """Authenticates requests."""
 
+    @property
+    def is_open(self) -> bool:
+        """Open mode, without accounts: everybody who reaches the server is its admin."""
+
+    def require_accounts(self) -> None:
+        """Leave open mode."""
+
     async def authenticate(self, header: str | None, *, address: str | None) -> Principal:
         """The principal of an Authorization header; raises `Unauthenticated`, or `TooMany` for repeated failures."""
 
@@ -58,10 +65,13 @@ class ServerContext:
     issuer: Issuer
     limits: Limits = field(default_factory=Limits)
     metrics: Metrics = field(default_factory=Metrics)
-    is_open: bool = True
-    """Open mode, without accounts: everybody who reaches the server is its admin."""
     allowed_hosts: frozenset[str] = LOOPBACK_HOSTS
     """In open mode, the host names that requests may address: the defence against DNS rebinding."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests need no sign-in. It ends while the server runs when the first account is created."""
+        return self.authenticator.is_open
 
 
 def get_context(connection: HTTPConnection) -> ServerContext:

@@ -39,12 +39,17 @@ class Authenticator:
     ) -> None:
         self._core = core
         self._issuer = issuer
-        self._is_open = is_open
+        self.is_open = is_open
+        """Whether every client is an admin without sign-in."""
         self._password_check = PasswordCheck(core, passwords=passwords, limiter=limiter or FailureLimiter())
+
+    def require_accounts(self) -> None:
+        """Leave open mode: from now on clients must sign in."""
+        self.is_open = False
 
     async def authenticate(self, header: str | None, *, address: str | None) -> Principal:
         """The principal of a request. Raises `Unauthenticated` or `TooMany`. On an open server everyone is an admin."""
-        if self._is_open:
+        if self.is_open:
             return Principal(name=ANONYMOUS, is_admin=True, via="open", address=address)
         given = parse_header(header)
         if isinstance(given, Basic):
@@ -54,7 +59,7 @@ class Authenticator:
 
     async def identify(self, token: str, *, address: str | None) -> Identity:
         """The identity of a token. Raises `Unauthenticated`."""
-        if self._is_open:
+        if self.is_open:
             raise Unauthenticated("this server runs without accounts; no token is needed")
         if token.startswith(PERSONAL_PREFIX):
             return await self._identify_personal(token, address=address)

@@ -24,7 +24,7 @@ def serve(flags: Mapping[str, Any]) -> None:
     work = load("runyard.bootstrap:serve")
     try:
         run_sync(lambda: work(settings))
-    except load("runyard.bootstrap:AddressUnusable") as error:
+    except load("runyard.bootstrap:CannotStart") as error:
         raise click.ClickException(clean(str(error))) from None
 
 
@@ -62,6 +62,8 @@ def _show(settings: Settings, name: str) -> str:
     value = getattr(settings, name)
     if name == "database":
         return str(run_sync(lambda: load("runyard.store:show_url")(value)))
+    if name == "auth" and value is None:
+        return "accounts if the database has any, else open"
     if value is None:
         return "forever" if name.startswith("keep_") else "-"
     if next(setting for setting in SETTINGS if setting.name == name).is_secret:

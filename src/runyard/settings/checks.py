@@ -8,6 +8,7 @@ from runyard.settings.settings import is_loopback
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
+_OPENED = "open_to_everyone_on_this_machine"
 _GUARDS = "--tls-certificate and --tls-key, or --behind-proxy"
 
 
@@ -62,8 +63,13 @@ def _check_exposure(values: Mapping[str, Any], sources: Mapping[str, str], wrong
     if "host" in wrong or "behind_proxy" in wrong:
         return
     host, is_reachable = values["host"], not is_loopback(values["host"])
-    if values["auth"] == "open" and (is_reachable or values["behind_proxy"]):
-        cause = f"{sources['host']} `{host}`" if is_reachable else f"{sources['behind_proxy']}"
+    cause = f"{sources['host']} `{host}`" if is_reachable else f"{sources['behind_proxy']}"
+    if values[_OPENED] is True:
+        if is_reachable or values["behind_proxy"]:
+            yield _make(sources[_OPENED], f"works on loopback only, and {cause} lets other machines in")
+        elif values["auth"] == "accounts":
+            yield _make(sources[_OPENED], f"contradicts {sources['auth']} `accounts`; set only one")
+    elif values["auth"] == "open" and (is_reachable or values["behind_proxy"]):
         yield Problem(
             Code.SETTINGS_WRONG,
             (),

@@ -152,7 +152,9 @@ def _fill_in(values: dict[str, Any], environment: Mapping[str, str], problems: l
         values["key_file"] = values["key_file"] or data / "key"
         values["logs"] = f"database:{data}/logs.db" if values["logs"] == "database" else values["logs"]
     if values["auth"] is None and values["host"] is not _WRONG:
-        values["auth"] = "open" if is_loopback(values["host"]) and values["behind_proxy"] is False else "accounts"
+        is_local = is_loopback(values["host"]) and values["behind_proxy"] is False
+        # Otherwise the database decides.
+        values["auth"] = None if is_local else "accounts"
 
 
 def _choose_data_directory(environment: Mapping[str, str], problems: list[Problem]) -> Any:

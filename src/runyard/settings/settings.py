@@ -21,7 +21,10 @@ class Settings:
     engine: Literal["none"]
     profiles: Path | None
     policy: Path | None
-    auth: Literal["open", "accounts"]
+    auth: Literal["open", "accounts"] | None
+    """None: accounts if the database has any, else open."""
+    open_to_everyone_on_this_machine: bool
+    """Open mode even if the database has accounts."""
     tls_certificate: Path | None
     tls_key: Path | None
     behind_proxy: bool

@@ -98,8 +98,17 @@ SETTINGS: tuple[Setting, ...] = (
         name="auth",
         read=value_readers.make_choice_reader("open", "accounts"),
         metavar="MODE",
-        shown_default="open on loopback, else accounts",
-        help="open: no sign-in, every client is an admin. accounts: clients sign in; see `runyard user`.",
+        shown_default="accounts if the database has any or other machines can reach the server, else open",
+        help="open: no sign-in, every client is an admin; refused if the database has accounts. "
+        "accounts: clients sign in; see `runyard user`.",
+    ),
+    Setting(
+        name="open_to_everyone_on_this_machine",
+        read=value_readers.read_switch,
+        default="false",
+        is_switch=True,
+        help="Ignore the accounts in the database: every program on this machine is an admin without sign-in, and can "
+        "read the values of all secrets. On loopback only.",
     ),
     Setting(
         name="tls_certificate",

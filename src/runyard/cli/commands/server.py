@@ -29,7 +29,8 @@ def server(check: bool, **flags: Any) -> None:  # noqa: FBT001 - click passes it
     """Start the API server.
 
     It serves DigitalHub's API, so that the `digitalhub` SDK works unchanged, and Runyard's own. Without options it uses
-    SQLite in the data directory, listens on loopback and has no accounts.
+    SQLite in the data directory and listens on loopback. Clients must sign in if the database has accounts; without
+    accounts, every program on this machine is an admin.
 
     Every flag can also be set by the variable in brackets or in the settings file. Precedence: flags, variables,
     settings file, defaults.
