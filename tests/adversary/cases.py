@@ -23,7 +23,8 @@ class World:
     """The project's secrets and their values."""
     volumes: dict[str, str] = field(default_factory=dict)
     claims: list[str] = field(default_factory=list)
-    config_maps: list[str] = field(default_factory=list)
+    config_maps: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The project's config maps: their files by name."""
     namespaces: dict[str, str] = field(default_factory=lambda: dict(NAMESPACES))
     kubernetes_version: str = "latest"
 

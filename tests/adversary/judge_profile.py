@@ -169,8 +169,10 @@ def _iter_pairs(
     if kind == "shared_volume":
         claim = world.volumes.get(volume.get("claim_name", volume["name"]))
         yield "claim", claim, rendered["persistentVolumeClaim"]["claimName"]
-    if kind == "config_map" and "config_map" in volume:
-        yield "config map", volume["config_map"], rendered["configMap"]["name"]
+    if kind == "config_map":
+        files = world.config_maps.get(volume["config_map"]) if "config_map" in volume else volume["data"]
+        expected = None if files is None else {key: str(value) for key, value in files.items()}
+        yield "files", expected, facts.config_maps[rendered["configMap"]["name"]]["data"]
 
 
 def _judge_service_name(expected: str, facts: Facts, admin: AdminInputs, world: World) -> Iterator[str]:

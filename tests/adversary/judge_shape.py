@@ -187,8 +187,8 @@ def _judge_volumes(facts: Facts, world: World) -> Iterator[str]:
             known = {*facts.claims, *world.volumes.values(), *world.claims}
             if source["claimName"] not in known or source.keys() != {"claimName"}:
                 yield f"claims: {source} is not the project's"
-        if kind == "configMap" and source["name"] not in {*facts.config_maps, *world.config_maps}:
-            yield f"config maps: {source['name']} is not the project's"
+        if kind == "configMap" and source["name"] not in facts.config_maps:
+            yield f"config maps: {source['name']} is not the run's"
 
 
 def _judge_mounts(facts: Facts) -> Iterator[str]:

@@ -10,6 +10,7 @@ from runyard.domain.resolution import Resolution, resolve
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.manifests.identity import Owner, RunIdentity
 from runyard.manifests.render import render_anchor, render_dependents, render_run
+from runyard.spec.config_maps import ConfigMap
 from runyard.spec.policy import read_policy
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile_documents import read_profiles
@@ -58,7 +59,13 @@ def make_stage(world: World) -> Stage:
             secrets=frozenset(world.secrets),
             volumes=MappingProxyType(world.volumes),
             claims=frozenset(world.claims),
-            config_maps=frozenset(world.config_maps),
+            config_maps=MappingProxyType(
+                {
+                    name: ConfigMap(name=name, version="v1", data=MappingProxyType(files))
+                    for name, files in world.config_maps.items()
+                }
+            ),
+            config_map_names=frozenset(world.config_maps),
         ),
         AdminDocuments(world),
     )
@@ -137,7 +144,6 @@ def admit(objects: Any, case: Case, stage: Stage, resolution: Resolution) -> lis
         kubernetes_version=stage.world.kubernetes_version,
         project_claims=stage.inventory.claims,
         shared_claims=frozenset(stage.inventory.volumes.values()),
-        project_config_maps=stage.inventory.config_maps,
         platform_envs={"PROJECT_NAME": case.project, "RUN_ID": case.run_id},
         is_anchor=case.is_anchor,
     )

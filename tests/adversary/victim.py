@@ -65,7 +65,7 @@ WORLD = World(
     secrets={"TOKEN": "t0ken", "kaggle": "key", "db-password": "hidden", "LD_PRELOAD": "hidden"},
     volumes={"models": "run-old.models"},
     claims=["legacy"],
-    config_maps=["settings"],
+    config_maps={"settings": {"train.toml": "epochs = 3\n"}},
 )
 NO_POLICY = replace(WORLD, policy={})
 """The same world without any policy."""

@@ -177,6 +177,8 @@ COUNTS: tuple[Any, ...] = (0, 1, 2, "3", 7)
 ODD_COUNTS: tuple[Any, ...] = (-1, "-1", 1001, 10**9, 2**63, 1.5, "1.0", "one", True, None, [], "٣", float("nan"))
 
 NAMESPACES = ("kube-system", "speech", "vision", "*")
+SETTINGS = {"train.toml": "epochs = 3\n", "empty": ""}
+"""The files of the project's config map."""
 CONFIG_MAPS = ("settings", "kube-root-ca.crt", "speech-settings")
 PROFILES = ("small", "1xa100", "default", "locked.down")
 ODD_PROFILES: tuple[Any, ...] = (

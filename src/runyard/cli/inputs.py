@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
 import click
 
+from runyard.cli.config_map_files import load_config_maps
 from runyard.cli.findings import Failed, Finding
 from runyard.cli.options import RunOptions
 from runyard.cli.policies import LoadedPolicy, load_policy
@@ -18,6 +19,7 @@ from runyard.domain.effective_spec import USERS, Leaf
 from runyard.domain.resolution import NOT_USED, Resolution
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.manifests.renderability import resolve_run
+from runyard.spec.config_maps import ConfigMap
 from runyard.spec.kinds.registry import DEFAULT_KIND
 from runyard.spec.policy import BUILT_IN, Policy
 from runyard.spec.problem_codes import Code
@@ -62,6 +64,7 @@ def read_inputs(options: RunOptions) -> Inputs:
     loaded = _attempt(load_run, options.file, failures)
     profiles, profile_doubts = _attempt(load_profiles, options.profiles, failures) or (MappingProxyType({}), ())
     policy = (_attempt(load_policy, options.policy, failures) if options.policy else None) or LoadedPolicy(Policy())
+    config_maps = _attempt(load_config_maps, options.config_maps, failures) or MappingProxyType({})
     if failures or loaded is None:
         raise Failed(
             [error for failed in failures for error in failed.errors],
@@ -72,7 +75,7 @@ def read_inputs(options: RunOptions) -> Inputs:
         loaded=loaded,
         request=_make_request(loaded, flags, options),
         admin_rules=AdminRules(profiles=profiles, policy=policy.policy),
-        inventory=_make_inventory(options),
+        inventory=_make_inventory(options, config_maps),
         run_id=options.run_id or loaded.run.id or make_id(options, loaded.content),
         is_id_made=not (options.run_id or loaded.run.id),
         warnings=(*policy.warnings, *profile_doubts, *loaded.warnings, *_iter_replaced(loaded, options)),
@@ -105,7 +108,9 @@ def locate(inputs: Inputs, problem: Problem) -> Finding:
 
 
 def _propose_option(problem: Problem) -> Problem:
-    """Names the option that sets a missing image."""
+    """Names the option that sets a missing image, or that tells about a config map."""
+    if problem.code == Code.CONFIG_MAP_UNKNOWN:
+        return replace(problem, allowed=f"--config-map {problem.value}=PATH, or the files in `data`")
     if (problem.code, problem.path) != (Code.FIELD_MISSING, ("image",)):
         return problem
     return replace(problem, allowed="`image` in the file, or --image IMAGE")
@@ -166,12 +171,13 @@ def _get_action(given: str | None) -> Action | None:
     return next((action for action in get_args(Action) if action == given), None)
 
 
-def _make_inventory(options: RunOptions) -> ProjectInventory:
+def _make_inventory(options: RunOptions, config_maps: Mapping[str, ConfigMap]) -> ProjectInventory:
     return ProjectInventory(
         secrets=frozenset(options.secrets),
         volumes=MappingProxyType(dict(options.volumes)),
         claims=frozenset(options.claims),
-        config_maps=frozenset(options.config_maps),
+        config_maps=config_maps,
+        config_map_names=frozenset(each.name for each in config_maps.values()),
     )
 
 

@@ -70,7 +70,6 @@ def _find_violations(objects: Objects, inputs: Inputs, decision: Decision) -> li
         profile=decision.resolution.profile,
         project_claims=inventory.claims,
         shared_claims=frozenset(inventory.volumes.values()),
-        project_config_maps=inventory.config_maps,
         platform_envs=get_platform_envs(_identify(inputs)),
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -31,7 +32,8 @@ class RunOptions:
     volumes: tuple[tuple[str, str], ...] = ()
     """Kept volumes: name and claim."""
     claims: tuple[str, ...] = ()
-    config_maps: tuple[str, ...] = ()
+    config_maps: tuple[tuple[str, str], ...] = ()
+    """Config maps: name, or name and version, and the file or directory with their content."""
     strict: bool = False
 
 
@@ -86,6 +88,27 @@ def _read_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ..
             reason = "has no name before `=`" if not name else f"has no valid claim after `=`: it {error}"
             raise click.BadParameter(f"`{given}` {reason}; allowed: NAME=CLAIM", ctx=ctx, param=param)
         pairs.append((name, claim))
+    return tuple(pairs)
+
+
+def _read_config_maps(
+    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for given in value:
+        reference, _, path = given.partition("=")
+        name, colon, version = reference.partition(":")
+        if error := check_dns_subdomain(name) or (check_slug(version) if colon else None):
+            reason = f"has no valid name before `=`: it {error}"
+        elif not path:
+            reason = "has no path after the name"
+        elif not Path(path).exists():
+            reason = f"names a path that does not exist: {path}"
+        else:
+            pairs.append((reference, path))
+            continue
+        message = f"`{given}` {reason}; allowed: NAME=PATH or NAME:VERSION=PATH, a file or a directory of files"
+        raise click.BadParameter(message, ctx=ctx, param=param)
     return tuple(pairs)
 
 
@@ -153,10 +176,10 @@ _OPTIONS = (
     click.option(
         "--config-map",
         "config_maps",
-        metavar="NAME",
+        metavar="NAME=PATH",
         multiple=True,
-        callback=checked(check_dns_subdomain),
-        help="Config map of the project. Repeatable.",
+        callback=_read_config_maps,
+        help="Config map of the project, and its content: a file, or a directory of files. Repeatable.",
     ),
     click.option("--strict", is_flag=True, help="Refuse the run if a value you set would be ignored."),
 )

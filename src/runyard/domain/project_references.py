@@ -7,18 +7,45 @@ from runyard.domain.board import Board, Offer
 from runyard.domain.effective_spec import OWNERS
 from runyard.domain.environment_variables import list_variables
 from runyard.domain.resolve_inputs import ProjectInventory
+from runyard.spec.config_maps import (
+    MOST_CONFIG_MAPS,
+    MOST_RUN_CONFIG_BYTES,
+    ConfigMapReference,
+    count_bytes,
+    parse_config_map_reference,
+)
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, find_nearest, list_words
 from runyard.spec.volumes import SCRATCH_PATH, Volume
 
 
-def settle_references(board: Board, inventory: ProjectInventory) -> None:
-    """Refuse references to what the project does not have; replace a kept volume's name by that of its claim."""
+def settle_references(board: Board, inventory: ProjectInventory, *, project: str) -> None:
+    """Refuse references to what the project does not have.
+
+    The name of a kept volume is replaced by that of its claim. A config map is pinned: its newest version, or the one
+    that is named, is copied into the run, which then no longer depends on it.
+    """
     for path, _ in board.under("secrets"):
         if path[1] not in inventory.secrets:
             board.refusals.append(_unknown("secret", path, str(path[1]), inventory.secrets))
-    for path, offer in board.under("volumes"):
-        _settle_volume(board, path, offer, inventory)
+    volumes = board.under("volumes")
+    count = len(list_config_maps(offer.value for _, offer in volumes))
+    if count > MOST_CONFIG_MAPS:
+        message = f"names {count} config maps of the project"
+        board.refusals.append(
+            Problem(Code.SIZE_ENTRIES, ("volumes",), message, allowed=f"at most {MOST_CONFIG_MAPS} in one run")
+        )
+    for path, offer in volumes:
+        if offer.value.config_map is None:
+            _settle_volume(board, path, offer, inventory)
+        elif count <= MOST_CONFIG_MAPS:
+            _pin_config_map(board, path, offer, inventory, project=project)
+
+
+def list_config_maps(volumes: Iterable[Volume]) -> list[ConfigMapReference]:
+    """The config maps that volumes name, without repetition."""
+    named = (parse_config_map_reference(volume.config_map) for volume in volumes if volume.config_map is not None)
+    return list({str(reference): reference for reference in named}.values())
 
 
 def _settle_volume(board: Board, path: Path, offer: Offer, inventory: ProjectInventory) -> None:
@@ -30,11 +57,43 @@ def _settle_volume(board: Board, path: Path, offer: Offer, inventory: ProjectInv
             board.refusals.append(_unknown("volume", path, name, inventory.volumes))
         else:
             board.refine(path, replace(volume, claim_name=claim, size=None))
-    elif volume.type == "persistent_volume_claim" and volume.claim_name is not None:
-        if volume.claim_name not in inventory.claims:
-            board.refusals.append(_unknown("claim", (*path, "claim_name"), volume.claim_name, inventory.claims))
-    elif volume.config_map is not None and volume.config_map not in inventory.config_maps:
-        board.refusals.append(_unknown("config map", (*path, "name"), volume.config_map, inventory.config_maps))
+    elif volume.claim_name is not None and volume.claim_name not in inventory.claims:
+        board.refusals.append(_unknown("claim", (*path, "claim_name"), volume.claim_name, inventory.claims))
+
+
+def _pin_config_map(board: Board, path: Path, offer: Offer, inventory: ProjectInventory, *, project: str) -> None:
+    reference = parse_config_map_reference(offer.value.config_map)
+    if reference.project not in (None, project):
+        message = f"invalid project: must be in project `{project}`"
+        board.refusals.append(Problem(Code.REFERENCE_PROJECT, (*path, "name"), message, value=offer.value.config_map))
+        return
+    found = inventory.config_maps.get(str(reference))
+    if found is None:
+        board.refusals.append(_unknown_config_map(path, reference, inventory.config_map_names, project=project))
+        return
+    board.refine(path, replace(offer.value, config_map=found.name, config_map_version=found.version, data=found.data))
+    if reference.version is None and found.version is not None:
+        board.fills[(*path, "config_map_version")] = replace(offer, value=found.version, rule="the newest version")
+    board.fills[(*path, "data")] = replace(offer, value=found.data, rule=f"the files of the config map {found.name}")
+
+
+def _unknown_config_map(path: Path, reference: ConfigMapReference, names: Iterable[str], *, project: str) -> Problem:
+    problem = replace(_unknown("config map", (*path, "name"), reference.name, names), value=str(reference))
+    if reference.version is not None and reference.name in names:
+        message = f"the config map `{reference.name}` has no version `{reference.version}`"
+        return replace(problem, message=message, allowed="its name alone, for the newest version", suggestion=None)
+    cure = f"create it with POST /api/v1/-/{project}/configmaps, or write the files in `data`"
+    return replace(problem, allowed=f"{problem.allowed}; {cure}")
+
+
+def check_config_bytes(board: Board) -> None:
+    """Refuse a run whose `config_map` volumes are too large together."""
+    size = count_bytes(*(offer.value.data for _, offer in board.under("volumes") if offer.value.data is not None))
+    if size > MOST_RUN_CONFIG_BYTES:
+        message = f"the config maps of the run have {size} bytes together"
+        board.refusals.append(
+            Problem(Code.SIZE_BYTES, ("volumes",), message, allowed=f"at most {MOST_RUN_CONFIG_BYTES} bytes")
+        )
 
 
 _UNKNOWN = {

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from runyard.domain.resolution import Resolution, resolve
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
+from runyard.spec.config_maps import ConfigMap, parse_config_map_reference
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problems import Path, Problem, format_path
 from runyard.spec.resources import LARGEST_AMOUNT, LIMITS, REQUESTS
@@ -29,16 +30,20 @@ class RecordedRequest:
 def assume_inventory(*layers: RunFields | None) -> ProjectInventory:
     """Make the inventory of a project that has every secret, volume, claim and config map named in the layers.
 
+    The config maps have no files.
     Use it only to compare policies and profiles: the inventory is the same on both sides.
     """
     fields = [layer for layer in layers if layer is not None]
     volumes = [volume for layer in fields for volume in layer.volumes or ()]
+    named = [parse_config_map_reference(volume.config_map) for volume in volumes if volume.config_map is not None]
     kept = {volume.claim_name or volume.name for volume in volumes if volume.type == "shared_volume"}
     return ProjectInventory(
         secrets=frozenset(use.name for layer in fields for use in layer.secrets or ()),
         volumes=MappingProxyType({name: name for name in sorted(kept)}),
         claims=frozenset(volume.claim_name for volume in volumes if volume.claim_name is not None),
-        config_maps=frozenset(volume.config_map for volume in volumes if volume.config_map is not None),
+        config_maps=MappingProxyType(
+            {str(each): ConfigMap(name=each.name, version=each.version, data=MappingProxyType({})) for each in named}
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from runyard.domain.effective_spec import SECONDS, Disk, EffectiveSpec, Leaf, Re
 from runyard.domain.layer_merge import Layer, Setting, put_layer
 from runyard.domain.locks_and_defaults import apply_locks, complete_volume, fill_blanks
 from runyard.domain.project_policy import ProjectPolicy
-from runyard.domain.project_references import settle_collisions, settle_references
+from runyard.domain.project_references import check_config_bytes, settle_collisions, settle_references
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.domain.rule_checks import check_rules
 from runyard.spec.kinds.registry import get_kind
@@ -24,6 +24,7 @@ from runyard.spec.problems import Problem, find_nearest, list_words
 from runyard.spec.profile import DEFAULT_PROFILE, Profile
 from runyard.spec.resources import LIMITS, Sides
 from runyard.spec.run_fields import AdminFields
+from runyard.spec.volumes import Volume
 
 NOT_USED = frozenset({Code.OVERRIDE, Code.RESOURCES_CONTRADICTION, Code.FIELD_POINTLESS})
 """Warnings about values of users that have no effect; with `strict` they are refusals."""
@@ -54,8 +55,9 @@ def resolve(request: Request, admin_rules: AdminRules, inventory: ProjectInvento
     for layer in _iter_layers(request, profile):
         put_layer(board, layer, setting)
     apply_locks(board, policy, setting)
-    settle_references(board, inventory)
+    settle_references(board, inventory, project=request.project)
     settle_collisions(board)
+    check_config_bytes(board)
     fill_blanks(board, policy, setting)
     _complete_volumes(board, policy)
     board.refusals += check_rules(board, policy, setting)
@@ -68,6 +70,17 @@ def resolve(request: Request, admin_rules: AdminRules, inventory: ProjectInvento
         refusals=tuple(dict.fromkeys(board.refusals)),
         profile=profile,
     )
+
+
+def find_profile(request: Request, admin_rules: AdminRules) -> Profile | None:
+    """The profile that applies to a request, named or by default; None where there is none or it is unknown."""
+    return _choose_profile(Board(), request, admin_rules, ProjectPolicy(admin_rules.policy, request.project))
+
+
+def iter_winning_volumes(request: Request, profile: Profile | None) -> Iterator[Volume]:
+    """The volumes that a run gets before anything is resolved: of each name, that of the strongest layer."""
+    named = {volume.name: volume for layer in _iter_layers(request, profile) for volume in layer.fields.volumes or ()}
+    yield from named.values()
 
 
 def _choose_profile(board: Board, request: Request, admin_rules: AdminRules, policy: ProjectPolicy) -> Profile | None:

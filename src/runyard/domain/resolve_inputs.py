@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from runyard.spec.config_maps import ConfigMap
 from runyard.spec.kinds.registry import DEFAULT_KIND
 from runyard.spec.policy import Policy
 from runyard.spec.profile import Profile
@@ -39,4 +40,7 @@ class ProjectInventory:
     """Kept volumes by the name users gave them, and the claim behind each."""
     claims: frozenset[str] = frozenset()
     """Claims that were not made by the platform and belong to the project."""
-    config_maps: frozenset[str] = frozenset()
+    config_maps: Mapping[str, ConfigMap] = field(default_factory=lambda: MappingProxyType({}))
+    """The config maps that the request and its profile name, by `NAME` or `NAME:VERSION`."""
+    config_map_names: frozenset[str] = frozenset()
+    """Names of config maps, to suggest one where a reference is unknown."""

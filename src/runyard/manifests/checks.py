@@ -100,7 +100,7 @@ def _find_lacking(volume: Volume) -> str | None:
             return "claim_name"
         case "image" if not volume.image:
             return "image"
-        case "config_map" if volume.data is None and volume.config_map is None:
+        case "config_map" if volume.data is None:
             return "data"
     return None
 

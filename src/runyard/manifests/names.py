@@ -37,7 +37,7 @@ def claim_name(run_id: str, *, volume: str) -> str:
 
 
 def config_map_name(run_id: str, *, volume: str) -> str:
-    """The name of the ConfigMap with a volume's inline data."""
+    """The name of the ConfigMap with a volume's files."""
     return claim_name(run_id, volume=volume)
 
 

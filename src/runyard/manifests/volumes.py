@@ -41,7 +41,7 @@ def render_claims(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> l
 
 
 def render_config_maps(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
-    """One ConfigMap per volume with inline data: each may be nearly as large as an object can be."""
+    """One ConfigMap per `config_map` volume: each may be nearly as large as an object can be."""
     return [
         {
             "apiVersion": "v1",
@@ -72,8 +72,7 @@ def _render_source(volume: Volume, identity: RunIdentity, marks: Marks) -> dict[
         case "empty_dir":
             return {"emptyDir": _render_empty_dir(volume)}
         case "config_map":
-            ours = config_map_name(identity.run_id, volume=volume.name)
-            return {"configMap": {"name": volume.config_map if volume.data is None else ours}}
+            return {"configMap": {"name": config_map_name(identity.run_id, volume=volume.name)}}
         case "image":
             return {"image": {"reference": volume.image, "pullPolicy": "IfNotPresent"}}
 

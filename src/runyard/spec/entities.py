@@ -1,4 +1,4 @@
-"""Entities around a run, in DigitalHub's form: project, function, task, run, secret. Specs are read strictly."""
+"""Entities in DigitalHub's form: project, function, task, run, secret, config map. Their specs are read strictly."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from runyard.spec.config_maps import DATA_SCHEMA, read_config_data
 from runyard.spec.digitalhub.reference_strings import (
     FunctionReference,
     TaskReference,
@@ -23,7 +24,12 @@ from runyard.spec.kinds.registry import (
     list_run_kinds,
     list_task_kinds,
 )
-from runyard.spec.names import check_project_name, check_slug, suggest_project_name
+from runyard.spec.names import (
+    check_dns_subdomain,
+    check_project_name,
+    check_slug,
+    suggest_project_name,
+)
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 from runyard.spec.readers import (
@@ -98,6 +104,16 @@ class SecretSpec(BaseModel):
     provider: str = "kubernetes"
 
 
+class ConfigMapSpec(BaseModel):
+    """The spec of one version of a config map: its files."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    data: Annotated[Mapping[str, str] | None, *read_by(read_config_data, DATA_SCHEMA)] = Field(
+        default=None, examples=[{"train.toml": "epochs = 3\n"}]
+    )
+
+
 class ProjectSpec(BaseModel):
     """The spec of a project, kept as the client sent it."""
 
@@ -124,7 +140,7 @@ class Entity(BaseModel):
     extensions: list[Any] = Field(default_factory=list)
 
 
-ENTITY_TYPES = ("project", "function", "task", "run", "secret")
+ENTITY_TYPES = ("project", "function", "task", "run", "secret", "configmap")
 
 
 def read_entity(entity_type: str, given: Any) -> Entity:
@@ -146,9 +162,9 @@ def read_entity(entity_type: str, given: Any) -> Entity:
 
 def find_spec_model(entity_type: str, kind: str) -> type[BaseModel]:
     """The model of a spec; raises `Refused` for a type or kind that is not run here."""
-    if entity_type in ("project", "secret"):
+    if entity_type in _OF_ONE_KIND:
         expect_option(kind, what=f"kind of a {entity_type}", options=(entity_type,))
-        return ProjectSpec if entity_type == "project" else SecretSpec
+        return SPEC_MODELS[entity_type]
     if entity_type == "function":
         return get_kind(expect_option(kind, what="kind of a function", options=list_function_kinds())).spec_model
     if entity_type == "task":
@@ -167,8 +183,17 @@ def is_run_kind(text: str) -> bool:
     return run_kind is not None and kind is not None and (run_kind.action is None or run_kind.action in kind.actions)
 
 
+_OF_ONE_KIND = ("project", "secret", "configmap")
+"""Types with one kind, which has the name of the type."""
 SPEC_MODELS: Mapping[str, type[BaseModel]] = MappingProxyType(
-    {"project": ProjectSpec, "function": FunctionSpec, "task": TaskSpec, "run": RunSpec, "secret": SecretSpec}
+    {
+        "project": ProjectSpec,
+        "function": FunctionSpec,
+        "task": TaskSpec,
+        "run": RunSpec,
+        "secret": SecretSpec,
+        "configmap": ConfigMapSpec,
+    }
 )
 
 
@@ -176,7 +201,8 @@ def _check_names(entity_type: str, document: Mapping[str, Any]) -> list[Problem]
     found = []
     for field in ("id", "name"):
         value = document.get(field)
-        if isinstance(value, str) and (error := check_slug(value)):
+        check = check_dns_subdomain if (entity_type, field) == ("configmap", "name") else check_slug
+        if isinstance(value, str) and (error := check(value)):
             found.append(Problem(Code.NAME_INVALID, (field,), error, value=value))
     where = "name" if entity_type == "project" else "project"
     project = document.get(where)
@@ -184,7 +210,7 @@ def _check_names(entity_type: str, document: Mapping[str, Any]) -> list[Problem]
         found.append(
             Problem(Code.PROJECT_NAME, (where,), error, value=project, suggestion=suggest_project_name(project))
         )
-    if entity_type in ("project", "function", "secret") and document.get("name") is None:
+    if entity_type in ("project", "function", "secret", "configmap") and document.get("name") is None:
         found.append(Problem(Code.FIELD_MISSING, ("name",), f"a {entity_type} needs its `name`"))
     return found
 
@@ -193,6 +219,8 @@ def _check_spec(kind: str, spec: BaseModel | None) -> list[Problem]:
     if spec is None:
         return []
     found = []
+    if isinstance(spec, ConfigMapSpec) and spec.data is None:
+        found.append(Problem(Code.FIELD_MISSING, ("spec", "data"), "a configmap needs its `data`"))
     if isinstance(spec, FunctionSpec):
         found += [problem.under("spec") for problem in get_kind(kind).find_spec_problems(spec)]
     elif isinstance(spec, RunSpec):

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
+from runyard.spec.config_maps import DATA_SCHEMA, MOST_INLINE_BYTES, parse_config_map_reference, read_config_data
 from runyard.spec.duration import DurationError, parse_duration
 from runyard.spec.kubernetes.quantity import Quantity
-from runyard.spec.names import check_config_key, check_dns_label, check_dns_subdomain, suggest_dns_label
+from runyard.spec.names import check_dns_label, check_dns_subdomain, suggest_dns_label
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import find_nearest
 from runyard.spec.readers import (
@@ -19,7 +20,6 @@ from runyard.spec.readers import (
     expect_option,
     expect_text,
     fold_keys,
-    has_control_characters,
     refuse,
 )
 from runyard.spec.resources import read_amount
@@ -38,9 +38,6 @@ RESERVED_PREFIX = "runyard-"
 SCRATCH_PATH = "/shared"
 """Mount path of `resources.disk`."""
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - a mount path in the user's container, not a file of ours
-
-MOST_DATA_BYTES = 900_000
-"""The maximum of an inline config map; Kubernetes accepts objects of about 1 MiB."""
 
 _FORBIDDEN_TREES = (
     "/proc",
@@ -83,8 +80,11 @@ VOLUMES_SCHEMA: dict[str, Any] = {
                     "size_limit": {"type": ["string", "number"]},
                     "medium": {"enum": ["", "Memory"]},
                     "sub_path": {"type": "string"},
-                    "data": {"type": "object", "additionalProperties": {"type": "string"}},
-                    "name": {"type": "string", "description": "existing config map of the project"},
+                    "data": DATA_SCHEMA,
+                    "name": {
+                        "type": "string",
+                        "description": "config map of the project: NAME for its newest version, or NAME:VERSION",
+                    },
                     "image": {"type": "string"},
                 },
             },
@@ -113,9 +113,11 @@ class Volume:
     """Lifetime of a claim: deleted with the run, kept, or deleted after so many seconds."""
     image: str | None = None
     config_map: str | None = None
-    """Name of an existing config map."""
+    """The project's config map: a reference as it is written, the name alone once it is resolved."""
+    config_map_version: str | None = None
+    """The version that `config_map` was resolved to."""
     data: Mapping[str, str] | None = None
-    """Content of a config map that the platform creates."""
+    """Files by name: as given, or of the config map once it is resolved."""
 
 
 def read_volumes(given: Any) -> tuple[Volume, ...]:
@@ -295,22 +297,14 @@ def read_image(given: Any) -> str:
     return image
 
 
+def _read_config_map(given: Any) -> str:
+    """A reference to a config map, as it is written. The project is known only when the run is resolved."""
+    parse_config_map_reference(given)
+    return str(given)
+
+
 def _read_data(given: Any) -> Mapping[str, str]:
-    findings = Findings()
-    data: dict[str, str] = {}
-    for key, value in expect_mapping(given, of="file names to contents").items():
-        if error := check_config_key(key):
-            findings.add(Code.VOLUMES_DATA_KEY, (key,), error, value=key)
-        elif isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            findings.add(Code.TYPE_TEXT, (key,), "the content of a file must be text", value=value)
-        elif has_control_characters(str(value).replace("\n", "").replace("\t", "").replace("\r", "")):
-            findings.add(Code.TEXT_CONTROL, (key,), "the content of a file must not have control characters")
-        else:
-            data[key] = str(value)
-    if sum(len(value.encode()) for value in data.values()) > MOST_DATA_BYTES:
-        findings.add(Code.SIZE_BYTES, (), "the config map is too large", allowed=f"at most {MOST_DATA_BYTES} bytes")
-    findings.finish()
-    return MappingProxyType(data)
+    return read_config_data(given, most_bytes=MOST_INLINE_BYTES)
 
 
 _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
@@ -319,7 +313,7 @@ _READERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType(
         "size_limit": ("size", read_amount),
         "storage_class": ("storage_class", read_object_name),
         "claim_name": ("claim_name", read_object_name),
-        "name": ("config_map", read_object_name),
+        "name": ("config_map", _read_config_map),
         "sub_path": ("sub_path", _read_sub_path),
         "lifetime": ("lifetime", _read_lifetime),
         "medium": ("medium", _read_medium),

@@ -6,7 +6,7 @@ from zlib import crc32
 
 from runyard.app.model import Entity, Run
 
-VERSIONED_TYPES = frozenset({"function", "workflow", "artifact", "dataitem", "model", "containerimage"})
+VERSIONED_TYPES = frozenset({"function", "workflow", "artifact", "dataitem", "model", "containerimage", "configmap"})
 """Versioned types. Every entity of another type is a latest one."""
 
 # Separates the parts of the searched text. No name contains it, so no match spans two parts.

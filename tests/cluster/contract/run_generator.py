@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.manifests.identity import RunIdentity
+from runyard.spec.config_maps import ConfigMap
 from runyard.spec.policy import read_policy
 from runyard.spec.profile_documents import read_profiles
 from runyard.spec.run_fields import Action, read_run_fields
@@ -92,7 +93,7 @@ class RunGenerator:
             secrets=frozenset(SECRETS),
             volumes={"models": "run-old.models"},
             claims=frozenset({"legacy", "c" * 253}),
-            config_maps=frozenset({"settings"}),
+            config_maps={"settings": ConfigMap(name="settings", version="v1", data={"a.toml": "x = 1\n"})},
         )
         admin_rules = AdminRules(profiles={profile.id: profile for profile in profiles}, policy=read_policy(policy))
         return LegalRun(request, admin_rules, inventory, identity, {"run": run, "file": file, "policy": policy})

@@ -87,7 +87,6 @@ def render_all(run: LegalRun, resolution: Resolution, *, has_owner: bool) -> lis
         profile=resolution.profile,
         project_claims=run.inventory.claims,
         shared_claims=frozenset(run.inventory.volumes.values()),
-        project_config_maps=run.inventory.config_maps,
         platform_envs={"PROJECT_NAME": run.identity.project, "RUN_ID": run.identity.run_id},
         is_anchor=has_owner,
     )

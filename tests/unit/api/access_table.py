@@ -129,7 +129,7 @@ def _make_filed_rows(plural: str) -> dict[str, str]:
 def make_table() -> dict[str, str]:
     """Every route and who may call it."""
     inside: dict[str, str] = {**_RUNS, **_SECRETS, **_VOLUMES, **_TRIGGERS}
-    for plural in ("functions", "workflows", "tasks", "triggers", "secrets"):
+    for plural in ("functions", "workflows", "tasks", "triggers", "secrets", "configmaps"):
         inside |= _make_entity_rows(plural, "writers")
     for plural in ("artifacts", "dataitems", "models", "containerimages", "extensions"):
         inside |= _make_entity_rows(plural, "producers")

@@ -139,16 +139,21 @@ volumes:
   - {volume_type: config_map, name: conf, mount_path: /conf, spec: {name: conf}}
 """
     (folder / "policy.yaml").write_text("volumes.claim_name: {allowed: [old-*]}\n")
-    inventory = ("--volume", "data=kept-1", "--claim", "old-claim", "--config-map", "conf")
-    (job,) = render(call, "-f", "-", "--policy", "policy.yaml", *inventory, stdin=run)
+    inventory = ("--volume", "data=kept-1", "--claim", "old-claim", "--config-map", "conf=conf")
+    (folder / "conf").mkdir()
+    (folder / "conf/a.toml").write_text("x = 1\n")
+    config_map, job = render(call, "-f", "-", "--policy", "policy.yaml", *inventory, stdin=run)
     sources = job["spec"]["template"]["spec"]["volumes"]
     assert [source.get("persistentVolumeClaim", {}).get("claimName") for source in sources] == [
         "kept-1",
         "old-claim",
         None,
     ]
+    assert sources[2]["configMap"]["name"] == config_map["metadata"]["name"]
+    assert config_map["data"] == {"a.toml": "x = 1\n"}
     refused = call("render", "-f", "-", "--policy", "policy.yaml", stdin=run)
     assert refused.code == 1
+    assert "allowed: --config-map conf=PATH, or the files in `data`" in refused.err
     assert refused.err.count("error: volumes") == 3
 
 
@@ -171,7 +176,12 @@ volumes:
         ["-f", "run.yaml", "--volume", "data"],
         ["-f", "run.yaml", "--volume", "=claim"],
         ["-f", "run.yaml", "--claim", "A"],
-        ["-f", "run.yaml", "--config-map", "A"],
+        ["-f", "run.yaml", "--config-map", "A=run.yaml"],
+        ["-f", "run.yaml", "--config-map", "conf"],
+        ["-f", "run.yaml", "--config-map", "conf="],
+        ["-f", "run.yaml", "--config-map", "conf=none.toml"],
+        ["-f", "run.yaml", "--config-map", "conf:a b=run.yaml"],
+        ["-f", "run.yaml", "--config-map", "conf=profiles"],
         ["-f", "run.yaml", "--bogus"],
         ["run.yaml"],
     ],

@@ -12,7 +12,6 @@ PROJECT = "vision"
 ENVS = {"PROJECT_NAME": PROJECT, "RUN_ID": "r1"}
 PROJECT_CLAIMS = frozenset({"datasets"})
 SHARED_CLAIMS = frozenset({"run-r0.kept"})
-PROJECT_CONFIG_MAPS = frozenset({"settings"})
 
 LABELS = {
     "app.kubernetes.io/name": "train",

@@ -7,7 +7,7 @@ from runyard.domain.admission import check_objects
 from runyard.spec.policy import read_policy
 from runyard.spec.problems import Problem
 from runyard.spec.profile import Profile
-from tests.unit.domain.legal_objects import ENVS, PROJECT, PROJECT_CLAIMS, PROJECT_CONFIG_MAPS, SHARED_CLAIMS
+from tests.unit.domain.legal_objects import ENVS, PROJECT, PROJECT_CLAIMS, SHARED_CLAIMS
 
 Objects = list[dict[str, Any]]
 ADMINS_OWN = {"resources.disk.storage_class": {"default": "fast"}}
@@ -21,7 +21,6 @@ def judge(
     known = {
         "project_claims": PROJECT_CLAIMS,
         "shared_claims": SHARED_CLAIMS,
-        "project_config_maps": PROJECT_CONFIG_MAPS,
         "platform_envs": ENVS,
     }
     return check_objects(objects, policy=read_policy(rules), project=PROJECT, profile=profile, **{**known, **extra})

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +56,7 @@ FIELDS: dict[str, Any] = {
         },
         {"volume_type": "ephemeral", "name": "cache", "mount_path": "/cache", "spec": {"size": "10Gi"}},
         {"volume_type": "shared_volume", "name": "kept", "mount_path": "/kept"},
-        {"volume_type": "config_map", "name": "config", "mount_path": "/config", "spec": {"name": "run-r1.config"}},
+        {"volume_type": "config_map", "name": "config", "mount_path": "/config", "spec": {"name": "settings"}},
         {
             "volume_type": "image",
             "name": "weights",
@@ -64,6 +65,16 @@ FIELDS: dict[str, Any] = {
         },
     ],
 }
+
+
+def _mount_another_config_map(objects: Objects) -> None:
+    """A ConfigMap of the run, but of another volume."""
+    (item,) = [item for item in objects if item["kind"] == "ConfigMap"]
+    other = json.loads(json.dumps(item))
+    other["metadata"]["name"] = "run-r1.other"
+    objects.append(other)
+    pod(objects)["volumes"][5]["configMap"]["name"] = "run-r1.other"
+
 
 JOB: dict[str, Callable[[Objects], None]] = {
     "cpu request": set_at(*CONTAINER, "resources", "requests", "cpu", value="1"),
@@ -109,8 +120,9 @@ JOB: dict[str, Callable[[Objects], None]] = {
         "volumes", 2, "ephemeral", "volumeClaimTemplate", "spec", "resources", "requests", "storage", value="9Gi"
     ),
     "config map": set_at("volumes", 5, "configMap", "name", value="settings"),
+    "config map of another volume": _mount_another_config_map,
     "image volume": set_at("volumes", 6, "image", "reference", value="ghcr.io/acme/weights:2"),
-    "kind of a volume": set_at("volumes", 4, value={"name": "shm", "configMap": {"name": "settings"}}),
+    "kind of a volume": set_at("volumes", 4, value={"name": "shm", "configMap": {"name": "run-r1.config"}}),
     "mount path": set_at(*CONTAINER, "volumeMounts", 3, "mountPath", value="/elsewhere"),
     "sub path": set_at(*CONTAINER, "volumeMounts", 1, "subPath", value="out"),
     "no mount": lambda objects: main(objects)["volumeMounts"].pop(4),

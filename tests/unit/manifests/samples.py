@@ -91,7 +91,8 @@ def _iter_volumes() -> Iterable[tuple[str, EffectiveSpec]]:
     yield "config map with data", make_spec(volumes=[make_volume("config_map", data=data)])
     two = [make_volume("config_map", data=data), make_volume("config_map", name="b", mount_path="/b", data={"x": "y"})]
     yield "two config maps", make_spec(volumes=two)
-    yield "existing config map", make_spec(volumes=[make_volume("config_map", config_map="settings", sub_path="a")])
+    named = make_volume("config_map", config_map="settings", config_map_version="v1", data=data, sub_path="a")
+    yield "config map of the project", make_spec(volumes=[named])
     yield "image volume", make_spec(volumes=[make_volume("image", image="registry.example.com/model:7")])
     yield "longest volume name", make_spec(volumes=[claim(name="v" * 63)])
 

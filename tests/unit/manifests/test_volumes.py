@@ -1,5 +1,6 @@
 """Volumes of each type, and the objects behind them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def get_claim_template(volume: dict[str, Any]) -> dict[str, Any]:
         (make_volume("empty_dir", medium="Memory"), {"emptyDir": {"medium": "Memory"}}),
         (make_volume("empty_dir", mount_path="/dev/shm"), {"emptyDir": {"medium": "Memory"}}),
         (make_volume("config_map", data={"a": "1"}), {"configMap": {"name": "run-r1.data"}}),
-        (make_volume("config_map", config_map="settings"), {"configMap": {"name": "settings"}}),
+        (make_volume("config_map", config_map="settings", data={"a": "1"}), {"configMap": {"name": "run-r1.data"}}),
         (
             make_volume("image", image="m:7"),
             {"image": {"reference": "m:7", "pullPolicy": "IfNotPresent"}},
@@ -89,7 +90,15 @@ def test_config_maps_are_separate_and_fixed_when_two_volumes_have_data() -> None
     assert (one["metadata"]["name"], other["metadata"]["name"]) == ("run-r1.data", "run-r1.b")
     assert one["immutable"] is True
     assert one["data"] == {"config.yaml": "a: 1\n", "empty": ""}
-    assert of_kind(render(SPECS["existing config map"]), "ConfigMap") == []
+
+
+def test_config_map_of_the_run_is_made_when_the_files_are_those_of_the_project() -> None:
+    spec = SPECS["config map of the project"]
+    (made,) = render_dependents(spec, IDENTITY, owner=OWNER, secret_values={})
+    assert (made["kind"], made["metadata"]["name"]) == ("ConfigMap", "run-r1.data")
+    assert made["metadata"]["ownerReferences"][0]["uid"] == OWNER.uid
+    assert made["data"] == {"config.yaml": "a: 1\n", "empty": ""}
+    assert "settings" not in json.dumps(render(spec))
 
 
 @pytest.mark.parametrize(("sample", "storage_class"), [("disk", None), ("disk with a class", "fast")])

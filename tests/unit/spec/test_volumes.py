@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
+from runyard.spec.config_maps import MOST_INLINE_BYTES
 from runyard.spec.kubernetes.quantity import Quantity
-from runyard.spec.volumes import MOST_DATA_BYTES, VOLUME_TYPES, Volume, read_mount_path, read_volumes
+from runyard.spec.volumes import VOLUME_TYPES, Volume, read_mount_path, read_volumes
 from tests.unit.spec.refusals import find_problem, find_problems
 
 SIZE = Quantity.parse("10Gi")
@@ -109,7 +110,7 @@ def test_everything_is_left_blank_when_the_spec_is_blank(spec: Any) -> None:
         ("config_map", {"data": {"a": ["b"]}}, "spec.data.a", "type.text"),
         ("config_map", {"data": {"a": "\x00"}}, "spec.data.a", "text.control"),
         ("config_map", {"data": "text"}, "spec.data", "type.mapping"),
-        ("config_map", {"data": {"a": "é" * MOST_DATA_BYTES}}, "spec.data", "size.bytes"),
+        ("config_map", {"data": {"a": "é" * MOST_INLINE_BYTES}}, "spec.data", "size.bytes"),
         ("image", {}, "spec.image", "field.missing"),
         ("image", {"image": "a b"}, "spec.image", "image.invalid"),
         ("empty_dir", {"subPath": "/abs"}, "spec.subPath", "volumes.sub_path"),

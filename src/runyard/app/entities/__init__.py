@@ -29,7 +29,14 @@ from runyard.app.entities.drafts import (
 from runyard.app.entities.entity_files import list_files, put_files
 from runyard.app.entities.entity_types import LISTED_IN_PROJECTS, STATES, TYPES, EntityType, make_key
 from runyard.app.entities.ignored_fields import find_unused, find_unused_name, find_unused_status, with_warnings
-from runyard.app.entities.inventory import MOST_VOLUMES, list_secret_names, list_volume_claims, make_claim_name
+from runyard.app.entities.inventory import (
+    MOST_VOLUMES,
+    list_config_map_names,
+    list_secret_names,
+    list_volume_claims,
+    load_config_maps,
+    make_claim_name,
+)
 from runyard.app.entities.kind_schemas import find_schema, list_schemas
 from runyard.app.entities.ownership import PRODUCER, check_own_entity, find_actor, find_state_since, note_change
 from runyard.app.entities.secret_rotation import Rotation, rewrap_values, rotate_keys
@@ -66,11 +73,13 @@ __all__ = [
     "get_secret_values",
     "is_deeper",
     "is_runnable_kind",
+    "list_config_map_names",
     "list_entities",
     "list_files",
     "list_schemas",
     "list_secret_names",
     "list_volume_claims",
+    "load_config_maps",
     "lock_entity",
     "make_claim_name",
     "make_key",

@@ -24,6 +24,8 @@ class EntityType:
     """Whether clients set its state, such as UPLOADING or READY."""
     is_named: bool = True
     """Whether a name is required; otherwise it defaults to the id."""
+    is_in_sdks: bool = True
+    """Whether DigitalHub's SDKs know the type. They cannot read a search result that contains an unknown one."""
 
 
 _TYPES = (
@@ -32,6 +34,7 @@ _TYPES = (
     EntityType(name="task", plural="tasks", on_update="replace", is_named=False),
     EntityType(name="trigger", plural="triggers", on_update="replace"),
     EntityType(name="secret", plural="secrets"),
+    EntityType(name="configmap", plural="configmaps", is_in_sdks=False),
     EntityType(name="artifact", plural="artifacts", writing=Permission.PRODUCE, has_clients_state=True),
     EntityType(name="dataitem", plural="dataitems", writing=Permission.PRODUCE, has_clients_state=True),
     EntityType(name="model", plural="models", writing=Permission.PRODUCE, has_clients_state=True),

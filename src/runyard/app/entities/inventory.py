@@ -1,8 +1,11 @@
-"""The secrets and kept volumes of a project, which runs refer to by name."""
+"""The secrets, kept volumes and config maps of a project, which runs refer to by name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from runyard.app.ports import Query, UnitOfWork
+from runyard.app.ports import EntityLookup, Query, UnitOfWork
+from runyard.spec.config_maps import ConfigMap, ConfigMapReference
+from runyard.spec.entities import ConfigMapSpec
+from runyard.spec.run_fields import read_model
 
 MOST_VOLUMES = 1000
 """Per project."""
@@ -22,3 +25,24 @@ async def list_volume_claims(unit: UnitOfWork, project: str) -> Mapping[str, str
     """The claims of a project's kept volumes, by the names of the volumes."""
     page = await unit.entities.find_page(Query(type="volume", project=project, size=MOST_VOLUMES))
     return {volume.name: make_claim_name(volume.id) for volume in page.content}
+
+
+async def list_config_map_names(unit: UnitOfWork, project: str) -> frozenset[str]:
+    """The names of a project's config maps."""
+    return frozenset(await unit.entities.list_names("configmap", project=project))
+
+
+async def load_config_maps(
+    entities: EntityLookup, project: str, references: Iterable[ConfigMapReference]
+) -> Mapping[str, ConfigMap]:
+    """The versions that the references name, by `NAME` or `NAME:VERSION`; unknown ones are left out."""
+    found = {}
+    for reference in references:
+        if reference.version is not None:
+            entity = await entities.find("configmap", reference.version, project=project)
+        else:
+            entity = await entities.find_latest("configmap", project=project, name=reference.name)
+        if entity is not None and entity.name == reference.name:
+            data = read_model(ConfigMapSpec, entity.spec).data or {}
+            found[str(reference)] = ConfigMap(name=entity.name, version=entity.id, data=data)
+    return found

@@ -131,7 +131,7 @@ def is_runnable_kind(type_name: str, kind: str) -> bool:
     if type_name == "task":
         pair = find_task_kind(kind)
         return pair is not None and find_kind(pair[0]) is not None
-    return type_name == "secret"
+    return type_name in ("secret", "configmap")
 
 
 async def check_new(unit: UnitOfWork, entity: Entity) -> Sequence[Problem]:

@@ -16,6 +16,8 @@ from runyard.app.model import Entity
 from runyard.app.ports import Page, Query, Span, UnitOfWork
 
 SEARCHED = (*TYPES, "run")
+SEARCHED_BY_DEFAULT = (*(name for name, entity_type in TYPES.items() if entity_type.is_in_sdks), "run")
+"""The types that a search without a type finds: DigitalHub's SDKs fail on results of other types."""
 MOST_FOUND = 1000
 MOST_SCANNED = 2000
 MOST_READ = 500
@@ -29,7 +31,7 @@ class Search:
     """A search. A filter that is None or empty is not applied."""
 
     project: str
-    types: tuple[str, ...] = SEARCHED
+    types: tuple[str, ...] = SEARCHED_BY_DEFAULT
     words: str | None = None
     """All of them occur in id, name, description or labels, ignoring case."""
     name: str | None = None

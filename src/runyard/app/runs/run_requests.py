@@ -11,14 +11,19 @@ from runyard.app.entities import (
     check_same_project,
     find_function,
     is_runnable_kind,
+    list_config_map_names,
     list_secret_names,
     list_volume_claims,
+    load_config_maps,
     read_draft,
     unknown_reference,
 )
 from runyard.app.model import Entity
 from runyard.app.ports import EntityLookup, UnitOfWork
+from runyard.domain.project_references import list_config_maps
+from runyard.domain.resolution import find_profile, iter_winning_volumes
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
+from runyard.spec.config_maps import MOST_CONFIG_MAPS, ConfigMap
 from runyard.spec.digitalhub.reference_strings import FunctionReference, TaskReference, find_run_kind, find_task_kind
 from runyard.spec.entities import RunSpec, TaskSpec, find_spec_model, read_entity
 from runyard.spec.kinds.registry import list_function_kinds, list_run_kinds
@@ -73,15 +78,34 @@ async def read_run_request(entities: EntityLookup, project: str, document: Any) 
 
 
 async def load_inventory(unit: UnitOfWork, request: Request, admin_rules: AdminRules) -> ProjectInventory:
-    """The secrets and volumes of the project; queried only if a layer names any."""
+    """The secrets, volumes and config maps of the project; queried only if a layer names any."""
     layers: list[RunFields] = [fields for fields in (request.function, request.task, request.run) if fields is not None]
     layers += [profile.fields for profile in admin_rules.profiles.values()]
     has_secrets = any(fields.secrets for fields in layers)
     has_volumes = any(volume.type == "shared_volume" for fields in layers for volume in fields.volumes or ())
+    config_maps, names = await _load_config_maps(unit, request, admin_rules)
     return ProjectInventory(
         secrets=await list_secret_names(unit, request.project) if has_secrets else frozenset(),
         volumes=await list_volume_claims(unit, request.project) if has_volumes else {},
+        config_maps=config_maps,
+        config_map_names=names,
     )
+
+
+async def _load_config_maps(
+    unit: UnitOfWork, request: Request, admin_rules: AdminRules
+) -> tuple[Mapping[str, ConfigMap], frozenset[str]]:
+    """The config maps that the run names, and the names of all if one is unknown.
+
+    Too many are not read: `resolve` refuses the run.
+    """
+    volumes = iter_winning_volumes(request, find_profile(request, admin_rules))
+    references = list_config_maps(volumes)
+    if not references or len(references) > MOST_CONFIG_MAPS:
+        return {}, frozenset()
+    found = await load_config_maps(unit.entities, request.project, references)
+    is_complete = len(found) == len(references)
+    return found, frozenset() if is_complete else await list_config_map_names(unit, request.project)
 
 
 def _read_spec(draft: EntityDraft, project: str, *, is_local: bool) -> RunSpec:

@@ -16,6 +16,7 @@ KINDS = MappingProxyType(
         "task": "A task: a function and an action.",
         "run": "A run, in DigitalHub's form.",
         "secret": "A secret that the platform stores.",
+        "configmap": "A config map: files that runs mount.",
     }
 )
 """Repeated from `runyard.spec.json_schema`, so that completion need not import it. A test compares the two."""

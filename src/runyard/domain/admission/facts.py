@@ -48,7 +48,6 @@ class ProjectContext:
 
     project_claims: frozenset[str]
     shared_claims: frozenset[str]
-    project_config_maps: frozenset[str]
     platform_envs: Mapping[str, str]
     is_anchor: bool
 

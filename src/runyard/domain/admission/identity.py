@@ -35,8 +35,7 @@ def check_identity(bundle: Bundle, context: ProjectContext, *, project: str) -> 
         names.add((kind, name))
         if not _is_own_name(item, project=project):
             yield Problem(Code.ADMISSION_NAME, path, f"not a valid name for a {kind} of this run", value=name)
-        taken = {"PersistentVolumeClaim": context.project_claims, "ConfigMap": context.project_config_maps}
-        if name in taken.get(kind, ()):
+        if kind == "PersistentVolumeClaim" and name in context.project_claims:
             yield Problem(
                 Code.ADMISSION_NAME,
                 path,

@@ -36,21 +36,19 @@ def check_objects(
     kubernetes_version: str = "latest",
     project_claims: frozenset[str] = frozenset(),
     shared_claims: frozenset[str] = frozenset(),
-    project_config_maps: frozenset[str] = frozenset(),
     platform_envs: Mapping[str, str] = _NO_ENVS,
     is_anchor: bool = False,
 ) -> list[Problem]:
     """List every reason not to send these objects; an empty list means that they may be sent. Never raises.
 
     Pass objects that refer to each other together, such as a Job and its Secret. `profile` is the profile that applies.
-    `project_claims` and `project_config_maps` already exist in the project; the platform created `shared_claims` for
-    it. `platform_envs` are the platform's own variables with their values. `is_anchor` says that the Job or Deployment
-    waits for its release. Where the shape of any object is wrong, the rules are not checked.
+    `project_claims` already exist in the project; the platform created `shared_claims` for it. `platform_envs` are the
+    platform's own variables with their values. `is_anchor` says that the Job or Deployment waits for its release. Where
+    the shape of any object is wrong, the rules are not checked.
     """
     context = ProjectContext(
         project_claims=project_claims,
         shared_claims=shared_claims,
-        project_config_maps=project_config_maps,
         platform_envs=platform_envs,
         is_anchor=is_anchor,
     )

@@ -128,9 +128,8 @@ def _check_source(source: Source, bundle: Bundle, context: ProjectContext) -> It
                 Code.ADMISSION_REFERENCE, path, "must list keys of the run's own Secret, each under its own name"
             )
     elif source.kind == "configMap":
-        known = bundle.list_names("ConfigMap") | context.project_config_maps
-        if content["name"] not in known:
-            yield Problem(Code.ADMISSION_REFERENCE, path, "not a config map of the project", value=content["name"])
+        if content["name"] not in bundle.list_names("ConfigMap"):
+            yield Problem(Code.ADMISSION_REFERENCE, path, "not a ConfigMap of the run", value=content["name"])
     elif source.kind == "persistentVolumeClaim":
         known = bundle.list_names("PersistentVolumeClaim") | context.shared_claims | context.project_claims
         if content["claimName"] not in known:

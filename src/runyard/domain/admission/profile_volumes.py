@@ -1,4 +1,4 @@
-"""Checks that the pod has the profile's volumes: same type, mount path, size and storage class."""
+"""Checks that the pod has the profile's volumes: same type, mount path, size, storage class and files."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -56,12 +56,21 @@ def _iter_attributes(volume: Volume, source: Source, bundle: Bundle) -> Iterator
     elif volume.type == "image":
         yield "image", volume.image, part.find("reference")
     elif volume.type == "config_map":
-        yield "config_map", volume.config_map, part.find("name")
+        # The name of a run has no dot; that of its ConfigMap ends with the volume's name.
+        yield "config_map", volume.name, str(part.find("name")).partition(".")[2]
+        yield "data", None if volume.data is None else dict(volume.data), _find_data(source, bundle)
     elif volume.type == "persistent_volume_claim" and volume.claim_name is not None:
         yield "claim_name", volume.claim_name, part.find("claimName")
     elif claim := _find_claim(source, bundle):
         yield "size", volume.size, find_amount(claim, *STORAGE)
         yield "storage_class", volume.storage_class, claim.find("storageClassName")
+
+
+def _find_data(source: Source, bundle: Bundle) -> Any:
+    """The files of the ConfigMap behind a volume. Every ConfigMap that a run mounts is its own."""
+    name = source.part.find("name")
+    maps = bundle.of("ConfigMap")
+    return next((item.content["data"] for item in maps if item.content["metadata"]["name"] == name), None)
 
 
 def _find_claim(source: Source, bundle: Bundle) -> ObjectPart | None:

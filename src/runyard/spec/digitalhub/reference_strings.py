@@ -22,7 +22,7 @@ _KEY = re.compile(
 _RUN_KIND = re.compile(r"(?P<function>[a-zA-Z0-9._-]+)\+((?P<action>[a-zA-Z0-9._-]+):)?run")
 _TASK_KIND = re.compile(r"(?P<function>[a-zA-Z0-9._-]+)\+(?P<action>[a-zA-Z0-9._-]+)")
 
-NAMED_TYPES = ("function", "workflow", "artifact", "dataitem", "model", "secret", "trigger")
+NAMED_TYPES = ("function", "workflow", "artifact", "dataitem", "model", "secret", "trigger", "configmap")
 """Types whose keys contain a name; others contain only the id."""
 
 
