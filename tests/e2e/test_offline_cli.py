@@ -1,12 +1,15 @@
 """The command as a user has it: a process between a terminal or pipes, without a server and without a cluster."""
 
+import fcntl
 import json
 import os
 import pty
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,11 +34,12 @@ def runyard(*arguments: str, stdin: str | None = None, **environment: str) -> su
     )
 
 
-def runyard_on_terminal(*arguments: str, **environment: str) -> str:
-    """Everything that a terminal of 60 columns is sent."""
+def runyard_on_terminal(*arguments: str, columns: int = 60, **environment: str) -> str:
+    """Everything that a terminal of a width is sent."""
     leader, follower = pty.openpty()
-    settings = {"TERM": "xterm-256color", "COLUMNS": "60", **environment}
-    base = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    settings = {"TERM": "xterm-256color", **environment}
+    base = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
     with subprocess.Popen([RUNYARD, *arguments], stdout=follower, stderr=follower, env={**base, **settings}) as process:
         os.close(follower)
         sent = b""
@@ -127,11 +131,25 @@ def test_colour_is_sent_when_a_person_looks_and_did_not_decline(folder: Path) ->
         assert "profile 1xa100" in declined.replace("\r\n", "\n")
 
 
-def test_table_keeps_to_the_terminal_when_it_is_narrow(folder: Path) -> None:
-    shown = runyard_on_terminal("explain", "-f", "run.yaml", "--profiles", "a100.yaml", NO_COLOR="1")
-    table = shown.replace("\r\n", "\n").split("\n\n")[1]
-    assert all(len(line) <= 60 for line in table.splitlines())
-    assert "".join(table.split()).count("37795712205") == 1
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_table_keeps_to_the_terminal_when_it_is_narrow(folder: Path, columns: int) -> None:
+    words = ("explain", "-f", "run.yaml", "--profiles", "a100.yaml")
+    piped = runyard(*words, COLUMNS=str(columns)).stdout
+    shown = runyard_on_terminal(*words, columns=columns, NO_COLOR="1").replace("\r\n", "\n")
+    table = shown.split("\n\n")[1]
+    assert all(len(line) <= columns for line in table.splitlines())
+    # No word was broken: each one stands in the piped table too, or is marked as shortened.
+    whole = set(piped.split())
+    rows = [line for line in table.splitlines() if not line.startswith("(")]
+    assert [word for line in rows for word in line.split() if word not in whole and not word.endswith("…")] == []
+    assert ("REPLACED" in table) is (columns >= 80)
+    assert "profile" in table
+
+
+def test_columns_of_the_environment_win_when_a_terminal_has_another_width(folder: Path) -> None:
+    words = ("explain", "-f", "run.yaml", "--profiles", "a100.yaml")
+    shown = runyard_on_terminal(*words, columns=200, COLUMNS="60", NO_COLOR="1").replace("\r\n", "\n")
+    assert all(len(line) <= 60 for line in shown.split("\n\n")[1].splitlines())
 
 
 def test_answer_is_complete_when_the_terminal_knows_few_letters(folder: Path) -> None:

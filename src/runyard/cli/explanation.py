@@ -54,7 +54,7 @@ def _print_table(inputs: Inputs, decision: Decision) -> None:
     namespace = f", namespace {inputs.options.namespace}" if inputs.options.namespace else ""
     click.echo(f"run {inputs.run_id}, project {inputs.request.project}{namespace}\n")
     rows = [_leaf_to_row(leaf) for leaf in _sort_leaves(decision)]
-    load("runyard.cli.tables:print_table")(HEAD, rows)
+    load("runyard.cli.tables:print_table")(HEAD, rows, optional=("replaced",))
     click.echo()
     print_findings(decision.warnings, "warning", is_answer=True)
     print_findings(decision.refusals, "error", is_answer=True)

@@ -58,7 +58,8 @@ def print_rehearsal(
         print_data({"summary": _count(rehearsal), "runs": [run.to_dict() for run in shown]}, output=output)
         return
     if shown:
-        load("runyard.cli.tables:print_table")(HEAD, [row for run in shown for row in _iter_rows(run)])
+        rows = [row for run in shown for row in _iter_rows(run)]
+        load("runyard.cli.tables:print_table")(HEAD, rows, optional=("project", "decided by"))
         click.echo()
     click.echo(_summarise(rehearsal))
 

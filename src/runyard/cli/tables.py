@@ -5,46 +5,153 @@ No library is used: the usual one is a third of the size of the base install.
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from unicodedata import combining, east_asian_width
 
 import click
 
 from runyard.cli.output import has_colour
 
 GAP = "  "
-NARROWEST = 12
+ELLIPSIS = "…"
+LONG_WORDS = (48, 40, 32, 24)
+"""Lengths to which words are cut before a column is left out, tried in this order."""
+SHORT_WORDS = (20, 16, 12, 8)
+"""Lengths to which words are cut when no further column can be left out."""
+Rows = Sequence[Sequence[str]]
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under a header. Cells that are too wide are wrapped, never truncated."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    titles = [name.upper() for name in head]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The columns that are shown, by index, and the longest word in the first column and in the others."""
+
+    columns: tuple[int, ...]
+    most: int | None = None
+    most_in_first: int | None = None
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, optional: Collection[str] = ()) -> None:
+    """Print rows under a header.
+
+    On a narrow terminal cells are wrapped between words. If that is not enough, long words are cut and marked with an
+    ellipsis, and `optional` columns are left out, in their order; a last line says so.
+    """
+    cells = [[name.upper() for name in head], *([str(cell) for cell in row] for row in rows)]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    widths = _choose_widths([titles, *cells], most=width)
+    layout = Layout(columns=tuple(range(len(head)))) if width is None else _choose_layout(head, cells, optional, width)
+    shown = _apply(layout, cells)
+    widths = _choose_widths(shown, most=width)
     colour = has_colour(sys.stdout)
-    for line in _iter_lines(titles, widths):
-        click.echo(click.style(line, bold=True) if colour else line, color=colour)
-    for row in cells:
+    for index, row in enumerate(shown):
         for line in _iter_lines(row, widths):
-            click.echo(line, color=colour)
+            click.echo(click.style(line, bold=True) if colour and index == 0 else line, color=colour)
+    left_out = [name for index, name in enumerate(head) if index not in layout.columns and not _is_empty(cells, index)]
+    if width is not None and (left_out or _has_cut(cells, shown, layout)):
+        _print_omission(left_out, width)
 
 
-def _choose_widths(rows: Sequence[Sequence[str]], *, most: int | None) -> list[int]:
-    """Return the widths of the columns; shrinks the widest columns until a line fits."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    room = None if most is None else most - len(GAP) * (len(widths) - 1)
-    while room is not None and sum(widths) > room and max(widths) > NARROWEST:
-        widest = widths.index(max(widths))
-        widths[widest] = max(NARROWEST, widths[widest] - max(1, sum(widths) - room))
+def _choose_layout(head: Sequence[str], cells: Rows, optional: Collection[str], width: int) -> Layout:
+    """Return the first layout whose longest words fit the width, or else the last one."""
+    every = tuple(range(len(head)))
+    named = tuple(index for index in every if head[index] not in optional or not _is_empty(cells, index))
+    order = [head.index(name) for name in optional]
+    for layout in (Layout(columns=every), *_iter_layouts(named, order, width)):
+        columns = list(zip(*_apply(layout, cells), strict=True))
+        if sum(map(_find_longest_word, columns)) + len(GAP) * (len(columns) - 1) <= width:
+            break
+    return layout
+
+
+def _iter_layouts(columns: tuple[int, ...], optional: Sequence[int], width: int) -> Iterator[Layout]:
+    """Yield layouts, the most complete first. The last one fits every terminal that has room for short words."""
+    for left_out in (None, *optional):
+        columns = tuple(index for index in columns if index != left_out)
+        yield from (Layout(columns=columns, most=most) for most in (None, *LONG_WORDS))
+    yield from (Layout(columns=columns, most=most) for most in SHORT_WORDS)
+    shortest = SHORT_WORDS[-1]
+    first = max(shortest, width - (len(columns) - 1) * (shortest + len(GAP)))
+    yield Layout(columns=columns, most=shortest, most_in_first=first)
+
+
+def _is_empty(cells: Rows, index: int) -> bool:
+    return not any(row[index] for row in cells[1:])
+
+
+def _has_cut(cells: Rows, shown: Rows, layout: Layout) -> bool:
+    return any([row[index] for index in layout.columns] != other for row, other in zip(cells, shown, strict=True))
+
+
+def _apply(layout: Layout, cells: Rows) -> list[list[str]]:
+    return [
+        [_cut_words(row[index], layout.most if index else layout.most_in_first) for index in layout.columns]
+        for row in cells
+    ]
+
+
+def _cut_words(cell: str, most: int | None) -> str:
+    if most is None or all(measure(word) <= most for word in cell.split(" ")):
+        return cell
+    return " ".join(word if measure(word) <= most else _cut(word, most) for word in cell.split(" "))
+
+
+def _cut(word: str, most: int) -> str:
+    while measure(word) > most - len(ELLIPSIS):
+        word = word[:-1]
+    return word + ELLIPSIS
+
+
+def _choose_widths(rows: Rows, *, most: int | None) -> list[int]:
+    """Return the widths of the columns; narrows the widest ones, down to their longest words, until a line fits."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(measure, column)) for column in columns]
+    if most is None:
+        return widths
+    least = [_find_longest_word(column) for column in columns]
+    excess = sum(widths) + len(GAP) * (len(widths) - 1) - most
+    while excess > 0 and (wide := [index for index, width in enumerate(widths) if width > least[index]]):
+        widest = max(wide, key=widths.__getitem__)
+        widths[widest] -= 1
+        excess -= 1
     return widths
 
 
-def _iter_lines(row: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
-    folded = [_fold(cell, width) for cell, width in zip(row, widths, strict=True)]
-    for index in range(max(map(len, folded))):
-        parts = [lines[index] if index < len(lines) else "" for lines in folded]
-        yield GAP.join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip()
+def _find_longest_word(column: Iterable[str]) -> int:
+    return max(measure(word) for cell in column for word in cell.split(" "))
 
 
-def _fold(cell: str, width: int) -> list[str]:
-    return [cell[start : start + width] for start in range(0, len(cell), width)] or [""]
+def _iter_lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    wrapped = [list(_wrap(cell, width)) for cell, width in zip(row, widths, strict=True)]
+    for index in range(max(map(len, wrapped))):
+        parts = [lines[index] if index < len(lines) else "" for lines in wrapped]
+        padded = (part + " " * (width - measure(part)) for part, width in zip(parts, widths, strict=True))
+        yield GAP.join(padded).rstrip()
+
+
+def _wrap(cell: str, width: int) -> Iterator[str]:
+    """Yield the lines of a cell, broken only at spaces. A word that is wider than the column has a line of its own."""
+    if measure(cell) <= width:
+        yield cell
+        return
+    line = ""
+    for word in cell.split():
+        longer = f"{line} {word}" if line else word
+        if line and measure(longer) > width:
+            yield line
+            line = word
+        else:
+            line = longer
+    yield line
+
+
+def measure(text: str) -> int:
+    """Return the columns that a text takes on a terminal: two for East Asian wide letters, none for combining marks."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def _print_omission(left_out: Sequence[str], width: int) -> None:
+    what = f"without {' and '.join(f'`{name}`' for name in left_out)}" if left_out else "shortened"
+    for line in _wrap(f"({what} to fit {width} columns; complete when piped)", width):
+        click.echo(line)

@@ -45,7 +45,7 @@ def print_tokens(flags: Flags, *, name: str, output: str) -> None:
     if output != "table":
         print_data([_describe(token) for token in held], output=output)
         return
-    print_table(COLUMNS, [_make_row(token) for token in held])
+    print_table(COLUMNS, [_make_row(token) for token in held], optional=("last used", "scopes"))
 
 
 def revoke(flags: Flags, *, name: str, token_id: str | None) -> None:

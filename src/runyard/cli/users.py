@@ -63,7 +63,8 @@ def print_list(flags: Flags, *, output: str) -> None:
     if output != "table":
         print_data(rows, output=output)
         return
-    print_table(("name", "role", "state", "created"), [tuple(row.values()) for row in rows])
+    head = ("name", "role", "state", "created")
+    print_table(head, [tuple(row.values()) for row in rows], optional=("created",))
 
 
 def set_disabled(flags: Flags, *, name: str, is_disabled: bool) -> None:
