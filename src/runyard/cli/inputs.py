@@ -11,6 +11,7 @@ import click
 
 from runyard.cli.config_map_files import load_config_maps
 from runyard.cli.findings import Failed, Finding
+from runyard.cli.offline_cures import propose_options
 from runyard.cli.options import RunOptions
 from runyard.cli.policies import LoadedPolicy, load_policy
 from runyard.cli.profile_files import load_profiles
@@ -93,7 +94,12 @@ def decide(inputs: Inputs) -> Decision:
         warnings=(*inputs.warnings, *(locate(inputs, problem) for problem in doubts)),
         refusals=tuple(
             Finding(problem) if _is_admins(problem.path, resolution.leaves) else locate(inputs, problem)
-            for problem in map(_propose_option, resolution.refusals)
+            for problem in propose_options(
+                resolution.refusals,
+                inputs.inventory,
+                has_profiles=bool(inputs.admin_rules.profiles),
+                has_function=inputs.loaded.run.function is not None,
+            )
         )
         + tuple(locate(inputs, problem) for problem in not_used),
     )
@@ -105,15 +111,6 @@ def locate(inputs: Inputs, problem: Problem) -> Finding:
     if first in ("image", "profile") and getattr(inputs.options, str(first)) is not None:
         return Finding(problem, f"--{first}")
     return inputs.loaded.source.locate(problem)
-
-
-def _propose_option(problem: Problem) -> Problem:
-    """Names the option that sets a missing image, or that tells about a config map."""
-    if problem.code == Code.CONFIG_MAP_UNKNOWN:
-        return replace(problem, allowed=f"--config-map {problem.value}=PATH, or the files in `data`")
-    if (problem.code, problem.path) != (Code.FIELD_MISSING, ("image",)):
-        return problem
-    return replace(problem, allowed="`image` in the file, or --image IMAGE")
 
 
 def _iter_owned(inputs: Inputs, leaves: Iterable[Leaf]) -> Iterator[Leaf]:

@@ -81,12 +81,14 @@ def checked(check: Check) -> Callable[[click.Context, click.Parameter, Any], Any
 
 
 def _read_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Read NAME=CLAIM; NAME alone stands for the claim of that name."""
     pairs = []
     for given in value:
-        name, _, claim = given.partition("=")
+        name, separator, claim = given.partition("=")
+        claim = claim if separator else name
         if not name or (error := check_dns_subdomain(claim)):
-            reason = "has no name before `=`" if not name else f"has no valid claim after `=`: it {error}"
-            raise click.BadParameter(f"`{given}` {reason}; allowed: NAME=CLAIM", ctx=ctx, param=param)
+            reason = "has no name before `=`" if not name else f"has no valid claim: it {error}"
+            raise click.BadParameter(f"`{given}` {reason}; allowed: NAME or NAME=CLAIM", ctx=ctx, param=param)
         pairs.append((name, claim))
     return tuple(pairs)
 
@@ -160,10 +162,10 @@ _OPTIONS = (
     click.option(
         "--volume",
         "volumes",
-        metavar="NAME=CLAIM",
+        metavar="NAME[=CLAIM]",
         multiple=True,
         callback=_read_pairs,
-        help="Kept volume, for `shared_volume`, and its claim. Repeatable.",
+        help="Kept volume, for `shared_volume`, and its claim, if the names differ. Repeatable.",
     ),
     click.option(
         "--claim",

@@ -100,15 +100,15 @@ def test_secret_is_empty_with_a_warning_when_it_is_known(call: Call) -> None:
 def test_secret_is_refused_with_the_nearest_when_it_is_not_known(call: Call) -> None:
     called = call("render", "-f", "-", "--secret", "HF_TOKEN", stdin="image: busybox:1\nsecrets: [HF_TOKN]\n")
     assert (called.code, called.out) == (1, "")
-    assert "<stdin>:2:11: error: secrets.HF_TOKN: the project has no secret `HF_TOKN`" in called.err
-    assert "try: HF_TOKEN" in called.err
+    assert "<stdin>:2:11: error: secrets.HF_TOKN: secret `HF_TOKN` is not declared" in called.err
+    assert "allowed: HF_TOKEN\n    try: HF_TOKEN, or --secret HF_TOKN\n" in called.err
 
 
 def test_nearest_profile_is_named_when_it_is_unknown(call: Call, folder: Path) -> None:
     called = call("render", "-f", "-", "--profiles", "profiles", stdin="image: busybox:1\nprofile: 1xa10\n")
     assert called.code == 1
     assert "<stdin>:2:10: error: profile: there is no profile `1xa10`" in called.err
-    assert "try: 1xa100" in called.err
+    assert "try: 1xa100, or --profiles DIR, with the directory of its file" in called.err
     called = call("render", "-f", "run.yaml", "--profiles", "profiles", "--profile", "2xa100")
     assert "--profile: error: profile: there is no profile `2xa100`" in called.err
 
@@ -173,7 +173,7 @@ volumes:
         ["-f", "run.yaml", "--namespace", "a.b"],
         ["-f", "run.yaml", "--image", ""],
         ["-f", "run.yaml", "--profile", "a/b"],
-        ["-f", "run.yaml", "--volume", "data"],
+        ["-f", "run.yaml", "--volume", "data="],
         ["-f", "run.yaml", "--volume", "=claim"],
         ["-f", "run.yaml", "--claim", "A"],
         ["-f", "run.yaml", "--config-map", "A=run.yaml"],
