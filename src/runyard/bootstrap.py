@@ -197,6 +197,10 @@ async def _prepare_keys(issuer: Issuer, settings: Settings, *, is_new: bool) -> 
         if is_new:
             # This start created it and encrypted nothing with it; leaving it would hide that the right key is missing.
             settings.key_file.unlink()
+            raise UnknownKey(
+                f"the key file {settings.key_file} does not exist, and the database is encrypted: "
+                "restore the file, or name another with --key-file"
+            ) from None
         place = "RUNYARD_KEY" if settings.key is not None else f"{settings.key_file} (--key-file)"
         raise UnknownKey(f"the database is {error}: restore the key that belongs to it, in {place}") from None
 

@@ -28,7 +28,7 @@ def _work(flags: Mapping[str, Any], act: Any) -> None:
     settings = load_settings(flags, only=(*DATABASE, "key_file", "key")).settings
 
     async def work() -> Rotation:
-        vault = load("runyard.vault:open_vault")(settings.key_file, text=settings.key)
+        vault = load("runyard.vault:open_vault")(settings.key_file, text=settings.key, is_created=False)
         async with open_core(settings) as core:
             done: Rotation = await act(core, WHO, vault)
             return done

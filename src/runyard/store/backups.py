@@ -8,7 +8,11 @@ from runyard.store.lockfile import ProcessLock
 from runyard.store.postgresql_backups import backup_postgresql, restore_postgresql
 from runyard.store.schema import read_schema
 from runyard.store.sqlite_backups import backup_sqlite, check_vacant, restore_sqlite
-from runyard.store.urls import SqliteUrl, parse_url
+from runyard.store.urls import DatabaseUrl, SqliteUrl, parse_url
+
+_MAGIC = {b"SQLite format 3\0": "SQLite", b"PGDMP": "PostgreSQL"}
+"""The first bytes of a file (magic number), by engine."""
+_TARGETS = {"SQLite": "sqlite:////var/lib/runyard/runyard.db", "PostgreSQL": "postgresql://runyard@db/runyard"}
 
 
 async def backup(url: str, path: Path) -> None:
@@ -35,6 +39,7 @@ async def restore(path: Path, url: str) -> None:
     """
     place = parse_url(url)
     origin = _find_backup(path)
+    _check_engine(path, place)
     if not isinstance(place, SqliteUrl):
         await restore_postgresql(origin.path, place)
         return
@@ -54,6 +59,19 @@ async def restore(path: Path, url: str) -> None:
 def _check_absent(path: Path) -> None:
     if path.exists():
         raise BackupFailed(f"{path} already exists; it was not changed")
+
+
+def _check_engine(path: Path, target: DatabaseUrl) -> None:
+    """Raises `BackupFailed` if the file is a backup of the other engine. Unknown files are left to the engine."""
+    with path.open("rb") as file:
+        start = file.read(max(map(len, _MAGIC)))
+    engine = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
+    wanted = "SQLite" if isinstance(target, SqliteUrl) else "PostgreSQL"
+    if engine is not None and engine != wanted:
+        raise BackupFailed(
+            f"{path} is a backup of {engine}, and {target.shown} is {wanted}: "
+            f"restore it into a database of {engine}, such as {_TARGETS[engine]}"
+        )
 
 
 def _find_backup(path: Path) -> SqliteUrl:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from runyard.store.errors import WrongUrl
 
@@ -19,8 +19,8 @@ class SqliteUrl:
 
     @property
     def shown(self) -> str:
-        """For messages."""
-        return f"sqlite:///{self.path}"
+        """For messages; `parse_url` reads it."""
+        return f"sqlite:///{quote(str(self.path))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,14 @@ def show_url(url: str) -> str:
 
 def _parse_sqlite_url(rest: str) -> SqliteUrl:
     if not rest.startswith("/") or rest in ("/", "/:memory:"):
-        raise WrongUrl("a SQLite database needs a file: sqlite:///relative/path.db or sqlite:////absolute/path.db")
+        raise WrongUrl("a SQLite database needs a file, with an absolute path: sqlite:////var/lib/runyard/runyard.db")
     if "?" in rest:
-        raise WrongUrl("the URL of a SQLite database has no options: only sqlite:///relative/path.db")
-    return SqliteUrl(path=Path(unquote(rest[1:])).absolute())
+        raise WrongUrl("the URL of a SQLite database has no options: only sqlite:////var/lib/runyard/runyard.db")
+    path = Path(unquote(rest[1:]))
+    if not path.is_absolute():
+        # Where it would be depends on the directory in which each command is started.
+        raise WrongUrl(f"the path of a SQLite database must be absolute: use {SqliteUrl(path=path.absolute()).shown}")
+    return SqliteUrl(path=path)
 
 
 def _parse_postgresql_url(url: str) -> PostgresUrl:

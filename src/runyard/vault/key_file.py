@@ -118,6 +118,9 @@ class KeyFile:
         try:
             yield
         except OSError as error:
+            if act == "read" and isinstance(error, FileNotFoundError):
+                message = f"the key file {self.path} does not exist: restore it, or name another with --key-file"
+                raise KeyFileUnusable(message) from None
             raise KeyFileUnusable(f"the key file {self.path} cannot be {act}: {error.strerror or error}") from error
 
 

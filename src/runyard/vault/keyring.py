@@ -44,7 +44,8 @@ class Keyring:
         """Raises `UnknownKey`, which names the known keys."""
         if key_id not in self._keys:
             known = ", ".join(self._keys)
-            raise UnknownKey(f"sealed by key {key_id!a:.40}, which is not among the known keys ({known})")
+            shown = key_id[:_ID_CHARACTERS].encode("unicode_escape").decode()
+            raise UnknownKey(f"sealed by key {shown}, which is not among the known keys ({known})")
         return self._keys[key_id]
 
     def add(self, key: bytes) -> "Keyring":

@@ -10,16 +10,16 @@ from runyard.vault.key_file import KeyFile
 from runyard.vault.keyring import Keyring, parse_keys
 
 
-def open_vault(path: Path | None, *, text: str | None = None) -> "FileVault | TextVault":
-    """Open a vault with the keys in `text` if given, else with those in the file, which is created if missing.
+def open_vault(path: Path | None, *, text: str | None = None, is_created: bool = True) -> "FileVault | TextVault":
+    """Open a vault with the keys in `text` if given, else with those in the file.
 
-    Raises `KeysUnusable`; the message never shows a key.
+    A missing file is created, unless `is_created` is false. Raises `KeysUnusable`; the message never shows a key.
     """
     if text is not None:
         return TextVault(text)
     if path is None:
         raise KeysUnusable("there are no keys to seal secrets with: give a key file, or keys by the environment")
-    return FileVault(path)
+    return FileVault(path, is_created=is_created)
 
 
 class _RingVault(ABC):
@@ -60,9 +60,10 @@ class _RingVault(ABC):
 class FileVault(_RingVault):
     """Keys from a file. Reads it again when it has changed: another replica may have rotated the keys."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_created: bool = True) -> None:
         self._file = KeyFile(path)
-        self._file.ensure()
+        if is_created:
+            self._file.ensure()
         # One attribute, so that no thread pairs the keys of one read with the stamp of another.
         self._known = self._file.read()
 

@@ -11,6 +11,7 @@ import asyncpg  # type: ignore[import-untyped]
 import httpx2
 import pytest
 
+from runyard.vault.key_file import KeyFile
 from tests.core_process import CoreProcess, call_runyard, run_core
 from tests.integration.core.conftest import PROJECT, Place, fill, make_run
 from tests.postgres import NoPostgres, run_postgres
@@ -91,12 +92,28 @@ async def test_one_line_says_so_when_the_database_was_sealed_with_another_key(tm
     with run_core(folder=tmp_path) as core:
         core.process.terminate()
         assert await core.wait() == 0
-    (tmp_path / "data" / "key").rename(tmp_path / "data" / "lost")
+    key, lost = tmp_path / "data" / "key", tmp_path / "data" / "lost"
+    key.rename(lost)
+    KeyFile(key).ensure()
     ended = call_runyard("server", "--data", str(tmp_path / "data"), "--port", "0")
     assert ended.code == 1
     assert len(ended.err.splitlines()) == 1, ended.err
     assert "is not among the known keys" in ended.err
-    assert f"restore the key that belongs to it, in {tmp_path / 'data' / 'key'} (--key-file)" in ended.err
+    assert f"restore the key that belongs to it, in {key} (--key-file)" in ended.err
+
+
+async def test_no_key_is_named_or_made_when_the_key_file_is_missing(tmp_path: Path) -> None:
+    with run_core(folder=tmp_path) as core:
+        core.process.terminate()
+        assert await core.wait() == 0
+    key = tmp_path / "data" / "key"
+    key.rename(tmp_path / "data" / "lost")
+    cure = "restore the file, or name another with --key-file"
+    ended = call_runyard("server", "--data", str(tmp_path / "data"), "--port", "0")
+    assert (ended.code, ended.err) == (
+        1,
+        f"error: the key file {key} does not exist, and the database is encrypted: {cure}\n",
+    )
     # None was made that would stand in the way of the right one.
     assert not (tmp_path / "data" / "key").exists()
     (tmp_path / "data" / "lost").rename(tmp_path / "data" / "key")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runyard.app.ports import Query, Stale
-from runyard.store import SqlStore, backup, open_store, postgresql_backups, read_status, restore
+from runyard.store import SqlStore, backup, open_store, postgresql_backups, read_status, restore, show_url
 from runyard.store.errors import BackupFailed, ForeignSchema, FutureSchema, StoreLocked
 from tests.contract.store.builders import make_audit, make_entity, make_run, make_transition
 from tests.contract.store.test_secrets import make_value
@@ -173,6 +173,21 @@ async def test_nothing_is_restored_when_the_file_is_no_backup(
         (tmp_path / "backup").write_bytes(content)
     with pytest.raises((BackupFailed, ForeignSchema)):
         await restore(tmp_path / "backup", target)
+    assert (await read_status(target)).state == "empty"
+
+
+async def test_engine_is_named_when_the_backup_is_of_another_one(target: str, engine: str, tmp_path: Path) -> None:
+    start, name, other = {
+        "sqlite": (b"PGDMP\x01\x0e", "PostgreSQL", "SQLite"),
+        "postgresql": (b"SQLite format 3\0", "SQLite", "PostgreSQL"),
+    }[engine]
+    (tmp_path / "backup").write_bytes(start + bytes(100))
+    with pytest.raises(BackupFailed) as failure:
+        await restore(tmp_path / "backup", target)
+    shown = show_url(target)
+    assert str(failure.value).startswith(
+        f"{tmp_path}/backup is a backup of {name}, and {shown} is {other}: restore it into"
+    )
     assert (await read_status(target)).state == "empty"
 
 

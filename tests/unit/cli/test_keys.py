@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from runyard.cli.main import root
 from runyard.store import open_store
 from runyard.vault import open_vault
+from tests.unit.cli.conftest import Call
 
 
 def run(*words: str, data: Path) -> str:
@@ -44,3 +45,13 @@ def test_value_opens_when_keys_were_rotated(word: str, tmp_path: Path) -> None:
     assert (new != old) is (word == "rotate")
     assert new in output
     assert "s3cr3t" not in output
+
+
+@pytest.mark.parametrize("word", ["rotate", "rewrap"])
+def test_no_key_is_made_when_the_key_file_is_missing(call: Call, word: str, tmp_path: Path) -> None:
+    asyncio.run(seal(tmp_path, "s3cr3t"))
+    (tmp_path / "key").unlink()
+    called = call("keys", word, "--data", tmp_path)
+    cure = "restore it, or name another with --key-file"
+    assert (called.code, called.err) == (1, f"error: the key file {tmp_path}/key does not exist: {cure}\n")
+    assert not (tmp_path / "key").exists()

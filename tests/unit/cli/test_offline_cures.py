@@ -59,7 +59,9 @@ def test_claim_is_asked_for_when_the_policy_allows_it(call: Call, tmp_path: Path
 
 
 def test_function_is_named_when_its_image_is_known_only_to_a_server(call: Call) -> None:
-    run = "kind: container+job:run\nproject: demo\nspec: {task: container+job://demo/t, function: container://demo/f:1}\n"
+    run = (
+        "kind: container+job:run\nproject: demo\nspec: {task: container+job://demo/t, function: container://demo/f:1}\n"
+    )
     called = call("explain", "-f", "-", stdin=run)
     assert (
         "allowed: `image` in the file, or --image IMAGE; the function's image is known only to a server" in called.out

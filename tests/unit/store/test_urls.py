@@ -12,8 +12,20 @@ from runyard.store.urls import PostgresUrl, SqliteUrl, parse_url
 @pytest.mark.parametrize("scheme", ["sqlite", "sqlite+aiosqlite"])
 def test_path_is_absolute_when_the_url_is_of_sqlite(scheme: str) -> None:
     assert parse_url(f"{scheme}:////var/lib/a%20b.db") == SqliteUrl(path=Path("/var/lib/a b.db"))
-    assert parse_url(f"{scheme}:///here.db") == SqliteUrl(path=Path.cwd() / "here.db")
     assert show_url(f"{scheme}:////var/lib/x.db") == "sqlite:////var/lib/x.db"
+
+
+def test_absolute_form_is_proposed_when_the_path_of_sqlite_is_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with pytest.raises(WrongUrl) as refusal:
+        parse_url("sqlite:///relative/x.db")
+    proposed = f"sqlite:///{tmp_path}/a%20b/relative/x.db"
+    assert str(refusal.value) == f"the path of a SQLite database must be absolute: use {proposed}"
+    assert parse_url(proposed) == SqliteUrl(path=folder / "relative" / "x.db")
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])

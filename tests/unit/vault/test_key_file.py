@@ -117,7 +117,7 @@ def test_nothing_is_sealed_when_the_file_is_gone(path: Path) -> None:
     vault = FileVault(path)
     sealed = vault.seal("p", "n", 1, "value")
     path.unlink()
-    with pytest.raises(KeyFileUnusable, match="cannot be read"):
+    with pytest.raises(KeyFileUnusable, match="does not exist: restore it, or name another with --key-file"):
         vault.seal("p", "n", 2, "value")
     assert vault.open(sealed) == "value"
 
