@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from runyard.domain.resolve_inputs import ProjectInventory
 from runyard.spec.problem_codes import Code
-from runyard.spec.problems import Problem
+from runyard.spec.problems import Problem, list_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,9 @@ def propose_options(
         Code.SECRET_UNKNOWN: _Declaration("secret", "--secret {}", inventory.secrets),
         Code.VOLUME_UNKNOWN: _Declaration("volume", "--volume {}", inventory.volumes),
         Code.CLAIM_UNKNOWN: _Declaration("claim", "--claim {}", inventory.claims),
-        Code.CONFIG_MAP_UNKNOWN: _Declaration("config map", "--config-map {}=PATH, or the files in `data`", inventory.config_maps),
+        Code.CONFIG_MAP_UNKNOWN: _Declaration(
+            "config map", "--config-map {}=PATH, or the files in `data`", inventory.config_maps
+        ),
     }
     for problem in listed:
         if problem.code is Code.CLAIM_UNKNOWN and problem.path in denied:
@@ -53,7 +55,7 @@ def _propose_declaration(problem: Problem, declaration: _Declaration) -> Problem
     return replace(
         problem,
         message=f"{declaration.noun} `{problem.value}` is not declared",
-        allowed=problem.allowed if declaration.declared else None,
+        allowed=list_words(sorted(declaration.declared)) or None,
         suggestion=f"{problem.suggestion}, or {option}" if problem.suggestion else option,
     )
 

@@ -97,5 +97,5 @@ def test_version_is_asked_for_when_only_the_name_is_given(call: Call, folder: Pa
     run = RUN.replace("{name: settings}", '{name: "settings:v1"}')
     refused = call("render", "-f", "-", "--config-map", "settings=train.toml", stdin=run)
     assert refused.code == 1
-    assert "allowed: --config-map settings:v1=PATH, or the files in `data`" in refused.err
+    assert "try: --config-map settings:v1=PATH, or the files in `data`" in refused.err
     assert call("render", "-f", "-", "--config-map", "settings:v1=train.toml", stdin=run).code == 0

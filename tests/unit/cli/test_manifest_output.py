@@ -153,7 +153,7 @@ volumes:
     assert config_map["data"] == {"a.toml": "x = 1\n"}
     refused = call("render", "-f", "-", "--policy", "policy.yaml", stdin=run)
     assert refused.code == 1
-    assert "allowed: --config-map conf=PATH, or the files in `data`" in refused.err
+    assert "try: --config-map conf=PATH, or the files in `data`" in refused.err
     assert refused.err.count("error: volumes") == 3
 
 

@@ -20,7 +20,7 @@ REFUSED = {
     ),
     f"volumes: [{VOLUMES['config map']}]": (
         "<stdin>:2:43: error: volumes.conf.name: config map `settings` is not declared",
-        "    try: --config-map settings",
+        "    try: --config-map settings=PATH, or the files in `data`",
     ),
     f"volumes: [{VOLUMES['claim']}]": (
         "<stdin>:2:96: error: volumes.old.claim_name: existing claims may not be mounted unless the policy names them",
@@ -43,8 +43,12 @@ def test_cure_is_an_option_when_something_is_unknown_offline(call: Call, field: 
 
 
 @pytest.mark.parametrize("field", [field for field in REFUSED if "claim" not in field and "profile" not in field])
-def test_run_is_accepted_when_the_proposed_option_is_added(call: Call, field: str, tmp_path: Path) -> None:
-    (cure,) = [line.split("try: ")[1] for line in REFUSED[field] if "try: " in line]
+def test_run_is_accepted_when_the_proposed_option_is_added(
+    call: Call, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "PATH").write_text("a: 1\n")
+    monkeypatch.chdir(tmp_path)
+    (cure,) = [line.split("try: ")[1].split(", or ")[0] for line in REFUSED[field] if "try: " in line]
     called = call("render", "-f", "-", *cure.split(), stdin=f"image: busybox:1\n{field}\n")
     assert called.code == 0, called.err
 
@@ -70,4 +74,7 @@ def test_function_is_named_when_its_image_is_known_only_to_a_server(call: Call) 
 
 def test_nothing_is_said_of_a_project_when_there_is_no_server(call: Call) -> None:
     run = f"image: busybox:1\nsecrets: [A]\nvolumes: [{', '.join(VOLUMES.values())}]\n"
-    assert "the project has no" not in call("explain", "-f", "-", stdin=run).out
+    for declared in ((), ("--config-map", f"other={__file__}", "--secret", "B", "--volume", "kept")):
+        shown = call("explain", "-f", "-", *declared, stdin=run).out
+        assert "the project has no" not in shown
+        assert "POST" not in shown
