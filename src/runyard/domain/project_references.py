@@ -1,6 +1,6 @@
 """Checks that what a run refers to belongs to its project, and that mounts and variables do not collide."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from runyard.domain.board import Board, Offer
@@ -28,18 +28,9 @@ def settle_references(board: Board, inventory: ProjectInventory, *, project: str
     for path, _ in board.under("secrets"):
         if path[1] not in inventory.secrets:
             board.refusals.append(_unknown("secret", path, str(path[1]), inventory.secrets))
-    volumes = board.under("volumes")
-    count = len(list_config_maps(offer.value for _, offer in volumes))
-    if count > MOST_CONFIG_MAPS:
-        message = f"names {count} config maps of the project"
-        board.refusals.append(
-            Problem(Code.SIZE_ENTRIES, ("volumes",), message, allowed=f"at most {MOST_CONFIG_MAPS} in one run")
-        )
-    for path, offer in volumes:
-        if offer.value.config_map is None:
-            _settle_volume(board, path, offer, inventory)
-        elif count <= MOST_CONFIG_MAPS:
-            _pin_config_map(board, path, offer, inventory, project=project)
+    for path, offer in board.under("volumes"):
+        _settle_volume(board, path, offer, inventory)
+    _pin_config_maps(board, inventory, project=project)
 
 
 def list_config_maps(volumes: Iterable[Volume]) -> list[ConfigMapReference]:
@@ -59,6 +50,36 @@ def _settle_volume(board: Board, path: Path, offer: Offer, inventory: ProjectInv
             board.refine(path, replace(volume, claim_name=claim, size=None))
     elif volume.claim_name is not None and volume.claim_name not in inventory.claims:
         board.refusals.append(_unknown("claim", (*path, "claim_name"), volume.claim_name, inventory.claims))
+
+
+def _pin_config_maps(board: Board, inventory: ProjectInventory, *, project: str) -> None:
+    volumes = board.under("volumes")
+    if refusal := _find_excess([offer.value for _, offer in volumes], inventory):
+        board.refusals.append(refusal)
+        return
+    for path, offer in volumes:
+        if offer.value.config_map is not None:
+            _pin_config_map(board, path, offer, inventory, project=project)
+
+
+def _find_excess(volumes: Sequence[Volume], inventory: ProjectInventory) -> Problem | None:
+    """The problem of a run with too many config maps, or too many bytes in all its `config_map` volumes."""
+    count = len(list_config_maps(volumes))
+    if count > MOST_CONFIG_MAPS:
+        message = f"the volumes name {count} config maps of the project"
+        return Problem(Code.SIZE_ENTRIES, ("volumes",), message, allowed=f"at most {MOST_CONFIG_MAPS} in one run")
+    size = count_bytes(*(files for volume in volumes if (files := _find_files(volume, inventory)) is not None))
+    if size > MOST_RUN_CONFIG_BYTES:
+        message = "the config maps of the run are too large together"
+        return Problem(Code.SIZE_BYTES, ("volumes",), message, allowed=f"at most {MOST_RUN_CONFIG_BYTES} bytes")
+    return None
+
+
+def _find_files(volume: Volume, inventory: ProjectInventory) -> Mapping[str, str] | None:
+    if volume.config_map is None:
+        return volume.data
+    found = inventory.config_maps.get(str(parse_config_map_reference(volume.config_map)))
+    return None if found is None else found.data
 
 
 def _pin_config_map(board: Board, path: Path, offer: Offer, inventory: ProjectInventory, *, project: str) -> None:
@@ -84,16 +105,6 @@ def _unknown_config_map(path: Path, reference: ConfigMapReference, names: Iterab
         return replace(problem, message=message, allowed="its name alone, for the newest version", suggestion=None)
     cure = f"create it with POST /api/v1/-/{project}/configmaps, or write the files in `data`"
     return replace(problem, allowed=f"{problem.allowed}; {cure}")
-
-
-def check_config_bytes(board: Board) -> None:
-    """Refuse a run whose `config_map` volumes are too large together."""
-    size = count_bytes(*(offer.value.data for _, offer in board.under("volumes") if offer.value.data is not None))
-    if size > MOST_RUN_CONFIG_BYTES:
-        message = f"the config maps of the run have {size} bytes together"
-        board.refusals.append(
-            Problem(Code.SIZE_BYTES, ("volumes",), message, allowed=f"at most {MOST_RUN_CONFIG_BYTES} bytes")
-        )
 
 
 _UNKNOWN = {

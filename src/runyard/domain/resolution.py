@@ -14,7 +14,7 @@ from runyard.domain.effective_spec import SECONDS, Disk, EffectiveSpec, Leaf, Re
 from runyard.domain.layer_merge import Layer, Setting, put_layer
 from runyard.domain.locks_and_defaults import apply_locks, complete_volume, fill_blanks
 from runyard.domain.project_policy import ProjectPolicy
-from runyard.domain.project_references import check_config_bytes, settle_collisions, settle_references
+from runyard.domain.project_references import settle_collisions, settle_references
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.domain.rule_checks import check_rules
 from runyard.spec.kinds.registry import get_kind
@@ -57,7 +57,6 @@ def resolve(request: Request, admin_rules: AdminRules, inventory: ProjectInvento
     apply_locks(board, policy, setting)
     settle_references(board, inventory, project=request.project)
     settle_collisions(board)
-    check_config_bytes(board)
     fill_blanks(board, policy, setting)
     _complete_volumes(board, policy)
     board.refusals += check_rules(board, policy, setting)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from runyard.app.ports import EntityLookup, Query, UnitOfWork
-from runyard.spec.config_maps import ConfigMap, ConfigMapReference
+from runyard.spec.config_maps import MOST_RUN_CONFIG_BYTES, ConfigMap, ConfigMapReference, count_bytes
 from runyard.spec.entities import ConfigMapSpec
 from runyard.spec.run_fields import read_model
 
@@ -35,9 +35,14 @@ async def list_config_map_names(unit: UnitOfWork, project: str) -> frozenset[str
 async def load_config_maps(
     entities: EntityLookup, project: str, references: Iterable[ConfigMapReference]
 ) -> Mapping[str, ConfigMap]:
-    """The versions that the references name, by `NAME` or `NAME:VERSION`; unknown ones are left out."""
-    found = {}
+    """The versions that the references name, by `NAME` or `NAME:VERSION`; unknown ones are left out.
+
+    Stops when there are more bytes than one run may have.
+    """
+    found: dict[str, ConfigMap] = {}
     for reference in references:
+        if count_bytes(*(each.data for each in found.values())) > MOST_RUN_CONFIG_BYTES:
+            break
         if reference.version is not None:
             entity = await entities.find("configmap", reference.version, project=project)
         else:
