@@ -28,8 +28,10 @@ def list_blocks(page: Path, language: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("text", "arguments"), list_blocks(USERS, "yaml"))
 @pytest.mark.parametrize("command", ["explain", "render"])
 def test_example_is_accepted_when_it_is_pasted_from_the_users_page(
-    tmp_path: Path, text: str, arguments: str, command: str
+    tmp_path: Path, text: str, arguments: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.toml").write_text("epochs = 3\n")
     (tmp_path / "profiles").mkdir()
     (tmp_path / "profiles" / "a100.yaml").write_text(PROFILE)
     words = [command, "-f", "-", "--profiles", str(tmp_path / "profiles"), *shlex.split(arguments)]

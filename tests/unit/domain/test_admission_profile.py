@@ -288,3 +288,17 @@ def test_a_secret_gives_way_when_the_policy_locks_its_variable() -> None:
 
     assert judge(objects, policy=policy, profile=make_profile(secrets=["HF_TOKEN"])) == []
     assert judge(objects, profile=make_profile(secrets=["HF_TOKEN"]))
+
+
+@pytest.mark.parametrize(("content", "codes"), [("a: 1", []), ("a: 2", ["admission.profile"])])
+def test_files_are_the_profiles_when_it_gives_them(content: str, codes: list[str]) -> None:
+    volume = {
+        "volume_type": "config_map",
+        "name": "config",
+        "mount_path": "/config",
+        "spec": {"data": {"config.yaml": "a: 1"}},
+    }
+    objects = make_job()
+    find(objects, "ConfigMap")["data"] = {"config.yaml": content}
+
+    assert [problem.code for problem in judge(objects, profile=make_profile(volumes=[volume]))] == codes

@@ -103,6 +103,19 @@ def test_no_gpu_is_told_from_no_word_when_it_is_written() -> None:
         assert read_effective(write_effective(spec)) == spec
 
 
+def test_config_map_is_the_same_when_its_version_and_files_are_stored() -> None:
+    volume = Volume(
+        name="conf",
+        type="config_map",
+        mount_path="/conf",
+        config_map="settings",
+        config_map_version="v1",
+        data={"a.toml": "x = 1\n"},
+    )
+    spec = EffectiveSpec(kind="container", action="job", volumes=(volume,))
+    assert read_effective(json.loads(json.dumps(write_effective(spec)))) == spec
+
+
 @pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1, "2", None, 1.5])
 def test_document_is_refused_when_its_version_is_not_known(version: object) -> None:
     document = {"kind": "container", "action": "job", "schema_version": version}

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.rehearsal import Change, RecordedRequest, RehearsedRun, rehearse
+from runyard.domain.rehearsal import Change, RecordedRequest, RehearsedRun, assume_inventory, rehearse
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory
 from tests.unit.domain.worlds import make_profile, make_request, prepare
 
@@ -166,3 +166,17 @@ def test_the_answer_is_the_same_when_the_same_is_rehearsed_again() -> None:
     old, new = prepare({}), prepare({"resources.mem": {"default": "1Gi"}})
 
     assert rehearse(recorded, old=old, new=new) == rehearse(recorded, old=old, new=new)
+
+
+@pytest.mark.parametrize("name", ["settings", "settings:v1", "store://vision/configmap/configmap/settings:v1"])
+def test_config_map_is_assumed_when_a_recorded_run_names_it(name: str) -> None:
+    volume = {"volume_type": "config_map", "name": "conf", "mount_path": "/conf", "spec": {"name": name}}
+    request = make_request({"volumes": [volume]})
+    recorded = [RecordedRequest(id="r1", request=request, inventory=assume_inventory(request.run))]
+    denied = prepare({"volumes.type": {"denied": ["config_map"]}})
+
+    (same,) = rehearse(recorded, old=prepare(), new=prepare()).runs
+    (refused,) = rehearse(recorded, old=prepare(), new=denied).runs
+
+    assert (same.outcome, refused.outcome) == ("unchanged", "refused")
+    assert [problem.code for problem in refused.refusals] == ["policy.denied"]
