@@ -11,9 +11,7 @@ from runyard.app.entities import make_key
 from runyard.app.model import Entity, Json, Run, Transition
 from runyard.app.ports import Page
 from runyard.app.runs import NOTES
-from runyard.spec.digitalhub.client_specs import shape_function_spec, shape_run_spec, shape_task_spec
-
-_SHAPES = {"function": shape_function_spec, "task": shape_task_spec, "run": shape_run_spec}
+from runyard.spec.digitalhub.original_fields import show_spec
 
 
 def json_response(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -81,7 +79,7 @@ def entity_to_json(entity: Entity) -> Json:
 
 
 def run_to_json(run: Run, transitions: Iterable[Transition] = ()) -> Json:
-    """A run: its spec as the client sent it, and its status with warnings and transitions, newest first."""
+    """A run: its spec as it was requested, and its status with warnings and transitions, newest first."""
     shown = [transition_to_json(each) for each in transitions]
     status = {
         **{key: value for key, value in run.status.items() if key != NOTES},
@@ -96,9 +94,8 @@ def run_to_json(run: Run, transitions: Iterable[Transition] = ()) -> Json:
 
 
 def shape_spec(entity: Entity) -> Json:
-    """The spec in the shape that clients can read."""
-    shape = _SHAPES.get(entity.type)
-    return entity.spec if shape is None else shape(entity.kind, entity.spec)
+    """The spec in the form that every client can read, and the requested values that this form loses."""
+    return show_spec(entity.type, entity.kind, entity.spec)
 
 
 def transition_to_json(transition: Transition) -> Json:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from runyard.spec.config_maps import DATA_SCHEMA, read_config_data
+from runyard.spec.digitalhub.original_fields import restore_spec
 from runyard.spec.digitalhub.reference_strings import (
     FunctionReference,
     TaskReference,
@@ -153,11 +154,20 @@ def read_entity(entity_type: str, given: Any) -> Entity:
     model = findings.read(lambda name: find_spec_model(entity_type, name), kind, "kind") if is_named else None
     spec: BaseModel | None = None
     if model is not None:
-        spec = findings.read(lambda value: read_model(model, value), {} if content is None else content, "spec")
+        spec = findings.read(
+            lambda value: read_model(model, _restore(entity_type, str(kind), value)),
+            {} if content is None else content,
+            "spec",
+        )
     findings.problems += [*_check_names(entity_type, document), *_check_spec(str(kind), spec)]
     findings.finish()
     assert entity is not None  # noqa: S101 - refused above
     return entity.model_copy(update={"spec": spec})
+
+
+def _restore(entity_type: str, kind: str, spec: Any) -> Any:
+    """The spec with the fields of its `original`, if it comes from a response."""
+    return restore_spec(entity_type, kind, spec) if isinstance(spec, Mapping) else spec
 
 
 def find_spec_model(entity_type: str, kind: str) -> type[BaseModel]:

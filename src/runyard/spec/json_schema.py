@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from runyard.spec.digitalhub.original_fields import ORIGINAL, SHOWN_TYPES
 from runyard.spec.entities import SPEC_MODELS, Entity
 from runyard.spec.kinds.registry import DEFAULT_KIND, list_function_kinds
 from runyard.spec.rule_grammar import RULED, RuledField
@@ -11,6 +12,10 @@ from runyard.spec.run_fields import ACTIONS, AdminFields, RunFields
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _TEXT = {"type": "string"}
+_ORIGINAL_SCHEMA = {
+    "type": "object",
+    "description": "Of a response: fields as they were requested, where their shown form loses something.",
+}
 
 
 def build_schema(kind: str) -> dict[str, Any]:
@@ -109,6 +114,8 @@ def _build_entity(name: str) -> Callable[[], dict[str, Any]]:
     def build() -> dict[str, Any]:
         schema = Entity.model_json_schema()
         spec = SPEC_MODELS[name].model_json_schema()
+        if name in SHOWN_TYPES:
+            spec["properties"][ORIGINAL] = _ORIGINAL_SCHEMA
         definitions = {**schema.pop("$defs", {}), **spec.pop("$defs", {})}
         schema["properties"]["spec"] = spec
         return {**schema, "title": name.capitalize(), **({"$defs": definitions} if definitions else {})}

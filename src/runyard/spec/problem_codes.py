@@ -157,6 +157,7 @@ class Code(StrEnum):
     NUMBER_INVALID = "number.invalid", "not a whole number"
     NUMBER_RANGE = "number.range", "the number is out of range"
     OPTION_REPLACES = "option.replaces", "a command-line option replaces a value of the file"
+    ORIGINAL_DIFFERS = "original.differs", "a field of a spec was changed, but not its value in `original`"
     OVERRIDE = "override", "a stronger layer replaces the value; ignored"
     PARAMETER_MISSING = "parameter.missing", "a required query parameter is missing"
     PARAMETER_TWICE = "parameter.twice", "the query parameter is given twice"

@@ -64,6 +64,7 @@ async def test_list_and_entity_say_the_same_when_both_are_read(demo: httpx2.Asyn
         "resources": {"cpu": "0.5"},
         "envs": [{"name": "A", "value": "1"}],
         "command": "a b",
+        "original": {"resources": spec["resources"], "command": ["a", "b"]},
     }
     for plural, one in (("runs", "r1"), ("functions", "f1"), ("tasks", "t1")):
         listed = {each["id"]: each for each in (await demo.get(f"{BASE}/{plural}")).json()["content"]}

@@ -25,6 +25,7 @@ from runyard.app.entities.drafts import (
     expect_name,
     is_deeper,
     read_draft,
+    read_restored_draft,
 )
 from runyard.app.entities.entity_files import list_files, put_files
 from runyard.app.entities.entity_types import LISTED_IN_PROJECTS, STATES, TYPES, EntityType, make_key
@@ -87,6 +88,7 @@ __all__ = [
     "put_files",
     "put_secret_values",
     "read_draft",
+    "read_restored_draft",
     "replace_entity",
     "require_entity",
     "require_project",

@@ -5,7 +5,7 @@ from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities.drafts import EntityDraft, check_id, check_project, read_draft
+from runyard.app.entities.drafts import EntityDraft, check_id, check_project, read_restored_draft
 from runyard.app.entities.entity_types import TYPES, EntityType
 from runyard.app.entities.ignored_fields import find_kept, find_unused, take_status, with_warnings
 from runyard.app.entities.ownership import KEPT, check_own_entity, name_producer, note_change
@@ -27,7 +27,7 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
     Fields that are ignored are listed in the answer's `status.warnings`.
     """
     entity_type = TYPES[type_name]
-    draft = read_draft(document)
+    draft = read_restored_draft(document, type_name)
     problems = check_id(draft) + check_project(draft, project)
     problems += check_spec(entity_type, draft, project=project)
     entity_id = draft.requested_id
@@ -101,7 +101,7 @@ async def update_entity(
     Fields that are ignored are listed in the answer's `status.warnings`.
     """
     entity_type = TYPES[type_name]
-    draft = read_draft(document)
+    draft = read_restored_draft(document, type_name)
     problems = check_project(draft, project)
     if entity_type.on_update == "replace":
         problems += check_spec(entity_type, draft, project=project)

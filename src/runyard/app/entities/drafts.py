@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
 from runyard.app.entities.entity_types import STATES
 from runyard.app.model import Json
+from runyard.spec.digitalhub.original_fields import restore_spec
 from runyard.spec.names import check_slug
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
@@ -73,6 +74,14 @@ def read_draft(given: Any) -> EntityDraft:
     status = values.pop("status", {})
     state = status.pop("state", None)
     return EntityDraft(**values, status=status, state=state)
+
+
+def read_restored_draft(given: Any, type_name: str) -> EntityDraft:
+    """Read the common fields, and the spec with the fields of its `original`, if a client sends a response back."""
+    draft, findings = read_draft(given), Findings()
+    spec = findings.read(lambda written: restore_spec(type_name, draft.kind, written), draft.spec, "spec")
+    findings.finish()
+    return replace(draft, spec=spec or {})
 
 
 def check_id(draft: EntityDraft) -> list[Problem]:

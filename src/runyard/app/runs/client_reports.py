@@ -5,7 +5,7 @@ from typing import Any
 
 from runyard.app.core import Core
 from runyard.app.engine import STATUS_KEYS
-from runyard.app.entities import EntityDraft, check_project, find_unused_name, is_runnable_kind, read_draft
+from runyard.app.entities import EntityDraft, check_project, find_unused_name, is_runnable_kind, read_restored_draft
 from runyard.app.errors import NotPossible
 from runyard.app.model import Json, Principal, Run
 from runyard.app.runs.transitions import NOTES, Change, Move, change_run
@@ -45,7 +45,7 @@ async def report_run(
     also state, spec and status. Ignored values are named in the answer's warnings, which are not stored. Raises
     `Missing`, `Forbidden`, `Conflict`, `Refused`, and `NotPossible` for a state that a client may not set.
     """
-    draft = read_draft(document)
+    draft = read_restored_draft(document, "run")
     if problems := check_project(draft, project):
         raise Refused(problems)
     report = _Report(who=who, draft=draft)

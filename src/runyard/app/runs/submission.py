@@ -15,6 +15,7 @@ from runyard.app.entities import (
     find_unused_name,
     find_unused_status,
     read_draft,
+    read_restored_draft,
     require_project,
 )
 from runyard.app.errors import Duplicate
@@ -29,6 +30,7 @@ from runyard.domain.reasons import Reason
 from runyard.domain.resolution import NOT_USED, Resolution
 from runyard.domain.resolve_inputs import Request
 from runyard.manifests.renderability import resolve_run
+from runyard.spec.digitalhub.original_fields import ORIGINAL
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.readers import to_snake_case
@@ -62,8 +64,8 @@ async def submit_run(
     Raises `Duplicate` for the same id with another request, and `Refused` with every problem; with `is_strict`, values
     that would not be used are problems. `noted` is added to the run's metadata.
     """
-    draft = read_draft(document)
-    request = canonicalize_request(document)
+    document = _restore(document)
+    draft, request = read_draft(document), canonicalize_request(document)
     request_hash = hash_request(request)
     async with core.store.begin() as unit:
         # Holds off the deletion of the project and of its kept volumes.
@@ -92,6 +94,7 @@ async def submit_run(
 
 async def explain_run(core: Core, project: str, document: Any, *, is_strict: bool = False) -> Explanation:
     """Resolve a run without storing it. Raises `Refused` only if the request cannot be read."""
+    document = _restore(document)
     async with core.store.begin(is_read_only=True) as unit:
         await require_project(unit, project)
         run_request = await _read(core, unit, project, document)
@@ -111,6 +114,13 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
         profile_revision=_find_profile_revision(resolution, rules),
         policy_revision=rules.policy_revision,
     )
+
+
+def _restore(document: Any) -> Any:
+    """The document with the fields of `spec.original`, if a client submits a response as a new run."""
+    restored = read_restored_draft(document, "run")
+    is_response = isinstance(document.get("spec"), Mapping) and ORIGINAL in document["spec"]
+    return {**document, "spec": restored.spec} if is_response else document
 
 
 def hash_request(request: Json) -> str:
@@ -262,6 +272,8 @@ def _list_warnings(run_request: RunRequest, resolution: Resolution | None) -> li
 
 def _find_unused(run_request: RunRequest) -> list[Problem]:
     draft = run_request.draft
+    if "transitions" in draft.status:  # a response sent back: its status belongs to the run that it described
+        return find_unused_name(draft, name=draft.name or run_request.id)
     # Every client sends the state CREATED for a new run; that is no wish.
     said = replace(draft, state=None) if draft.state == State.CREATED else draft
     unused = find_unused_status(said, state=_choose_state(run_request), taken=())

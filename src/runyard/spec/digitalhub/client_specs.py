@@ -1,8 +1,8 @@
 """Specs as DigitalHub's SDKs can read them: one value of another form makes a whole list call of an SDK fail.
 
 SDKs from 0.14 on read runs of kind `X+action:run`, 0.13 reads those of kind `X+run`; all of them read tasks and
-functions. Values that a client cannot represent are left out; the effective spec has them all. Specs of other
-runtimes' kinds are returned unchanged.
+functions. Values that a client cannot represent are left out; `original_fields.py` returns them beside the others.
+Specs of other runtimes' kinds are returned unchanged.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def shape_run_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def shape_task_spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """A task's spec as every SDK reads it, without resources, for which the SDKs have no common form."""
-    if not _is_ours(kind):
+    if not is_shaped_task(kind):
         return dict(spec)
     shaped = _shape_fields(spec)
     shaped.pop("resources", None)
@@ -62,7 +62,7 @@ def restore_task_spec(kind: str, stored: Mapping[str, Any], written: Mapping[str
     A client sends back the spec it received. Fields that were left out of the response are kept, and so is a stored
     value that the update only repeats in the client's form.
     """
-    if not _is_ours(kind):
+    if not is_shaped_task(kind):
         return dict(written)
     shown, repeated = shape_task_spec(kind, stored), shape_task_spec(kind, written)
     before, now = fold(stored), fold(written)
@@ -82,12 +82,24 @@ def list_changed_fields(kind: str, *, stored: Mapping[str, Any], written: Mappin
         name
         for name, value in now.items()
         if value is not False
-        and _without_empty(value) not in (None, {}, [], _without_empty(before.get(name)))
-        and not (name in repeated and _without_empty(repeated[name]) == _without_empty(shown.get(name)))
+        and without_empty(value) not in (None, {}, [], without_empty(before.get(name)))
+        and not (name in repeated and without_empty(repeated[name]) == without_empty(shown.get(name)))
     ]
 
 
-def _is_ours(task_kind: str) -> bool:
+def is_shaped_run(kind: str) -> bool:
+    """Whether runs of this kind are ours; specs of other kinds are returned unchanged."""
+    run_kind = find_run_kind(kind)
+    return run_kind is not None and find_kind(run_kind.function) is not None
+
+
+def is_shaped_function(kind: str) -> bool:
+    """Whether functions of this kind are ours."""
+    return find_kind(kind) is not None
+
+
+def is_shaped_task(task_kind: str) -> bool:
+    """Whether tasks of this kind are ours."""
     pair = find_task_kind(task_kind)
     return pair is not None and find_kind(pair[0]) is not None
 
@@ -103,13 +115,14 @@ def _repeats(name: str, now: Mapping[str, Any], repeated: Mapping[str, Any], sho
     """Whether the client repeats the value it received."""
     if name not in shown or name not in repeated or repeated[name] != shown[name]:
         return False
-    return bool(_without_empty(now[name]) == _without_empty(shown[name]))
+    return bool(without_empty(now[name]) == without_empty(shown[name]))
 
 
-def _without_empty(value: Any) -> Any:
+def without_empty(value: Any) -> Any:
+    """The value without empty entries, which clients add and leave out."""
     if isinstance(value, Mapping):
-        return {key: _without_empty(item) for key, item in value.items() if item not in ({}, [], None)}
-    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+        return {key: without_empty(item) for key, item in value.items() if item not in ({}, [], None)}
+    return [without_empty(item) for item in value] if isinstance(value, list) else value
 
 
 def _shape_fields(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -178,7 +178,7 @@ async def test_explanation_says_the_same_as_submitting_when_it_is_asked_first(co
     strict = await explain_run(core, "demo", UNUSED, is_strict=True)
     run, _ = await submit_run(core, ADA, "demo", UNUSED)
     assert (told.provenance, told.warnings) == (run.provenance, run.warnings)
-    assert run.effective == {"schema_version": 2, **(told.effective or {})}
+    assert run.effective == {"schema_version": 3, **(told.effective or {})}
     effective = run.find_effective()
     assert effective is not None
     assert effective.to_dict() == told.effective
