@@ -244,7 +244,8 @@ class RehearsedRun(BaseModel):
     id: str = Field(description="The run's id.", examples=["r1"])
     project: str = Field(description="Its project.", examples=["demo"])
     outcome: str = Field(
-        description="refused, accepted, changed, unchanged (with other refusals), or unreadable.", examples=["changed"]
+        description="refused, accepted, changed, refused_by_both (with other refusals), or unreadable.",
+        examples=["changed"],
     )
     direction: str | None = Field(
         default=None, description="Change of its resources: smaller, larger or mixed.", examples=["smaller"]
@@ -259,14 +260,39 @@ class RehearsedRun(BaseModel):
     )
 
 
+class RefusalCause(BaseModel):
+    """A reason why the current rules and the candidate refuse some runs."""
+
+    code: str = Field(description="The problem code.", examples=[Code.PROFILE_UNKNOWN.value])
+    path: str = Field(description="The field.", examples=["profile"])
+    message: str = Field(description="What is wrong.", examples=["there is no profile `1xa100`"])
+    runs: int = Field(description="Number of runs refused for it.", examples=[3])
+
+
 class RehearsalResponse(BaseModel):
     """The result of a rehearsal."""
 
     counts: dict[str, int] = Field(
         description="Runs by outcome, changed ones also by direction; runs that clients execute are `local`.",
-        examples=[{"refused": 2, "accepted": 0, "changed": 5, "smaller": 5, "unchanged": 93, "unreadable": 0}],
+        examples=[
+            {
+                "refused": 2,
+                "accepted": 0,
+                "changed": 5,
+                "smaller": 5,
+                "unchanged": 93,
+                "refused_by_both": 0,
+                "unreadable": 0,
+            }
+        ],
     )
-    runs: list[RehearsedRun] = Field(description="Runs whose outcome is not `unchanged`, newest first.")
+    refused_by_both: list[RefusalCause] = Field(
+        description="Why runs are refused both now and by the candidate; the most frequent reasons."
+    )
+    runs: list[RehearsedRun] = Field(
+        description="Runs whose outcome is not `unchanged`, newest first; of those refused by both, only the ones that "
+        "the candidate refuses for further reasons."
+    )
     left_out: int = Field(description="Number of such runs left out of the list.", examples=[0])
     total: int = Field(description="Runs in the time range; at most `limit` of them were rehearsed.", examples=[100])
 

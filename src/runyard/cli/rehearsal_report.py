@@ -10,20 +10,23 @@ from runyard.cli.files import STDIN, Unreadable
 from runyard.cli.findings import Finding, print_findings
 from runyard.cli.inputs import DEFAULT_ACTION
 from runyard.cli.lazy_commands import load
-from runyard.cli.output import clean, format_value, print_data
+from runyard.cli.output import clean, count_things, format_value, print_data
 from runyard.cli.policies import LoadedPolicy, load_policy
 from runyard.cli.profile_files import load_profiles
 from runyard.cli.run_files import LoadedRun, load_runs
-from runyard.domain.rehearsal import RecordedRequest, Rehearsal, RehearsedRun, assume_inventory, rehearse
+from runyard.domain.rehearsal import Causes, RecordedRequest, Rehearsal, RehearsedRun, assume_inventory, rehearse
 from runyard.domain.resolve_inputs import AdminRules, Request
 from runyard.spec.kinds.registry import DEFAULT_KIND
 from runyard.spec.policy import Policy
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import format_path
 from runyard.spec.profile import Profile
 
 BUILT_IN_ALONE = "none"
 HEAD = ("run", "project", "outcome", "field", "before", "after", "decided by")
-_OUTCOMES = ("refused", "accepted", "smaller", "larger", "mixed", "changed", "unchanged")
+_OUTCOMES = ("refused", "accepted", "smaller", "larger", "mixed", "changed", "unchanged", "refused_by_both")
+_QUIET = ("unchanged", "refused_by_both")
+"""Outcomes that are only counted, unless all runs are asked for."""
 
 
 def print_check(file: str) -> None:
@@ -53,15 +56,19 @@ def print_rehearsal(
     recorded = [*_iter_recorded(runs, project=project, profiles=known)]
     print_findings(dict.fromkeys([*old_warnings, *new_warnings]), "warning")
     rehearsal = rehearse(recorded, old=before, new=after)
-    shown = [run for run in rehearsal.runs if show_all or run.outcome != "unchanged"]
+    shown = [run for run in rehearsal.runs if show_all or run.outcome not in _QUIET]
     if output != "table":
-        print_data({"summary": _count(rehearsal), "runs": [run.to_dict() for run in shown]}, output=output)
+        causes = [cause.to_dict() for cause in rehearsal.causes.list_first()]
+        runs_shown = [run.to_dict() for run in shown]
+        print_data({"summary": _count(rehearsal), "refused_by_both": causes, "runs": runs_shown}, output=output)
         return
     if shown:
         rows = [row for run in shown for row in _iter_rows(run)]
         load("runyard.cli.tables:print_table")(HEAD, rows, optional=("project", "decided by"))
         click.echo()
     click.echo(_summarise(rehearsal))
+    for line in _iter_causes(rehearsal.causes, has_profiles=bool(before.profiles or after.profiles)):
+        click.echo(line)
 
 
 def _prepare(policy: str, profiles: tuple[str, ...]) -> tuple[AdminRules, list[Finding]]:
@@ -103,13 +110,29 @@ def _count(rehearsal: Rehearsal) -> Mapping[str, int]:
 
 
 def _summarise(rehearsal: Rehearsal) -> str:
-    parts = [f"{count} {outcome}" for outcome, count in _count(rehearsal).items() if count]
+    parts = [f"{count} {outcome.replace('_', ' ')}" for outcome, count in _count(rehearsal).items() if count]
     return ", ".join(parts) or "no runs"
 
 
+def _iter_causes(causes: Causes, *, has_profiles: bool) -> Iterator[str]:
+    """Yield why both policies refuse runs, one line per cause, and the likely mistake."""
+    listed = causes.list_first()
+    if not listed:
+        return
+    yield "refused by both:"
+    for cause in listed:
+        where = f"{format_path(cause.path)}: " if cause.path else ""
+        yield clean(f"    {count_things(cause.runs, 'run')}: {where}{cause.message}")
+    if causes.left_out:
+        yield f"    and {count_things(causes.left_out, 'other reason')}"
+    if any(cause.code is Code.PROFILE_UNKNOWN for cause in listed):
+        missing = "does not have all profiles that the runs name" if has_profiles else "is missing"
+        yield f"    likely cause: --profiles DIR {missing}"
+
+
 def _iter_rows(run: RehearsedRun) -> Iterator[tuple[str, ...]]:
-    head = clean(run.id), run.project, run.direction or run.outcome
-    for problem in run.refusals:
+    head = clean(run.id), run.project, (run.direction or run.outcome).replace("_", " ")
+    for problem in run.all_refusals:
         why = f"{problem.message}; allowed: {problem.allowed}" if problem.allowed else problem.message
         yield *head, clean(problem.where), "", clean(why), ""
     for change in run.changes:

@@ -10,12 +10,17 @@ from runyard.domain.resolution import Resolution, resolve
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.spec.config_maps import ConfigMap, parse_config_map_reference
 from runyard.spec.kubernetes.quantity import Quantity
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, format_path
 from runyard.spec.resources import LARGEST_AMOUNT, LIMITS, REQUESTS
 from runyard.spec.run_fields import RunFields
 
-Outcome = Literal["refused", "accepted", "changed", "unchanged"]
-OUTCOMES: tuple[Outcome, ...] = ("refused", "accepted", "changed", "unchanged")
+Outcome = Literal["refused", "accepted", "changed", "unchanged", "refused_by_both"]
+OUTCOMES: tuple[Outcome, ...] = ("refused", "accepted", "changed", "unchanged", "refused_by_both")
+MOST_CAUSES = 10
+"""Causes of refusals by both rules that are listed, the most frequent first; the others are counted."""
+MOST_DISTINCT_CAUSES = 1000
+"""Different causes that are told apart; later ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +65,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsedRun:
-    """The outcome for one run: newly refused, newly accepted, changed, or unchanged."""
+    """The outcome for one run: newly refused, newly accepted, changed, unchanged, or refused by both rules."""
 
     id: str
     project: str
@@ -68,8 +73,15 @@ class RehearsedRun:
     changes: tuple[Change, ...] = ()
     refusals: tuple[Problem, ...] = ()
     """The refusals that the new rules add."""
+    causes: tuple[Problem, ...] = ()
+    """All refusals by the new rules, of a run that the old ones refuse too."""
     direction: Literal["smaller", "larger", "mixed"] | None = None
     """Whether a changed run would get less or more cpu, memory, GPUs and disk."""
+
+    @property
+    def all_refusals(self) -> tuple[Problem, ...]:
+        """Why the new rules refuse the run, whether or not the old ones do."""
+        return self.causes or self.refusals
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -81,9 +93,57 @@ class RehearsedRun:
                 {"path": format_path(change.path), "old": change.old, "new": change.new, "by": change.by}
                 for change in self.changes
             ]
-        if self.refusals:
-            shown["refusals"] = [problem.to_dict() for problem in self.refusals]
+        if self.all_refusals:
+            shown["refusals"] = [problem.to_dict() for problem in self.all_refusals]
         return shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """A reason why both rules refuse some runs, and the number of those runs."""
+
+    code: Code
+    path: Path
+    message: str
+    runs: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "code": self.code.value,
+            "path": format_path(self.path),
+            "message": self.message,
+            "runs": self.runs,
+        }
+
+
+class Causes:
+    """Counts why both rules refuse runs. Its memory is bounded."""
+
+    def __init__(self) -> None:
+        self._counted: Counter[tuple[Code, Path, str]] = Counter()
+        self._is_full = False
+
+    def add(self, run: RehearsedRun) -> None:
+        """Count the causes of one run, each once."""
+        for key in {(problem.code, problem.path, problem.message) for problem in run.causes}:
+            if key in self._counted or len(self._counted) < MOST_DISTINCT_CAUSES:
+                self._counted[key] += 1
+            else:
+                self._is_full = True
+
+    def list_first(self) -> list[Cause]:
+        """Return the most frequent causes, `MOST_CAUSES` at most."""
+        ordered = sorted(self._counted.items(), key=lambda item: (-item[1], item[0][0].value, str(item[0][1:])))
+        return [
+            Cause(code=code, path=path, message=message, runs=runs)
+            for (code, path, message), runs in ordered[:MOST_CAUSES]
+        ]
+
+    @property
+    def left_out(self) -> int:
+        """The number of causes that `list_first` leaves out; at least that many if there are very many."""
+        return max(0, len(self._counted) - MOST_CAUSES) + self._is_full
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +162,14 @@ class Rehearsal:
             **{str(key): directions[key] for key in sorted(directions)},
         }
 
+    @property
+    def causes(self) -> Causes:
+        """Why both rules refuse runs."""
+        counted = Causes()
+        for run in self.runs:
+            counted.add(run)
+        return counted
+
 
 def rehearse(recorded: Iterable[RecordedRequest], *, old: AdminRules, new: AdminRules) -> Rehearsal:
     """Resolve every request with both rules, and compare."""
@@ -117,7 +185,9 @@ def _play(entry: RecordedRequest, *, old: AdminRules, new: AdminRules) -> Rehear
     if before.is_refused and after.is_refused:
         known = {(problem.code, problem.path) for problem in before.refusals}
         added = tuple(problem for problem in after.refusals if (problem.code, problem.path) not in known)
-        return RehearsedRun(id=entry.id, project=project, outcome="unchanged", refusals=added)
+        return RehearsedRun(
+            id=entry.id, project=project, outcome="refused_by_both", refusals=added, causes=after.refusals
+        )
     if before.is_refused:
         return RehearsedRun(id=entry.id, project=project, outcome="accepted")
     changes = _compare(before, after)

@@ -116,6 +116,19 @@ async def test_secret_that_is_gone_is_no_refusal_when_the_run_had_it(demo: httpx
     assert (found["counts"]["unchanged"], found["runs"]) == (1, [])
 
 
+async def test_rehearsal_says_why_when_the_current_policy_and_the_candidate_refuse_a_run(
+    demo: httpx2.AsyncClient,
+) -> None:
+    await _submit(demo, "r1", "8Gi")
+    await demo.put("/api/v1/policy", json=CAPPED)
+    found = (await demo.post(REHEARSE, json={"policy": CAPPED})).json()
+    assert (found["counts"]["refused_by_both"], found["counts"]["unchanged"], found["runs"]) == (1, 0, [])
+    assert [(cause["code"], cause["runs"]) for cause in found["refused_by_both"]] == [("policy.max", 1)] * len(
+        found["refused_by_both"]
+    )
+    assert "resources.mem.requests" in {cause["path"] for cause in found["refused_by_both"]}
+
+
 async def test_rehearsal_is_bounded_when_there_are_many_runs(
     demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,38 @@ def test_every_wrong_run_is_told_when_some_are_wrong(call: Call, runs: Path) -> 
     assert "runs.yaml:3:11: error: fs_group" in called.err
 
 
+def test_refused_by_both_are_counted_apart_with_their_causes_when_there_are_some(call: Call, runs: Path) -> None:
+    (runs / "old.yaml").write_text("resources.mem: {max: 16Gi}\n")
+    base = ("policy", "diff", "old.yaml", "new.yaml", "--runs", "runs.yaml")
+    called = call(*base)
+    *_, summary, head, cause, limit = called.out.splitlines()
+    assert summary == "1 accepted, 2 unchanged, 1 refused by both"
+    assert head == "refused by both:"
+    assert cause == "    1 run: resources.mem.limits: 37795712205 from platform default is above the policy's max"
+    assert limit == "    1 run: resources.mem.requests: 32Gi from you is above the policy's max"
+    assert "big" not in called.out
+    assert "big          default  refused by both" in call(*base, "--all").out
+    shown = json.loads(call(*base, "-o", "json").out)
+    assert shown["summary"]["refused_by_both"] == 1
+    assert [(cause["code"], cause["runs"]) for cause in shown["refused_by_both"]] == [("policy.max", 1)] * 2
+
+
+def test_forgotten_profiles_are_the_likely_cause_when_a_profile_is_unknown(call: Call, runs: Path) -> None:
+    (runs / "many.yaml").write_text("---\n".join(f"id: r{number}\nprofile: 1xa100\n" for number in range(3)))
+    base = ("policy", "diff", "none", "new.yaml", "--runs", "many.yaml")
+    assert call(*base).out.splitlines() == [
+        "3 refused by both",
+        "refused by both:",
+        "    3 runs: profile: there is no profile `1xa100`",
+        "    likely cause: --profiles DIR is missing",
+    ]
+    (runs / "other.yaml").write_text("id: other\n")
+    assert call(*base, "--profiles", "other.yaml").out.splitlines()[-1] == (
+        "    likely cause: --profiles DIR does not have all profiles that the runs name"
+    )
+    assert "likely cause" not in call(*base, "--profiles", "profiles").out
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -3,8 +3,19 @@ from typing import Any
 
 import pytest
 
-from runyard.domain.rehearsal import Change, RecordedRequest, RehearsedRun, assume_inventory, rehearse
+from runyard.domain.rehearsal import (
+    MOST_CAUSES,
+    MOST_DISTINCT_CAUSES,
+    Causes,
+    Change,
+    RecordedRequest,
+    RehearsedRun,
+    assume_inventory,
+    rehearse,
+)
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory
+from runyard.spec.problem_codes import Code
+from runyard.spec.problems import Problem
 from tests.unit.domain.worlds import make_profile, make_request, prepare
 
 
@@ -30,7 +41,7 @@ TWO_CORES = {"resources": {"cpu": 2}}
         ({}, {"resources.cpu": {"max": 4}}, "unchanged"),
         ({}, {"resources.cpu": {"max": 1}}, "refused"),
         ({"resources.cpu": {"max": 1}}, {}, "accepted"),
-        ({"resources.cpu": {"max": 1}}, {"resources.cpu": {"max": 1}}, "unchanged"),
+        ({"resources.cpu": {"max": 1}}, {"resources.cpu": {"max": 1}}, "refused_by_both"),
         ({}, {"resources.mem": {"default": "1Gi"}}, "changed"),
         ({"resources.mem": {"default": "1Gi"}}, {}, "changed"),
         ({}, {"resources.cpu": {"default": 1, "locked": True}}, "changed"),
@@ -50,8 +61,23 @@ def test_only_what_is_new_is_told_when_a_refused_run_stays_refused() -> None:
         {"resources.cpu": {"max": 1}, "fs_group": {"min": 10}},
     )
 
-    assert played.outcome == "unchanged"
+    assert played.outcome == "refused_by_both"
     assert [problem.code for problem in played.refusals] == ["policy.min"]
+    assert [problem.code for problem in played.causes] == ["policy.max", "policy.min"]
+    assert [problem["code"] for problem in played.to_dict()["refusals"]] == ["policy.max", "policy.min"]
+
+
+def test_causes_are_counted_by_run_and_bounded_when_many_runs_stay_refused() -> None:
+    causes = Causes()
+    for number in range(MOST_DISTINCT_CAUSES + 50):
+        problem = Problem(Code.PROFILE_UNKNOWN, ("profile",), f"there is no profile `{number}`")
+        often = Problem(Code.POLICY_MAX, ("resources",), "is above the max")
+        causes.add(RehearsedRun(id="r", project="p", outcome="refused_by_both", causes=(often, problem, often)))
+
+    first, *others = causes.list_first()
+    assert (first.message, first.runs) == ("is above the max", MOST_DISTINCT_CAUSES + 50)
+    assert [cause.runs for cause in others] == [1] * (MOST_CAUSES - 1)
+    assert causes.left_out == MOST_DISTINCT_CAUSES - MOST_CAUSES + 1
 
 
 def test_the_refusals_are_told_when_a_run_would_be_refused() -> None:
@@ -131,13 +157,20 @@ def test_runs_are_told_in_their_order_and_in_sum_when_there_are_several() -> Non
         ("r2", "audio", "changed"),
         ("r3", "vision", "changed"),
     ]
-    assert rehearsal.counts == {"refused": 1, "accepted": 0, "changed": 3, "unchanged": 0, "mixed": 3}
+    assert rehearsal.counts == {
+        "refused": 1,
+        "accepted": 0,
+        "changed": 3,
+        "unchanged": 0,
+        "refused_by_both": 0,
+        "mixed": 3,
+    }
 
 
 def test_the_sum_is_all_zeros_when_no_runs_were_recorded() -> None:
     rehearsal = rehearse([], old=prepare({}), new=prepare({}))
 
-    assert rehearsal.counts == {"refused": 0, "accepted": 0, "changed": 0, "unchanged": 0}
+    assert rehearsal.counts == {"refused": 0, "accepted": 0, "changed": 0, "unchanged": 0, "refused_by_both": 0}
 
 
 def test_a_played_run_is_plain_json_when_it_is_printed() -> None:

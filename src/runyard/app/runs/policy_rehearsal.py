@@ -19,7 +19,7 @@ from runyard.app.ports import EntityLookup, Query, UnitOfWork
 from runyard.app.rules import assume_recorded, load_current, read_profile
 from runyard.app.runs.run_requests import read_run_request
 from runyard.app.times import read_time
-from runyard.domain.rehearsal import OUTCOMES, RecordedRequest, RehearsedRun, rehearse
+from runyard.domain.rehearsal import OUTCOMES, Causes, RecordedRequest, RehearsedRun, rehearse
 from runyard.domain.resolve_inputs import AdminRules
 from runyard.spec.policy import Policy, read_policy
 from runyard.spec.problem_codes import Code
@@ -65,6 +65,8 @@ class Outcome:
     """The result: counts, and details of some runs."""
 
     counts: Counter[str] = field(default_factory=Counter)
+    causes: Causes = field(default_factory=Causes)
+    """Why the current rules and the candidate refuse runs."""
     details: list[Json] = field(default_factory=list)
     left_out: int = 0
     """Runs whose details were left out."""
@@ -74,9 +76,10 @@ class Outcome:
     def add(self, played: RehearsedRun) -> None:
         """Count one rehearsed run."""
         self.counts[played.outcome] += 1
+        self.causes.add(played)
         if played.direction is not None:
             self.counts[played.direction] += 1
-        if played.outcome != "unchanged" or played.refusals:
+        if played.outcome not in ("unchanged", "refused_by_both") or played.refusals:
             shown = played.to_dict()
             shown["changes"] = shown.get("changes", [])[:MOST_CHANGES]
             self.add_details(shown)
@@ -92,7 +95,13 @@ class Outcome:
         """For JSON, with every count."""
         names = (*OUTCOMES, *DIRECTIONS, "unreadable", "local")
         counts = {name: self.counts[name] for name in names}
-        return {"counts": counts, "runs": self.details, "left_out": self.left_out, "total": self.total}
+        return {
+            "counts": counts,
+            "refused_by_both": [cause.to_dict() for cause in self.causes.list_first()],
+            "runs": self.details,
+            "left_out": self.left_out,
+            "total": self.total,
+        }
 
 
 async def rehearse_candidate(core: Core, who: Principal, given: Any) -> Outcome:
