@@ -92,6 +92,10 @@ chaos: cluster-setup ## the reflector's storm for ten minutes, with a new seed
 adversary: $(READY) ## hostile users against policies and profiles (CASES=1000000 for a long run)
 	@$(BIN)/python -m tests.adversary --count $${CASES:-20000} --seed $${SEED:-$$RANDOM} --workers 2
 
+.PHONY: attack
+attack: $(READY) ## large bodies in every shape to every route, and how long others wait (SEED=1 ROUNDS=1)
+	@$(BIN)/python -m tests.attack --seed $${SEED:-$$RANDOM} --rounds $${ROUNDS:-1}
+
 .PHONY: mutants
 mutants: $(READY) ## planted faults that the tests must notice (ARGS="--only queue")
 	@$(BIN)/python -m tests.mutants $(ARGS)

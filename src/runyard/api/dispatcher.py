@@ -14,6 +14,7 @@ from runyard.app.errors import Forbidden
 from runyard.app.identity import RefusalAudit
 from runyard.app.ports import Unavailable, Unstorable
 from runyard.domain.access import Permission
+from runyard.spec.problems import limit_nearest
 
 
 class Dispatcher:
@@ -40,11 +41,12 @@ class Dispatcher:
         request = Request(scope, receive, send)
         try:
             await check_access(request, route.permission)
-            # Public routes ignore the query: probes and sign-in clients add parameters of their own.
-            if route.permission is not Permission.PUBLIC:
-                limits = get_context(request).limits
-                request.state.parameters = read_parameters(request.query_params, route.parameters, limits=limits)
-            response = await route.endpoint(request, **named)
+            with limit_nearest():
+                # Public routes ignore the query: probes and sign-in clients add parameters of their own.
+                if route.permission is not Permission.PUBLIC:
+                    limits = get_context(request).limits
+                    request.state.parameters = read_parameters(request.query_params, route.parameters, limits=limits)
+                response = await route.endpoint(request, **named)
         except Forbidden as error:
             await _audit_denied_access(request, route, error)
             raise

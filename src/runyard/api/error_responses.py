@@ -14,10 +14,9 @@ from runyard.app.errors import Conflict, Duplicate, Forbidden, Missing, NotPossi
 from runyard.app.identity import GrantRefused
 from runyard.app.ports import Unavailable, Unstorable
 from runyard.domain.effective_document import UnknownSchema
-from runyard.spec.problems import Problem, Refused
+from runyard.spec.problems import Problem, Refused, cap_problems
 from runyard.telemetry import find_request_id
 
-MOST_ERRORS = 200
 MOST_TEXT = 1 << 16
 """Longest message: a request is not echoed back at full length."""
 
@@ -58,15 +57,15 @@ def error_response(
 ) -> Response:
     """An error in JSON; `more` adds fields that a protocol requires (OAuth)."""
     content: dict[str, Any] = {"status": status, "message": message[:MOST_TEXT], "errorCode": code, **(more or {})}
-    content["errors"] = [problem.to_dict() for problem in list(problems)[:MOST_ERRORS]]
+    content["errors"] = [problem.to_dict() for problem in problems]
     if (request_id := find_request_id()) is not None:
         content["request_id"] = request_id
     return json_response(content, status=status, headers=headers)
 
 
 async def _respond_to_refused(_request: Request, error: Exception) -> Response:
-    problems = error.problems if isinstance(error, Refused) else ()
-    return error_response(400, "\n".join(map(str, problems[:MOST_ERRORS])), code="refused", problems=problems)
+    problems = cap_problems(error.problems) if isinstance(error, Refused) else ()
+    return error_response(400, "\n".join(map(str, problems)), code="refused", problems=problems)
 
 
 async def _respond_to_known(request: Request, error: Exception) -> Response:

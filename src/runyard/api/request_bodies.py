@@ -1,4 +1,4 @@
-"""Request bodies: JSON or YAML, bounded in size, depth and time."""
+"""Request bodies: JSON or YAML, bounded in bytes, values, depth and time."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ from runyard.app.entities import MOST_DEPTH, is_deeper
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Refused
 from runyard.spec.readers import refuse
-from runyard.spec.strict_json import iter_texts, parse_json
+from runyard.spec.strict_json import count_values, iter_texts, parse_json
 from runyard.spec.yaml.loader import load_documents
 
 JSON = ("application/json",)
@@ -22,10 +22,14 @@ EXTRA_DEPTH = 4
 """Levels around the part of a document whose depth its own reader bounds."""
 LARGE_BYTES = 1 << 16
 """Longer bodies, and all YAML, are parsed on a thread, so that they do not block the event loop."""
+MOST_VALUES = 1 << 17
+"""Values in a body, counted before it is parsed: a metric has up to 100,000 points."""
 MOST_YAML_BYTES = 1 << 18
 """YAML takes a hundred times as long to parse as JSON; larger bodies must be JSON."""
 LEAST_BYTES_PER_SECOND = 1 << 16
 """A body may take longer than `Limits.body_total_seconds` by the time that its bytes take at this rate."""
+_WITHOUT_VALUES = (Code.BODY_VALUES, Code.TOO_DEEP)
+"""Problems that quote nothing of the body."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -41,15 +45,12 @@ async def read_body(request: Request, *, is_secret: bool = False) -> Any:
         )
     content = await read_bytes(request)
     try:
-        document = await (_parse_json(content) if content_type in JSON else _parse_yaml(request, content))
-    except Refused:
-        if not is_secret:
+        return await (_parse_json(content) if content_type in JSON else _parse_yaml(request, content))
+    except Refused as refused:
+        if not is_secret or refused.problems[0].code in _WITHOUT_VALUES:
             raise
         message = "the body cannot be parsed; details are withheld because it contains values of secrets"
         raise refuse(Code.BODY_INVALID, message, allowed="JSON, or YAML with the values in quotes") from None
-    if is_deeper(document, MOST_DEPTH + EXTRA_DEPTH):
-        raise refuse(Code.TOO_DEEP, f"the body is nested in more than {MOST_DEPTH + EXTRA_DEPTH} levels")
-    return document
 
 
 async def read_bytes(request: Request, *, most: int | None = None) -> bytes:
@@ -96,6 +97,8 @@ async def _parse_yaml(request: Request, content: bytes) -> Any:
 
 
 def _read_json(content: bytes) -> Any:
+    if count_values(content, most=MOST_VALUES) > MOST_VALUES:
+        raise refuse(Code.BODY_VALUES, "the body has too many values", allowed=f"at most {MOST_VALUES}")
     try:
         # Decoded here: left to itself, `json` guesses other encodings.
         document = parse_json(content.decode("utf-8-sig"))
@@ -105,6 +108,13 @@ def _read_json(content: bytes) -> Any:
         raise refuse(Code.BODY_JSON, "the body is not JSON: it is not UTF-8") from None
     except ValueError as error:
         raise refuse(Code.BODY_JSON, f"the body is not JSON: {error}") from None
+    return _check_depth(document)
+
+
+def _check_depth(document: Any) -> Any:
+    """Return the document; raises `Refused` if it is nested too deeply for recursive code."""
+    if is_deeper(document, MOST_DEPTH + EXTRA_DEPTH):
+        raise refuse(Code.TOO_DEEP, f"the body is nested in more than {MOST_DEPTH + EXTRA_DEPTH} levels")
     return document
 
 
@@ -123,4 +133,4 @@ def _read_yaml(content: bytes) -> Any:
         _check_texts(document)
     except ValueError as error:
         raise refuse(Code.BODY_YAML, f"the body cannot be stored: {error}") from None
-    return document
+    return _check_depth(document)

@@ -3,21 +3,57 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from runyard.app.entities import make_key
 from runyard.app.model import Entity, Json, Run, Transition
+from runyard.app.offloading import compute, is_large
 from runyard.app.ports import Page
 from runyard.app.runs import NOTES
 from runyard.spec.digitalhub.original_fields import show_spec
 
 
+class LargeJsonResponse(Response):
+    """JSON that is written on a thread when the response is sent, part by part: one call of `json` holds the GIL."""
+
+    media_type = "application/json"
+
+    def __init__(self, content: Any, status: int = 200, *, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(b"", status, headers=headers)
+        self._content = content
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Write it, unless that was done before, and send it."""
+        if self._content is not None:
+            self.body = await compute(partial(_write_parts, self._content), over=self._content)
+            self._content = None
+            self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+
 def json_response(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A response in JSON."""
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return Response(text.encode(), status, media_type="application/json", headers=headers)
+    if is_large(content):
+        return LargeJsonResponse(content, status, headers=headers)
+    return Response(_write(content).encode(), status, media_type="application/json", headers=headers)
+
+
+def _write(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+
+def _write_parts(content: Any, levels: int = 2) -> bytes:
+    """As `_write`, with a call for each part of the outermost lists and mappings."""
+    if levels and isinstance(content, dict):
+        parts = [_write(str(name)).encode() + b":" + _write_parts(part, levels - 1) for name, part in content.items()]
+        return b"{" + b",".join(parts) + b"}"
+    if levels and isinstance(content, list | tuple):
+        return b"[" + b",".join([_write_parts(part, levels - 1) for part in content]) + b"]"
+    return _write(content).encode()
 
 
 def entity_response(entity: Entity, transitions: Iterable[Transition] = (), *, lists: Json | None = None) -> Response:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from runyard.domain.board import Board, Offer
 from runyard.domain.effective_spec import OWNERS
@@ -115,8 +116,14 @@ _UNKNOWN = {
 }
 
 
+@lru_cache(maxsize=4)
+def _sort(names: frozenset[str]) -> Sequence[str]:
+    """Sorted once for all problems: a run may name hundreds of unknown secrets in a project that has thousands."""
+    return sorted(names)
+
+
 def _unknown(what: str, path: Path, name: str, known: Iterable[str]) -> Problem:
-    names = sorted(known)
+    names = _sort(known if isinstance(known, frozenset) else frozenset(known))
     return Problem(
         _UNKNOWN[what],
         path,

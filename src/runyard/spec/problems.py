@@ -1,8 +1,12 @@
 """Problems of an input: path, message, allowed values and the nearest correct one."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from runyard.spec.problem_codes import Code
@@ -10,8 +14,24 @@ from runyard.spec.problem_codes import Code
 Path = tuple[str | int, ...]
 
 VALUE_CHARACTERS = 80
+PATH_CHARACTERS = 256
+"""Characters of a key that a path shows; it shows names in full."""
+READ_CHARACTERS = 1000
+"""Characters and entries of a value that are looked at to show it."""
 MOST_BITS = 256
 """Longer integers are described, not printed: `str` raises ValueError for integers of thousands of digits."""
+MOST_PROBLEMS = 200
+"""Problems in one answer; the others are counted."""
+MOST_NEAREST = 5
+"""Nearest names that are searched for one request; a search takes up to some milliseconds."""
+MOST_CANDIDATES = 2000
+"""Known names among which a nearest one is searched; with more, the first ones."""
+MOST_COMPARED = 16
+"""Candidates that are compared in full: those that begin and end like the word and are about as long."""
+MOST_COMPARED_CHARACTERS = 48
+"""Characters of a word that are compared: the comparison takes quadratic time."""
+_searches: ContextVar[list[None] | None] = ContextVar("searches", default=None)
+"""One entry for each search that the request has left; None outside of requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +106,10 @@ def format_path(path: Sequence[str | int]) -> str:
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part and all(character.isalnum() or character in "_-" for character in part):
+            continue
+        if len(part) > PATH_CHARACTERS:
+            part = f"{part[: PATH_CHARACTERS - 1]}…"  # noqa: PLW2901 - the same part, shown
+        if part and all(character.isalnum() or character in "_-" for character in part):
             text += f".{part}" if text else part
         else:
             text += f"[{part}]"
@@ -97,6 +120,10 @@ def shorten(value: object) -> str:
     """A value as shown in messages: one line of bounded length."""
     if isinstance(value, int) and value.bit_length() > MOST_BITS:
         return f"a number of {value.bit_length()} bits"
+    if isinstance(value, str):
+        value = value[:READ_CHARACTERS]
+    elif isinstance(value, Mapping | list | tuple) and _is_long(value):
+        return f"a {'mapping' if isinstance(value, Mapping) else 'list'} with {len(value)} entries"
     try:
         text = " ".join(str(value).split())
     except ValueError:  # an integer of thousands of digits somewhere inside
@@ -104,17 +131,85 @@ def shorten(value: object) -> str:
     return make_sendable(text if len(text) <= VALUE_CHARACTERS else f"{text[: VALUE_CHARACTERS - 1]}…")
 
 
+def _is_long(value: Any) -> bool:
+    """Whether a list or mapping has more characters or entries, nested ones included, than are worth writing."""
+    waiting, left = [value], READ_CHARACTERS
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            left -= len(part)
+        elif isinstance(part, Mapping | list | tuple):
+            left -= len(part) + 1
+            if left >= 0:
+                waiting += [*part.keys(), *part.values()] if isinstance(part, Mapping) else part
+        if left < 0:
+            return True
+    return False
+
+
 def make_sendable(text: str) -> str:
     """The text with unpaired surrogates escaped: JSON may contain them, and UTF-8 cannot encode them."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
+@contextmanager
+def limit_nearest() -> Iterator[None]:
+    """Allow `MOST_NEAREST` searches by `find_nearest` within, threads included; a limit around this one holds on."""
+    if _searches.get() is not None:
+        yield
+        return
+    token = _searches.set([None] * MOST_NEAREST)
+    try:
+        yield
+    finally:
+        _searches.reset(token)
+
+
 def find_nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, or None where none is close."""
-    candidates = sorted(set(known))
-    folded = {candidate.lower().replace("-", "_"): candidate for candidate in candidates}
-    matches = difflib.get_close_matches(word[:100].lower().replace("-", "_"), folded, n=1, cutoff=0.6)
+    """The known word that was probably meant, or None if none is close or the request has no search left."""
+    left = _searches.get()
+    if left is not None:
+        if not left:
+            return None
+        left.pop()
+    given = _fold(word)
+    folded = {_fold(candidate): candidate for candidate in islice(sorted(set(known)), MOST_CANDIDATES)}
+    if given in folded:
+        return folded[given]
+    likely = list(folded)
+    if len(likely) > MOST_COMPARED:
+        likely = heapq.nlargest(MOST_COMPARED, likely, key=_Likeness(given).rate)
+    matches = difflib.get_close_matches(given, likely, n=1, cutoff=0.6)
     return folded[matches[0]] if matches else None
+
+
+def cap_problems(problems: Sequence[Problem]) -> Sequence[Problem]:
+    """The first `MOST_PROBLEMS`, and one that counts the others."""
+    more = len(problems) - MOST_PROBLEMS
+    if more <= 0:
+        return problems
+    return [*problems[:MOST_PROBLEMS], Problem(Code.PROBLEMS_MORE, (), f"and {more} more")]
+
+
+def _fold(word: str) -> str:
+    return word[:MOST_COMPARED_CHARACTERS].lower().replace("-", "_")
+
+
+class _Likeness:
+    """Rates how alike words are to one word, in constant time: by their ends and by their length."""
+
+    def __init__(self, word: str) -> None:
+        self._length = len(word)
+        self._first, self._start = word[:1], word[:4]
+        self._last, self._end = word[-1:], word[-4:]
+
+    def rate(self, other: str) -> int:
+        """More is more alike."""
+        return (
+            4 * ((other[:1] == self._first) + (other[:4] == self._start))
+            + 4 * ((other[-1:] == self._last) + (other[-4:] == self._end))
+            - abs(len(other) - self._length)
+        )
 
 
 def list_words(words: Iterable[str], *, most: int = 12) -> str:

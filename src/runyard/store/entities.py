@@ -58,7 +58,9 @@ class SqlEntities:
         statement = self._session.insert_into(tables.entities).values(
             **values, **derive_columns(entity), is_latest=is_latest
         )
-        added = await self._session.write_returning(statement.on_conflict_do_nothing().returning(tables.entities.c.id))
+        added = await self._session.write_returning(
+            statement.on_conflict_do_nothing().returning(tables.entities.c.id), documents=list_documents(entity)
+        )
         if not added:
             raise Duplicate(f"{entity.type} {entity.id} or one of its name exists already")
         if is_latest and entity.type in VERSIONED_TYPES:
@@ -140,7 +142,8 @@ class SqlEntities:
                 tables.entities.c.created_at,
                 tables.entities.c.name,
                 count_labels(entity, tables.entities).label("labels"),
-            )
+            ),
+            documents=list_documents(entity),
         )
         if not rows:
             raise Stale(f"{entity.type} {entity.id} is gone, or was changed since it was read")
@@ -209,6 +212,11 @@ class SqlEntities:
             .where(tables.entities.c.type == entity.type, tables.entities.c.id == newest)
             .values(is_latest=True)
         )
+
+
+def list_documents(entity: Entity) -> list[Any]:
+    """The documents of an entity, whose size decides how long it takes to write it."""
+    return [entity.metadata, entity.spec, entity.status, entity.extensions]
 
 
 def check_fixed(entity: Entity, stored: Mapping[Any, Any]) -> None:

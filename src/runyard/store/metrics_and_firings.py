@@ -18,11 +18,11 @@ class SqlMetrics:
 
     async def put(self, entity_type: str, entity_id: str, name: str, value: float | list[float]) -> None:
         """Create or replace."""
-        await self._session.write(
-            self._session.insert_into(tables.metrics)
-            .values(type=entity_type, id=entity_id, name=name, value=value)
-            .on_conflict_do_update(index_elements=["type", "id", "name"], set_={"value": value})
+        added = self._session.insert_into(tables.metrics).values(type=entity_type, id=entity_id, name=name, value=value)
+        replaced = added.on_conflict_do_update(
+            index_elements=["type", "id", "name"], set_={"value": added.excluded.value}
         )
+        await self._session.write(replaced, documents=value)
 
     async def list_values(self, entity_type: str, entity_id: str) -> Mapping[str, float | list[float]]:
         """All metrics of an entity or run, by name."""

@@ -51,7 +51,7 @@ class SqlRevisions:
             at=await read_clock(self._session),
         )
         row = {field.name: getattr(revision, field.name) for field in fields(Revision)}
-        await self._session.write(insert(tables.revisions).values(**row))
+        await self._session.write(insert(tables.revisions).values(**row), documents=document)
         return revision
 
     async def find(

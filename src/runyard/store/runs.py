@@ -17,7 +17,7 @@ from runyard.store.changes import list_changed_runs
 from runyard.store.columns import LARGEST
 from runyard.store.dependent_rows import add_labels, count_labels, delete_runs, replace_labels
 from runyard.store.derived_columns import derive_columns, hash_to_shard_key
-from runyard.store.entities import check_fixed
+from runyard.store.entities import check_fixed, list_documents
 from runyard.store.expressions import is_one_of, make_insert
 from runyard.store.lists import fetch_page
 from runyard.store.queue import claim_due, hold_lease, nudge, release, renew
@@ -57,7 +57,8 @@ class SqlRuns:
             "shard_key": hash_to_shard_key(run.id),
             "is_nudged": False,
         }
-        if not await self._session.write_returning(_make_add(self._session.is_sqlite), row):
+        documents = [*list_documents(run), run.request]
+        if not await self._session.write_returning(_make_add(self._session.is_sqlite), row, documents=documents):
             raise Duplicate(f"run {run.id} exists already")
         await count_runs(self._session, [run.project], step=1)
         await self._add_transitions(run.id, transitions)
@@ -134,7 +135,8 @@ class SqlRuns:
                 tables.runs.c.created_at,
                 tables.runs.c.name,
                 count_labels(run, tables.runs).label("labels"),
-            )
+            ),
+            documents=list_documents(run),
         )
         if not rows:
             raise Stale(f"run {run.id} is gone or was changed since it was read, or its lease is stale")

@@ -17,6 +17,7 @@ from sqlalchemy import (
     select,
 )
 
+from runyard.app.offloading import is_large
 from runyard.store.driver_errors import translate_errors
 from runyard.store.errors import ReadOnly, UnstorableText
 from runyard.store.expressions import Insert, is_one_of, make_insert
@@ -64,13 +65,15 @@ class Session:
         row = await self.fetch_one(statement, parameters)
         return None if row is None else next(iter(row.values()))
 
-    async def write(self, statement: Executable, parameters: Parameters = None) -> int:
-        """Returns the number of rows. Raises `UnstorableText`, except for deletions, which then match nothing."""
+    async def write(self, statement: Executable, parameters: Parameters = None, *, documents: Any = None) -> int:
+        """Returns the number of rows. Raises `UnstorableText`, except for deletions, which then match nothing.
+
+        Large documents among its values make the statement long.
+        """
         self._check_writable()
+        work_kind: WorkKind = "long" if is_large(documents) else _work_kind_of(statement)
         try:
-            return await self._run(
-                lambda connection: connection.execute(statement, parameters).rowcount, _work_kind_of(statement)
-            )
+            return await self._run(lambda connection: connection.execute(statement, parameters).rowcount, work_kind)
         except UnstorableText:
             if isinstance(statement, Delete):
                 return 0
@@ -83,13 +86,14 @@ class Session:
             work_kind: WorkKind = "long" if len(parameters) > MANY_ROWS else "write"
             await self._run(lambda connection: connection.execute(statement, parameters), work_kind)
 
-    async def write_returning(self, statement: Executable, parameters: Parameters = None) -> Sequence[RowMapping]:
-        """Execute a statement with RETURNING."""
+    async def write_returning(
+        self, statement: Executable, parameters: Parameters = None, *, documents: Any = None
+    ) -> Sequence[RowMapping]:
+        """Execute a statement with RETURNING; large documents among its values make it long."""
         self._check_writable()
+        work_kind: WorkKind = "long" if is_large(documents) else _work_kind_of(statement)
         try:
-            return await self._run(
-                lambda connection: _fetch(connection, statement, parameters), _work_kind_of(statement)
-            )
+            return await self._run(lambda connection: _fetch(connection, statement, parameters), work_kind)
         except UnstorableText:
             if isinstance(statement, Delete):
                 return ()

@@ -1,10 +1,14 @@
 """The strict JSON reader."""
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from runyard.spec.strict_json import InvalidJson, iter_texts, parse_json
+from runyard.spec import strict_json
+from runyard.spec.strict_json import InvalidJson, count_values, iter_texts, parse_json
 
 READ: list[Any] = [
     ('{"a": [1, -2.5, true, null, "x"]}', {"a": [1, -2.5, True, None, "x"]}),
@@ -50,3 +54,51 @@ def test_integer_is_bounded_by_python_when_no_bound_is_given() -> None:
 
 def test_every_text_is_found_when_a_document_is_nested() -> None:
     assert sorted(iter_texts({"a": ["b", {"c": 1, "d": "e"}], "f": None})) == ["a", "b", "c", "d", "e", "f"]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("1", 1),
+        ("[]", 2),
+        ('{"a": 1, "b": [1, 2, {"c": null}]}', 7),
+        ('"[{,"', 1),
+        (r'["\"[{,", "\\", ",", "\\\"{"]', 5),
+        ("[" * 10, 11),
+    ],
+)
+@pytest.mark.parametrize("block_bytes", [1, 2, 3, 1 << 18])
+def test_values_are_counted_when_the_text_is_not_parsed(
+    text: str, count: int, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strict_json, "_BLOCK_BYTES", block_bytes)
+    assert count_values(text.encode(), most=100) == count
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(alphabet='a,[{"\\:]}é'),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet='a,[{"\\'), inner),
+    ),
+    st.integers(1, 9),
+)
+def test_count_is_never_less_than_that_of_the_parsed_text_when_strings_have_brackets(
+    document: object, block_bytes: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strict_json, "_BLOCK_BYTES", block_bytes)
+        counted = count_values(json.dumps(document).encode(), most=10**6)
+    values, empty = count_parsed(document)
+    assert counted == values + empty
+
+
+def test_counting_stops_when_there_are_too_many_values() -> None:
+    assert 100 < count_values(b"[" + b"{}," * 1_000_000, most=100) < 1_000_000
+
+
+def count_parsed(document: object) -> tuple[int, int]:
+    """The values of a document, and how many of them are empty lists and mappings, which count twice."""
+    inner = document.values() if isinstance(document, dict) else document if isinstance(document, list) else ()
+    counts = [count_parsed(value) for value in inner]
+    is_empty = isinstance(document, dict | list) and not document
+    return 1 + sum(values for values, _ in counts), is_empty + sum(empty for _, empty in counts)

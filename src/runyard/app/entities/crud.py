@@ -13,6 +13,7 @@ from runyard.app.entities.spec_checks import check_new, check_spec, find_near_ki
 from runyard.app.errors import Conflict, Missing, NotPossible
 from runyard.app.locks import lock_of_entity, lock_of_project
 from runyard.app.model import Entity, Json, Principal
+from runyard.app.offloading import compute
 from runyard.app.ports import Duplicate, Page, Query, Stale, UnitOfWork
 from runyard.spec.digitalhub.client_specs import restore_task_spec, shape_function_spec
 from runyard.spec.problem_codes import Code
@@ -27,14 +28,8 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
     Fields that are ignored are listed in the answer's `status.warnings`.
     """
     entity_type = TYPES[type_name]
-    draft = read_restored_draft(document, type_name)
-    problems = check_id(draft) + check_project(draft, project)
-    problems += check_spec(entity_type, draft, project=project)
+    draft = await compute(lambda: _read_new(entity_type, document, project), over=document)
     entity_id = draft.requested_id
-    if entity_type.is_named and draft.name is None:
-        problems.append(Problem(Code.FIELD_MISSING, ("name",), f"a {type_name} needs its `name`"))
-    if problems:
-        raise Refused(problems)
     now = core.clock.now()
     entity = Entity(
         type=type_name,
@@ -101,12 +96,7 @@ async def update_entity(
     Fields that are ignored are listed in the answer's `status.warnings`.
     """
     entity_type = TYPES[type_name]
-    draft = read_restored_draft(document, type_name)
-    problems = check_project(draft, project)
-    if entity_type.on_update == "replace":
-        problems += check_spec(entity_type, draft, project=project)
-    if problems:
-        raise Refused(problems)
+    draft = await compute(lambda: _read_changed(entity_type, document, project), over=document)
     async with core.store.begin() as unit:
         await enter_project(unit, project)
         stored = await lock_entity(unit, type_name, project, entity_id)
@@ -163,6 +153,29 @@ def check_revision(entity: Entity, expected: int | None) -> None:
     """Raises `Conflict` if the entity is not at the expected revision."""
     if expected is not None and entity.revision != expected:
         raise Conflict(f"{entity.type} {entity.id} was changed since you read it: read it again")
+
+
+def _read_new(entity_type: EntityType, document: Any, project: str) -> EntityDraft:
+    """A new entity; raises `Refused` with every problem that it has by itself."""
+    draft = read_restored_draft(document, entity_type.name)
+    problems = check_id(draft) + check_project(draft, project)
+    problems += check_spec(entity_type, draft, project=project)
+    if entity_type.is_named and draft.name is None:
+        problems.append(Problem(Code.FIELD_MISSING, ("name",), f"a {entity_type.name} needs its `name`"))
+    if problems:
+        raise Refused(problems)
+    return draft
+
+
+def _read_changed(entity_type: EntityType, document: Any, project: str) -> EntityDraft:
+    """An update of an entity; raises `Refused` with every problem that it has by itself."""
+    draft = read_restored_draft(document, entity_type.name)
+    problems = check_project(draft, project)
+    if entity_type.on_update == "replace":
+        problems += check_spec(entity_type, draft, project=project)
+    if problems:
+        raise Refused(problems)
+    return draft
 
 
 def _apply(core: Core, who: Principal, entity_type: EntityType, stored: Entity, draft: EntityDraft) -> Entity:

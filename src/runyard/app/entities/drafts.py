@@ -1,5 +1,6 @@
 """Entities as clients send them: the fields that all types share, read strictly. `spec_checks.py` checks the spec."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,6 +9,7 @@ from uuid import uuid4
 
 from runyard.app.entities.entity_types import STATES
 from runyard.app.model import Json
+from runyard.app.offloading import check_values
 from runyard.spec.digitalhub.original_fields import restore_spec
 from runyard.spec.names import check_slug
 from runyard.spec.problem_codes import Code
@@ -27,6 +29,10 @@ MOST_NAME_BYTES = 600
 """Limit for indexed texts: rows of an index are limited in bytes."""
 MOST_DEPTH = 60
 """Levels of nesting in metadata, spec and status; recursive code walks them."""
+MOST_VALUES = 50_000
+"""Values in an entity, nested ones included: it is parsed and written at a stretch whenever it is read."""
+MOST_METADATA_BYTES = 1 << 15
+"""Size of metadata as JSON: lists and searches show the metadata of a thousand entities."""
 
 FIELDS = ("id", "kind", "name", "project", "key", "user", "metadata", "spec", "status", "extensions")
 _CLIENTS_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -60,6 +66,7 @@ def read_draft(given: Any) -> EntityDraft:
     """Read the common fields; raises `Refused` with every problem."""
     findings = Findings()
     document = expect_mapping(given, of="an entity's fields")
+    check_values(document, most=MOST_VALUES)
     for key in document:
         if key not in FIELDS:
             findings.read(lambda name: expect_option(name, what="field", options=FIELDS), key, key)
@@ -163,11 +170,10 @@ def _read_metadata(given: Any) -> Json:
     metadata = _read_document(given)
     findings = Findings()
     for name in ("labels", "relationships"):
-        if not isinstance(metadata.get(name, []), list):
-            shown = describe_type(metadata[name])
-            findings.add(Code.TYPE_LIST, (name,), f"must be a list, not {shown}")
-    if not findings.problems and len(metadata.get("labels", [])) > MOST_ENTRIES:
-        findings.add(Code.SIZE_ENTRIES, ("labels",), "has too many labels", allowed=f"at most {MOST_ENTRIES}")
+        findings.read(_check_list, metadata.get(name, []), name)
+    if (size := len(json.dumps(metadata, ensure_ascii=False).encode(errors="surrogatepass"))) > MOST_METADATA_BYTES:
+        allowed = f"at most {MOST_METADATA_BYTES} bytes as JSON"
+        findings.add(Code.SIZE_BYTES, (), f"has {size} bytes", allowed=allowed)
     for index, label in enumerate(metadata.get("labels", []) if not findings.problems else []):
         findings.read(lambda text: expect_name(text, what="a label"), label, "labels", index)
     for index, relationship in enumerate(metadata.get("relationships", []) if not findings.problems else []):
@@ -177,6 +183,13 @@ def _read_metadata(given: Any) -> Json:
             findings.add(Code.TYPE_TEXT, (name,), f"must be text, not {describe_type(metadata[name])}")
     findings.finish()
     return {key: value for key, value in metadata.items() if key not in _SERVERS_METADATA}
+
+
+def _check_list(given: Any) -> None:
+    if not isinstance(given, list):
+        raise refuse(Code.TYPE_LIST, f"must be a list, not {describe_type(given)}")
+    if len(given) > MOST_ENTRIES:
+        raise refuse(Code.SIZE_ENTRIES, f"has {len(given)} entries", allowed=f"at most {MOST_ENTRIES}")
 
 
 def _check_relationship(given: Any) -> None:
@@ -201,9 +214,11 @@ def _read_status(given: Any) -> Json:
 
 
 def _read_extensions(given: Any) -> tuple[Json, ...]:
-    if not isinstance(given, list):
-        raise refuse(Code.TYPE_LIST, f"must be a list, not {describe_type(given)}")
-    return tuple(_read_document(item) for item in given)
+    _check_list(given)
+    findings = Findings()
+    read = [findings.read(_read_document, item, index) for index, item in enumerate(given)]
+    findings.finish()
+    return tuple(item for item in read if item is not None)
 
 
 def _read_text(given: Any) -> str:

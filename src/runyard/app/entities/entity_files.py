@@ -10,6 +10,7 @@ from runyard.app.entities.drafts import drop_nulls
 from runyard.app.entities.ownership import check_own_entity
 from runyard.app.locks import lock_of_project
 from runyard.app.model import Json, Principal
+from runyard.app.offloading import compute
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import Findings, describe_type, expect_mapping, refuse
 
@@ -38,7 +39,7 @@ async def put_files(
 
     Raises `Conflict` if the entity is not at the expected revision.
     """
-    files = _read_files(given)
+    files = await compute(lambda: _read_files(given), over=given)
     async with core.store.begin() as unit:
         await unit.lock_shared(lock_of_project(project))
         entity = await lock_entity(unit, type_name, project, entity_id)

@@ -10,7 +10,7 @@ from typing import Any
 from runyard.app.entities.drafts import EntityDraft
 from runyard.app.model import Entity, Json
 from runyard.spec.problem_codes import Code
-from runyard.spec.problems import Problem
+from runyard.spec.problems import Problem, cap_problems
 
 WARNINGS = "warnings"
 """The key of `status` for warnings. Clients send back what they received here; it is dropped."""
@@ -68,4 +68,6 @@ def with_warnings(entity: Entity, problems: Sequence[Problem]) -> Entity:
     """Add the warnings of this request to the entity in the answer."""
     if not problems:
         return entity
-    return replace(entity, status={**entity.status, WARNINGS: [problem.to_dict() for problem in problems]})
+    return replace(
+        entity, status={**entity.status, WARNINGS: [problem.to_dict() for problem in cap_problems(problems)]}
+    )

@@ -10,6 +10,7 @@ from runyard.app.entities.inventory import list_secret_names
 from runyard.app.errors import Forbidden
 from runyard.app.locks import lock_of_secret_values
 from runyard.app.model import Principal
+from runyard.app.offloading import compute
 from runyard.app.ports import UnitOfWork
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words
@@ -22,14 +23,15 @@ MOST_LISTED = 1000
 
 async def put_secret_values(core: Core, who: Principal, project: str, given: Any) -> None:
     """Encrypt and store new values of existing secrets, all or none. A problem never shows a value."""
-    values = _read_values(given)
+    values = await compute(lambda: _read_values(given), over=given)
     async with core.store.begin() as unit:
         await enter_project(unit, project)
         # Keeps two concurrent writers from taking the same version number.
         await unit.lock(lock_of_secret_values(project))
         known = await list_secret_names(unit, project)
-        if problems := [_unknown(name, known) for name in values if name not in known]:
-            raise Refused(problems)
+        if unknown := [name for name in values if name not in known]:
+            allowed = list_words(sorted(known)) if known else "the project has no secrets"
+            raise Refused([_unknown(name, known, allowed=allowed) for name in unknown])
         for name, text in values.items():
             stored = await unit.secrets.find(project, name)
             version = stored.version + 1 if stored is not None else 1
@@ -89,12 +91,12 @@ def _check_value(value: Any) -> None:
         raise refuse(Code.TEXT_CONTROL, "a secret's value must not contain a NUL or an unpaired surrogate")
 
 
-def _unknown(name: str, known: frozenset[str]) -> Problem:
+def _unknown(name: str, known: frozenset[str], *, allowed: str) -> Problem:
     return Problem(
         Code.SECRET_UNKNOWN,
         (name,),
         "missing secrets: create the secret before its value",
         value=name,
-        allowed=list_words(sorted(known)) if known else "the project has no secrets",
+        allowed=allowed,
         suggestion=find_nearest(name, known),
     )

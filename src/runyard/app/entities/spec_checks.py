@@ -23,6 +23,8 @@ from runyard.spec.problems import Problem, Refused
 from runyard.spec.readers import Findings, describe_type
 
 MOST_REFERENCE = 600
+MOST_COLUMNS = 10_000
+"""Columns in the schema of a table."""
 COLUMN_TYPES = (
     *("string", "number", "integer", "boolean", "object", "array", "date", "time", "datetime"),
     *("year", "yearmonth", "duration", "geopoint", "geojson", "any"),
@@ -96,14 +98,15 @@ def _check_columns(schema: Any) -> list[Problem]:
         return []
     if not isinstance(columns := schema.get("fields"), list):
         return [Problem(Code.TYPE_LIST, path, f"must be a list of columns, not {describe_type(columns)}")]
-    return [
-        Problem(Code.COLUMN_INVALID, (*path, index), "must be a column: its `name` and `type`", allowed=allowed)
-        for index, column in enumerate(columns)
-        for allowed in ["type: " + ", ".join(COLUMN_TYPES)]
-        if not isinstance(column, dict)
-        or not isinstance(column.get("name"), str)
-        or column.get("type") not in COLUMN_TYPES
-    ]
+    if len(columns) > MOST_COLUMNS:
+        return [Problem(Code.SIZE_ENTRIES, path, f"has {len(columns)} columns", allowed=f"at most {MOST_COLUMNS}")]
+    wrong = [index for index, column in enumerate(columns) if not _is_column(column)]
+    message, allowed = "must be a column: its `name` and `type`", "type: " + ", ".join(COLUMN_TYPES)
+    return [Problem(Code.COLUMN_INVALID, (*path, index), message, allowed=allowed) for index in wrong]
+
+
+def _is_column(given: Any) -> bool:
+    return isinstance(given, dict) and isinstance(given.get("name"), str) and given.get("type") in COLUMN_TYPES
 
 
 def _check_types(spec: Mapping[str, Any], types: Mapping[str, str]) -> list[Problem]:

@@ -7,6 +7,7 @@ from runyard.app.core import Core
 from runyard.app.entities import check_own_entity, expect_name, require_entity
 from runyard.app.locks import lock_of_entity, lock_of_project
 from runyard.app.model import Entity, Principal
+from runyard.app.offloading import compute
 from runyard.app.ports import UnitOfWork
 from runyard.app.runs import check_own_run, require_run
 from runyard.spec.problem_codes import Code
@@ -27,7 +28,7 @@ async def put_metric(
     core: Core, who: Principal, type_name: str, project: str, entity_id: str, *, name: str, given: Any
 ) -> None:
     """Set a metric: a number or a series."""
-    value = _read_value(given)
+    value = await compute(lambda: _read_value(given), over=given)
     expect_name(name, what="the name of a metric")
     if type_name == "run":
         check_own_run(who, entity_id)

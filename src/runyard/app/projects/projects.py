@@ -20,6 +20,7 @@ from runyard.app.entities import (
 from runyard.app.errors import NotPossible
 from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Json, Principal
+from runyard.app.offloading import compute
 from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
 from runyard.app.runs import delete_logs, delete_runs
 from runyard.spec.entities import read_entity
@@ -32,7 +33,7 @@ MOST_LISTED = 1000
 
 async def create_project(core: Core, who: Principal, document: Any) -> Entity:
     """Create a project, whose id is its name. The creator is its owner."""
-    draft = _read(document)
+    draft = await compute(lambda: _read(document), over=document)
     name = draft.name or ""
     now = core.clock.now()
     entity = Entity(
@@ -76,7 +77,7 @@ async def update_project(
     core: Core, who: Principal, project: str, document: Any, *, expected_revision: int | None = None
 ) -> Entity:
     """Replace metadata and spec. The entities listed in the spec are ignored."""
-    draft = _read(document)
+    draft = await compute(lambda: _read(document), over=document)
     if draft.name != project:
         raise Refused([Problem(Code.FIELD_FIXED, ("name",), f"cannot be changed; it is `{project}`", value=draft.name)])
     async with core.store.begin() as unit:

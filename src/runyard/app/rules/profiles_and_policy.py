@@ -8,6 +8,7 @@ from typing import Any
 from runyard.app.core import Core
 from runyard.app.errors import Missing, NotPossible
 from runyard.app.model import Json, Principal, Revision
+from runyard.app.offloading import compute
 from runyard.app.rules.contradictions import (
     NOWHERE,
     find_contradictions,
@@ -79,7 +80,7 @@ async def put_profile(
 
     With `is_strict`, contradictions with the policy are refused; otherwise they are warnings.
     """
-    profile, warnings = read_profile(document, name)
+    profile, warnings = await compute(lambda: read_profile(document, name), over=document)
     stored = _name_documents(document, name)
     async with core.store.begin(is_read_only=True) as unit:
         current = await load_current(unit)
@@ -116,7 +117,7 @@ async def put_policy(
     core: Core, who: Principal, document: Any, *, expected_revision: int | None = None, is_strict: bool = False
 ) -> StoredPolicy:
     """Replace the policy for future runs. With `is_strict`, warnings are refused. Raises `Refused`, `Conflict`."""
-    policy = read_policy(check_storable(document))
+    policy = await compute(lambda: read_policy(check_storable(document)), over=document)
     async with core.store.begin(is_read_only=True) as unit:
         profiles = (await load_current(unit)).admin_rules.profiles
     warnings = await asyncio.to_thread(_doubt, policy, profiles)

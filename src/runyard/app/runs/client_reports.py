@@ -8,6 +8,7 @@ from runyard.app.engine import STATUS_KEYS
 from runyard.app.entities import EntityDraft, check_project, find_unused_name, is_runnable_kind, read_restored_draft
 from runyard.app.errors import NotPossible
 from runyard.app.model import Json, Principal, Run
+from runyard.app.offloading import compute
 from runyard.app.runs.transitions import NOTES, Change, Move, change_run
 from runyard.domain.lifecycle import State, can_follow
 from runyard.domain.reasons import Reason
@@ -45,7 +46,7 @@ async def report_run(
     also state, spec and status. Ignored values are named in the answer's warnings, which are not stored. Raises
     `Missing`, `Forbidden`, `Conflict`, `Refused`, and `NotPossible` for a state that a client may not set.
     """
-    draft = read_restored_draft(document, "run")
+    draft = await compute(lambda: read_restored_draft(document, "run"), over=document)
     if problems := check_project(draft, project):
         raise Refused(problems)
     report = _Report(who=who, draft=draft)

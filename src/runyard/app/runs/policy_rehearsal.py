@@ -15,6 +15,7 @@ from typing import Any
 from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.model import Entity, Json, Principal, Run
+from runyard.app.offloading import compute
 from runyard.app.ports import EntityLookup, Query, UnitOfWork
 from runyard.app.rules import assume_recorded, load_current, read_profile
 from runyard.app.runs.run_requests import read_run_request
@@ -106,7 +107,7 @@ class Outcome:
 
 async def rehearse_candidate(core: Core, who: Principal, given: Any) -> Outcome:
     """Rehearse the runs of a time span, newest first. Raises `Refused` with every problem of the candidate."""
-    candidate = read_candidate(given)
+    candidate = await compute(lambda: read_candidate(given), over=given)
     outcome = Outcome()
     # New runs would shift the pages.
     until = candidate.until or core.clock.now()

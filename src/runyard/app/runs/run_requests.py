@@ -18,7 +18,8 @@ from runyard.app.entities import (
     read_draft,
     unknown_reference,
 )
-from runyard.app.model import Entity
+from runyard.app.model import Entity, Json
+from runyard.app.offloading import compute
 from runyard.app.ports import EntityLookup, UnitOfWork
 from runyard.domain.project_references import list_config_maps
 from runyard.domain.resolution import find_profile, iter_winning_volumes
@@ -48,20 +49,26 @@ class RunRequest:
     function_reference: str | None
     workflow_reference: str | None
 
+    @property
+    def specs(self) -> tuple[Json, ...]:
+        """The documents that decide how long resolving takes."""
+        return (self.draft.spec, self.task.spec, {} if self.function is None else self.function.spec)
+
 
 async def read_run_request(entities: EntityLookup, project: str, document: Any) -> RunRequest:
     """Read a run and find what it refers to; raises `Refused` with everything that is wrong with it."""
-    draft = read_draft(document)
-    spec = draft.spec
-    is_local = spec.get("local_execution") is True
-    fields = _read_spec(draft, project, is_local=is_local)
+    draft, fields = await compute(lambda: _read_document(document, project), over=document)
+    is_local = draft.spec.get("local_execution") is True
     reference = fields.task
     assert reference is not None  # noqa: S101 - refused above
     task = await _find_task(entities, reference, project)
     _check_kind(draft.kind, task)
     function = await _find_function(entities, task)
     _check_function(fields, function)
-    request = None if is_local else _make_request(draft, task, function, fields, project)
+    over = (task.spec, {} if function is None else function.spec)
+    request = (
+        None if is_local else await compute(lambda: _make_request(draft, task, function, fields, project), over=over)
+    )
     is_workflow = function is not None and function.type == "workflow"
     named = _name_function(function) if function is not None else None
     return RunRequest(
@@ -106,6 +113,11 @@ async def _load_config_maps(
     found = await load_config_maps(unit.entities, request.project, references)
     is_complete = len(found) == len(references)
     return found, frozenset() if is_complete else await list_config_map_names(unit, request.project)
+
+
+def _read_document(document: Any, project: str) -> tuple[EntityDraft, RunSpec]:
+    draft = read_draft(document)
+    return draft, _read_spec(draft, project, is_local=draft.spec.get("local_execution") is True)
 
 
 def _read_spec(draft: EntityDraft, project: str, *, is_local: bool) -> RunSpec:

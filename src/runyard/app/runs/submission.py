@@ -4,12 +4,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.entities import (
+    EntityDraft,
     drop_nulls,
     enter_project,
     find_unused_name,
@@ -20,6 +22,7 @@ from runyard.app.entities import (
 )
 from runyard.app.errors import Duplicate
 from runyard.app.model import Json, Principal, Run, Transition
+from runyard.app.offloading import compute
 from runyard.app.ports import UnitOfWork
 from runyard.app.rules import CurrentRules, load_current
 from runyard.app.runs.run_requests import RunRequest, load_inventory, read_run_request
@@ -32,7 +35,7 @@ from runyard.domain.resolve_inputs import Request
 from runyard.manifests.renderability import resolve_run
 from runyard.spec.digitalhub.original_fields import ORIGINAL
 from runyard.spec.problem_codes import Code
-from runyard.spec.problems import Problem, Refused
+from runyard.spec.problems import Problem, Refused, cap_problems, limit_nearest
 from runyard.spec.readers import to_snake_case
 
 NO_ENGINE_MESSAGE = "no engine is configured: the run is accepted and stored, and nothing starts it"
@@ -64,9 +67,15 @@ async def submit_run(
     Raises `Duplicate` for the same id with another request, and `Refused` with every problem; with `is_strict`, values
     that would not be used are problems. `noted` is added to the run's metadata.
     """
-    document = _restore(document)
-    draft, request = read_draft(document), canonicalize_request(document)
-    request_hash = hash_request(request)
+    # Triggers submit runs too, outside of any request.
+    with limit_nearest():
+        return await _submit(core, who, project, document, is_strict=is_strict, noted=noted)
+
+
+async def _submit(
+    core: Core, who: Principal, project: str, document: Any, *, is_strict: bool, noted: Mapping[str, Any]
+) -> tuple[Run, Sequence[Transition]]:
+    document, draft, request, request_hash = await compute(partial(_read_submission, document), over=document)
     async with core.store.begin() as unit:
         # Holds off the deletion of the project and of its kept volumes.
         await enter_project(unit, project)
@@ -94,7 +103,7 @@ async def submit_run(
 
 async def explain_run(core: Core, project: str, document: Any, *, is_strict: bool = False) -> Explanation:
     """Resolve a run without storing it. Raises `Refused` only if the request cannot be read."""
-    document = _restore(document)
+    document = await compute(partial(_restore, document), over=document)
     async with core.store.begin(is_read_only=True) as unit:
         await require_project(unit, project)
         run_request = await _read(core, unit, project, document)
@@ -102,18 +111,26 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
             message = "the client executes this run itself; nothing is resolved here"
             raise Refused([Problem(Code.RUN_LOCAL, ("spec", "local_execution"), message, value=True)])
         rules = await load_current(unit)
-        resolution = await _resolve(core, unit, run_request.request, rules)
+        resolution = await _resolve(core, unit, run_request.request, rules, over=run_request.specs)
     warnings, refusals = _split(resolution, is_strict=is_strict)
-    unused = tuple(problem.to_dict() for problem in _find_unused(run_request))
-    kind = run_request.draft.kind
+    unused, kind = _find_unused(run_request), run_request.draft.kind
+    shown = [*_place(warnings, kind), *(() if is_strict else unused)]
+    refused = [*_place(refusals, kind), *(unused if is_strict else ())]
     return Explanation(
         effective=resolution.spec.to_dict(),
         provenance=tuple(leaf.to_dict() for leaf in resolution.leaves),
-        warnings=(*(problem.to_dict() for problem in _place(warnings, kind)), *(() if is_strict else unused)),
-        refusals=(*(problem.to_dict() for problem in _place(refusals, kind)), *(unused if is_strict else ())),
+        warnings=tuple(problem.to_dict() for problem in cap_problems(shown)),
+        refusals=tuple(problem.to_dict() for problem in cap_problems(refused)),
         profile_revision=_find_profile_revision(resolution, rules),
         policy_revision=rules.policy_revision,
     )
+
+
+def _read_submission(given: Any) -> tuple[Any, EntityDraft, Json, str]:
+    """The restored document, its draft, what it asks for, and the hash of that."""
+    document = _restore(given)
+    request = canonicalize_request(document)
+    return document, read_draft(document), request, hash_request(request)
 
 
 def _restore(document: Any) -> Any:
@@ -170,7 +187,7 @@ async def _find_more(
         return []
     if run_request.request is None:
         return []
-    resolution = await _resolve(core, unit, run_request.request, await load_current(unit))
+    resolution = await _resolve(core, unit, run_request.request, await load_current(unit), over=run_request.specs)
     names = {to_snake_case(key) for key in unread}
     if "profile" in names:
         names |= {"image", "command"}  # the unreadable profile may set them
@@ -178,9 +195,10 @@ async def _find_more(
     return _place(more, run_request.draft.kind)
 
 
-async def _resolve(core: Core, unit: UnitOfWork, request: Request, rules: CurrentRules) -> Resolution:
+async def _resolve(core: Core, unit: UnitOfWork, request: Request, rules: CurrentRules, *, over: Any) -> Resolution:
     inventory = await load_inventory(unit, request, rules.admin_rules)
-    return resolve_run(request, rules.admin_rules, inventory, is_started=core.options.engine is not None)
+    is_started = core.options.engine is not None
+    return await compute(lambda: resolve_run(request, rules.admin_rules, inventory, is_started=is_started), over=over)
 
 
 async def _decide(
@@ -189,7 +207,7 @@ async def _decide(
     refusals = _find_unused(run_request) if is_strict else []
     resolution = None
     if run_request.request is not None:
-        resolution = await _resolve(core, unit, run_request.request, rules)
+        resolution = await _resolve(core, unit, run_request.request, rules, over=run_request.specs)
         _, decided = _split(resolution, is_strict=is_strict)
         refusals = [*_place(decided, run_request.draft.kind), *refusals]
     if refusals:
@@ -248,7 +266,7 @@ def _make_run(
         request_hash=request_hash,
         effective=None if resolution is None else write_effective(resolution.spec),
         provenance=() if resolution is None else tuple(leaf.to_dict() for leaf in resolution.leaves),
-        warnings=tuple(problem.to_dict() for problem in _list_warnings(run_request, resolution)),
+        warnings=tuple(problem.to_dict() for problem in cap_problems(_list_warnings(run_request, resolution))),
         profile_revision=None if resolution is None else _find_profile_revision(resolution, rules),
         policy_revision=rules.policy_revision,
         task=run_request.task_reference,

@@ -11,6 +11,7 @@ from runyard.app.entities import MOST_VOLUMES, make_claim_name, require_project
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
 from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Principal, Run
+from runyard.app.offloading import compute
 from runyard.app.ports import Query, UnitOfWork
 from runyard.app.rules import load_current
 from runyard.app.runs import can_be_resumed
@@ -26,7 +27,7 @@ SLACK = timedelta(minutes=5)
 
 async def create_volume(core: Core, who: Principal, project: str, document: Any) -> Entity:
     """Create a volume within the policy's rules. Raises `Refused`, and `Duplicate` for a used name."""
-    volume = read_volume(document, core.clock.now(), who, project)
+    volume = await compute(lambda: read_volume(document, core.clock.now(), who, project), over=document)
     async with core.store.begin() as unit:
         await unit.lock(lock_of_project(project))
         await require_project(unit, project)

@@ -37,11 +37,15 @@ def find_problems(document: Any) -> dict[str, str]:
         ({"metadata": {"labels": [1]}}, {"metadata.labels[0]": "type.text"}),
         ({"metadata": {"labels": ["a"] * 257}}, {"metadata.labels": "size.entries"}),
         ({"metadata": {"relationships": {}}}, {"metadata.relationships": "type.list"}),
+        ({"metadata": {"relationships": [{}] * 257}}, {"metadata.relationships": "size.entries"}),
+        ({"metadata": {"description": "a" * 32_768}}, {"metadata": "size.bytes"}),
+        ({"extensions": [{}] * 257}, {"extensions": "size.entries"}),
+        ({"spec": {"parameters": [0] * 50_000}}, {"": "size.values"}),
         ({"metadata": {"description": 5}}, {"metadata.description": "type.text"}),
         ({"status": {"state": "stopped"}}, {"status.state": "value.option"}),
         ({"status": {"state": 5}}, {"status.state": "value.option"}),
         ({"extensions": {}}, {"extensions": "type.list"}),
-        ({"extensions": [1]}, {"extensions": "type.mapping"}),
+        ({"extensions": [1]}, {"extensions[0]": "type.mapping"}),
         ({"knd": 1}, {"knd": "value.option"}),
         ({"spec": {str(number): 1 for number in range(257)}}, {"spec": "size.entries"}),
     ],
@@ -111,7 +115,7 @@ def test_spec_is_taken_when_it_is_nested_as_deep_as_it_may(levels: int) -> None:
 
 def test_spec_is_refused_when_it_is_nested_deeper() -> None:
     assert find_problems({**ENTITY, "spec": nest(MOST_DEPTH + 1)}) == {"spec": "too.deep"}
-    assert find_problems({**ENTITY, "extensions": [nest(MOST_DEPTH + 1)]}) == {"extensions": "too.deep"}
+    assert find_problems({**ENTITY, "extensions": [nest(MOST_DEPTH + 1)]}) == {"extensions[0]": "too.deep"}
 
 
 JSON = st.recursive(

@@ -1,0 +1,194 @@
+"""Requests to every declared route that takes a body, with an expensive value in each place of its document.
+
+A new route is attacked by itself: where its documents are not known here, the value is the whole body.
+"""
+
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from runyard.api.application import ALL_ROUTES
+from runyard.api.context import Limits
+from runyard.api.request_bodies import MOST_YAML_BYTES
+from runyard.api.routing import Route
+from tests.attack.shapes import SHAPES
+
+PROJECT = "demo"
+PREFIX = f"/api/v1/-/{PROJECT}"
+BODY_BYTES = Limits().body_bytes
+HEAD_BYTES = 60_000
+"""What a query string may have: a little less than the bound of a request's head."""
+FUNCTION = f"container://{PROJECT}/hello:e-function"
+TASK = f"container+job://{PROJECT}/e-task"
+SPECS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "projects": ("project", {}),
+    "functions": ("container", {"image": "busybox:1.36"}),
+    "workflows": ("kfp", {}),
+    "tasks": ("container+job", {"function": FUNCTION}),
+    "triggers": (
+        "lifecycle",
+        {"task": TASK, "function": FUNCTION, "key": "store://demo/run/*", "states": ["COMPLETED"], "template": {}},
+    ),
+    "secrets": ("secret", {}),
+    "artifacts": ("artifact", {"path": "s3://bucket/file"}),
+    "dataitems": ("table", {"path": "s3://bucket/file", "schema": {"fields": []}}),
+    "models": ("mlflow", {"path": "s3://bucket/file"}),
+    "containerimages": ("containerimage", {}),
+    "extensions": ("extension", {}),
+    "volumes": ("volume", {"size": "1Gi"}),
+    "runs": ("container+job:run", {"task": TASK}),
+}
+"""Kind and spec of an entity of each type, by the name in its path."""
+_COMMON = ("metadata", "metadata.relationships", "metadata.labels", "metadata.description", "status", "status.message")
+_RUN_FIELDS = (
+    *("resources", "secrets", "envs", "volumes", "node_selector", "tolerations", "affinity", "args", "parameters"),
+    *("profile", "image", "labels"),
+)
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "functions": ("spec.source", "spec.command", "spec.parameters"),
+    "tasks": tuple(f"spec.{name}" for name in _RUN_FIELDS),
+    "runs": tuple(f"spec.{name}" for name in _RUN_FIELDS),
+    "triggers": ("spec.states", "spec.key", "spec.template", "spec.template.parameters", "spec.schedule"),
+    "dataitems": ("spec.schema.fields", "spec.schema", "status.preview"),
+    "artifacts": ("spec.src_path", "status.files"),
+    "models": ("spec.parameters", "spec.signature", "spec.input_datasets"),
+}
+_OTHERS: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
+    "/profiles/{name}": ({"kind": "profile", "spec": {}}, ("spec", "spec.resources", "spec.envs", "spec.tolerations")),
+    "/policy": ({}, ("resources", "envs", "images", "resources.cpu", "resources.cpu.options", "secrets.allowed")),
+    "/policy/rehearse": ({}, ("policy", "profiles", "policy.resources")),
+    "/tokens/personal": ({"name": "mine"}, ("name", "scopes", "days")),
+}
+"""Documents of routes that take no entity, by the end of the path, and the places in them."""
+_MARK = "@@"
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One request."""
+
+    method: str
+    route: str
+    """The path as it is declared."""
+    target: str
+    """The path as it is sent."""
+    place: str
+    """Where the value is: a field, or `body`, or `?name`."""
+    shape: str
+    content: bytes
+    content_type: str = "application/json"
+
+    @property
+    def name(self) -> str:
+        """As a table shows it."""
+        return f"{self.method} {self.route} {self.place} {self.shape} ({len(self.content):,} bytes)"
+
+
+def list_body_routes() -> list[Route]:
+    """Every declared route that takes a body."""
+    return [route for routes in ALL_ROUTES for route in routes.declared if route.body is not None]
+
+
+def list_query_routes() -> list[Route]:
+    """Every declared route that reads with query parameters."""
+    return [route for routes in ALL_ROUTES for route in routes.declared if route.parameters and route.method == "GET"]
+
+
+def list_places(route: Route) -> tuple[str, ...]:
+    """Where an expensive value can be in the body of that route; the empty one is the whole body."""
+    plural = _find_plural(route)
+    if plural is not None:
+        return ("", "spec", *_COMMON, "extensions", *_FIELDS.get(plural, ()))
+    known = _find_other(route)
+    return ("",) if known is None else ("", *known[1])
+
+
+def make_attack(
+    route: Route, place: str, shape: str, *, count: int, chance: random.Random, is_yaml: bool = False
+) -> Attack:
+    """A request with that value in that place."""
+    most_bytes = (MOST_YAML_BYTES if is_yaml else BODY_BYTES) - 1000
+    value = SHAPES[shape](count, most_bytes, chance)
+    content = value
+    if place:
+        document = _make_document(route, chance)
+        _put_mark(document, place.split("."))
+        content = json.dumps(document).encode().replace(f'"{_MARK}"'.encode(), value)
+    content_type = "application/x-yaml" if is_yaml else "application/json"
+    if route.path == "/auth/token":
+        content_type = "application/x-www-form-urlencoded"
+    shown = f"{shape} yaml" if is_yaml else shape
+    return Attack(route.method, route.path, fill_path(route.path), place or "body", shown, content, content_type)
+
+
+def iter_query_attacks(seed: int = 1) -> Iterator[Attack]:
+    """To every list, and every other route with parameters: long, repeated and unknown ones."""
+    chance = random.Random(seed)
+    for route in list_query_routes():
+        target = fill_path(route.path)
+        queries = {
+            "unknown": "&".join(f"{_near_parameter(route, chance)}{number}=1" for number in range(4000)),
+            **{
+                f"repeated {parameter.name}": "&".join(f"{parameter.name}=near{number}" for number in range(6000))
+                for parameter in route.parameters
+            },
+            **{f"long {one.name}": f"{one.name}={quote(',' * 100)}{'a,' * 30_000}" for one in route.parameters},
+        }
+        for shape, query in queries.items():
+            cut = query[:HEAD_BYTES].rpartition("&")[0] or query[:HEAD_BYTES]
+            yield Attack(route.method, route.path, f"{target}?{cut}", "query", shape, b"")
+
+
+def fill_path(path: str) -> str:
+    """A declared path with the ids of entities that exist."""
+    named = {"project": PROJECT, "name": "small", "entity": "function", "kind": "python", "revision": "1"}
+    parts = path.split("/")
+    plural = next((part for part in parts if part in SPECS and part != "projects"), None)
+    named["id"] = f"e-{plural.removesuffix('s')}" if plural else "e-1"
+    return "/".join(named.get(part[1:-1], "x") if part.startswith("{") else part for part in parts)
+
+
+def make_entity(plural: str, entity_id: str) -> dict[str, Any]:
+    """An entity that the server takes."""
+    kind, spec = SPECS[plural]
+    name = "hello" if entity_id == "e-function" else entity_id
+    return {"kind": kind, "name": name, "id": entity_id, "spec": json.loads(json.dumps(spec))}
+
+
+def _find_plural(route: Route) -> str | None:
+    parts = route.path.split("/")
+    if parts[-1] in SPECS:
+        return parts[-1]
+    if parts[-1] in ("{id}", "{project}", "explain") and parts[-2] in SPECS:
+        return parts[-2]
+    return None
+
+
+def _make_document(route: Route, chance: random.Random) -> dict[str, Any]:
+    plural = _find_plural(route)
+    if plural is not None:
+        is_new = route.method == "POST"
+        entity_id = f"n{chance.getrandbits(64):x}" if is_new else fill_path(route.path).rpartition("/")[2]
+        document = make_entity(plural, entity_id)
+        if plural == "projects":
+            document["name"] = document["id"] = entity_id if not is_new else f"p{chance.getrandbits(32):x}"
+        return document
+    known = _find_other(route)
+    return {} if known is None else dict(json.loads(json.dumps(known[0])))
+
+
+def _find_other(route: Route) -> tuple[Mapping[str, Any], tuple[str, ...]] | None:
+    return next((known for end, known in _OTHERS.items() if route.path.endswith(end)), None)
+
+
+def _put_mark(document: dict[str, Any], names: list[str]) -> None:
+    for name in names[:-1]:
+        document = document.setdefault(name, {})
+    document[names[-1]] = _MARK
+
+
+def _near_parameter(route: Route, chance: random.Random) -> str:
+    return chance.choice(route.parameters).name[:-1] + chance.choice("abcdef")
