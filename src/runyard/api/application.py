@@ -32,6 +32,7 @@ from runyard.api.routes import (
 )
 from runyard.api.routing import Routes
 from runyard.api.throttle import Throttle
+from runyard.api.write_probe import WriteProbe
 from runyard.app.identity import RefusalAudit
 from runyard.telemetry import Observer
 
@@ -65,6 +66,7 @@ def make_app(context: ServerContext, *, lifespan: Lifespan | None = None) -> App
     app.state.context = context
     app.state.yaml_turn = asyncio.Semaphore(1)
     app.state.refusals = RefusalAudit(context.core)
+    app.state.write_probe = WriteProbe(context.core)
     limits = context.limits
     app.state.throttle = Throttle(
         per_second=limits.requests_per_second, streams=limits.streams, streams_each=limits.streams_each

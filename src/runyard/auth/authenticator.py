@@ -8,7 +8,15 @@ from datetime import UTC, datetime
 
 from runyard.app.core import Core
 from runyard.app.errors import Unauthenticated
-from runyard.app.identity import PERSONAL_PREFIX, REFRESH_PREFIX, Identity, hash_token, is_usable, note_token_use
+from runyard.app.identity import (
+    PERSONAL_PREFIX,
+    REFRESH_PREFIX,
+    Identity,
+    hash_token,
+    is_family_revoked,
+    is_usable,
+    note_token_use,
+)
 from runyard.app.model import Account, Principal, Token
 from runyard.app.ports import UnitOfWork
 from runyard.auth.failure_limiter import FailureLimiter
@@ -22,6 +30,7 @@ from runyard.domain.lifecycle import State, is_final
 ANONYMOUS = "anonymous"
 """The principal of every request on a server without accounts."""
 _GONE = "the account of this token is gone or disabled"
+_REUSED = "a refresh token of this session was used twice, so the session was ended: sign in again"
 _REVOKED = "the personal token behind this token has expired or was revoked"
 
 
@@ -95,6 +104,9 @@ class Authenticator:
         async with self._core.store.begin(is_read_only=True) as unit:
             account = await _require_account(unit, claims["sub"], since=_read_time(claims["iat"]))
             origin = None if "sid" not in claims else await self._require_personal(unit, claims["sid"])
+            family = claims.get("family")
+            if family is not None and await is_family_revoked(unit, family):
+                raise Unauthenticated(_REUSED)
         return Identity(
             principal=Principal(
                 name=account.name,
@@ -105,6 +117,7 @@ class Authenticator:
             ),
             origin=origin,
             ends_at=_read_time(claims["exp"]),
+            family=family,
         )
 
     async def _identify_run(self, claims: Claims, *, address: str | None) -> Identity:

@@ -63,6 +63,8 @@ class Issuer:
             claims["scope"] = " ".join(sorted(grant.scopes))
         if grant.origin is not None:
             claims["sid"] = grant.origin.hash
+        if grant.family is not None:
+            claims["family"] = grant.family
         return self._sign(grant.user, claims, end=end)
 
     async def issue(self, grant: Grant) -> Signed:

@@ -6,9 +6,7 @@ from contextlib import contextmanager
 from sqlalchemy import exc
 
 from runyard.app.ports import Duplicate
-from runyard.store.errors import ReadOnly, StoreConflict, StoreError, StoreUnavailable
-
-_READ_ONLY = "write in a read-only unit of work"
+from runyard.store.errors import StoreConflict, StoreError, StoreUnavailable
 
 # The message of PostgreSQL's driver contains the value that it could not send, which may be a secret.
 _VALUE_FOLLOWS = "query argument"
@@ -42,7 +40,8 @@ def _translate_driver_error(error: exc.DBAPIError, *, shown_url: str) -> Excepti
     state = getattr(error.orig, "sqlstate", None) or ""
     words = str(error.orig).rpartition(">: ")[2].partition(_VALUE_FOLLOWS)[0].strip() or type(error.orig).__name__
     if state == "25006" or "readonly database" in words:
-        return ReadOnly(_READ_ONLY)
+        # Units of work for reading are checked before; this is a standby, or a file system mounted read-only.
+        return StoreUnavailable(f"{shown_url} is read-only: {words}")
     if state in _CONFLICTS or "database is locked" in words:
         return StoreConflict(f"{shown_url}: conflict with another transaction, nothing was written ({words})")
     is_away = error.connection_invalidated or state.startswith(_AWAY)

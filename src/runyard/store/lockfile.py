@@ -1,13 +1,21 @@
-"""Allows one process per SQLite database, by a lock on a file beside it."""
+"""Allows one process per SQLite database, by a lock on the database file itself and one on a file beside it.
 
+The file beside it exists before the database does, and names the process. It follows symbolic links. A hard link has
+another directory, so the database file (its inode) is locked, too.
+"""
+
+import errno
 import fcntl
 import os
 import sqlite3
+import struct
 from pathlib import Path
 
 from runyard.store.errors import StoreError, StoreLocked, StoreUnavailable
 
 _OLDEST_SQLITE = (3, 38, 0)  # RETURNING, and the JSON functions by default
+_LOCKED_BYTE = 1 << 62
+"""Far behind the bytes that SQLite locks, at 1 GiB, and behind the end of any database."""
 
 
 class ProcessLock:
@@ -15,8 +23,9 @@ class ProcessLock:
 
     def __init__(self, database: Path) -> None:
         self._database = database
-        self._path = database.with_name(f"{database.name}.lock")
-        self._descriptor: int | None = None
+        resolved = database.resolve()
+        self._path = resolved.with_name(f"{resolved.name}.lock")
+        self._descriptors: list[int] = []
 
     def acquire(self) -> None:
         """Raises `StoreLocked`, which names the process that holds it, and `StoreUnavailable` for a bad directory."""
@@ -33,13 +42,24 @@ class ProcessLock:
             raise StoreLocked(_describe_holder(self._database, holder)) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        self._descriptor = descriptor
+        self._descriptors.append(descriptor)
+
+    def acquire_file(self) -> None:
+        """Lock the database file itself; creates it if missing, readable by its owner only. After `acquire`."""
+        try:
+            # It contains password hashes and encrypted values: no access for others, whatever the umask is.
+            descriptor = os.open(self._database, os.O_RDWR | os.O_CREAT, 0o600)
+            self._descriptors.append(descriptor)
+            _lock_byte(descriptor)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES) and os.access(self._database, os.R_OK | os.W_OK):
+                raise StoreLocked(_describe_holder(self._database, "")) from None
+            raise StoreUnavailable(f"the database {self._database} cannot be used: {error}") from error
 
     def release(self) -> None:
         """Release. The file stays: removing it would let two processes lock two files of the same name."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
 
 def take_file(database: Path) -> ProcessLock:
@@ -49,12 +69,23 @@ def take_file(database: Path) -> ProcessLock:
     lock = ProcessLock(database)
     lock.acquire()
     try:
-        # It contains password hashes and encrypted values: no access for others, whatever the umask is.
-        os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
+        lock.acquire_file()
+    except BaseException:
         lock.release()
-        raise StoreUnavailable(f"the database {database} cannot be used: {error}") from error
+        raise
     return lock
+
+
+def _lock_byte(descriptor: int) -> None:
+    """Lock one byte by an open file description lock (`man 2 fcntl`); raises `OSError` with EAGAIN or EACCES.
+
+    Unlike a POSIX lock it belongs to this descriptor, so it survives that SQLite closes one of the same file. And it
+    cannot collide with SQLite's own locks, as a lock of the whole file would on some systems.
+    """
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        fcntl.fcntl(
+            descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _LOCKED_BYTE, 1, 0)
+        )
 
 
 def _describe_holder(database: Path, holder: str) -> str:

@@ -1,16 +1,20 @@
 """The process: how it starts, says what is wrong, tells how it is, and leaves."""
 
 import asyncio
+import resource
 import signal
 import socket
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import asyncpg  # type: ignore[import-untyped]
 import httpx2
 import pytest
 
+from runyard.api.write_probe import PROBED_EVERY_SECONDS
 from runyard.vault.key_file import KeyFile
 from tests.core_process import CoreProcess, call_runyard, run_core
 from tests.integration.core.conftest import PROJECT, Place, fill, make_run
@@ -292,6 +296,43 @@ async def test_server_is_not_ready_and_says_so_when_its_database_is_away(tmp_pat
             assert await core.wait() == 0
     except NoPostgres as missing:
         pytest.skip(f"no PostgreSQL: {missing}")
+
+
+async def test_server_is_not_ready_when_its_database_takes_no_writes(tmp_path: Path) -> None:
+    with run_core("--log-level", "error", folder=tmp_path) as core:
+        async with core.client() as client:
+            await wait_for_readiness(client, 200)
+            with closing(sqlite3.connect(tmp_path / "data" / "runyard.db", isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                await wait_for_readiness(client, 503)
+                assert (await client.get("/healthz")).status_code == 200
+                other.execute("ROLLBACK")
+            await wait_for_readiness(client, 200)
+            # As a full disk: no file may grow.
+            _, hard = resource.prlimit(core.process.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(core.process.pid, resource.RLIMIT_FSIZE, (4096, hard))
+            await wait_for_readiness(client, 503)
+            resource.prlimit(core.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+            await wait_for_readiness(client, 200)
+
+
+async def test_database_is_written_rarely_when_readiness_is_asked_often(alone: CoreProcess) -> None:
+    async with alone.client() as client:
+        assert (await client.get("/readyz")).status_code == 200
+        with closing(sqlite3.connect(alone.folder / "data" / "runyard.db")) as database:
+            first = database.execute("SELECT value FROM meta WHERE name = 'write_probe'").fetchone()
+            begun = time.monotonic()
+            for _ in range(50):
+                assert (await client.get("/readyz")).status_code == 200
+            last = database.execute("SELECT value FROM meta WHERE name = 'write_probe'").fetchone()
+            assert last == first or time.monotonic() - begun > PROBED_EVERY_SECONDS - 1
+
+
+async def wait_for_readiness(client: httpx2.AsyncClient, status: int) -> None:
+    """Until the server says so; a good answer counts for a few seconds."""
+    async with asyncio.timeout(30):
+        while (await client.get("/readyz")).status_code != status:  # noqa: ASYNC110 - it is another process's
+            await asyncio.sleep(0.2)
 
 
 async def open_connection(core: CoreProcess) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -50,6 +50,43 @@ async def test_second_process_is_refused_when_a_first_has_the_database(tmp_path:
     await store.close()
 
 
+@pytest.mark.parametrize("link", ["symbolic link", "hard link", "linked directory"])
+async def test_second_process_is_refused_when_it_comes_by_a_link(tmp_path: Path, link: str) -> None:
+    file = tmp_path / "first" / "runyard.db"
+    holder = await start_holder(f"sqlite:///{file}")
+    (tmp_path / "second").mkdir()
+    other = tmp_path / "second" / "other.db"
+    try:
+        if link == "symbolic link":
+            other.symlink_to(file)
+        elif link == "hard link":
+            other.hardlink_to(file)
+        else:
+            (tmp_path / "third").symlink_to(file.parent)
+            other = tmp_path / "third" / "runyard.db"
+        who = "another process" if link == "hard link" else f"process {holder.pid}"
+        for attempt in (open_store(f"sqlite:///{other}"), upgrade(f"sqlite:///{other}")):
+            with pytest.raises(StoreLocked, match=rf"{other} is in use by {who};"):
+                await attempt
+    finally:
+        os.kill(holder.pid, signal.SIGKILL)
+        await holder.wait()
+    store = await open_store(f"sqlite:///{file}")
+    await store.close()
+
+
+async def test_lock_stays_when_another_descriptor_of_the_file_is_closed(tmp_path: Path) -> None:
+    file, other = tmp_path / "runyard.db", tmp_path / "other.db"
+    store = await open_store(f"sqlite:///{file}")
+    other.hardlink_to(file)
+    # This releases all POSIX locks of the process on the file.
+    with file.open("rb"):
+        pass
+    with pytest.raises(StoreLocked, match="is in use by another process"):
+        await open_store(f"sqlite:///{other}")
+    await store.close()
+
+
 async def test_database_is_free_when_its_store_was_closed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runyard.db"
     first = await open_store(url)

@@ -79,8 +79,9 @@ async def test_refused_acts_are_told_once_a_minute_when_somebody_goes_on_trying(
     assert entries[0]["address"] == "127.0.0.1"
 
 
-async def test_run_is_named_when_its_token_is_refused_wherever_it_tries(tmp_path: Path) -> None:
-    async with serve(tmp_path, is_open=False) as server:
+async def test_run_has_one_row_a_minute_when_its_token_tries_projects_that_do_not_exist(tmp_path: Path) -> None:
+    clock = TurnedClock()
+    async with serve(tmp_path, is_open=False, clock=clock) as server:
         await server.add_user("root", is_admin=True)
         async with server.client("root") as root:
             await root.post("/api/v1/projects", json={"kind": "project", "name": "demo"})
@@ -94,9 +95,12 @@ async def test_run_is_named_when_its_token_is_refused_wherever_it_tries(tmp_path
             assert made.status_code == 200, made.text
             token = await server.context.issuer.issue_run_token("r1", "demo", "root", timedelta(hours=1))
             async with server.client(headers={"Authorization": f"Bearer {token.text}"}) as run:
-                for project in ("demo", "other", "\N{BRAIN}" * 200):
+                for project in ("demo", "\N{BRAIN}" * 200, *(f"made-up-{number}" for number in range(50))):
                     assert (await run.delete(f"/api/v1/projects/{project}")).status_code == 403
+                clock.at += timedelta(minutes=1)
+                assert (await run.delete("/api/v1/projects/made-up-again")).status_code == 403
             entries = (await root.get(AUDIT, params={"actor": "root"})).json()["entries"]
-    refused = [(one["type"], one["id"], one["project"]) for one in entries if one["result"] == "refused"]
-    # The last one's name is longer than any that can be kept.
-    assert refused == [("run", "r1", "other"), ("run", "r1", "demo")]
+    refused = [one for one in entries if one["result"] == "refused"]
+    assert {(one["type"], one["id"], one["project"]) for one in refused} == {("run", "r1", "demo")}
+    told = [(one["details"].get("project"), one["details"].get("more")) for one in refused]
+    assert told == [("made-up-again", 50), ("\N{BRAIN}" * 100, None), (None, None)]

@@ -174,6 +174,39 @@ async def test_rehearsal_is_refused_when_its_body_is_wrong(client: httpx2.AsyncC
     assert answer.json()["errors"][0]["path"].replace("[", ".[").replace("..", ".").startswith(path)
 
 
+async def test_rules_of_other_projects_are_hidden_when_a_user_reads_the_policy(tmp_path: Path) -> None:
+    names = ("adas", "open-to-all", "bobs", "gone")
+    rules = {name: {"resources.mem": {"max": "9Gi" if name == "gone" else "2Gi"}} for name in names}
+    async with serve(tmp_path, is_open=False) as server:
+        for name, is_admin in (("root", True), ("ada", False), ("bob", False), ("eve", False)):
+            await server.add_user(name, is_admin=is_admin)
+        async with (
+            server.client("root") as root,
+            server.client("ada") as ada,
+            server.client("bob") as bob,
+            server.client("eve") as eve,
+        ):
+            for client, name in ((ada, "adas"), (bob, "bobs"), (bob, "open-to-all")):
+                made = await client.post("/api/v1/projects", json={"kind": "project", "name": name})
+                assert made.status_code == 200, made.text
+            shared = await bob.post("/api/v1/projects/open-to-all/share", params={"user": "*", "role": "viewer"})
+            assert shared.status_code == 200, shared.text
+            put = (await root.put(POLICY, json={**CAPPED, "projects": rules})).json()
+            assert "gone" in str(put["warnings"])
+            shown = {}
+            for name, client in (("root", root), ("ada", ada), ("bob", bob), ("eve", eve)):
+                answer = (await client.get(POLICY)).json()
+                shown[name] = sorted(answer["document"]["projects"])
+                assert answer["document"]["resources"] == CAPPED["resources"]
+                assert ("gone" in str(answer["warnings"])) is (name == "root")
+    assert shown == {
+        "root": ["adas", "bobs", "gone", "open-to-all"],
+        "ada": ["adas", "open-to-all"],
+        "bob": ["bobs", "open-to-all"],
+        "eve": ["open-to-all"],
+    }
+
+
 async def test_users_read_and_admins_write_when_there_are_accounts(tmp_path: Path) -> None:
     async with serve(tmp_path, is_open=False) as server:
         await server.add_user("root", is_admin=True)

@@ -6,6 +6,7 @@ from starlette.responses import Response
 from runyard.api.context import get_context
 from runyard.api.responses import json_response
 from runyard.api.routing import PLAIN_TEXT, Routes
+from runyard.api.write_probe import WriteProbe
 from runyard.domain.access import Permission
 
 routes = Routes(tag="health")
@@ -25,9 +26,11 @@ async def get_metrics(request: Request) -> Response:
 
 @routes.get("/readyz", permission=Permission.PUBLIC, response=dict[str, str])
 async def is_ready(request: Request) -> Response:
-    """Readiness: the database is reachable and the server is not shutting down."""
+    """Readiness: the database answers and takes writes, and the server is not shutting down."""
     if getattr(request.app.state, "is_draining", False):
         return json_response({"status": "draining"}, status=503)
     async with get_context(request).core.store.begin(is_read_only=True) as unit:
         await unit.read_clock()
+    probe: WriteProbe = request.app.state.write_probe
+    await probe.check()
     return json_response({"status": "ok"})

@@ -18,6 +18,7 @@ from runyard.api.request_bodies import read_body
 from runyard.api.responses import json_response
 from runyard.api.routes.profiles import read_revision_number, revision_to_json
 from runyard.api.routing import Routes, get_principal
+from runyard.app.identity import list_visible_projects
 from runyard.app.model import Json
 from runyard.app.rules import StoredPolicy, delete_policy, get_policy, get_revision, list_revisions, put_policy
 from runyard.app.runs import rehearse_candidate
@@ -30,8 +31,14 @@ routes = Routes("/api/v1/policy", tag="policy")
 
 @routes.get("", permission=Permission.SIGNED_IN, response=PolicyResponse, name="get_policy")
 async def get(request: Request) -> Response:
-    """Get the current policy: the admin's rules, and the built-in ones beneath them."""
-    return _policy_response(await get_policy(get_context(request).core))
+    """Get the current policy: the admin's rules, and the built-in ones beneath them.
+
+    Of the rules for single projects you get those of projects that you are a member of; admins get all.
+    """
+    core = get_context(request).core
+    async with core.store.begin(is_read_only=True) as unit:
+        visible = await list_visible_projects(unit, get_principal(request))
+    return _policy_response(await get_policy(core, visible_projects=visible))
 
 
 @routes.put(

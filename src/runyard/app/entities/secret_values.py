@@ -19,6 +19,8 @@ from runyard.spec.readers import Findings, describe_type, expect_mapping, refuse
 MOST_BYTES = 1 << 20
 """The limit of a Kubernetes Secret, for all values together."""
 MOST_LISTED = 1000
+MOST_ASKED = 256
+"""Secrets whose values one request asks for."""
 
 
 async def put_secret_values(core: Core, who: Principal, project: str, given: Any) -> None:
@@ -42,21 +44,28 @@ async def put_secret_values(core: Core, who: Principal, project: str, given: Any
 
 async def get_secret_values(core: Core, who: Principal, project: str, names: Sequence[str]) -> dict[str, str]:
     """The values of the secrets that have one. A run's token gets only secrets that the run's spec names."""
+    asked = dict.fromkeys(names)
+    if len(asked) > MOST_ASKED:
+        raise refuse(
+            Code.SIZE_ENTRIES, f"asks for {len(asked)} secrets", path=("keys",), allowed=f"at most {MOST_ASKED}"
+        )
     async with core.store.begin() as unit:
         await require_project(unit, project)
         if who.run_id is not None:
             await _check_named(unit, who.run_id, project, names)
-        sealed = [await unit.secrets.find(project, name) for name in dict.fromkeys(names)]
-        await _note(core, unit, who, "secret.get_values", project=project, names=names)
+        found = [value for name in asked if (value := await unit.secrets.find(project, name)) is not None]
+        known = [value.name for value in found]
+        missing = len(asked) - len(found)
+        await _note(core, unit, who, "secret.get_values", project=project, names=known, missing=missing)
         await unit.commit()
-    return {value.name: core.vault.open(value) for value in sealed if value is not None}
+    return {value.name: core.vault.open(value) for value in found}
 
 
 async def _note(
-    core: Core, unit: UnitOfWork, who: Principal, action: str, *, project: str, names: Iterable[str]
+    core: Core, unit: UnitOfWork, who: Principal, action: str, *, project: str, names: Iterable[str], missing: int = 0
 ) -> None:
-    """Only names: values never appear in the audit."""
-    details = {"names": sorted(set(names))}
+    """Only names of existing secrets: values never appear in the audit, not even those sent by mistake as a name."""
+    details = {"names": sorted(set(names)), **({"missing": missing} if missing else {})}
     await note_act(core, unit, who, action, of=("secret", None), project=project, details=details)
 
 
@@ -64,8 +73,10 @@ async def _check_named(unit: UnitOfWork, run_id: str, project: str, names: Seque
     run = await unit.runs.find(run_id, project=project)
     effective = None if run is None else run.find_effective()
     named = set() if effective is None else {use.name for use in effective.secrets}
-    if not_named := sorted(set(names) - named):
-        raise Forbidden(f"this run's spec does not name the secret {list_words(not_named)}")
+    if others := set(names) - named:
+        # Without the names asked for: the message is kept in the audit, and a value may stand there by mistake.
+        allowed = f"only {list_words(sorted(named))}" if named else "none"
+        raise Forbidden(f"this run's spec does not name {len(others)} of the secrets asked for; it names {allowed}")
 
 
 def _read_values(given: Any) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ from runyard.app.identity.personal_tokens import (
     note_token_use,
     revoke_personal_token,
 )
+from runyard.app.identity.refresh_tokens import is_family_revoked
 from runyard.app.identity.refused_access import RefusalAudit
 from runyard.app.identity.sign_in import (
     GRANTS,
@@ -54,6 +55,7 @@ __all__ = [
     "delete_share",
     "grant_token",
     "hash_token",
+    "is_family_revoked",
     "is_usable",
     "list_account_tokens",
     "list_accounts",

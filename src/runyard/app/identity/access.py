@@ -100,7 +100,7 @@ async def put_share(core: Core, who: Principal, project: str, *, user: str, role
         await unit.lock(lock_of_project(project))
         entity = await _require_project(unit, project)
         known = await unit.accounts.list_shares(project=project)
-        share_role = await _check_share(unit, entity, user=user, role=role)
+        share_role = await _check_share(unit, who, entity, user=user, role=role)
         share_id = next((share.id for share in known if share.user == user), None) or uuid4().hex
         share = Share(id=share_id, project=project, user=user, role=share_role)
         await unit.accounts.put_share(share)
@@ -140,7 +140,7 @@ async def _require_project(unit: UnitOfWork, project: str) -> Entity:
     return entity
 
 
-async def _check_share(unit: UnitOfWork, project: Entity, *, user: str, role: str) -> ShareRole:
+async def _check_share(unit: UnitOfWork, who: Principal, project: Entity, *, user: str, role: str) -> ShareRole:
     if user == project.user:
         raise NotPossible(Code.SHARE_CREATOR, f"{user} created project {project.id} and already owns it")
     chosen = next((known for known in SHARE_ROLES if known == role), None)
@@ -154,20 +154,21 @@ async def _check_share(unit: UnitOfWork, project: Entity, *, user: str, role: st
     elif user == EVERYONE and chosen == "owner":
         message = "everyone cannot own a project"
         problems.append(Problem(Code.ROLE_EVERYONE, ("role",), message, value=role, allowed="editor, viewer"))
-    problems += await _check_user(unit, user)
+    problems += await _check_user(unit, who, user)
     if chosen is None or problems:
         raise Refused(problems)
     return chosen
 
 
-async def _check_user(unit: UnitOfWork, user: str) -> list[Problem]:
+async def _check_user(unit: UnitOfWork, who: Principal, user: str) -> list[Problem]:
     names = [account.name for account in await unit.accounts.list_accounts()]
     if not user:
         return [Problem(Code.FIELD_MISSING, ("user",), "name an account, or `*` for everyone")]
     # A server without accounts cannot check names; the user may get an account later.
     if not names or user == EVERYONE or user in names:
         return []
-    nearest = find_nearest(user, names)
+    # A suggestion would let everybody who owns a project enumerate the accounts; only admins may list them.
+    nearest = find_nearest(user, names) if allows(await find_role(unit, who, None), Permission.ADMINISTER) else None
     return [Problem(Code.USER_UNKNOWN, ("user",), "unknown account", value=user, suggestion=nearest)]
 
 

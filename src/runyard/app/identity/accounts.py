@@ -172,7 +172,9 @@ async def _check_not_last(unit: UnitOfWork, account: Account, *, act: str) -> No
 
 async def _end_sessions(unit: UnitOfWork, name: str, *, keeps_tokens: bool) -> None:
     for token in await unit.accounts.list_tokens(name):
-        if token.kind == "refresh" or not keeps_tokens:
+        # Used refresh tokens stay: they detect a second use.
+        is_session = token.kind == "refresh" and token.revoked_at is None
+        if is_session or (token.kind == "personal" and not keeps_tokens):
             await unit.accounts.delete_token(token.id, user=name)
 
 

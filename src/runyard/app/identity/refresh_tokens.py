@@ -1,6 +1,10 @@
 """Refresh tokens: opaque, for one use, and never valid longer than the personal token they were issued for.
 
-The name of a refresh token is the hash of that personal token.
+Refresh token rotation with reuse detection (RFC 9700, OAuth 2.0 Security Best Current Practice): each use replaces the
+token by a new one of the same family. If a used token comes again, one of the two clients stole it, and the server
+cannot know which. So the whole family is revoked: the newest refresh token and all access tokens.
+
+The name of a refresh token is the hash of its personal token. Its id starts with the id of its family.
 """
 
 from datetime import datetime, timedelta
@@ -12,14 +16,26 @@ from runyard.app.identity.personal_tokens import REFRESH_PREFIX, hash_token, is_
 from runyard.app.model import Principal, Token
 from runyard.app.ports import UnitOfWork
 
-KEPT_FOR = timedelta(days=1)
-"""How long a used refresh token is kept, to detect a second use."""
 MOST_SESSIONS = 200
 """Limit per user; the oldest are deleted. Scripts that sign in each time must not fill the database."""
+MOST_USED = 500
+"""Used refresh tokens per user that are kept until they expire, to detect a second use; the oldest are deleted."""
+TOMBSTONE_LIFE = timedelta(days=7)
+"""How long a revoked family is remembered: no access token lives longer (`--access-token-life`)."""
+
+
+def start_family() -> str:
+    """The id of a new family: of one sign-in and all tokens that it leads to."""
+    return uuid4().hex
+
+
+def get_family(token: Token) -> str:
+    """The family of a refresh token."""
+    return token.id.partition(".")[0]
 
 
 async def put_refresh_token(
-    core: Core, unit: UnitOfWork, user: str, *, origin: Token | None, scopes: frozenset[str]
+    core: Core, unit: UnitOfWork, user: str, *, family: str, origin: Token | None, scopes: frozenset[str]
 ) -> str:
     """Create a refresh token and return its text. Deletes the user's obsolete ones."""
     now = core.clock.now()
@@ -30,7 +46,7 @@ async def put_refresh_token(
         ends.append(origin.expires_at)
     await unit.accounts.put_token(
         Token(
-            id=uuid4().hex,
+            id=f"{family}.{uuid4().hex}",
             user=user,
             kind="refresh",
             hash=hash_token(text),
@@ -55,14 +71,38 @@ async def check_refreshable(core: Core, unit: UnitOfWork, token: Token) -> str |
     return None
 
 
-async def note_reuse(core: Core, unit: UnitOfWork, token_hash: str, *, address: str | None) -> str:
-    """Audit the second use of a refresh token. Sessions stay: clients that share a credentials file race."""
+async def revoke_reused(core: Core, unit: UnitOfWork, token_hash: str, *, address: str | None) -> str:
+    """Revoke the family of a refresh token that is used a second time. Returns the message for the client."""
     token = await unit.accounts.find_token(token_hash)
     if token is None or token.kind != "refresh":
         return "unknown refresh token: sign in again"
+    family, now = get_family(token), core.clock.now()
+    for one in await unit.accounts.list_tokens(token.user):
+        if one.kind == "refresh" and one.revoked_at is None and get_family(one) == family:
+            await unit.accounts.delete_token(one.id, user=token.user)
+    await unit.accounts.put_token(
+        Token(
+            id=f"{family}.revoked",
+            user=token.user,
+            kind="refresh",
+            hash=_hash_tombstone(family),
+            created_at=now,
+            expires_at=now + TOMBSTONE_LIFE,
+            revoked_at=now,
+        )
+    )
     who = Principal(name=token.user, via="token", address=address)
     await note_act(core, unit, who, "token.reuse", of=("token", token.id), result="refused")
-    return "the refresh token was already used: sign in again"
+    return "the refresh token was already used, so its session was ended: sign in again"
+
+
+async def is_family_revoked(unit: UnitOfWork, family: str) -> bool:
+    """Whether a refresh token of the family was used twice: then its access tokens are not valid either."""
+    return await unit.accounts.find_token(_hash_tombstone(family)) is not None
+
+
+def _hash_tombstone(family: str) -> str:
+    return hash_token(f"revoked family {family}")
 
 
 async def find_origin(unit: UnitOfWork, token: Token) -> Token | None:
@@ -73,8 +113,8 @@ async def find_origin(unit: UnitOfWork, token: Token) -> Token | None:
 
 async def _delete_useless(unit: UnitOfWork, user: str, *, now: datetime) -> None:
     held = [token for token in await unit.accounts.list_tokens(user) if token.kind == "refresh"]
-    for position, token in enumerate(held):
-        is_old = token.revoked_at is not None and now - token.revoked_at > KEPT_FOR
-        is_over = token.expires_at is not None and now >= token.expires_at
-        if is_old or is_over or position >= MOST_SESSIONS:
-            await unit.accounts.delete_token(token.id, user=user)
+    used = [token for token in held if token.revoked_at is not None]
+    active = [token for token in held if token.revoked_at is None]
+    ended = [token for token in held if token.expires_at is not None and now >= token.expires_at]
+    for token in {one.id: one for one in (*ended, *active[MOST_SESSIONS:], *used[MOST_USED:])}.values():
+        await unit.accounts.delete_token(token.id, user=user)

@@ -14,7 +14,14 @@ from runyard.app.core import Core
 from runyard.app.errors import Forbidden, Unauthenticated
 from runyard.app.identity.accounts import lock_accounts
 from runyard.app.identity.personal_tokens import hash_token, narrow
-from runyard.app.identity.refresh_tokens import check_refreshable, find_origin, note_reuse, put_refresh_token
+from runyard.app.identity.refresh_tokens import (
+    check_refreshable,
+    find_origin,
+    get_family,
+    put_refresh_token,
+    revoke_reused,
+    start_family,
+)
 from runyard.app.model import Json, Principal, Token
 from runyard.app.ports import UnitOfWork
 
@@ -51,6 +58,8 @@ class Identity:
     origin: Token | None = None
     """The personal token itself, or the one it was issued for; revoking that revokes this."""
     ends_at: datetime | None = None
+    family: str | None = None
+    """The family of refresh tokens that an access token was issued with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +73,8 @@ class Grant:
     client_id: str | None = None
     ends_by: datetime | None = None
     """Never later than the end of the token it was issued for."""
+    family: str | None = None
+    """The family of refresh tokens it belongs to; revoking that revokes this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +153,11 @@ async def _refresh(
         await lock_accounts(unit)
         token = await unit.accounts.use_refresh_token(token_hash)
         if token is None:
-            problem: str | None = await note_reuse(core, unit, token_hash, address=address)
+            problem: str | None = await revoke_reused(core, unit, token_hash, address=address)
         else:
             problem = await check_refreshable(core, unit, token)
         if token is None or problem is not None:
-            # Commit anyway: the token stays used up.
+            # Commit anyway: the token stays used up, and its family revoked.
             await unit.commit()
             raise GrantRefused("invalid_grant", problem or "")
         origin = await find_origin(unit, token)
@@ -156,6 +167,7 @@ async def _refresh(
             origin=origin,
             client_id=form.get("client_id"),
             ends_by=None if origin is None else origin.expires_at,
+            family=get_family(token),
         )
         answer = await _answer(core, unit, issuer, who, grant, is_refreshed=True)
         await unit.commit()
@@ -185,15 +197,16 @@ async def _exchange(
     admit(who)
     if who.via != ("jwt" if kind == ACCESS_TYPE else "token"):
         raise GrantRefused("invalid_grant", "the subject_token does not match subject_token_type")
+    # An access token is exchanged for one that expires no later. Only a personal token starts a session.
+    is_refreshed = kind == PERSONAL_TYPE and bool(REFRESHED_BY & set(form.get("scope", "").split()))
     grant = Grant(
         user=who.name,
         scopes=_narrow(who.scopes or (), form),
         origin=identity.origin,
         client_id=form.get("client_id"),
         ends_by=identity.ends_at,
+        family=start_family() if is_refreshed else identity.family,
     )
-    # An access token is exchanged for one that expires no later. Only a personal token starts a session.
-    is_refreshed = kind == PERSONAL_TYPE and bool(REFRESHED_BY & set(form.get("scope", "").split()))
     async with core.store.begin() as unit:
         await lock_accounts(unit)
         answer = await _answer(core, unit, issuer, who, grant, is_refreshed=is_refreshed)
@@ -214,9 +227,9 @@ async def _answer(
     }
     if grant.client_id:
         answer["client_id"] = grant.client_id
-    if is_refreshed:
+    if is_refreshed and grant.family is not None:
         answer["refresh_token"] = await put_refresh_token(
-            core, unit, grant.user, origin=grant.origin, scopes=grant.scopes
+            core, unit, grant.user, family=grant.family, origin=grant.origin, scopes=grant.scopes
         )
     origin = None if grant.origin is None else grant.origin.id
     details = {"client_id": grant.client_id, "scopes": sorted(grant.scopes), "personal_token": origin}

@@ -1,7 +1,7 @@
 """Read and write profiles and the policy. They are validated before they are stored, and every revision is kept."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,14 +103,15 @@ async def delete_profile(core: Core, who: Principal, name: str, *, expected_revi
     await put_revision(core, who, "profile", name, None, expected_revision=expected_revision)
 
 
-async def get_policy(core: Core) -> StoredPolicy:
-    """The current policy and its warnings."""
+async def get_policy(core: Core, *, visible_projects: Collection[str] | None = None) -> StoredPolicy:
+    """The current policy and its warnings, with the rules of the visible projects only; None: of all projects."""
     async with core.store.begin(is_read_only=True) as unit:
         revision = await unit.revisions.find("policy", POLICY_NAME)
         current = await load_current(unit)
     policy = current.admin_rules.policy
     warnings = [*lint_policy(policy), *find_unknown_profiles(policy, current.admin_rules.profiles)]
-    return StoredPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
+    stored = StoredPolicy(revision=revision, policy=policy, warnings=tuple(warnings))
+    return stored if visible_projects is None else _hide_projects(stored, visible_projects)
 
 
 async def put_policy(
@@ -142,6 +143,25 @@ def read_profile(document: Any, name: str) -> tuple[Profile, list[Problem]]:
     except Refused as refused:
         raise Refused(_place(document, refused.problems)) from None
     return profile, _place(document, warnings)
+
+
+def _hide_projects(stored: StoredPolicy, visible: Collection[str]) -> StoredPolicy:
+    """The policy without the rules of the other projects, and without the warnings about them."""
+    revision = stored.revision
+    if revision is not None and revision.document is not None and "projects" in revision.document:
+        others = {name: rules for name, rules in revision.document.items() if name != "projects"}
+        shown = {name: rules for name, rules in (revision.document["projects"] or {}).items() if name in visible}
+        revision = replace(revision, document={**others, "projects": shown} if shown else others)
+    return StoredPolicy(
+        revision=revision,
+        policy=replace(
+            stored.policy,
+            projects={name: scope for name, scope in stored.policy.projects.items() if name in visible},
+        ),
+        warnings=tuple(
+            problem for problem in stored.warnings if problem.path[:1] != ("projects",) or problem.path[1] in visible
+        ),
+    )
 
 
 async def _compare(profile: Profile, policy: Policy) -> list[Problem]:

@@ -6,7 +6,7 @@ import pytest
 
 from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity
-from runyard.app.entities.secret_values import MOST_BYTES, get_secret_values, put_secret_values
+from runyard.app.entities.secret_values import MOST_ASKED, MOST_BYTES, get_secret_values, put_secret_values
 from runyard.app.errors import Forbidden, Missing
 from runyard.app.model import Principal
 from runyard.app.runs.submission import submit_run
@@ -79,6 +79,26 @@ async def test_run_gets_only_the_secrets_it_names_when_it_asks_with_its_token(co
     stranger = Principal(name="ada", run_id="r9", project="demo", via="run")
     with pytest.raises(Forbidden):
         await get_secret_values(core, stranger, "demo", ["token"])
+
+
+async def test_value_is_not_audited_when_it_is_sent_by_mistake_as_a_name(core: Core) -> None:
+    await put_secret_values(core, ADA, "demo", {"token": "x"})
+    assert await get_secret_values(core, ADA, "demo", ["token", CANARY, "unknown"]) == {"token": "x"}
+    (entry,) = await list_audit(core, "secret.get_values")
+    assert entry.details == {"names": ["token"], "missing": 2}
+    await submit_run(core, ADA, "demo", {**RUN, "spec": {"task": TASK, "secrets": ["token"]}})
+    run = Principal(name="ada", run_id="r1", project="demo", via="run")
+    with pytest.raises(Forbidden) as caught:
+        await get_secret_values(core, run, "demo", ["token", CANARY])
+    # The audit of refused acts keeps this message.
+    message = "this run's spec does not name 1 of the secrets asked for; it names only token"
+    assert str(caught.value) == message
+
+
+async def test_request_is_refused_when_it_asks_for_very_many_values(core: Core) -> None:
+    with pytest.raises(Refused) as caught:
+        await get_secret_values(core, ADA, "demo", [f"name-{number}" for number in range(MOST_ASKED + 1)])
+    assert str(caught.value) == "keys: asks for 257 secrets; allowed: at most 256"
 
 
 async def test_names_and_never_values_are_audited_when_values_come_and_go(core: Core) -> None:

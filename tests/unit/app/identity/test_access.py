@@ -221,7 +221,7 @@ async def test_share_is_anothers_when_it_is_deleted_through_the_wrong_project(wo
     [
         ({"user": "eve", "role": "edtor"}, ["role.unknown"], "editor"),
         ({"user": "*", "role": "owner"}, ["role.everyone"], None),
-        ({"user": "evee"}, ["user.unknown"], "eve"),
+        ({"user": "evee"}, ["user.unknown"], None),
         ({"user": ""}, ["field.missing"], None),
         ({"user": "nobody", "role": ""}, ["role.unknown", "user.unknown"], None),
     ],
@@ -234,6 +234,14 @@ async def test_share_is_refused_when_role_or_user_is_not_known(
         await put_share(world.core, ADA, "mine", **fields)
     assert [problem.code for problem in caught.value.problems] == codes
     assert caught.value.problems[0].suggestion == suggestion
+
+
+async def test_accounts_are_suggested_only_to_admins_when_a_share_names_an_unknown_one(world: World) -> None:
+    await world.add_account("eve")
+    for who, suggestion in ((ADA, None), (RUN, None), (ADMINS_RUN, None), (ADMIN, "eve")):
+        with pytest.raises(Refused) as caught:
+            await put_share(world.core, who, "mine", user="evee")
+        assert [problem.suggestion for problem in caught.value.problems] == [suggestion]
 
 
 async def test_creator_stays_owner_when_somebody_shares_with_them(world: World) -> None:

@@ -99,9 +99,59 @@ async def test_one_of_them_gets_it_when_two_refresh_with_the_same_token(world: W
     assert (len(good), len(bad)) == (1, 7)
     assert {one.error for one in bad} == {"invalid_grant"}
     assert all("already used" in str(one) for one in bad)
-    await refresh(world, good[0]["refresh_token"])
+    # Two clients had the same token, and one of them may be a thief: the session of the first has ended, too.
+    with pytest.raises(GrantRefused, match="unknown refresh token"):
+        await refresh(world, good[0]["refresh_token"])
     reuses = [entry for entry in await world.list_audit() if entry.action == "token.reuse"]
     assert {(entry.actor, entry.result, entry.address) for entry in reuses} == {("ada", "refused", ADDRESS)}
+
+
+async def test_whole_family_is_revoked_when_a_refresh_token_is_used_twice(world: World) -> None:
+    token = (await world.add_token("ada")).text
+    stolen, other = await exchange(world, token), await exchange(world, token)
+    first = await refresh(world, stolen["refresh_token"])
+    exchanged = await ask(
+        world, grant_type=EXCHANGE_GRANT, subject_token=first["access_token"], subject_token_type=ACCESS_TYPE
+    )
+    newest = await refresh(world, first["refresh_token"])
+    world.turn(hours=7)
+    message = "the refresh token was already used, so its session was ended: sign in again"
+    for _ in range(2):
+        with pytest.raises(GrantRefused) as caught:
+            await refresh(world, stolen["refresh_token"])
+        assert (caught.value.error, str(caught.value)) == ("invalid_grant", message)
+    for answer in (stolen, first, newest, exchanged):
+        with pytest.raises(Unauthenticated, match="used twice, so the session was ended: sign in again"):
+            await world.send(answer["access_token"])
+    with pytest.raises(GrantRefused):
+        await refresh(world, newest["refresh_token"])
+    # Other sessions, and the personal token, go on.
+    assert (await world.send((await refresh(world, other["refresh_token"]))["access_token"])).name == "ada"
+    assert (await world.send(token)).name == "ada"
+    reuses = [entry for entry in await world.list_audit() if entry.action == "token.reuse"]
+    assert len(reuses) == 2
+
+
+async def test_family_is_revoked_when_a_token_comes_again_after_many_days(world: World) -> None:
+    """The owner of a stolen token may come back from holidays."""
+    stolen = await begin_session(world)
+    newest = await refresh(world, stolen["refresh_token"])
+    world.turn(days=20)
+    newest = await refresh(world, newest["refresh_token"])
+    with pytest.raises(GrantRefused, match="already used"):
+        await refresh(world, stolen["refresh_token"])
+    with pytest.raises(Unauthenticated):
+        await world.send(newest["access_token"])
+
+
+async def test_access_token_stays_revoked_when_the_password_changes_afterwards(world: World) -> None:
+    stolen = await begin_session(world)
+    newest = await refresh(world, stolen["refresh_token"])
+    with pytest.raises(GrantRefused, match="already used"):
+        await refresh(world, stolen["refresh_token"])
+    await set_password(world.core, SYSTEM, world.passwords, name="ada", password="brand new words", keeps_tokens=True)
+    with pytest.raises(Unauthenticated):
+        await world.send(newest["access_token"])
 
 
 async def test_refresh_token_is_refused_when_it_is_old_or_not_one(world: World) -> None:
@@ -264,7 +314,7 @@ async def test_table_stays_small_when_a_script_signs_in_again_and_again(
 async def test_used_and_ended_tokens_go_when_new_ones_are_made(world: World) -> None:
     answer = await begin_session(world)
     for _ in range(10):
-        world.turn(days=2)
+        world.turn(days=20)
         answer = await refresh(world, answer["refresh_token"])
     async with world.store.begin(is_read_only=True) as unit:
         held = [one for one in await unit.accounts.list_tokens("ada") if one.kind == "refresh"]
