@@ -29,6 +29,8 @@ class Core:
     profile: str | None = None
     # What the log of every run says.
     log_text: str | None = None
+    # Whether it gives what DigitalHub does not: warnings, and `original` in a spec.
+    has_extensions: bool = True
 
 
 @contextlib.contextmanager
@@ -47,6 +49,7 @@ def serve_stub() -> Iterator[Core]:
             client_id=CLIENT_ID,
             profile=PROFILES[0],
             log_text=LOG_TEXT,
+            has_extensions=False,
         )
     finally:
         stub.shutdown()
@@ -73,6 +76,7 @@ def serve_runyard(folder: Path) -> Iterator[Core]:
             personal_access_token=token,
             profile="cpu-small",
             log_text=LOG_TEXT,
+            has_extensions=False,
         )
 
 

@@ -149,3 +149,59 @@ def test_local_job_is_an_error_with_its_message_when_it_raises(sdk: Driver) -> N
     assert seen["failed"]["status"]["state"] == "ERROR"
     assert seen["failed"]["status"]["message"] == seen["raised"]["text"]
     assert seen["listed"]["states"] == ["COMPLETED", "COMPLETED", "ERROR"]
+
+
+def _list_codes(seen: Seen) -> list[str]:
+    """The codes of the warnings about the spec."""
+    return [each["code"] for each in seen["warnings"] if each["path"].startswith("spec.")]
+
+
+def test_placement_is_dropped_before_it_is_sent_when_the_line_no_longer_knows_it(sdk: Driver) -> None:
+    """«Coming from DigitalHub» says so: a server cannot refuse what never arrives."""
+    seen = sdk.saw("dropped_fields")["placement"]
+    assert seen["error"] is None
+    asked = ["node_selector", "tolerations", "affinity", "runtime_class"]
+    assert list(seen["asked"]) == asked
+    assert [name for name in asked if name in seen["sent"]] == (asked if sdk.release <= (0, 14) else [])
+
+
+def test_resources_are_empty_and_a_warning_when_the_line_drops_a_name_it_does_not_know(sdk: Driver, core: Core) -> None:
+    seen = sdk.saw("dropped_fields")
+    assert seen["misspelled"]["asked"]["resources"]
+    assert seen["misspelled"]["sent"]["resources"] == {}
+    if sdk.release <= (0, 13):
+        assert seen["misspelled side"]["sent"]["resources"] == {"cpu": {}}
+    else:
+        assert (seen["misspelled side"]["error"], seen["misspelled side"]["sent"]) == ("ValidationError", None)
+    if not core.has_extensions:
+        pytest.skip("this Core gives no warnings")
+    assert _list_codes(seen["misspelled"]) == ["resources.empty"]
+    assert _list_codes(seen["misspelled side"]) == (["resources.empty"] if sdk.release <= (0, 13) else [])
+
+
+def test_sdk_itself_refuses_when_it_does_not_know_the_type_of_a_volume(sdk: Driver) -> None:
+    seen = sdk.saw("dropped_fields")["unknown volume"]
+    assert (seen["error"], seen["sent"]) == ("ValidationError", None)
+
+
+def test_identity_is_dropped_before_it_is_sent_when_the_function_is_python(sdk: Driver) -> None:
+    seen = sdk.saw("dropped_fields")["identity of python"]
+    assert seen["asked"] == {"run_as_user": 1000, "run_as_group": 1000, "fs_group": 1000}
+    assert [name for name in seen["asked"] if name in seen["sent"]] == []
+
+
+def test_resources_are_not_sent_when_a_user_asks_for_none(sdk: Driver) -> None:
+    seen = sdk.saw("dropped_fields")["nothing"]
+    assert "resources" not in seen["sent"]
+    assert _list_codes(seen) == []
+
+
+def test_run_is_read_when_it_has_an_original_that_the_line_does_not_know(sdk: Driver, core: Core) -> None:
+    """A run with limits and a command of two words, submitted by another client, is listed, read and sent back."""
+    if not core.has_extensions:
+        pytest.skip("this Core gives no `original`")
+    seen = sdk.saw("original_fields")
+    assert seen["listed"]["ids"] == seen["posted"]["ids"]
+    assert "original" not in seen["got"]["entity"]["spec"]
+    assert "original" in seen["posted"]["spec"]
+    assert seen["kept"]["spec"] == seen["posted"]["spec"]
