@@ -37,7 +37,10 @@ def ensure_kube(version: str = DEFAULT_KUBERNETES) -> Path:
 
 def is_cached(version: str = DEFAULT_KUBERNETES) -> bool:
     """Whether the Kubernetes program is cached, so that Go is not needed."""
-    product = _kube(version)
+    return _is_cached(_kube(version))
+
+
+def _is_cached(product: Product) -> bool:
     return (cache_dir() / "bin" / f"{product.name}-{_key(product)}" / product.program).exists()
 
 
@@ -60,9 +63,32 @@ def ensure_addon(name: str) -> Path:
     )
 
 
+def ensure_reference_parser() -> Path:
+    """The program that parses image references with the library of the container runtimes. Idempotent."""
+    return _ensure_program(_reference_parser())
+
+
+def is_reference_parser_cached() -> bool:
+    """Whether that program is cached, so that Go is not needed."""
+    return _is_cached(_reference_parser())
+
+
+def _reference_parser() -> Product:
+    folder = _GO / "references"
+    return Product(
+        name="references",
+        version=_read_requirement(folder / "go.mod", "github.com/distribution/reference"),
+        program="references",
+        module=folder,
+        modfile="go.mod",
+        package=".",
+        shares_with=_kube(DEFAULT_KUBERNETES).name,
+    )
+
+
 def required_go() -> str:
     """The Go release that compiles everything here."""
-    files = [*(_GO / "kube").glob("*.mod"), _GO / "addons" / "go.mod"]
+    files = [*(_GO / "kube").glob("*.mod"), _GO / "addons" / "go.mod", _GO / "references" / "go.mod"]
     lines = [re.search(r"^go (\S+)", file.read_text(), re.MULTILINE) for file in files]
     return max((line[1] for line in lines if line), key=release_of)
 

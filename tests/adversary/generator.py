@@ -12,8 +12,9 @@ from tests.adversary.placements import spell_snake
 from tests.adversary.policies import PolicyDraws
 from tests.adversary.profiles import ProfileDraws
 from tests.adversary.raw import read_scopes, snake
+from tests.adversary.ruled_images import ask_ruled_image
+from tests.adversary.ruled_variables import ask_ruled_variable
 from tests.adversary.users import Mood, UserDraws
-from tests.adversary.variables import ask_ruled_variable
 
 CASES_PER_WORLD = 100
 """Reading a policy costs more than playing a case."""
@@ -75,6 +76,8 @@ def draw_case(seed: int, number: int, world: World) -> Case:
         run |= ask_near_bound(draws, read_scopes(world.policy, project))
     if mood != "hostile" and draws.chance(0.12):
         run |= ask_ruled_variable(draws, world, project)
+    if mood != "hostile" and draws.chance(0.15):
+        run |= ask_ruled_image(draws, read_scopes(world.policy, project))
     chance = draws.chance_of()
     return Case(
         project=project,

@@ -59,6 +59,8 @@ class PolicyDraws:
         if draws.chance(0.15):
             # Variables are set in several ways (`envs`, secrets, profiles), so they are ruled more often than the rest.
             wide["envs"] = self.draw_rule("envs") or {"locked": True}
+        if draws.chance(0.2):
+            wide["image"] = self.draw_rule("image") or {"allowed": draws.sample(words.IMAGE_PATTERNS, 5)}
         narrowed = [project for project in words.PROJECTS if draws.chance(0.4)]
         scopes = {project: self._draw_rules(strictness) for project in narrowed}
         for narrow in scopes.values():

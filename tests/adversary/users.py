@@ -86,7 +86,9 @@ class UserDraws:
         draws = self.draws
         if mood == "hostile" and draws.chance(0.1):
             return draws.pick_of(words.ODD_IMAGES)
-        return draws.pick_of(words.SLY_IMAGES) if mood != "plain" and draws.chance(0.4) else draws.pick_of(words.IMAGES)
+        if mood == "plain" or not draws.chance(0.4):
+            return draws.pick_of(words.IMAGES)
+        return draws.pick_of(words.ILLEGAL_IMAGES if draws.chance(0.1) else words.SLY_IMAGES)
 
     def draw_profile(self, mood: Mood) -> Any:
         is_odd = mood == "hostile" and self.draws.chance(0.3)

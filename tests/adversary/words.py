@@ -102,41 +102,37 @@ ODD_CLAIMS: tuple[Any, ...] = (
     5,
 )
 
-IMAGES = ("busybox:1.36", "python:3.11", "ghcr.io/acme/train:2", "registry.example.com:5000/a/b@sha256:" + "a" * 64)
+DIGESTS = tuple(f"sha256:{character * 64}" for character in "abc")
+IMAGES = ("busybox:1.36", "python:3.11", "ghcr.io/acme/train:2", f"registry.example.com:5000/a/b@{DIGESTS[0]}")
 SLY_IMAGES = (
     *("busybox", "docker.io/library/busybox:1.36", "library/busybox:1.36", "index.docker.io/library/busybox"),
     *("docker.io/busybox:1.36", "DOCKER.IO/library/busybox", "registry-1.docker.io/library/busybox:1.36"),
-    *("evil/x:1", "docker.io/evil/x:1", "evil/x", "docker.io/evil/x@sha256:" + "b" * 64, "evil/x:1@sha256:" + "b" * 64),
-    *(
-        "python:5000/evil:1",
-        "busybox:1.36/x",
-        "ghcr.io/acme/../evil:1",
-        "GHCR.IO/acme/train:2",
-        "ghcr.io./acme/train:2",
-    ),
-    *(
-        "ghcr.io/acme@sha256:" + "c" * 64,
-        "localhost/x",
-        "ghcr.io:443/acme/train:2",
-        "localhost:5000/x",
-        "10.0.0.1/x:1",
-        "ghcr.io/Acme/train:2",
-    ),
+    *("evil/x:1", "docker.io/evil/x:1", "evil/x", f"docker.io/evil/x@{DIGESTS[1]}", f"evil/x:1@{DIGESTS[1]}"),
+    *("python:5000/evil:1", "GHCR.IO/acme/train:2"),
+    *(f"ghcr.io/acme@{DIGESTS[2]}", "localhost/x", "ghcr.io:443/acme/train:2", "localhost:5000/x", "10.0.0.1/x:1"),
+    # By digest: the tag beside it says nothing.
+    *(f"busybox:1.36@{DIGESTS[1]}", f"python:3.11@{DIGESTS[0]}", f"ghcr.io/acme/train:2@{DIGESTS[0]}"),
+    *(f"python@{DIGESTS[0]}", f"ghcr.io/acme/train@{DIGESTS[1]}", f"registry.example.com:5000/a/b:1@{DIGESTS[1]}"),
+    # By port: numbers, with and without leading zeros, and the defaults of HTTPS and HTTP.
+    *("ghcr.io:0443/acme/train:2", "evil.io:0443/x", "evil.io/x", "evil.io:443/x", "evil.io:80/x", "evil.io:8443/x"),
+    *("registry.example.com:05000/a/b:1", "registry.example.com/a/b:1", "localhost:80/x", "localhost:443/x"),
+    # By case: a capital in the first part makes it a host.
+    *("EVILREG/x", "EVIL/x:1", "Library/busybox:1.36", "Evil.IO/x", "LOCALHOST/x", "[::1]:5000/x", "[0:0::A]:5000/x"),
 )
+ILLEGAL_IMAGES = (
+    *("ghcr.io./acme/train:2", "evil.io./x", "evil.io.:443/x", "evil_x.io/y", "evil.io:99999/x", "evil.io:/x"),
+    *("ghcr.io/Acme/train:2", "BusyBox", "busybox:1.36/x", "ghcr.io/acme/../evil:1", "ghcr.io//acme/train:2"),
+    *(f"busybox@{DIGESTS[0].upper()}", "busybox@sha256:abc", "busybox:", f"busybox:1.36@{DIGESTS[0]}@{DIGESTS[1]}"),
+)
+"""Names that no container runtime reads; a look-alike of a legal one each."""
 ODD_IMAGES: tuple[Any, ...] = ("", " ", "busy box", "busybox\n", "bυsybox", 5, None, [], {"name": "x"}, "x" * 600, "*")
 IMAGE_PATTERNS = (
     *("*", "busybox*", "busybox:*", "python:*", "docker.io/library/*", "ghcr.io/acme/*", "evil/*", "docker.io/evil/x"),
-    *(
-        "registry.example.com:5000/*",
-        "docker.io/evil/*",
-        "ghcr.io/*",
-        "*/train:*",
-        "library/*",
-        "evil/x",
-        "localhost*",
-        "docker.io/*",
-        "ghcr.io*",
-    ),
+    *("registry.example.com:5000/*", "docker.io/evil/*", "ghcr.io/*", "*/train:*", "library/*", "evil/x", "localhost*"),
+    *("docker.io/*", "ghcr.io*", "busybox:1.36", "python:3.11", "ghcr.io/acme/train:2", "evil.io/*", "EVILREG/*"),
+    *("registry.example.com/*", "registry.example.com:05000/a/*", "localhost/*", "evil.io:443/*", "*@sha256:*"),
+    *("busybox:1.36@*", f"python@{DIGESTS[0]}", f"evil/x:1@{DIGESTS[1]}", "ghcr.io./acme/*", "*.io/*", "*:latest"),
+    *("GHCR.IO/acme/*", "index.docker.io/*", "[::a]:5000/*", "*/x"),
 )
 
 TAINT_KEYS = ("spot", "gpu", "team.example.com/pool", "node-role.kubernetes.io/control-plane")

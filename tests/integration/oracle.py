@@ -1,10 +1,14 @@
-"""Kubernetes' own code as a judge: sub-commands of the testbed's Kubernetes program that answer line by line."""
+"""Other people's code as a judge: programs of the testbed that answer line by line.
+
+Sub-commands of the Kubernetes program, and the parser of image references of the container runtimes.
+"""
 
 import contextlib
 import json
 import subprocess
 import threading
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +20,11 @@ Document = dict[str, Any]
 
 
 class Oracle:
-    """One process of the Kubernetes program, asked line by line."""
+    """One process of such a program, asked line by line."""
 
-    def __init__(self, version: str, *arguments: str) -> None:
+    def __init__(self, program: Path, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [build.ensure_kube(version), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def ask(self, question: object) -> Document:

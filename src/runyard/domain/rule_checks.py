@@ -9,7 +9,7 @@ from runyard.domain.environment_variables import list_variables
 from runyard.domain.layer_merge import INAPPLICABLE_FIELDS, Setting
 from runyard.domain.project_policy import ProjectPolicy
 from runyard.spec.duration import format_duration
-from runyard.spec.images import denies_image, matches_image
+from runyard.spec.image_patterns import denies_image, matches_image
 from runyard.spec.kubernetes.placement import iter_node_keys
 from runyard.spec.patterns import matches
 from runyard.spec.policy import BUILT_IN, Scope

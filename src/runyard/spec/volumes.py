@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from runyard.spec.config_maps import DATA_SCHEMA, MOST_INLINE_BYTES, parse_config_map_reference, read_config_data
 from runyard.spec.duration import DurationError, parse_duration
+from runyard.spec.images import ImageError, find_image, parse_image
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.names import check_dns_label, check_dns_subdomain, suggest_dns_label
 from runyard.spec.problem_codes import Code
@@ -290,10 +291,15 @@ def read_object_name(given: Any) -> str:
 
 
 def read_image(given: Any) -> str:
-    """The name of a container image; only its characters and length are checked."""
+    """The name of a container image, as written; refused where no container runtime could read it."""
     image = expect_text(given, what="an image", most=512)
-    if any(character.isspace() or ord(character) > 126 for character in image):
-        raise refuse(Code.IMAGE_INVALID, "an image name must consist of ASCII characters without spaces", value=image)
+    try:
+        parse_image(image)
+    except ImageError as error:
+        lower = image.lower()
+        meant = lower if lower != image and find_image(lower) is not None else None
+        allowed = "[host[:port]/]path[:tag][@digest]"
+        raise refuse(Code.IMAGE_INVALID, str(error), value=image, allowed=allowed, suggestion=meant) from None
     return image
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from runyard.pods.demand import pod_limits, pod_requests
 from runyard.spec.kubernetes.quantity import Quantity
+from testbed import build
 from tests.integration.oracle import Document, Oracle
 from tests.integration.pods.demand_generator import damage_pod, make_pod
 
@@ -24,7 +25,7 @@ def apply_defaults(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="module")
 def oracle(version: str, apply_defaults: bool) -> Iterator[Oracle]:
-    oracle = Oracle(version, "pod-requests", *(["--defaults"] if apply_defaults else []))
+    oracle = Oracle(build.ensure_kube(version), "pod-requests", *(["--defaults"] if apply_defaults else []))
     yield oracle
     assert oracle.close() == 0
 

@@ -13,6 +13,7 @@ from decimal import Decimal
 import pytest
 
 from runyard.spec.kubernetes.quantity import Quantity, QuantityError
+from testbed import build
 from tests.integration.oracle import Document, Oracle
 
 pytestmark = pytest.mark.kubernetes
@@ -29,7 +30,7 @@ LARGEST_POWER = 400
 
 @pytest.fixture(scope="module")
 def oracle(version: str) -> Iterator[Oracle]:
-    started = Oracle(version, "quantity")
+    started = Oracle(build.ensure_kube(version), "quantity")
     yield started
     assert started.close() == 0
 
@@ -247,7 +248,7 @@ def test_our_text_comes_back_unchanged_when_kubernetes_prints_it(oracle: Oracle,
 def test_no_sum_differs_when_kubernetes_adds_the_same(version: str, generator: random.Random) -> None:
     texts = draw_accepted(generator, SUMS * 2)
     pairs = list(zip(texts[::2], texts[1::2], strict=True))
-    adding = Oracle(version, "pod-requests")
+    adding = Oracle(build.ensure_kube(version), "pod-requests")
     answers = adding.ask_all(
         [{"spec": {"containers": [{"resources": {"requests": {"memory": text}}} for text in pair]}} for pair in pairs]
     )

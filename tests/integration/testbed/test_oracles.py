@@ -13,14 +13,14 @@ pytestmark = pytest.mark.kubernetes
 
 @pytest.fixture(scope="module")
 def quantity(version: str) -> Iterator[Oracle]:
-    oracle = Oracle(version, "quantity")
+    oracle = Oracle(build.ensure_kube(version), "quantity")
     yield oracle
     assert oracle.close() == 0
 
 
 @pytest.fixture(scope="module")
 def pod_requests(version: str) -> Iterator[Oracle]:
-    oracle = Oracle(version, "pod-requests")
+    oracle = Oracle(build.ensure_kube(version), "pod-requests")
     yield oracle
     assert oracle.close() == 0
 
@@ -132,7 +132,7 @@ def test_pod_level_requests_win_when_they_are_set(pod_requests: Oracle) -> None:
 
 def test_limits_are_requests_only_when_defaults_are_asked_for(version: str, pod_requests: Oracle) -> None:
     asked = pod({"name": "a", "resources": {"limits": {"cpu": "2"}}})
-    defaulting = Oracle(version, "pod-requests", "--defaults")
+    defaulting = Oracle(build.ensure_kube(version), "pod-requests", "--defaults")
 
     assert pod_requests.ask(asked) == {"requests": {}, "limits": {"cpu": "2"}}
     assert defaulting.ask(asked) == {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}

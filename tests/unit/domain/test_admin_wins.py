@@ -83,6 +83,15 @@ FOUND_BY_CAMPAIGNS: dict[str, tuple[World, Case]] = {
         ),
         Case(project="speech", run={"image": "python:3.11"}),
     ),
+    "a capped limit beside a locked request": (
+        World(
+            policy={
+                "resources.ephemeral-storage.requests": {"locked": True},
+                "resources.ephemeral-storage.limits": {"max": "1Ti", "locked": True},
+            }
+        ),
+        Case(run={"image": "python:3.11"}),
+    ),
     "a project that calls other things GPUs": (
         World(
             policy={

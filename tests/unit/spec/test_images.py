@@ -1,8 +1,12 @@
 import pytest
 
-from runyard.spec.images import is_latest, list_spellings, matches_image
+from runyard.spec.image_patterns import denies_image, matches_image
+from runyard.spec.images import ImageError, find_image, is_latest, parse_image
+from runyard.spec.volumes import read_image
+from tests.unit.spec.refusals import find_problem
 
 DIGEST = "sha256:" + "0" * 64
+OTHER = "sha256:" + "f" * 64
 
 
 @pytest.mark.parametrize(
@@ -16,10 +20,12 @@ DIGEST = "sha256:" + "0" * 64
         "index.docker.io/library/python",
         "registry-1.docker.io/library/python",
         "DOCKER.IO/library/python",
+        "docker.io:443/library/python",
+        "docker.io:0443/library/python",
     ],
 )
 def test_all_spellings_are_one_image_when_they_mean_the_same(image: str) -> None:
-    assert list_spellings(image) == ("docker.io/library/python", "docker.io/library/python:latest")
+    assert str(parse_image(image)) == "docker.io/library/python:latest"
 
 
 @pytest.mark.parametrize(
@@ -28,24 +34,78 @@ def test_all_spellings_are_one_image_when_they_mean_the_same(image: str) -> None
         ("evil/x", "docker.io/evil/x", "docker.io/evil/x:latest"),
         ("ghcr.io/a/b:1", "ghcr.io/a/b", "ghcr.io/a/b:1"),
         ("localhost/a", "localhost/a", "localhost/a:latest"),
+        ("localhost:80/a", "localhost/a", "localhost/a:latest"),
+        ("localhost:443/a", "localhost:443/a", "localhost:443/a:latest"),
+        ("127.0.0.1:80/a", "127.0.0.1/a", "127.0.0.1/a:latest"),
         ("registry:5000/a", "registry:5000/a", "registry:5000/a:latest"),
+        ("registry:05000/a", "registry:5000/a", "registry:5000/a:latest"),
         ("registry.example.org:443/a:1", "registry.example.org/a", "registry.example.org/a:1"),
+        ("registry.example.org:80/a:1", "registry.example.org:80/a", "registry.example.org:80/a:1"),
         ("registry:5000/a/b:2", "registry:5000/a/b", "registry:5000/a/b:2"),
         (f"python@{DIGEST}", "docker.io/library/python", f"docker.io/library/python@{DIGEST}"),
         (f"python:3@{DIGEST}", "docker.io/library/python", f"docker.io/library/python:3@{DIGEST}"),
         ("Registry.Example.Org/a:1", "registry.example.org/a", "registry.example.org/a:1"),
+        ("EVILREG/x", "evilreg/x", "evilreg/x:latest"),
+        ("[0:0:0:0:0:0:0:A]:5000/x", "[::a]:5000/x", "[::a]:5000/x:latest"),
+        ("[::1]/x", "[::1]/x", "[::1]/x:latest"),
     ],
 )
 def test_an_image_is_written_in_full_when_it_was_short(image: str, name: str, full: str) -> None:
-    assert list_spellings(image) == (name, full)
+    reference = parse_image(image)
+
+    assert (reference.name, str(reference)) == (name, full)
+
+
+@pytest.mark.parametrize(
+    ("image", "cause"),
+    [
+        ("ghcr.io./acme/train:2", "`ghcr.io.` is not a host name"),
+        ("evil..io/x", "`evil..io` is not a host name"),
+        ("evil_x.io/y", "`evil_x.io` is not a host name"),
+        ("evil.io:99999/x", "`99999` is not a port"),
+        ("evil.io:0/x", "`0` is not a port"),
+        ("evil.io:/x", "`` is not a port"),
+        ("busybox:1.36/x", "`1.36` is not a port"),
+        ("ghcr.io/Acme/train:2", "the path of an image name must be lower case"),
+        ("BusyBox", "the path of an image name must be lower case"),
+        ("ghcr.io/acme/../evil:1", "a path consists of"),
+        ("ghcr.io//x", "a path consists of"),
+        ("a b", "a path consists of"),
+        ("büsybox", "a path consists of"),
+        ("x:", "a tag consists of"),
+        ("x:a:b", "a tag consists of"),
+        ("x@", "a digest is"),
+        (f"x@{DIGEST.upper()}", "a digest is"),
+        (f"x@{DIGEST}0", "a digest is"),
+        ("x@md5:" + "0" * 32, "a digest is"),
+        ("0" * 64, "64 hexadecimal digits are an image id"),
+        ("a/" + "x" * 256, "the path has 258 characters"),
+    ],
+)
+def test_an_image_is_refused_when_no_runtime_could_read_it(image: str, cause: str) -> None:
+    with pytest.raises(ImageError) as caught:
+        parse_image(image)
+
+    problem = find_problem(read_image, image)
+    assert str(caught.value).startswith(cause)
+    assert (problem.code, problem.message) == ("image.invalid", str(caught.value))
+    assert problem.allowed == "[host[:port]/]path[:tag][@digest]"
+    assert find_image(image) is None
+
+
+def test_the_lower_case_name_is_proposed_when_only_its_case_is_wrong() -> None:
+    assert find_problem(read_image, "ghcr.io/Acme/train:2").suggestion == "ghcr.io/acme/train:2"
+    assert find_problem(read_image, "ghcr.io/Acme/../train:2").suggestion is None
 
 
 @pytest.mark.parametrize(
     ("pattern", "image"),
     [
         ("*", "anything/at:all"),
+        ("*", f"evil.io:8443/x@{DIGEST}"),
         ("python", "python:3.11"),
         ("python", f"python@{DIGEST}"),
+        ("python", f"python:3.11@{DIGEST}"),
         ("python", "docker.io/library/python:3.11"),
         ("python:*", "library/python:3.11"),
         ("python:3.8", "index.docker.io/library/python:3.8"),
@@ -61,39 +121,89 @@ def test_an_image_is_written_in_full_when_it_was_short(image: str, name: str, fu
         ("docker.io/evil/x", f"evil/x@{DIGEST}"),
         ("registry.example.org/*", "registry.example.org/team/model:1"),
         ("registry.example.org/*", "REGISTRY.example.org/team/model:1"),
+        ("registry.example.org/*", "registry.example.org:443/x"),
+        ("registry.example.org/*", "registry.example.org:0443/x"),
+        ("registry.example.org:443/*", "registry.example.org/x"),
+        ("registry.example.org./*", "registry.example.org/x"),
         ("*/team/*", "registry.example.org/team/model:1"),
+        ("*/team/*", "registry.example.org:5000/team/model:1"),
         ("*:latest", "python"),
         ("registry:5000/*", "registry:5000/a:1"),
+        ("registry:05000/*", "registry:5000/a:1"),
+        ("registry:*/*", "registry:5000/a:1"),
+        ("localhost/*", "localhost:80/a:1"),
+        ("EVILREG/*", "EVILREG/x"),
+        ("evilreg:443/*", "EVILREG/x"),
         ("ghcr.io/a/b:1", "ghcr.io/a/b:1"),
         (f"python@{DIGEST}", f"docker.io/library/python@{DIGEST}"),
+        (f"python@{DIGEST}", f"python:3.11@{DIGEST}"),
+        (f"python:3.11@{DIGEST}", f"python:3.11@{DIGEST}"),
+        ("python:3.11@*", f"python:3.11@{OTHER}"),
+        ("*@sha256:*", f"ghcr.io/a/b@{OTHER}"),
     ],
 )
 def test_a_pattern_means_an_image_when_it_is_spelt_otherwise(pattern: str, image: str) -> None:
     assert matches_image(pattern, image)
+    assert denies_image(pattern, image)
 
 
 @pytest.mark.parametrize(
     ("pattern", "image"),
     [
-        ("python:*", "python:5000/evil/x"),
         ("python:*", "pythonic:3"),
         ("python:*", "evil/python:3"),
         ("registry.example.org/*", "registry.example.org.evil.com/x"),
         ("registry.example.org/*", "evil.com/registry.example.org/x"),
-        ("registry.example.org/*", "registry.example.org:5000/x"),
         ("python:3.11", "python:3.1"),
-        ("python:3.11", f"python:3.11@{DIGEST}"),
         ("ghcr.io/a/b:1", "ghcr.io/a/b:10"),
         ("evil/*", "ghcr.io/evil/x"),
-        ("team-*/model", "team-x.evil.com/model"),
         ("team-*/model", "ghcr.io/team-a/model"),
         ("python", "python3"),
         ("p.thon", "python"),
         ("docker.io/*", "docker.io.evil.com/x"),
+        ("docker.io/*", "EVILREG/x"),
+        ("docker.io/*", "Library/python"),
+        ("registry:5000/*", "registry:50000/a"),
+        ("registry:5000/*", "registry/a"),
+        ("localhost:443/*", "localhost/a"),
+        (f"python@{DIGEST}", f"python@{OTHER}"),
+        (f"python@{DIGEST}", "python:3.11"),
+        ("python@*", "python:3.11"),
+        ("python:3.11@*", "python:3.11"),
+        ("python:3.11@*", f"python:3.12@{DIGEST}"),
+        ("python:3.11@*", f"python@{DIGEST}"),
+        ("*@sha256:*", "ghcr.io/a/b:1"),
     ],
 )
 def test_a_pattern_does_not_mean_an_image_when_it_is_another(pattern: str, image: str) -> None:
     assert not matches_image(pattern, image)
+    assert not denies_image(pattern, image)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "image"),
+    [
+        ("python:3.11", f"python:3.11@{DIGEST}"),
+        ("python:*", f"python:3.11@{DIGEST}"),
+        (f"python:3.11@{DIGEST}", f"python@{DIGEST}"),
+        (f"python:3.11@{DIGEST}", f"python:9@{DIGEST}"),
+        ("registry.example.org/*", "registry.example.org:5000/x"),
+        ("registry.example.org/*", "registry.example.org:80/x"),
+        ("localhost/*", "localhost:443/x"),
+        ("ghcr.io*", "ghcr.io/acme/train:2"),
+        ("GHCR.io*", "ghcr.io:8443/acme/train:2"),
+        ("*.docker.io/*", "registry-1.docker.io/evil/x"),
+        ("evilreg/*", "EVILREG/x"),
+        ("python:*", "python:5000/evil/x"),
+        ("team-*/model", "team-x.evil.com/model"),
+        ("library/*", "LIBRARY/python"),
+        ("evil.io/*", "evil.io./x"),
+    ],
+)
+def test_a_pattern_only_denies_an_image_when_it_may_be_another(pattern: str, image: str) -> None:
+    """What a digest, another port or another spelling leaves open is denied, and not allowed."""
+    assert not matches_image(pattern, image)
+    assert denies_image(pattern, image)
 
 
 @pytest.mark.parametrize("image", ["python", "python:latest", "registry:5000/a", "ghcr.io/a/b:latest"])

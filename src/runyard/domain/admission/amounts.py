@@ -101,7 +101,12 @@ def _collect_sides(facts: Facts, container: ObjectPart, admin: AdminInputs, name
             request,
             request in said or (limit in caps and request in small),
         ),
-        ("limits", (*place, "limits", NAMES[name]), limit, limit in said or _is_derived(limit, request, admin, name)),
+        (
+            "limits",
+            (*place, "limits", NAMES[name]),
+            limit,
+            limit in said or limit in caps or _is_derived(limit, request, admin, name),
+        ),
     )
     for side, path, value, is_set_by_admin in sides:
         facts.add(f"resources.{name}.{side}", path, value, is_set_by_admin=is_set_by_admin)

@@ -5,7 +5,7 @@ from typing import Any
 
 from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.admission.values import Facts, Value
-from runyard.spec.images import denies_image, matches_image
+from runyard.spec.image_patterns import denies_image, matches_image
 from runyard.spec.patterns import matches
 from runyard.spec.policy import Scope
 from runyard.spec.problem_codes import Code
