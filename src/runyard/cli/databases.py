@@ -1,20 +1,29 @@
 """Implements `runyard db`."""
 
+import json
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from runyard.app import retention
-from runyard.app.times import SystemClock
+from runyard.app.runs import RequestExport, RequestFilter
+from runyard.app.times import SystemClock, read_time
 from runyard.cli.commands.db import PRUNED
 from runyard.cli.lazy_commands import load
-from runyard.cli.output import clean, print_data, print_note
+from runyard.cli.output import clean, count_things, print_data, print_note
+from runyard.cli.run_files import MOST_RUNS_BYTES, MOST_RUNS_DOCUMENTS
 from runyard.cli.setting_options import DATABASE, load_settings, run_async, run_sync
 from runyard.settings import Settings
+from runyard.spec.problems import Refused
 
 Flags = Mapping[str, Any]
+_NOT_EXPORTED = {
+    "local": "left out because their clients execute them",
+    "unreadable": "left out because their task or function is gone or can no longer be read",
+}
 _S3 = ("s3_access_key", "s3_secret_key")
 
 
@@ -67,6 +76,46 @@ def prune(flags: Flags) -> None:
     pruned = run_async(_prune(settings))
     others = f"{pruned.log_streams} other logs, {pruned.audit_entries} audit entries"
     click.echo(f"deleted: {pruned.runs} runs with their logs, {others}")
+
+
+def export_requests(flags: Flags, *, project: str | None, since: str | None, until: str | None) -> None:
+    """Print the stored requests, one JSON document per run, separated as YAML."""
+    wanted = RequestFilter(
+        project=project, since=_read_time(since, "--since"), until=_read_time(until, "--until") or SystemClock().now()
+    )
+    counts, size = run_async(_export_requests(_read_url(flags), wanted))
+    others = [f"{counts[name]} {reason}" for name, reason in _NOT_EXPORTED.items() if counts[name]]
+    print_note(", ".join([f"{count_things(counts['exported'], 'request')} exported", *others]))
+    if counts["exported"] > MOST_RUNS_DOCUMENTS or size > MOST_RUNS_BYTES:
+        print_note(
+            f"`runyard policy diff` reads at most {MOST_RUNS_DOCUMENTS:,} requests and {MOST_RUNS_BYTES:,} bytes per "
+            "file: export fewer with --project, --since and --until"
+        )
+
+
+async def _export_requests(url: str, wanted: RequestFilter) -> tuple[Mapping[str, int], int]:
+    store = await load("runyard.store:open_read_only")(url)
+    export = RequestExport(store, wanted)
+    size = 0
+    try:
+        async for document in export.iter_documents():
+            # JSON is YAML; unlike YAML it is written fast.
+            text = f"---\n{json.dumps(document, ensure_ascii=True, separators=(', ', ': '))}\n"
+            click.echo(text, nl=False)
+            size += len(text)
+    finally:
+        await store.close()
+    return export.counts, size
+
+
+def _read_time(given: str | None, option: str) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        return read_time(given)
+    except Refused as refused:
+        problem = refused.problems[0]
+        raise click.UsageError(f"{option}: `{given}` is {problem.message}; allowed: {problem.allowed}") from None
 
 
 async def _prune(settings: Settings) -> retention.Pruned:

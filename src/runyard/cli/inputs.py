@@ -161,6 +161,8 @@ def _make_request(loaded: LoadedRun, flags: RunFields, options: RunOptions) -> R
         action=_get_action(options.action) or run.action or DEFAULT_ACTION,
         kind=run.kind or DEFAULT_KIND,
         run=run.fields.model_copy(update=said),
+        task=run.task_layer,
+        function=run.function_layer,
     )
 
 

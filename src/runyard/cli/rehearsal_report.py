@@ -92,8 +92,12 @@ def _iter_recorded(files: Iterable[str], *, project: str, profiles: list[Profile
                 action=run.action or DEFAULT_ACTION,
                 kind=run.kind or DEFAULT_KIND,
                 run=run.fields,
+                task=run.task_layer,
+                function=run.function_layer,
             )
-            inventory = assume_inventory(run.fields, *(profile.fields for profile in profiles))
+            inventory = assume_inventory(
+                run.function_layer, run.task_layer, run.fields, *(profile.fields for profile in profiles)
+            )
             yield RecordedRequest(id=_name_run(loaded, number), request=request, inventory=inventory)
 
 

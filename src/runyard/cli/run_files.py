@@ -9,6 +9,7 @@ from runyard.cli.findings import Failed, Finding
 from runyard.cli.source_locations import Source, extract_place
 from runyard.spec.digitalhub.reference_strings import find_run_kind
 from runyard.spec.problems import Path, Refused
+from runyard.spec.recorded_requests import is_recorded, read_recorded_request
 from runyard.spec.run_documents import RunFile, read_run_file
 from runyard.spec.yaml.loader import Document, load_document, load_documents
 
@@ -76,9 +77,11 @@ def _read_run(document: Document, name: str, *path: str | int) -> tuple[RunFile,
     for part in path:
         given = given[part]
     try:
-        run = read_run_file(given)
+        run = read_recorded_request(given) if is_recorded(given) else read_run_file(given)
     except Refused as refused:
         raise Source(name, document, path).refuse(refused) from None
+    if is_recorded(given):
+        return run, Source(name, document, (*path, "run", "spec"))
     is_entity = isinstance(given, Mapping) and isinstance(given.get("spec"), Mapping) and _is_run_kind(given)
     return run, Source(name, document, (*path, "spec") if is_entity else path)
 

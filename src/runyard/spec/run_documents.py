@@ -28,6 +28,9 @@ class RunFile:
     id: str | None = None
     name: str | None = None
     function: str | None = None
+    task_layer: RunFields | None = None
+    """The fields of the task, in a recorded request."""
+    function_layer: RunFields | None = None
 
 
 def read_run_file(given: Any) -> RunFile:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from runyard.store.errors import StoreError, StoreUnavailable
     from runyard.store.migrator import migrate, upgrade
     from runyard.store.schema import SchemaStatus, read_status
-    from runyard.store.sql_store import SqlStore, open_store
+    from runyard.store.sql_store import SqlStore, open_read_only, open_store
     from runyard.store.urls import show_url
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "StoreUnavailable",
     "backup",
     "migrate",
+    "open_read_only",
     "open_store",
     "read_status",
     "restore",
@@ -38,6 +39,7 @@ _HOMES = {
     "StoreUnavailable": "errors",
     "backup": "backups",
     "migrate": "migrator",
+    "open_read_only": "sql_store",
     "open_store": "sql_store",
     "read_status": "schema",
     "restore": "backups",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -53,6 +54,14 @@ def make_transaction_factory(url: DatabaseUrl) -> tuple[TransactionFactory, Tran
     return PostgresqlTransactionFactory(make_postgresql_engine(url)), PostgresqlTransactionFactory(reading)
 
 
+def make_read_only_factory(url: DatabaseUrl) -> TransactionFactory:
+    """The factory for a program that reads a database which a server may be using. Nothing is written to its files."""
+    if isinstance(url, PostgresUrl):
+        return PostgresqlTransactionFactory(make_postgresql_engine(url, size=1, is_reading=True))
+    engine = make_sqlite_engine(url, begin="BEGIN", locked_milliseconds=int(WAIT_SECONDS * 1000), is_read_only=True)
+    return SqliteTransactionFactory(engine, size=1, wait_seconds=WAIT_SECONDS)
+
+
 def make_sqlite_engine(
     url: SqliteUrl,
     *,
@@ -61,13 +70,15 @@ def make_sqlite_engine(
     settings: tuple[str, ...] = (),
     has_foreign_keys: bool = True,
     locked_milliseconds: int = 0,
+    is_read_only: bool = False,
 ) -> Engine:
     """Connections for use by one thread at a time, not always the same one.
 
     By default they do not wait for a program that locks the file, which would block the event loop.
     """
+    mode = {"database": f"file:{quote(str(url.path))}", "query": {"mode": "ro", "uri": "true"}}
     engine = create_engine(
-        URL.create("sqlite+pysqlite", database=str(url.path)),
+        URL.create("sqlite+pysqlite", **(mode if is_read_only else {"database": str(url.path)})),
         connect_args={"check_same_thread": False},
         poolclass=QueuePool,
         pool_size=size,
@@ -81,7 +92,8 @@ def make_sqlite_engine(
     def set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver must not begin transactions by itself
         cursor = connection.cursor()
-        for setting in (waiting, *_SQLITE_SETTINGS, foreign_keys, *settings):
+        # A connection for reading cannot change the journal mode.
+        for setting in (waiting, *(() if is_read_only else _SQLITE_SETTINGS), foreign_keys, *settings):
             cursor.execute(setting)
         cursor.close()
 

@@ -6,8 +6,9 @@ from datetime import datetime
 
 from runyard import store
 from runyard.app.ports import PrunedRows
-from runyard.store.connections import make_transaction_factory
+from runyard.store.connections import make_read_only_factory, make_transaction_factory
 from runyard.store.driver_errors import translate_errors
+from runyard.store.errors import StoreUnavailable
 from runyard.store.lockfile import ProcessLock, take_file
 from runyard.store.retention import prune
 from runyard.store.schema import read_schema
@@ -33,6 +34,17 @@ async def open_store(url: str, *, is_upgrading: bool = False) -> "SqlStore":
             lock.release()
         raise
     return SqlStore(writer=writer, reader=reader, shown_url=place.shown, lock=lock)
+
+
+async def open_read_only(url: str) -> "SqlStore":
+    """Open a database for reading only, also while a server uses it. Raises a `StoreError`, also if it is empty."""
+    place = parse_url(url)
+    status = await read_schema(place)
+    if status.state == "empty":
+        raise StoreUnavailable(f"{place.shown} is empty or does not exist: nothing to read")
+    status.check_usable()
+    factory = make_read_only_factory(place)
+    return SqlStore(writer=factory, reader=factory, shown_url=place.shown)
 
 
 class SqlStore:

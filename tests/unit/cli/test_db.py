@@ -149,3 +149,23 @@ def test_extra_is_named_when_it_is_not_installed(call: Call, monkeypatch: pytest
         assert called.code == 1
         assert called.err.count("\n") == 1
         assert "pip install 'runyard[server]'" in called.err
+
+
+def test_requests_are_exported_when_no_server_runs(call: Call, data: Path) -> None:
+    assert call("db", "upgrade").code == 0
+    called = call("db", "export-requests")
+    assert (called.code, called.out, called.err) == (0, "", "note: 0 requests exported\n")
+
+
+def test_nothing_is_exported_or_made_when_there_is_no_database(call: Call, data: Path) -> None:
+    called = call("db", "export-requests")
+    shown = f"sqlite:///{data}/runyard.db"
+    assert (called.code, called.err) == (1, f"error: {shown} is empty or does not exist: nothing to read\n")
+    assert not (data / "runyard.db").exists()
+
+
+def test_time_is_a_usage_error_when_it_is_not_one(call: Call, data: Path) -> None:
+    called = call("db", "export-requests", "--since", "yesterday")
+    allowed = "ISO 8601, such as 2026-11-15T12:00:00Z"
+    assert called.code == 2
+    assert called.err.endswith(f"error: --since: `yesterday` is not a time; allowed: {allowed}\n")

@@ -6,6 +6,7 @@ Start in `submission.py`. `transitions.py` is the only module that changes a run
 
 from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.policy_rehearsal import rehearse_candidate
+from runyard.app.runs.request_export import RequestExport, RequestFilter
 from runyard.app.runs.resume import resume_run
 from runyard.app.runs.run_deletion import delete_logs, delete_run, delete_runs, finish_run_deletion
 from runyard.app.runs.run_follower import POLL_SECONDS, RunFollower, follow_run
@@ -32,6 +33,8 @@ __all__ = [
     "Change",
     "Decide",
     "Move",
+    "RequestExport",
+    "RequestFilter",
     "RunFollower",
     "can_be_resumed",
     "check_own_run",

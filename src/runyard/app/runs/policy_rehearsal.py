@@ -14,10 +14,11 @@ from typing import Any
 
 from runyard.app.audit import note_act
 from runyard.app.core import Core
-from runyard.app.model import Entity, Json, Principal, Run
+from runyard.app.model import Json, Principal, Run
 from runyard.app.offloading import compute
-from runyard.app.ports import EntityLookup, Query, UnitOfWork
+from runyard.app.ports import Query, UnitOfWork
 from runyard.app.rules import assume_recorded, load_current, read_profile
+from runyard.app.runs.entity_cache import EntityCache
 from runyard.app.runs.run_requests import read_run_request
 from runyard.app.times import read_time
 from runyard.domain.rehearsal import OUTCOMES, Causes, RecordedRequest, RehearsedRun, rehearse
@@ -151,33 +152,11 @@ def read_candidate(given: Any) -> Candidate:
     return Candidate(has_policy="policy" in document, profiles=profiles or {}, **values)
 
 
-class _EntityCache:
-    """`EntityLookup` that reads each entity once: many runs refer to the same task and function."""
-
-    def __init__(self, entities: EntityLookup) -> None:
-        self._entities = entities
-        self._known: dict[tuple[str, ...], Entity | None] = {}
-
-    async def find(self, entity_type: str, entity_id: str, *, project: str | None = None) -> Entity | None:
-        """As `EntityLookup.find`."""
-        key = ("id", entity_type, entity_id, project or "")
-        if key not in self._known:
-            self._known[key] = await self._entities.find(entity_type, entity_id, project=project)
-        return self._known[key]
-
-    async def find_latest(self, entity_type: str, *, project: str, name: str) -> Entity | None:
-        """As `EntityLookup.find_latest`."""
-        key = ("latest", entity_type, name, project)
-        if key not in self._known:
-            self._known[key] = await self._entities.find_latest(entity_type, project=project, name=name)
-        return self._known[key]
-
-
 async def _record(
     unit: UnitOfWork, runs: list[Run], *, old: AdminRules, new: AdminRules, outcome: Outcome
 ) -> list[RecordedRequest]:
     """The runs that can be rehearsed; the others are counted."""
-    entities = _EntityCache(unit.entities)
+    entities = EntityCache(unit.entities)
     profiles = [*old.profiles.values(), *new.profiles.values()]
     recorded = []
     for run in runs:

@@ -13,6 +13,10 @@ ENTRIES = {
     "upgrade": Entry("runyard.cli.commands.db:upgrade", "Upgrade the database schema to this release."),
     "backup": Entry("runyard.cli.commands.db:backup", "Back up the database to a file; the server may run."),
     "restore": Entry("runyard.cli.commands.db:restore", "Restore a backup into an empty database."),
+    "export-requests": Entry(
+        "runyard.cli.commands.db:export_requests",
+        "Print the stored requests of runs, for `runyard policy diff --runs`.",
+    ),
     "prune": Entry("runyard.cli.commands.db:prune", "Delete old runs, logs and audit entries."),
 }
 EXAMPLES = """\b
@@ -20,6 +24,7 @@ Examples:
   runyard db status
   runyard db backup /backups/runyard-2026-11-15.db && runyard db upgrade
   RUNYARD_DATABASE=postgresql://runyard@db/new runyard db restore /backups/runyard-2026-11-15.db
+  runyard db export-requests --since 2026-11-01 > requests.yaml
   runyard db prune --keep-runs 90d --keep-logs 30d --keep-audit 365d
 
 \b
@@ -30,7 +35,7 @@ Exit codes:
 
 @click.group(cls=LazyGroup, entries=ENTRIES, epilog=EXAMPLES)
 def db() -> None:
-    """Upgrade, back up, restore and prune the database."""
+    """Upgrade, back up, restore, export and prune the database."""
 
 
 @click.command()
@@ -65,6 +70,22 @@ def backup(file: str, **flags: Any) -> None:
 def restore(file: str, **flags: Any) -> None:
     """Restore the backup FILE into an empty database. An existing database is never overwritten."""
     _call("restore", flags, file=file)
+
+
+@click.command(name="export-requests")
+@click.option("--project", metavar="NAME", help="Only runs of this project.")
+@click.option("--since", metavar="TIME", help="Only runs submitted at or after this time, such as 2026-11-01.")
+@click.option("--until", metavar="TIME", help="Only runs submitted until this time.")
+@add_settings(DATABASE)
+def export_requests(project: str | None, since: str | None, until: str | None, **flags: Any) -> None:
+    """Print what stored runs asked for, oldest first: YAML documents for `runyard policy diff --runs`.
+
+    Each has the fields that profiles and policies decide about, of the run, its task and its function. Source code,
+    parameters and inputs are left out. Secrets are named; their values are not part of a request.
+
+    Only reads. The server may be running.
+    """
+    _call("export_requests", flags, project=project, since=since, until=until)
 
 
 @click.command()

@@ -51,8 +51,8 @@ def diff(**given: Any) -> None:
 
     OLD and NEW are policy files (Runyard's YAML or DigitalHub's settings), or `none` for the built-in policy.
 
-    Runs are run files in any form. Secrets, kept volumes, claims and config maps that they name are assumed to exist,
-    so that only policies and profiles make a difference.
+    Runs are run files in any form, or the output of `runyard db export-requests`. Secrets, kept volumes, claims and
+    config maps that they name are assumed to exist, so that only policies and profiles make a difference.
     """
     if [given["old"], given["new"], *given["runs"]].count("-") > 1:
         raise click.UsageError("standard input (-) can be read only once")
