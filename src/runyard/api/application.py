@@ -26,6 +26,7 @@ from runyard.api.routes import (
     runs,
     search,
     secrets,
+    start_page,
     tokens,
     triggers,
     volumes,
@@ -37,6 +38,7 @@ from runyard.app.identity import RefusalAudit
 from runyard.telemetry import Observer
 
 ALL_ROUTES: tuple[Routes, ...] = (
+    start_page.routes,
     health.routes,
     discovery.routes,
     projects.routes,

@@ -15,6 +15,7 @@ WHO = {
 }
 
 _DISCOVERY = {
+    "GET /": "anybody",
     "GET /healthz": "anybody",
     "GET /readyz": "anybody",
     "GET /metrics": "anybody",
