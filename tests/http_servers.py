@@ -1,8 +1,9 @@
 """A Core in this process, over a real SQLite store: with accounts or open, driven through the whole application."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from argon2 import PasswordHasher
 from runyard.api.application import add_middleware, make_app
 from runyard.api.context import Limits, ServerContext
 from runyard.app.core import Core, Options
-from runyard.app.model import Account
-from runyard.app.ports import Clock
+from runyard.app.model import Account, Run
+from runyard.app.ports import Clock, LogStore
 from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
 from runyard.logs.backends import open_logs
@@ -49,6 +50,18 @@ class Server:
             await unit.accounts.put(Account(name=name, password_hash=hashed, is_admin=is_admin, created_at=now))
             await unit.commit()
 
+    async def find_run(self, project: str, run_id: str) -> Run:
+        """A run as it is stored."""
+        async with self.core.store.begin(is_read_only=True) as unit:
+            run = await unit.runs.find(run_id, project=project)
+        assert run is not None
+        return run
+
+    async def issue_run_token(self, project: str, run_id: str) -> str:
+        """A token of that run, good for an hour."""
+        run = await self.find_run(project, run_id)
+        return (await self.context.issuer.issue_run_token(run, timedelta(hours=1))).text
+
 
 def password_of(user: str) -> str:
     """What a user of these tests signs in with."""
@@ -64,13 +77,15 @@ async def serve(
     limits: Limits | None = None,
     url: str | None = None,
     options: Mapping[str, Any] | None = None,
+    wrap_logs: Callable[[LogStore], Any] | None = None,
 ) -> AsyncIterator[Server]:
     """A server whose data is in the folder; nothing listens, requests go straight in."""
     store = await open_store(url or f"sqlite:///{folder}/runyard.db")
+    logs = open_logs(f"database:{folder}/logs.db")
     core = Core(
         store=store,
         vault=open_vault(folder / "keys", text=None),
-        logs=open_logs(f"database:{folder}/logs.db"),
+        logs=logs if wrap_logs is None else wrap_logs(logs),
         clock=clock or SystemClock(),
         options=Options(endpoint=ENDPOINT, **(options or {})),
     )

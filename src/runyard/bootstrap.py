@@ -283,7 +283,7 @@ def _make_loops(context: ServerContext, settings: Settings) -> Mapping[str, Loop
     issuer = context.issuer
 
     async def issue_token(run: Run) -> str:
-        signed = await issuer.issue_run_token(run.id, run.project, run.user, RUN_TOKEN_LIFE)
+        signed = await issuer.issue_run_token(run, RUN_TOKEN_LIFE)
         return str(signed.text)
 
     reconciler = Reconciler(context.core, None, issue_token=issue_token)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from runyard.app.engine import Assignment, EngineError, EngineUnavailable, Observation
+from runyard.app.engine import Assignment, EngineError, Observation
 from runyard.domain.outcomes import Seen
 
 RESUMABLE = frozenset({"serve", "deploy"})
@@ -22,11 +22,10 @@ class Anchor:
 
     uid: str
     run_id: str
-    incarnation: str
+    run_uid: str
     generation: int
     phase: str = "held"
     """held, pending, running, stopping, stopped, succeeded, failed, removing"""
-    was_released: bool = False
     history: list[Observation] = field(default_factory=list)
 
     def note(self, *, reason: str | None = None, message: str | None = None) -> None:
@@ -66,7 +65,7 @@ class MemoryEngine:
     def __init__(self) -> None:
         self.anchors: dict[str, Anchor] = {}
         self.made: defaultdict[str, list[str]] = defaultdict(list)
-        """UIDs ever made, by run id and incarnation."""
+        """UIDs ever made, by the run's uid."""
         self.released: list[str] = []
         self.secrets: dict[str, dict[str, str]] = {}
         """What runs were given when they were released, by UID."""
@@ -81,28 +80,23 @@ class MemoryEngine:
     async def find_anchor(self, assignment: Assignment) -> str | None:
         """By the place itself."""
         await self._enter("find_anchor")
-        found = self._find(assignment.run_id)
-        return found.uid if found and found.incarnation == assignment.incarnation else None
+        found = self._find_own(assignment)
+        return None if found is None else found.uid
 
     async def ensure_anchor(self, assignment: Assignment) -> str:
         """One, by its name."""
         await self._enter("ensure_anchor")
-        found = self._find(assignment.run_id)
-        if found is not None and found.incarnation != assignment.incarnation:
-            if found.was_released:
-                raise EngineUnavailable("anchor.earlier", f"an earlier run {assignment.run_id} is not gone yet")
-            del self.anchors[found.uid]
-            found = None
+        found = self._find_own(assignment)
         if found is None:
             found = Anchor(
                 uid=f"uid-{next(self._numbers)}",
                 run_id=assignment.run_id,
-                incarnation=assignment.incarnation,
+                run_uid=assignment.run_uid,
                 generation=assignment.generation,
             )
             found.note()
             self.anchors[found.uid] = found
-            self.made[f"{assignment.run_id} {assignment.incarnation}"].append(found.uid)
+            self.made[assignment.run_uid].append(found.uid)
         await self.at("ensure_anchor done")
         return found.uid
 
@@ -112,7 +106,7 @@ class MemoryEngine:
         secrets = await assignment.access.read_secrets()
         anchor = self._obey(assignment, uid)
         if anchor is not None and anchor.phase in ("held", "stopped", "stopping"):
-            anchor.phase, anchor.was_released = "pending", True
+            anchor.phase = "pending"
             anchor.note()
             self.released.append(uid)
             self.secrets[uid] = dict(secrets)
@@ -204,11 +198,15 @@ class MemoryEngine:
             anchor.history.append(replace(last, version=last.version + 1, generation=anchor.generation))
         return anchor
 
+    def _find_own(self, assignment: Assignment) -> Anchor | None:
+        own = (anchor for anchor in self.anchors.values() if anchor.run_uid == assignment.run_uid)
+        return next(own, None)
+
     def _find(self, run_id: str) -> Anchor | None:
         return next((anchor for anchor in self.anchors.values() if anchor.run_id == run_id), None)
 
     def _tell(self, anchor: Anchor) -> None:
-        self._changes.put_nowait(anchor.run_id)
+        self._changes.put_nowait(anchor.run_uid)
 
     async def _enter(self, point: str) -> None:
         await self.at(point)

@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection
 
 from runyard.app.core import Core
 from runyard.app.identity import Identifier, Signed, TokenIssuer
-from runyard.app.model import Json, Principal
+from runyard.app.model import Json, Principal, Run
 from runyard.telemetry import Metrics
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -34,8 +34,8 @@ class Issuer(TokenIssuer, Protocol):
     async def jwks(self) -> Json:
         """The public keys (JWKS) that verify our tokens."""
 
-    async def issue_run_token(self, run_id: str, project: str, user: str, life: timedelta) -> Signed:
-        """A token that acts for one run."""
+    async def issue_run_token(self, run: Run, life: timedelta) -> Signed:
+        """A token that acts for one run, and for no later run of the same id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

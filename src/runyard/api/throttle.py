@@ -70,5 +70,5 @@ def limit_rate(connection: HTTPConnection, who: Principal) -> None:
 def throttle_key(connection: HTTPConnection, who: Principal) -> str:
     """The bucket of a principal: its run, its user, or in open mode, where all are one user, its address."""
     if who.run_id is not None:
-        return f"run {who.run_id}"
+        return f"run {who.run_uid}"
     return f"{who.name}@{who.address}" if get_context(connection).is_open else who.name

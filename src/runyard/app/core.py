@@ -16,25 +16,25 @@ class Signals:
         self.due = asyncio.Event()
         """Set when the reconcile loop has something to do."""
 
-    def notify(self, run_id: str) -> None:
+    def notify(self, run_uid: str) -> None:
         """Wake the waiters of that run, and the reconcile loop."""
         self.due.set()
-        for event in self._waiting.get(run_id, ()):
+        for event in self._waiting.get(run_uid, ()):
             event.set()
 
-    async def wait(self, run_id: str, *, seconds: float) -> None:
+    async def wait(self, run_uid: str, *, seconds: float) -> None:
         """Wait until the run may have changed, or until the time is up."""
         event = asyncio.Event()
-        self._waiting[run_id].add(event)
+        self._waiting[run_uid].add(event)
         try:
             async with asyncio.timeout(seconds):
                 await event.wait()
         except TimeoutError:
             pass
         finally:
-            self._waiting[run_id].discard(event)
-            if not self._waiting[run_id]:
-                del self._waiting[run_id]
+            self._waiting[run_uid].discard(event)
+            if not self._waiting[run_uid]:
+                del self._waiting[run_uid]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """The Engine port: what executes runs. Engines observe and act; they never write runs.
 
 An engine knows a run by its **anchor**, the one object that a run begins with: held back at first, its name derived
-from the run's id, known by a UID from then on. The reconcile loop calls `ensure_anchor`, commits the UID, calls
-`release`, and from there on only observes, stops and removes. Every obligation here is held to by
+from the run's uid, known by a UID of its own from then on. The reconcile loop calls `ensure_anchor`, commits the UID,
+calls `release`, and from there on only observes, stops and removes. Every obligation here is held to by
 `tests/contract/engine`. Any call may be repeated, by several replicas, at any time, and after any crash.
 """
 
@@ -49,8 +49,8 @@ class Assignment:
     """A run as an engine gets it."""
 
     run_id: str
-    incarnation: str
-    """Distinguishes a run from an earlier, deleted one with the same id."""
+    """Unique in its project only, and an id may be used again."""
+    run_uid: str
     project: str
     name: str
     kind: str
@@ -90,8 +90,7 @@ class Engine(Protocol):
     async def ensure_anchor(self, assignment: Assignment) -> str:
         """Create the run's anchor, suspended, or find it by its name; concurrent calls create only one. Idempotent.
 
-        An anchor of another incarnation does not count: one that was never released is removed; for a released one
-        `EngineUnavailable` is raised until it is gone.
+        An anchor of another run with the same id does not count: of an earlier one, or of one in another project.
         """
 
     async def release(self, assignment: Assignment, uid: str) -> None:
@@ -110,7 +109,7 @@ class Engine(Protocol):
         """Begin to remove the anchor of that UID and everything it owns, running or not."""
 
     def changes(self) -> AsyncIterator[str]:
-        """Ids of runs that may have changed. Only a hint: every run is observed from time to time anyway."""
+        """Uids of runs that may have changed. Only a hint: every run is observed from time to time anyway."""
 
     async def close(self) -> None:
         """Close connections. Runs continue."""

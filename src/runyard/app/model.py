@@ -14,11 +14,12 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who makes a request. `run_id` is set for the token of a run, which has few rights."""
+    """Who makes a request. `run_id` and `run_uid` are set for the token of a run, which has few rights."""
 
     name: str
     is_admin: bool = False
     run_id: str | None = None
+    run_uid: str | None = None
     project: str | None = None
     """The only project that a run's token may use."""
     scopes: frozenset[str] | None = None
@@ -29,7 +30,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """Anything that is stored by type and id: function, task, secret, artifact, trigger, …, project."""
+    """Anything that is stored by type, project and id: function, task, secret, artifact, trigger, …, project."""
 
     type: str
     project: str
@@ -65,8 +66,13 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(Entity):
-    """A run: an entity that is also an item of the work queue. Only `app` writes it."""
+    """A run: an entity that is also an item of the work queue. Only `app` writes it.
 
+    The client chooses the `id`, which is unique in its project. A deleted run's id may be used again.
+    """
+
+    uid: str
+    """Random, set by the server as in Kubernetes: no two runs ever have the same. Tokens and logs belong to it."""
     request: Json
     """What the client sent, in canonical form; `request_hash` is its hash."""
     request_hash: str
@@ -102,7 +108,7 @@ class Run(Entity):
 class Lease:
     """The right to write a run until a time on the database's clock. A write under a stale lease fails."""
 
-    run_id: str
+    run_uid: str
     token: str
     until: datetime
 

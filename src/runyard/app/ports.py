@@ -128,6 +128,7 @@ class ChangedRun:
     """A run without its documents, and the states that it entered in the period asked for."""
 
     run: Entity
+    run_uid: str
     entered: tuple[EnteredState, ...]
 
 
@@ -142,18 +143,21 @@ class Page:
 class EntityLookup(Protocol):
     """Finds single entities, as far as following a run's references needs it."""
 
-    async def find(self, entity_type: str, entity_id: str, *, project: str | None = None) -> Entity | None:
-        """By id; None also if it belongs to another project."""
+    async def find(self, entity_type: str, entity_id: str, *, project: str) -> Entity | None:
+        """By id, which is unique in its project for each type."""
 
     async def find_latest(self, entity_type: str, *, project: str, name: str) -> Entity | None:
         """The newest version of that name."""
 
 
 class Entities(EntityLookup, Protocol):
-    """All entities but runs. Includes projects: type `project`, whose id is the name."""
+    """All entities but runs. Includes projects: type `project`, whose id is the name, in the project of that name."""
 
     async def add(self, entity: Entity) -> None:
-        """Raises `Duplicate`: same type and id; same function and kind (tasks); same name (secrets)."""
+        """Raises `Duplicate`: in its project, the same type and id; function and kind (tasks); name (secrets)."""
+
+    async def find_project(self, name: str) -> Entity | None:
+        """The project of that name."""
 
     async def find_page(self, query: Query) -> Page:
         """A page of complete entities."""
@@ -190,17 +194,23 @@ class Entities(EntityLookup, Protocol):
         """Returns whether there was one. The next older version of its name becomes the latest."""
 
     async def delete_project(self, project: str) -> None:
-        """Delete a project with all entities, runs and secret values in it. The caller holds the project's lock."""
+        """Delete a project with all entities and secret values in it. The caller holds the project's lock.
+
+        Raises `Stale` if the project still has runs: a run is deleted after its log, by `Runs.delete`.
+        """
 
 
 class Runs(Protocol):
     """Runs, and the work queue that they form."""
 
     async def add(self, run: Run, transitions: Sequence[Transition]) -> None:
-        """Add a run with its first transitions. Raises `Duplicate`."""
+        """Add a run with its first transitions. Raises `Duplicate` if its project has a run of that id."""
 
-    async def find(self, run_id: str, *, project: str | None = None) -> Run | None:
-        """By id; None also if it belongs to another project."""
+    async def find(self, run_id: str, *, project: str) -> Run | None:
+        """By id, which is unique in its project."""
+
+    async def find_by_uid(self, run_uid: str) -> Run | None:
+        """By uid, in whichever project."""
 
     async def find_page(self, query: Query) -> Page:
         """A page of runs; the `type` of the query is `run`."""
@@ -216,14 +226,14 @@ class Runs(Protocol):
     async def list_ids(self, *, project: str, task: str | None = None) -> Sequence[str]:
         """The ids of the runs of a project, or of one of its tasks (by reference), sorted."""
 
-    async def list_transitions(self, run_id: str, *, after: int = 0) -> Sequence[Transition]:
+    async def list_transitions(self, run_uid: str, *, after: int = 0) -> Sequence[Transition]:
         """The transitions of a run whose sequence is greater, in order."""
 
     async def count_states(self) -> Mapping[str, int]:
         """The number of runs in each state."""
 
-    async def list_histories(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
-        """The transitions of several runs, in order. Runs without any are left out."""
+    async def list_histories(self, run_uids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
+        """The transitions of several runs, in order, by uid. Runs without any are left out."""
 
     async def replace(
         self,
@@ -239,11 +249,26 @@ class Runs(Protocol):
         expired by the database's clock.
         """
 
-    async def delete(self, run_id: str) -> None:
-        """Delete the row and leave a tombstone."""
+    async def delete(self, run_uids: Sequence[str]) -> Sequence[str]:
+        """Delete rows and leave a tombstone for each; returns the uids that existed. Delete the logs first."""
 
-    async def has_tombstone(self, run_id: str) -> bool:
-        """Whether this server once had that run and deleted it."""
+    async def has_tombstone(self, run_id: str, *, project: str) -> bool:
+        """Whether the project once had a run of that id, and has none now."""
+
+    async def expire(self, *, ended_before: datetime, at: datetime, limit: int) -> Sequence[str]:
+        """Mark runs that ended before that time as DELETING, for `Reason.RETENTION_EXPIRED`; returns their uids.
+
+        Leaves out runs that are leased, or that the reconcile loop is still to look at.
+        """
+
+    async def list_expired(self, *, limit: int) -> Sequence[str]:
+        """The uids of runs that `expire` has marked and nobody has deleted yet."""
+
+    async def list_unswept(self, *, deleted_before: datetime, limit: int) -> Sequence[str]:
+        """The uids of deleted runs whose log was not deleted again after the row; oldest first."""
+
+    async def mark_swept(self, run_uids: Sequence[str]) -> None:
+        """Note that their logs were deleted again."""
 
     async def claim_due(
         self, *, owner: str, limit: int, lease_for: timedelta, shard: tuple[int, int] = (0, 1)
@@ -256,7 +281,7 @@ class Runs(Protocol):
     async def release(self, lease: Lease, *, due_at: datetime | None) -> None:
         """Give the lease back; the run is due at that time. Does nothing if the lease is stale."""
 
-    async def nudge(self, run_ids: Sequence[str]) -> None:
+    async def nudge(self, run_uids: Sequence[str]) -> None:
         """Make runs due now, even leased ones. Nothing else about them changes, nor does their revision."""
 
 
@@ -352,23 +377,25 @@ class Audit(Protocol):
 class Metrics(Protocol):
     """Named numbers and series of an entity or run."""
 
-    async def put(self, entity_type: str, entity_id: str, name: str, value: float | list[float]) -> None:
+    async def put(
+        self, entity_type: str, entity_id: str, name: str, value: float | list[float], *, project: str
+    ) -> None:
         """Create or replace."""
 
-    async def list_values(self, entity_type: str, entity_id: str) -> Mapping[str, float | list[float]]:
+    async def list_values(self, entity_type: str, entity_id: str, *, project: str) -> Mapping[str, float | list[float]]:
         """All metrics of an entity or run."""
 
 
 class Firings(Protocol):
     """Occasions on which triggers fired. Each occasion is used once (deduplication across replicas)."""
 
-    async def use(self, trigger_id: str, occasion: str) -> bool:
+    async def use(self, trigger_id: str, occasion: str, *, project: str) -> bool:
         """Use an occasion; returns whether this caller is the first."""
 
-    async def is_used(self, trigger_id: str, occasion: str) -> bool:
+    async def is_used(self, trigger_id: str, occasion: str, *, project: str) -> bool:
         """Whether an occasion was used."""
 
-    async def find_last(self, trigger_id: str) -> str | None:
+    async def find_last(self, trigger_id: str, *, project: str) -> str | None:
         """The occasion that was used last."""
 
 
@@ -403,26 +430,14 @@ class UnitOfWork(Protocol):
         """Create or replace."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrunedRows:
-    """What `Store.prune` deleted. The logs of the runs are still there."""
-
-    run_ids: tuple[str, ...] = ()
-    audit_entries: int = 0
-
-
 class Store(Protocol):
     """Persistence of everything but log bytes."""
 
     def begin(self, *, is_read_only: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
         """Begin a unit of work. A read-only one does not wait for writers."""
 
-    async def prune(self, now: datetime, *, runs_before: datetime | None, audit_before: datetime | None) -> PrunedRows:
-        """Delete runs that ended, and audit entries written, before those times; None deletes nothing.
-
-        Tombstones stay for the runs, and the audit says how many rows were deleted. Safe to call from several
-        processes at once.
-        """
+    async def prune_audit(self, now: datetime, *, written_before: datetime) -> int:
+        """Delete older audit entries, in several small transactions; returns how many. The audit notes it."""
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -465,9 +480,9 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The log of one container of a run. `pod` distinguishes attempts and replicas."""
+    """The log of one container of a run, which is known by its uid. `pod` distinguishes attempts and replicas."""
 
-    run_id: str
+    run_uid: str
     pod: str
     container: str
 
@@ -507,7 +522,7 @@ class LogStore(Protocol):
     async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
         """Record at the current end that something is missing, and why."""
 
-    async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
+    async def list_streams(self, run_uid: str) -> Sequence[StreamInfo]:
         """The streams of a run, in the order in which they began."""
 
     async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
@@ -519,8 +534,8 @@ class LogStore(Protocol):
     async def find_tail(self, stream: Stream, lines: int) -> int:
         """The offset at which the last `lines` lines begin; 0 if there are fewer."""
 
-    async def delete(self, run_id: str) -> None:
-        """Delete all streams of a run."""
+    async def delete(self, run_uid: str) -> None:
+        """Delete all streams of a run. Idempotent. Raises `Unavailable`."""
 
     async def prune(self, *, before: datetime) -> int:
         """Delete streams whose last bytes are older; returns how many."""

@@ -1,7 +1,7 @@
 """Authenticate a request by its Authorization header.
 
-Every request reads the account, the personal token and the run from the store, so that disabling, revoking and ending
-take effect at once on every replica.
+Every request reads the account, the personal token, the run and its user's role from the store, so that disabling,
+revoking, ending and unsharing take effect at once on every replica.
 """
 
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from runyard.app.identity import (
     PERSONAL_PREFIX,
     REFRESH_PREFIX,
     Identity,
+    find_role,
     hash_token,
     is_family_revoked,
     is_usable,
@@ -24,7 +25,7 @@ from runyard.auth.headers import Basic, parse_header
 from runyard.auth.issuer import Claims, Issuer
 from runyard.auth.password_check import PasswordCheck
 from runyard.auth.passwords import Passwords
-from runyard.domain.access import SCOPES
+from runyard.domain.access import SCOPES, Permission, allows
 from runyard.domain.lifecycle import State, is_final
 
 ANONYMOUS = "anonymous"
@@ -125,11 +126,16 @@ class Authenticator:
         async with self._core.store.begin(is_read_only=True) as unit:
             account = await _require_account(unit, claims["sub"], since=_read_time(claims["iat"]))
             run = await unit.runs.find(run_id, project=project)
-        if run is None or is_final(State(run.state)):
-            raise Unauthenticated(f"run {run_id} has ended, so its token is no longer valid")
+            if run is None or is_final(State(run.state)):
+                raise Unauthenticated(f"run {run_id} has ended, so its token is no longer valid")
+            if claims.get("run_uid") != run.uid:
+                raise Unauthenticated("the token was issued for an earlier run of this id, so it is no longer valid")
+            await _check_role(unit, account, project)
         # Never an admin, even if an admin started the run.
         return Identity(
-            principal=Principal(name=account.name, run_id=run_id, project=project, via="run", address=address),
+            principal=Principal(
+                name=account.name, run_id=run_id, run_uid=run.uid, project=project, via="run", address=address
+            ),
             ends_at=_read_time(claims["exp"]),
         )
 
@@ -146,6 +152,13 @@ async def _require_account(unit: UnitOfWork, name: str, *, since: datetime) -> A
     if account is None or account.is_disabled or since < account.created_at.replace(microsecond=0):
         raise Unauthenticated(_GONE)
     return account
+
+
+async def _check_role(unit: UnitOfWork, account: Account, project: str) -> None:
+    """Reject the token of a run whose user may no longer submit runs in its project."""
+    user = Principal(name=account.name, is_admin=account.is_admin)
+    if not allows(await find_role(unit, user, project), Permission.WRITE):
+        raise Unauthenticated(f"{account.name} may no longer run things in project {project}, nor may its runs")
 
 
 def _limit(scopes: tuple[str, ...] | list[str]) -> frozenset[str] | None:

@@ -12,7 +12,7 @@ from joserfc.errors import JoseError
 from runyard.app.core import Core
 from runyard.app.errors import Unauthenticated
 from runyard.app.identity import Grant, Signed
-from runyard.app.model import Json
+from runyard.app.model import Json, Run
 from runyard.auth.credential_cache import LONGEST_SECONDS, CredentialCache
 from runyard.auth.signing_keys import ALGORITHM, KEY_LIFE, SigningKey, SigningKeys
 
@@ -72,11 +72,15 @@ class Issuer:
         await self.prepare()
         return self.sign(grant)
 
-    async def issue_run_token(self, run_id: str, project: str, user: str, life: timedelta) -> Signed:
-        """Sign a token of one run. It expires after `life` or 30 days, or with the run, whichever comes first."""
+    async def issue_run_token(self, run: Run, life: timedelta) -> Signed:
+        """Sign a token of one run. It expires after `life` or 30 days, or with the run, whichever comes first.
+
+        It is bound to the run's uid: a later run of the same id does not make it valid again.
+        """
         await self.prepare()
         end = self._core.clock.now() + min(life, LONGEST_RUN)
-        return self._sign(user, {"preferred_username": user, "run_id": run_id, "project": project}, end=end)
+        claims = {"run_id": run.id, "run_uid": run.uid, "project": run.project}
+        return self._sign(run.user, {"preferred_username": run.user, **claims}, end=end)
 
     async def jwks(self) -> Json:
         """The public keys (JWKS), to verify our tokens elsewhere."""

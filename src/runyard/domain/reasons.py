@@ -56,6 +56,16 @@ class Reason(StrEnum):
         "the image runs as root, which the platform does not allow",
         "set `run_as_user`, or use an image with its own user",
     )
+    LOGS_UNAVAILABLE = (
+        "logs.unavailable",
+        "the run is being deleted, and its log cannot be deleted now; that is retried",
+        "if it lasts, check that the server reaches the log storage",
+    )
+    RETENTION_EXPIRED = (
+        "retention.expired",
+        "the run ended longer ago than the server keeps runs, and is being deleted",
+        "nothing; an operator can change how long runs are kept",
+    )
     RUN_FAILED = "run.failed", "the run's process ended with an error", "read the run's log and `status.message`"
     RUN_LOST = (
         "run.lost",

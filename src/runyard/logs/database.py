@@ -45,9 +45,9 @@ class DatabaseLogs:
         first, last = to_microseconds(since), to_microseconds(until)
         await self._do(lambda db: rows.add_gap(db, stream, since=first, until=last, cause=cause))
 
-    async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
+    async def list_streams(self, run_uid: str) -> Sequence[StreamInfo]:
         """See `LogStore`."""
-        return await self._do(lambda db: rows.list_streams(db, run_id))
+        return await self._do(lambda db: rows.list_streams(db, run_uid))
 
     async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
         """See `LogStore`."""
@@ -61,9 +61,9 @@ class DatabaseLogs:
         """See `LogStore`."""
         return await extent_reader.find_tail(self, stream, lines)
 
-    async def delete(self, run_id: str) -> None:
+    async def delete(self, run_uid: str) -> None:
         """See `LogStore`."""
-        await self._do(lambda db: rows.delete_run(db, run_id))
+        await self._do(lambda db: rows.delete_run(db, run_uid))
 
     async def prune(self, *, before: datetime) -> int:
         """See `LogStore`."""

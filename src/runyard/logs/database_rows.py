@@ -7,13 +7,13 @@ from runyard.app.ports import Stream, StreamInfo
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.pieces import CHUNK_BYTES, Extent, Gap, Piece, cut_new, from_microseconds, make_extent, pack, unpack
 
-VERSION = 1
+VERSION = 2
 MOST_FREE_PAGES = 256
 _TABLES = (
     """CREATE TABLE streams (
-        id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, pod TEXT NOT NULL, container TEXT NOT NULL,
+        id INTEGER PRIMARY KEY, run_uid TEXT NOT NULL, pod TEXT NOT NULL, container TEXT NOT NULL,
         size INTEGER NOT NULL, loose INTEGER NOT NULL, began_at INTEGER NOT NULL, first_at INTEGER, last_at INTEGER,
-        ended_at INTEGER NOT NULL, UNIQUE (run_id, pod, container))""",
+        ended_at INTEGER NOT NULL, UNIQUE (run_uid, pod, container))""",
     """CREATE TABLE chunks (
         id INTEGER PRIMARY KEY, stream INTEGER NOT NULL REFERENCES streams ON DELETE CASCADE, start INTEGER NOT NULL,
         length INTEGER NOT NULL, first_at INTEGER NOT NULL, last_at INTEGER NOT NULL, is_packed INTEGER NOT NULL,
@@ -31,18 +31,22 @@ _INSERT_CHUNK = (
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection with durable commits. Creates missing tables."""
+    """A connection with durable commits. Creates missing tables and upgrades old ones."""
     database = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
     for setting in ("auto_vacuum = INCREMENTAL", "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         database.execute(f"PRAGMA {setting}").fetchall()
     database.execute("BEGIN IMMEDIATE")
     [(version,)] = database.execute("PRAGMA user_version").fetchall()
-    if version not in (0, VERSION):
+    if version not in range(VERSION + 1):
         database.close()
         raise LogsUnavailable(f"the log database {path} is of a newer release; it was left untouched")
     if version == 0:
         for statement in _TABLES:
             database.execute(statement)
+    if version == 1:
+        # Runs of that time have their id as uid.
+        database.execute("ALTER TABLE streams RENAME COLUMN run_id TO run_uid")
+    if version != VERSION:
         database.execute(f"PRAGMA user_version = {VERSION}")
     database.execute("COMMIT")
     return database
@@ -88,16 +92,16 @@ def add_gap(database: sqlite3.Connection, stream: Stream, *, since: int, until: 
     )
 
 
-def list_streams(database: sqlite3.Connection, run_id: str) -> list[StreamInfo]:
+def list_streams(database: sqlite3.Connection, run_uid: str) -> list[StreamInfo]:
     """The streams of a run, in the order in which they began."""
     found = database.execute(
-        "SELECT pod, container, size, first_at, last_at FROM streams WHERE run_id = ? "
+        "SELECT pod, container, size, first_at, last_at FROM streams WHERE run_uid = ? "
         "ORDER BY began_at, pod, container",
-        (run_id,),
+        (run_uid,),
     )
     return [
         StreamInfo(
-            stream=Stream(run_id, pod, container),
+            stream=Stream(run_uid, pod, container),
             size=size,
             first_at=None if first_at is None else from_microseconds(first_at),
             last_at=None if last_at is None else from_microseconds(last_at),
@@ -142,9 +146,9 @@ def load(database: sqlite3.Connection, stream: Stream, extent: Extent) -> list[P
     return unpack(content, offset=start) if is_packed else [Piece(offset=start, at=first_at, content=content)]
 
 
-def delete_run(database: sqlite3.Connection, run_id: str) -> None:
+def delete_run(database: sqlite3.Connection, run_uid: str) -> None:
     """Delete all streams of a run."""
-    database.execute("DELETE FROM streams WHERE run_id = ?", (run_id,))
+    database.execute("DELETE FROM streams WHERE run_uid = ?", (run_uid,))
 
 
 def prune(database: sqlite3.Connection, *, before: int) -> int:
@@ -162,8 +166,8 @@ def shrink(database: sqlite3.Connection) -> None:
 
 def _add_stream(database: sqlite3.Connection, stream: Stream, *, began_at: int, ended_at: int) -> int:
     added = database.execute(
-        "INSERT INTO streams (run_id, pod, container, size, loose, began_at, ended_at) VALUES (?, ?, ?, 0, 0, ?, ?)",
-        (stream.run_id, stream.pod, stream.container, began_at, ended_at),
+        "INSERT INTO streams (run_uid, pod, container, size, loose, began_at, ended_at) VALUES (?, ?, ?, 0, 0, ?, ?)",
+        (stream.run_uid, stream.pod, stream.container, began_at, ended_at),
     )
     return int(added.lastrowid or 0)
 
@@ -182,8 +186,8 @@ def _pack_loose(database: sqlite3.Connection, stream_id: int) -> None:
 def _find_stream(database: sqlite3.Connection, stream: Stream) -> tuple[int, int, int] | None:
     """Id, size, and number of bytes that are not in a chunk yet."""
     found: tuple[int, int, int] | None = database.execute(
-        "SELECT id, size, loose FROM streams WHERE run_id = ? AND pod = ? AND container = ?",
-        (stream.run_id, stream.pod, stream.container),
+        "SELECT id, size, loose FROM streams WHERE run_uid = ? AND pod = ? AND container = ?",
+        (stream.run_uid, stream.pod, stream.container),
     ).fetchone()
     return found
 

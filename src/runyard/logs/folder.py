@@ -46,9 +46,9 @@ class FolderLogs:
         first, last = to_microseconds(since), to_microseconds(until)
         await self._do(lambda: self._open(stream).add_gap(stream, since=first, until=last, cause=cause))
 
-    async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
+    async def list_streams(self, run_uid: str) -> Sequence[StreamInfo]:
         """See `LogStore`."""
-        return await self._do(lambda: self._list_streams(run_id))
+        return await self._do(lambda: self._list_streams(run_uid))
 
     async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
         """See `LogStore`."""
@@ -62,9 +62,9 @@ class FolderLogs:
         """See `LogStore`."""
         return await extent_reader.find_tail(self, stream, lines)
 
-    async def delete(self, run_id: str) -> None:
+    async def delete(self, run_uid: str) -> None:
         """See `LogStore`."""
-        await self._do(lambda: self._remove(self._path / name_run_folder(run_id)))
+        await self._do(lambda: self._remove(self._path / name_run_folder(run_uid)))
 
     async def prune(self, *, before: datetime) -> int:
         """See `LogStore`."""
@@ -96,7 +96,7 @@ class FolderLogs:
             raise LogsUnavailable("the log store is closed") from error
 
     def _open(self, stream: Stream) -> FolderStream:
-        return self._open_path(self._path / name_run_folder(stream.run_id) / name_stream_folder(stream))
+        return self._open_path(self._path / name_run_folder(stream.run_uid) / name_stream_folder(stream))
 
     def _open_path(self, path: Path) -> FolderStream:
         """The files of a stream; recently used ones are cached."""
@@ -105,9 +105,9 @@ class FolderLogs:
             self._known.put(path, found)
             return found
 
-    def _list_streams(self, run_id: str) -> list[StreamInfo]:
+    def _list_streams(self, run_uid: str) -> list[StreamInfo]:
         found = []
-        for path in self._iter_streams(self._path / name_run_folder(run_id)):
+        for path in self._iter_streams(self._path / name_run_folder(run_uid)):
             with suppress(FileNotFoundError, ValueError):
                 stream = load_stream((path / NAMES_FILE).read_bytes())
                 files = self._open_path(path)

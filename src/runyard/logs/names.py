@@ -12,19 +12,19 @@ from runyard.app.ports import Stream
 DIGEST_CHARACTERS = 32
 
 
-def name_run_folder(run_id: str) -> str:
+def name_run_folder(run_uid: str) -> str:
     """The directory of a run: lower-case letters, digits and dashes, at most 73 characters."""
-    return _make_name(run_id, [run_id])
+    return _make_name(run_uid, [run_uid])
 
 
 def name_stream_folder(stream: Stream) -> str:
     """The directory of a stream within its run's directory."""
-    return _make_name(f"{stream.pod}-{stream.container}", [stream.run_id, stream.pod, stream.container])
+    return _make_name(f"{stream.pod}-{stream.container}", [stream.run_uid, stream.pod, stream.container])
 
 
 def dump_stream(stream: Stream) -> bytes:
     """The content of `stream.json`."""
-    return json.dumps({"run": stream.run_id, "pod": stream.pod, "container": stream.container}).encode()
+    return json.dumps({"run": stream.run_uid, "pod": stream.pod, "container": stream.container}).encode()
 
 
 def load_stream(content: bytes) -> Stream:

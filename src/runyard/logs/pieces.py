@@ -67,7 +67,7 @@ class Gap:
 
 def check_stream(stream: Stream) -> None:
     """Raises `ValueError` for names that a backend cannot store."""
-    for name in (stream.run_id, stream.pod, stream.container):
+    for name in (stream.run_uid, stream.pod, stream.container):
         if not name or len(name) > 1000:
             raise ValueError("run, pod and container of a stream have 1 to 1000 characters each")
         name.encode()  # an unpaired surrogate raises UnicodeEncodeError, which is a ValueError

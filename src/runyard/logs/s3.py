@@ -74,10 +74,10 @@ class S3Logs:
             await self._bucket.put(gap.key, cause.encode())
             index.add([gap])
 
-    async def list_streams(self, run_id: str) -> Sequence[StreamInfo]:
+    async def list_streams(self, run_uid: str) -> Sequence[StreamInfo]:
         """See `LogStore`."""
         found = []
-        for folder, index in (await self._list_folders(f"{self._prefix}{name_run_folder(run_id)}/")).items():
+        for folder, index in (await self._list_folders(f"{self._prefix}{name_run_folder(run_uid)}/")).items():
             names = await self._bucket.find(f"{folder}/{NAMES_KEY}")
             if names is None:
                 continue
@@ -99,9 +99,9 @@ class S3Logs:
         """See `LogStore`."""
         return await extent_reader.find_tail(self, stream, lines)
 
-    async def delete(self, run_id: str) -> None:
+    async def delete(self, run_uid: str) -> None:
         """See `LogStore`."""
-        await self._delete_under(f"{self._prefix}{name_run_folder(run_id)}/")
+        await self._delete_under(f"{self._prefix}{name_run_folder(run_uid)}/")
 
     async def prune(self, *, before: datetime) -> int:
         """See `LogStore`. Lists every key, so call it rarely."""
@@ -146,7 +146,7 @@ class S3Logs:
         return [] if content is None else _read_pieces(stored, content)
 
     def _name(self, stream: Stream) -> str:
-        return f"{self._prefix}{name_run_folder(stream.run_id)}/{name_stream_folder(stream)}"
+        return f"{self._prefix}{name_run_folder(stream.run_uid)}/{name_stream_folder(stream)}"
 
     async def _look(self, folder: str) -> Index:
         """List the objects: all of them the first time, then those after the last known chunk."""

@@ -53,21 +53,21 @@ async def list_changed_runs(
     session: Session, *, project: str, since: datetime, after: tuple[datetime, str] | None, limit: int
 ) -> Sequence[ChangedRun]:
     """`app.ports.Runs.list_changed`."""
-    columns = [tables.runs.c[name] for name in _FIELDS]
+    columns = [tables.runs.c.uid, *(tables.runs.c[name] for name in _FIELDS)]
     page = _select_page(tables.runs, columns, project=project, since=since, after=after, limit=limit).subquery()
     steps = tables.transitions.c
     statement = (
         select(page, steps.sequence.label("step"), steps.state.label("step_state"), steps.at.label("step_at"))
-        .select_from(page.outerjoin(tables.transitions, (steps.run_id == page.c.id) & (steps.at >= since)))
+        .select_from(page.outerjoin(tables.transitions, (steps.run_uid == page.c.uid) & (steps.at >= since)))
         .order_by(page.c.updated_at, page.c.id, steps.sequence)
     )
     runs: dict[str, tuple[Entity, list[EnteredState]]] = {}
     for row in await session.fetch_all(statement):
-        if row["id"] not in runs:
-            runs[row["id"]] = Entity(type="run", **{name: row[name] for name in _FIELDS}), []
+        if row["uid"] not in runs:
+            runs[row["uid"]] = Entity(type="run", **{name: row[name] for name in _FIELDS}), []
         if row["step"] is not None:
-            runs[row["id"]][1].append(EnteredState(State(row["step_state"]), row["step"], row["step_at"]))
-    return [ChangedRun(run, tuple(entered)) for run, entered in runs.values()]
+            runs[row["uid"]][1].append(EnteredState(State(row["step_state"]), row["step"], row["step_at"]))
+    return [ChangedRun(run, uid, tuple(entered)) for uid, (run, entered) in runs.items()]
 
 
 def _select_page(

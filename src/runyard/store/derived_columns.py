@@ -54,9 +54,9 @@ def list_labels(metadata: Mapping[str, Any]) -> list[str]:
     return sorted({label for label in labels if isinstance(label, str)}) if isinstance(labels, list) else []
 
 
-def hash_to_shard_key(run_id: str) -> int:
+def hash_to_shard_key(run_uid: str) -> int:
     """A stable hash that distributes runs evenly over shards."""
-    return crc32(run_id.encode("utf-8", "surrogatepass")) & 0x7FFFFFFF
+    return crc32(run_uid.encode("utf-8", "surrogatepass")) & 0x7FFFFFFF
 
 
 def _find_text(document: Mapping[str, Any], key: str) -> str | None:

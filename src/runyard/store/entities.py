@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, delete, select, true, update
+from sqlalchemy import ColumnElement, ScalarSelect, bindparam, delete, select, true, update
 
 from runyard.app.model import Entity
 from runyard.app.ports import Duplicate, Page, Query, Stale
@@ -30,9 +30,10 @@ _COLUMNS = tuple(tables.entities.c[name] for name in _FIELDS)
 _FIXED = frozenset({"type", "id", "project", "name", "created_at"})
 _NEWEST_FIRST = (tables.entities.c.created_at.desc(), tables.entities.c.id.desc())
 _FIND = select(*_COLUMNS).where(
-    tables.entities.c.type == bindparam("of_type"), tables.entities.c.id == bindparam("entity_id")
+    tables.entities.c.type == bindparam("of_type"),
+    tables.entities.c.project == bindparam("in_project"),
+    tables.entities.c.id == bindparam("entity_id"),
 )
-_FIND_IN_PROJECT = _FIND.where(tables.entities.c.project == bindparam("in_project"))
 _FIND_LATEST = (
     select(*_COLUMNS)
     .where(
@@ -67,12 +68,15 @@ class SqlEntities:
             await self._unset_latest(entity)
         await add_labels(self._session, entity)
 
-    async def find(self, entity_type: str, entity_id: str, *, project: str | None = None) -> Entity | None:
-        """By id; None also if it belongs to another project."""
-        statement = _FIND if project is None else _FIND_IN_PROJECT
+    async def find(self, entity_type: str, entity_id: str, *, project: str) -> Entity | None:
+        """By id, which is unique in its project for each type."""
         parameters = {"of_type": entity_type, "entity_id": entity_id, "in_project": project}
-        row = await self._session.fetch_one(statement, parameters)
+        row = await self._session.fetch_one(_FIND, parameters)
         return None if row is None else _row_to_entity(row)
+
+    async def find_project(self, name: str) -> Entity | None:
+        """The project of that name."""
+        return await self.find("project", name, project=name)
 
     async def find_latest(self, entity_type: str, *, project: str, name: str) -> Entity | None:
         """The newest version of that name."""
@@ -114,17 +118,11 @@ class SqlEntities:
     async def list_labels(self, project: str, *, containing: str = "", limit: int = 1000) -> Sequence[str]:
         """The labels of a project's entities and runs, distinct and sorted."""
         labels = tables.labels.c
-        found: set[str] = set()
-        for table, is_of in ((tables.entities, labels.type != "run"), (tables.runs, labels.type == "run")):
-            statement = select(labels.label).join(table, table.c.id == labels.id)
-            if table is tables.entities:
-                statement = statement.where(table.c.type == labels.type)
-            conditions = [table.c.project == project, is_of]
-            if containing:
-                conditions.append(contains(labels.label, containing, is_sqlite=self._session.is_sqlite))
-            statement = statement.where(*conditions).distinct().order_by(labels.label).limit(limit)
-            found |= {row["label"] for row in await self._session.fetch_all(statement)}
-        return sorted(found)[:limit]
+        conditions = [labels.project == project]
+        if containing:
+            conditions.append(contains(labels.label, containing, is_sqlite=self._session.is_sqlite))
+        statement = select(labels.label).where(*conditions).distinct().order_by(labels.label).limit(limit)
+        return [row["label"] for row in await self._session.fetch_all(statement)]
 
     async def replace(self, entity: Entity, *, expected_revision: int | None = None) -> Entity:
         """Write it with the next revision. Name, project and creation time never change."""
@@ -163,13 +161,13 @@ class SqlEntities:
         deleted = await self._session.write_returning(
             delete(tables.entities).where(*conditions).returning(tables.entities.c.is_latest)
         )
-        await delete_dependent_rows(self._session, entity_type, ids=[entity_id])
+        await delete_dependent_rows(self._session, entity_type, project=project, ids=[entity_id])
         if is_versioned and deleted and deleted[0]["is_latest"]:
             await self._set_latest(entity)
         return bool(deleted)
 
     async def delete_project(self, project: str) -> None:
-        """Delete a project with all entities, runs (leaving tombstones) and secret values, under its lock."""
+        """Delete a project with all entities and secret values, under its lock. Raises `Stale` if it has runs."""
         await delete_project_rows(self._session, project)
 
     async def _make_way(self, entity: Entity) -> bool:
@@ -209,7 +207,7 @@ class SqlEntities:
         )
         await self._session.write(
             update(tables.entities)
-            .where(tables.entities.c.type == entity.type, tables.entities.c.id == newest)
+            .where(*_identify(entity.type, newest, project=entity.project))
             .values(is_latest=True)
         )
 
@@ -226,11 +224,9 @@ def check_fixed(entity: Entity, stored: Mapping[Any, Any]) -> None:
             raise ValueError(f"{name} of {entity.type} {entity.id} never changes")
 
 
-def _identify(entity_type: str, entity_id: str, *, project: str | None) -> list[ColumnElement[bool]]:
-    conditions = [tables.entities.c.type == entity_type, tables.entities.c.id == entity_id]
-    if project is not None:
-        conditions.append(tables.entities.c.project == project)
-    return conditions
+def _identify(entity_type: str, entity_id: str | ScalarSelect[str], *, project: str) -> list[ColumnElement[bool]]:
+    columns = tables.entities.c
+    return [columns.type == entity_type, columns.project == project, columns.id == entity_id]
 
 
 def _name(entity_type: str, *, project: str, name: str) -> list[ColumnElement[bool]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, assert_never
 
-from sqlalchemy import ColumnElement, RowMapping, Select, Table, func, select, true
+from sqlalchemy import ColumnElement, RowMapping, Select, Table, func, select, true, tuple_
 
 from runyard.app.ports import SORT_FIELDS, FilterKind, Query, Span
 from runyard.store import tables
@@ -97,7 +97,7 @@ def _iter_filter_conditions(
             yield columns[name if is_exact else f"{name}_base"] == wanted
         case FilterKind.LABELS:
             for label in wanted:
-                yield _has_label(table, query.type, label)
+                yield _has_label(table, query, label)
         case FilterKind.SPAN:
             yield from _iter_span_conditions(columns[f"{name}_at"], wanted)
         case _:
@@ -105,7 +105,7 @@ def _iter_filter_conditions(
 
 
 def _iter_order(table: Table, query: Query) -> Iterator[ColumnElement[Any]]:
-    """As asked, or newest first; the id decides between equals, in the direction of the last column.
+    """As asked, or newest first. The id decides between equals, then the project, in the direction of the last column.
 
     So one index serves both directions, and the first of a name is the one that `find_latest` finds.
     """
@@ -113,8 +113,11 @@ def _iter_order(table: Table, query: Query) -> Iterator[ColumnElement[Any]]:
     for name, direction in sort:
         column = table.c[_get_sort_column(name)]
         yield column.desc() if direction == "desc" else column.asc()
-    if all(name != "id" for name, _ in sort):
-        yield table.c.id.desc() if sort[-1][1] == "desc" else table.c.id.asc()
+    # Ids are unique in a project only.
+    ties = ("id",) if query.project is not None or query.type == "project" else ("id", "project")
+    for tie in ties:
+        if all(name != tie for name, _ in sort):
+            yield table.c[tie].desc() if sort[-1][1] == "desc" else table.c[tie].asc()
 
 
 def _get_sort_column(name: str) -> str:
@@ -131,6 +134,10 @@ def _iter_span_conditions(column: ColumnElement[Any], span: Span) -> Iterator[Co
         yield column <= until
 
 
-def _has_label(table: Table, entity_type: str, label: str) -> ColumnElement[bool]:
+def _has_label(table: Table, query: Query, label: str) -> ColumnElement[bool]:
     labels = tables.labels.c
-    return table.c.id.in_(select(labels.id).where(labels.type == entity_type, labels.label == label))
+    is_labelled = labels.type == query.type, labels.label == label
+    if query.project is not None:
+        return table.c.id.in_(select(labels.id).where(*is_labelled, labels.project == query.project))
+    named = select(labels.project, labels.id).where(*is_labelled)
+    return tuple_(table.c.project, table.c.id).in_(named)

@@ -16,19 +16,22 @@ class SqlMetrics:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def put(self, entity_type: str, entity_id: str, name: str, value: float | list[float]) -> None:
+    async def put(
+        self, entity_type: str, entity_id: str, name: str, value: float | list[float], *, project: str
+    ) -> None:
         """Create or replace."""
-        added = self._session.insert_into(tables.metrics).values(type=entity_type, id=entity_id, name=name, value=value)
+        named = {"type": entity_type, "project": project, "id": entity_id, "name": name}
+        added = self._session.insert_into(tables.metrics).values(**named, value=value)
         replaced = added.on_conflict_do_update(
-            index_elements=["type", "id", "name"], set_={"value": added.excluded.value}
+            index_elements=["type", "project", "id", "name"], set_={"value": added.excluded.value}
         )
         await self._session.write(replaced, documents=value)
 
-    async def list_values(self, entity_type: str, entity_id: str) -> Mapping[str, float | list[float]]:
+    async def list_values(self, entity_type: str, entity_id: str, *, project: str) -> Mapping[str, float | list[float]]:
         """All metrics of an entity or run, by name."""
         rows = await self._session.fetch_all(
             select(_metrics.name, _metrics.value)
-            .where(_metrics.type == entity_type, _metrics.id == entity_id)
+            .where(_metrics.type == entity_type, _metrics.project == project, _metrics.id == entity_id)
             .order_by(_metrics.name)
         )
         return {row["name"]: row["value"] for row in rows}
@@ -40,26 +43,26 @@ class SqlFirings:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def use(self, trigger_id: str, occasion: str) -> bool:
+    async def use(self, trigger_id: str, occasion: str, *, project: str) -> bool:
         """Returns whether this caller is the first. A second one waits until the first has committed or rolled back."""
         rows = await self._session.write_returning(
             self._session.insert_into(tables.firings)
-            .values(trigger_id=trigger_id, occasion=occasion)
+            .values(project=project, trigger_id=trigger_id, occasion=occasion)
             .on_conflict_do_nothing()
             .returning(_firings.sequence)
         )
         return bool(rows)
 
-    async def is_used(self, trigger_id: str, occasion: str) -> bool:
+    async def is_used(self, trigger_id: str, occasion: str, *, project: str) -> bool:
         """Whether an occasion was used."""
-        wanted = select(_firings.sequence).where(_firings.trigger_id == trigger_id, _firings.occasion == occasion)
-        return await self._session.fetch_value(wanted) is not None
+        is_wanted = _firings.project == project, _firings.trigger_id == trigger_id, _firings.occasion == occasion
+        return await self._session.fetch_value(select(_firings.sequence).where(*is_wanted)) is not None
 
-    async def find_last(self, trigger_id: str) -> str | None:
+    async def find_last(self, trigger_id: str, *, project: str) -> str | None:
         """The occasion that was used last."""
         occasion: str | None = await self._session.fetch_value(
             select(_firings.occasion)
-            .where(_firings.trigger_id == trigger_id)
+            .where(_firings.project == project, _firings.trigger_id == trigger_id)
             .order_by(_firings.sequence.desc())
             .limit(1)
         )

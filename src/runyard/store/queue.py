@@ -33,36 +33,36 @@ async def claim_due(
     # The time is bound as a value: an index cannot be searched with a volatile function.
     # It is slightly old; a lease that expires meanwhile is left to the next call.
     due = (
-        select(_runs.id)
+        select(_runs.uid)
         .where(
             _runs.due_at.is_not(None),
             _runs.due_at <= now,
             or_(_runs.lease_until.is_(None), _runs.lease_until <= now),
             *([_runs.shard_key % count == index] if count > 1 else []),
         )
-        .order_by(_runs.due_at, _runs.id)
+        .order_by(_runs.due_at, _runs.uid)
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
     rows = await session.write_returning(
         update(tables.runs)
-        .where(_runs.id.in_(due))
+        .where(_runs.uid.in_(due))
         .values(lease_owner=owner, lease_token=token, lease_until=until, is_nudged=False)
         .returning(*columns)
     )
-    oldest_first = sorted(rows, key=lambda row: (row["due_at"], row["id"]))
-    return [(row, Lease(run_id=row["id"], token=token, until=until)) for row in oldest_first]
+    oldest_first = sorted(rows, key=lambda row: (row["due_at"], row["uid"]))
+    return [(row, Lease(run_uid=row["uid"], token=token, until=until)) for row in oldest_first]
 
 
 async def renew(session: Session, lease: Lease, *, lease_for: timedelta) -> Lease:
     """Extend a lease. Raises `Stale` if it has expired or changed hands."""
     until = await read_clock(session) + lease_for
     renewed = await session.write(
-        update(tables.runs).where(_runs.id == lease.run_id, *hold_lease(lease)).values(lease_until=until)
+        update(tables.runs).where(_runs.uid == lease.run_uid, *hold_lease(lease)).values(lease_until=until)
     )
     if not renewed:
-        raise Stale(f"the lease of run {lease.run_id} has expired or changed hands")
-    return Lease(run_id=lease.run_id, token=lease.token, until=until)
+        raise Stale(f"the lease of run {lease.run_uid} has expired or changed hands")
+    return Lease(run_uid=lease.run_uid, token=lease.token, until=until)
 
 
 async def release(session: Session, lease: Lease, *, due_at: datetime | None) -> None:
@@ -71,7 +71,7 @@ async def release(session: Session, lease: Lease, *, due_at: datetime | None) ->
     is_sooner = _runs.due_at < wished if due_at is not None else _runs.due_at.is_not(None)
     await session.write(
         update(tables.runs)
-        .where(_runs.id == lease.run_id, *hold_lease(lease))
+        .where(_runs.uid == lease.run_uid, *hold_lease(lease))
         .values(
             due_at=case((_runs.is_nudged & is_sooner, _runs.due_at), else_=wished),
             lease_owner=null(),
@@ -81,12 +81,12 @@ async def release(session: Session, lease: Lease, *, due_at: datetime | None) ->
     )
 
 
-async def nudge(session: Session, run_ids: Sequence[str]) -> None:
+async def nudge(session: Session, run_uids: Sequence[str]) -> None:
     """Make runs due now; the holder of a lease cannot postpone that on release."""
     now = await read_clock(session)
     await session.write(
         update(tables.runs)
-        .where(session.is_one_of(_runs.id, run_ids))
+        .where(session.is_one_of(_runs.uid, run_uids))
         .values(due_at=case((_runs.due_at < now, _runs.due_at), else_=literal(now, UtcTime())), is_nudged=True)
     )
 

@@ -1,88 +1,135 @@
-"""Deletes old runs and audit entries."""
+"""Retention in the database: expired runs, logs to sweep after deleted runs, old audit entries.
 
+All in small transactions, so that nobody waits for long. `app.retention` deletes the logs in between: never inside a
+transaction.
+"""
+
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import delete, func, insert, not_, null, or_, select, update
 
 from runyard.app.model import AuditEntry
-from runyard.app.ports import PrunedRows
 from runyard.domain.lifecycle import FINAL, State
+from runyard.domain.reasons import Reason
 from runyard.store import tables
 from runyard.store.clock import DatabaseNow
-from runyard.store.dependent_rows import delete_runs
+from runyard.store.session import Session
 
 if TYPE_CHECKING:
     from runyard.store.sql_store import SqlStore
     from runyard.store.unit_of_work import SqlUnitOfWork
 
-# In small transactions, so that nobody waits for long.
-RUNS_AT_ONCE = 200
 ENTRIES_AT_ONCE = 5000
 _ENDED = sorted(state.value for state in FINAL | {State.DELETED})
+_runs, _tombstones = tables.runs.c, tables.tombstones.c
 
 
-async def prune(
-    store: "SqlStore", now: datetime, *, runs_before: datetime | None, audit_before: datetime | None
-) -> PrunedRows:
-    """`app.ports.Store.prune`."""
-    run_ids: list[str] = []
-    while runs_before is not None:
-        async with store.begin() as work:
-            gone = await _prune_runs(work, ended_before=runs_before)
-            await _note(work, now, runs=len(gone))
-            await work.commit()
-        run_ids += gone
-        if len(gone) < RUNS_AT_ONCE:
-            break
+async def expire_runs(session: Session, *, ended_before: datetime, at: datetime, limit: int) -> list[str]:
+    """`app.ports.Runs.expire`."""
+    found = await session.fetch_all(
+        select(_runs.uid)
+        .where(
+            _runs.state.in_(_ENDED),
+            _runs.updated_at < ended_before,
+            # A run that is still due is left to the loop, unless it has been due all that time.
+            or_(_runs.due_at.is_(None), _runs.due_at < ended_before),
+            or_(_runs.lease_until.is_(None), _runs.lease_until < DatabaseNow()),
+        )
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    uids = sorted(row["uid"] for row in found)
+    if not uids:
+        return []
+    await session.write(
+        update(tables.runs)
+        .where(session.is_one_of(_runs.uid, uids))
+        .values(
+            state=State.DELETING.value,
+            desired="delete",
+            desired_generation=_runs.desired_generation + 1,
+            reason=Reason.RETENTION_EXPIRED.value,
+            message=null(),
+            due_at=null(),
+            updated_at=at,
+            updated_by="system",
+            revision=_runs.revision + 1,
+            is_nudged=True,
+        )
+    )
+    await _add_transitions(session, uids, at=at)
+    return uids
+
+
+async def _add_transitions(session: Session, uids: Sequence[str], *, at: datetime) -> None:
+    transitions = tables.transitions.c
+    last = func.max(transitions.sequence).label("last")
+    rows = await session.fetch_all(
+        select(transitions.run_uid, last)
+        .where(session.is_one_of(transitions.run_uid, uids))
+        .group_by(transitions.run_uid)
+    )
+    known = {row["run_uid"]: row["last"] for row in rows}
+    added = {"state": State.DELETING.value, "at": at, "actor": "system", "reason": Reason.RETENTION_EXPIRED.value}
+    await session.write_all(
+        insert(tables.transitions),
+        ({"run_uid": uid, "sequence": known.get(uid, 0) + 1, "message": None, **added} for uid in uids),
+    )
+
+
+async def list_expired(session: Session, *, limit: int) -> list[str]:
+    """`app.ports.Runs.list_expired`."""
+    is_expired = _runs.state == State.DELETING.value, _runs.reason == Reason.RETENTION_EXPIRED.value
+    rows = await session.fetch_all(select(_runs.uid).where(*is_expired).order_by(_runs.updated_at).limit(limit))
+    return [row["uid"] for row in rows]
+
+
+async def list_unswept(session: Session, *, deleted_before: datetime, limit: int) -> list[str]:
+    """`app.ports.Runs.list_unswept`."""
+    rows = await session.fetch_all(
+        select(_tombstones.run_uid)
+        .where(not_(_tombstones.is_swept), _tombstones.at < deleted_before)
+        .order_by(_tombstones.at, _tombstones.run_uid)
+        .limit(limit)
+    )
+    return [row["run_uid"] for row in rows]
+
+
+async def mark_swept(session: Session, uids: Sequence[str]) -> None:
+    """`app.ports.Runs.mark_swept`."""
+    is_named = session.is_one_of(_tombstones.run_uid, uids)
+    await session.write(update(tables.tombstones).where(is_named).values(is_swept=True))
+
+
+async def prune_audit(store: "SqlStore", now: datetime, *, written_before: datetime) -> int:
+    """`app.ports.Store.prune_audit`."""
     entries = 0
-    while audit_before is not None:
+    while True:
         async with store.begin() as work:
-            number = await _prune_audit(work, written_before=audit_before)
-            await _note(work, now, audit=number)
+            number = await _prune_entries(work, written_before=written_before)
+            if number:
+                details = {"audit": number}
+                await work.audit.add(
+                    AuditEntry(
+                        at=now,
+                        actor="system",
+                        action="retention.prune",
+                        project=None,
+                        type=None,
+                        id=None,
+                        result="ok",
+                        details=details,
+                    )
+                )
             await work.commit()
         entries += number
         if number < ENTRIES_AT_ONCE:
-            break
-    return PrunedRows(run_ids=tuple(run_ids), audit_entries=entries)
+            return entries
 
 
-async def _prune_runs(work: "SqlUnitOfWork", *, ended_before: datetime) -> list[str]:
-    columns = tables.runs.c
-    found = await work.session.fetch_all(
-        select(columns.id)
-        .where(
-            columns.state.in_(_ENDED),
-            columns.updated_at < ended_before,
-            # A run that is still due is left to the loop, unless it has been due all that time.
-            or_(columns.due_at.is_(None), columns.due_at < ended_before),
-            or_(columns.lease_until.is_(None), columns.lease_until < DatabaseNow()),
-        )
-        .limit(RUNS_AT_ONCE)
-        .with_for_update(skip_locked=True)
-    )
-    ids = sorted(row["id"] for row in found)
-    await delete_runs(work.session, ids)
-    return ids
-
-
-async def _prune_audit(work: "SqlUnitOfWork", *, written_before: datetime) -> int:
+async def _prune_entries(work: "SqlUnitOfWork", *, written_before: datetime) -> int:
     columns = tables.audit.c
     old = select(columns.sequence).where(columns.at < written_before).order_by(columns.at).limit(ENTRIES_AT_ONCE)
     return await work.session.write(delete(tables.audit).where(columns.sequence.in_(old)))
-
-
-async def _note(work: "SqlUnitOfWork", now: datetime, **numbers: int) -> None:
-    if any(numbers.values()):
-        await work.audit.add(
-            AuditEntry(
-                at=now,
-                actor="system",
-                action="retention.prune",
-                project=None,
-                type=None,
-                id=None,
-                result="ok",
-                details=numbers,
-            )
-        )

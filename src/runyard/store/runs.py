@@ -1,4 +1,4 @@
-"""Runs, their transitions, and tombstones of deleted runs."""
+"""Runs, their transitions, and tombstones of deleted runs. A run is known by its uid, and in its project by its id."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -21,6 +21,7 @@ from runyard.store.entities import check_fixed, list_documents
 from runyard.store.expressions import is_one_of, make_insert
 from runyard.store.lists import fetch_page
 from runyard.store.queue import claim_due, hold_lease, nudge, release, renew
+from runyard.store.retention import expire_runs, list_expired, list_unswept, mark_swept
 from runyard.store.session import Session
 from runyard.store.totals import count_runs
 
@@ -31,13 +32,15 @@ _TRANSITION_COLUMNS = tuple(tables.transitions.c[name] for name in _TRANSITION_F
 _ABSENT: Mapping[str, Any] = {"request": {}, "effective": None, "provenance": ()}
 _BRIEF_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT)
 _BRIEF_COLUMNS = tuple(tables.runs.c[name] for name in _BRIEF_FIELDS)
-_FIXED = frozenset({"id", "project", "name", "created_at"})
+_FIXED = frozenset({"uid", "id", "project", "name", "created_at"})
 _DERIVED = frozenset({"function", "workflow", "task"})
-_FIND = select(*RUN_COLUMNS).where(tables.runs.c.id == bindparam("run_id"))
-_FIND_IN_PROJECT = _FIND.where(tables.runs.c.project == bindparam("in_project"))
+_FIND = select(*RUN_COLUMNS).where(
+    tables.runs.c.project == bindparam("in_project"), tables.runs.c.id == bindparam("run_id")
+)
+_FIND_BY_UID = select(*RUN_COLUMNS).where(tables.runs.c.uid == bindparam("run_uid"))
 _LIST_TRANSITIONS = (
     select(*_TRANSITION_COLUMNS)
-    .where(tables.transitions.c.run_id == bindparam("run"), tables.transitions.c.sequence > bindparam("after"))
+    .where(tables.transitions.c.run_uid == bindparam("run"), tables.transitions.c.sequence > bindparam("after"))
     .order_by(tables.transitions.c.sequence)
 )
 _ADD_TRANSITIONS = insert(tables.transitions)
@@ -54,20 +57,24 @@ class SqlRuns:
         row = {
             **{name: getattr(run, name) for name in _FIELDS if name not in _DERIVED},
             **derive_columns(run),
-            "shard_key": hash_to_shard_key(run.id),
+            "shard_key": hash_to_shard_key(run.uid),
             "is_nudged": False,
         }
         documents = [*list_documents(run), run.request]
         if not await self._session.write_returning(_make_add(self._session.is_sqlite), row, documents=documents):
-            raise Duplicate(f"run {run.id} exists already")
+            raise Duplicate(f"run {run.id} exists already in project {run.project}")
         await count_runs(self._session, [run.project], step=1)
-        await self._add_transitions(run.id, transitions)
+        await self._add_transitions(run.uid, transitions)
         await add_labels(self._session, run)
 
-    async def find(self, run_id: str, *, project: str | None = None) -> Run | None:
-        """By id; None also if it belongs to another project."""
-        statement = _FIND if project is None else _FIND_IN_PROJECT
-        row = await self._session.fetch_one(statement, {"run_id": run_id, "in_project": project})
+    async def find(self, run_id: str, *, project: str) -> Run | None:
+        """By id, which is unique in its project."""
+        row = await self._session.fetch_one(_FIND, {"run_id": run_id, "in_project": project})
+        return None if row is None else row_to_run(row)
+
+    async def find_by_uid(self, run_uid: str) -> Run | None:
+        """By uid, in whichever project."""
+        row = await self._session.fetch_one(_FIND_BY_UID, {"run_uid": run_uid})
         return None if row is None else row_to_run(row)
 
     async def find_page(self, query: Query) -> Page:
@@ -90,9 +97,9 @@ class SqlRuns:
         statement = select(tables.runs.c.id).where(*conditions).order_by(tables.runs.c.id)
         return [row["id"] for row in await self._session.fetch_all(statement)]
 
-    async def list_transitions(self, run_id: str, *, after: int = 0) -> Sequence[Transition]:
+    async def list_transitions(self, run_uid: str, *, after: int = 0) -> Sequence[Transition]:
         """The transitions of a run whose sequence is greater, in order."""
-        rows = await self._session.fetch_all(_LIST_TRANSITIONS, {"run": run_id, "after": min(after, LARGEST)})
+        rows = await self._session.fetch_all(_LIST_TRANSITIONS, {"run": run_uid, "after": min(after, LARGEST)})
         return [_make_transition(tuple(row.values())) for row in rows]
 
     async def count_states(self) -> Mapping[str, int]:
@@ -101,13 +108,13 @@ class SqlRuns:
         rows = await self._session.fetch_all(select(state, func.count().label("number")).group_by(state))
         return {row["state"]: row["number"] for row in rows}
 
-    async def list_histories(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
-        """The transitions of several runs, in order."""
+    async def list_histories(self, run_uids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
+        """The transitions of several runs, in order, by uid."""
         statement = _make_list_histories(self._session.is_sqlite)
-        rows = await self._session.fetch_all(statement, {"run_ids": list(run_ids)})
+        rows = await self._session.fetch_all(statement, {"run_uids": list(run_uids)})
         found: dict[str, list[Transition]] = {}
         for row in rows:
-            found.setdefault(row["run_id"], []).append(_make_transition(tuple(row.values())[1:]))
+            found.setdefault(row["run_uid"], []).append(_make_transition(tuple(row.values())[1:]))
         return found
 
     async def replace(
@@ -141,19 +148,36 @@ class SqlRuns:
         if not rows:
             raise Stale(f"run {run.id} is gone or was changed since it was read, or its lease is stale")
         check_fixed(run, rows[0])
-        await self._add_transitions(run.id, transitions)
+        await self._add_transitions(run.uid, transitions)
         await replace_labels(self._session, run, known=rows[0]["labels"])
         return replace(run, revision=rows[0]["revision"])
 
-    async def delete(self, run_id: str) -> None:
-        """Delete the row and its transitions, and leave a tombstone."""
-        await delete_runs(self._session, [run_id])
+    async def delete(self, run_uids: Sequence[str]) -> Sequence[str]:
+        """Delete rows with their transitions, and leave a tombstone for each; returns the uids that existed."""
+        return await delete_runs(self._session, run_uids)
 
-    async def has_tombstone(self, run_id: str) -> bool:
-        """Whether a run of that id was deleted and not added again."""
-        is_ended = exists().where(tables.tombstones.c.run_id == run_id)
-        is_alive = exists().where(tables.runs.c.id == run_id)
+    async def has_tombstone(self, run_id: str, *, project: str) -> bool:
+        """Whether the project once had a run of that id, and has none now."""
+        buried, living = tables.tombstones.c, tables.runs.c
+        is_ended = exists().where(buried.project == project, buried.run_id == run_id)
+        is_alive = exists().where(living.project == project, living.id == run_id)
         return bool(await self._session.fetch_value(select(is_ended & ~is_alive)))
+
+    async def expire(self, *, ended_before: datetime, at: datetime, limit: int) -> Sequence[str]:
+        """Mark runs that ended before that time as DELETING; returns their uids."""
+        return await expire_runs(self._session, ended_before=ended_before, at=at, limit=limit)
+
+    async def list_expired(self, *, limit: int) -> Sequence[str]:
+        """The uids of runs that `expire` has marked and nobody has deleted yet."""
+        return await list_expired(self._session, limit=limit)
+
+    async def list_unswept(self, *, deleted_before: datetime, limit: int) -> Sequence[str]:
+        """The uids of deleted runs whose log was not deleted again after the row; oldest first."""
+        return await list_unswept(self._session, deleted_before=deleted_before, limit=limit)
+
+    async def mark_swept(self, run_uids: Sequence[str]) -> None:
+        """Note that their logs were deleted again."""
+        await mark_swept(self._session, run_uids)
 
     async def claim_due(
         self, *, owner: str, limit: int, lease_for: timedelta, shard: tuple[int, int] = (0, 1)
@@ -172,16 +196,16 @@ class SqlRuns:
         """Release the lease; does nothing if it is stale."""
         await release(self._session, lease, due_at=due_at)
 
-    async def nudge(self, run_ids: Sequence[str]) -> None:
+    async def nudge(self, run_uids: Sequence[str]) -> None:
         """Make runs due now, even leased ones."""
-        await nudge(self._session, run_ids)
+        await nudge(self._session, run_uids)
 
-    async def _add_transitions(self, run_id: str, transitions: Sequence[Transition]) -> None:
+    async def _add_transitions(self, run_uid: str, transitions: Sequence[Transition]) -> None:
         await self._session.write_all(
             _ADD_TRANSITIONS,
             [
                 {
-                    "run_id": run_id,
+                    "run_uid": run_uid,
                     "sequence": transition.sequence,
                     "state": transition.state.value,
                     "at": transition.at,
@@ -196,16 +220,16 @@ class SqlRuns:
 
 @cache
 def _make_add(is_sqlite: bool) -> ReturningInsert[Any]:  # noqa: FBT001 - the key of the cache
-    return make_insert(tables.runs, is_sqlite=is_sqlite).on_conflict_do_nothing().returning(tables.runs.c.id)
+    return make_insert(tables.runs, is_sqlite=is_sqlite).on_conflict_do_nothing().returning(tables.runs.c.uid)
 
 
 @cache
 def _make_list_histories(is_sqlite: bool) -> Select[Any]:  # noqa: FBT001 - the key of the cache
     columns = tables.transitions.c
     return (
-        select(columns.run_id, *_TRANSITION_COLUMNS)
-        .where(is_one_of(columns.run_id, "run_ids", is_sqlite=is_sqlite))
-        .order_by(columns.run_id, columns.sequence)
+        select(columns.run_uid, *_TRANSITION_COLUMNS)
+        .where(is_one_of(columns.run_uid, "run_uids", is_sqlite=is_sqlite))
+        .order_by(columns.run_uid, columns.sequence)
     )
 
 
@@ -223,9 +247,9 @@ def _make_transition(values: Sequence[Any]) -> Transition:
 
 def _guard(run: Run, *, lease: Lease | None, expected_revision: int | None) -> list[ColumnElement[bool]]:
     """Conditions of the write, evaluated by the database in the same statement (optimistic concurrency)."""
-    conditions = [tables.runs.c.id == run.id, tables.runs.c.project == run.project]
+    conditions = [tables.runs.c.uid == run.uid, tables.runs.c.project == run.project]
     if lease is not None:
-        conditions += [tables.runs.c.id == lease.run_id, *hold_lease(lease)]
+        conditions += [tables.runs.c.uid == lease.run_uid, *hold_lease(lease)]
     if expected_revision is not None:
         conditions.append(tables.runs.c.revision == min(expected_revision, LARGEST))
     return conditions

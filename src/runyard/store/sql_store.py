@@ -5,12 +5,11 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 
 from runyard import store
-from runyard.app.ports import PrunedRows
 from runyard.store.connections import make_read_only_factory, make_transaction_factory
 from runyard.store.driver_errors import translate_errors
 from runyard.store.errors import StoreUnavailable
 from runyard.store.lockfile import ProcessLock, take_file
-from runyard.store.retention import prune
+from runyard.store.retention import prune_audit
 from runyard.store.schema import read_schema
 from runyard.store.session import Session
 from runyard.store.transactions import TransactionFactory
@@ -75,9 +74,9 @@ class SqlStore:
             with translate_errors(self.shown_url):
                 await transaction.close()
 
-    async def prune(self, now: datetime, *, runs_before: datetime | None, audit_before: datetime | None) -> PrunedRows:
-        """Delete runs that ended, and audit entries written, before those times; None deletes nothing."""
-        return await prune(self, now, runs_before=runs_before, audit_before=audit_before)
+    async def prune_audit(self, now: datetime, *, written_before: datetime) -> int:
+        """Delete older audit entries, in several small transactions; returns how many."""
+        return await prune_audit(self, now, written_before=written_before)
 
     async def close(self) -> None:
         """Give connections back, and the database to other processes. Idempotent."""

@@ -20,9 +20,8 @@ metadata = MetaData(
 
 
 def _make_entity_columns() -> list[Column[Any]]:
-    """Columns that runs and other entities share, without the documents."""
+    """Columns that runs and other entities share, without keys and documents."""
     return [
-        Column("project", Name, nullable=False),
         Column("kind", Name, nullable=False),
         Column("name", Name, nullable=False),
         Column("user", Name, nullable=False),
@@ -62,6 +61,7 @@ entities = Table(
     metadata,
     Column("type", Name, primary_key=True),
     Column("id", Name, primary_key=True),
+    Column("project", Name, primary_key=True),
     *_make_entity_columns(),
     Column("is_latest", Boolean, nullable=False),
     *_make_documents(),
@@ -80,15 +80,17 @@ labels = Table(
     "labels",
     metadata,
     Column("type", Name, primary_key=True),
+    Column("project", Name, primary_key=True),
     Column("id", Name, primary_key=True),
     Column("label", Name, primary_key=True),
-    Index("ix_labels_label", "type", "label", "id"),
+    Index("ix_labels_label", "type", "label", "project", "id"),
 )
 
 metrics = Table(
     "metrics",
     metadata,
     Column("type", Name, primary_key=True),
+    Column("project", Name, primary_key=True),
     Column("id", Name, primary_key=True),
     Column("name", Name, primary_key=True),
     Column("value", JsonText, nullable=False),
@@ -97,7 +99,9 @@ metrics = Table(
 runs = Table(
     "runs",
     metadata,
-    Column("id", Name, primary_key=True),
+    Column("uid", Name, primary_key=True),
+    Column("project", Name, nullable=False),
+    Column("id", Name, nullable=False),
     *_make_entity_columns(),
     Column("request_hash", Name, nullable=False),
     Column("profile_revision", Count),
@@ -120,6 +124,7 @@ runs = Table(
     Column("effective", JsonText),
     Column("provenance", JsonTuple, nullable=False),
     Column("warnings", JsonTuple, nullable=False),
+    UniqueConstraint("project", "id"),
     Index("ix_runs_created", "project", "created_at", "id").ddl_if(dialect="postgresql"),
     # SQLite would read a row with its documents to search in it; PostgreSQL stores those out of line.
     Index("ix_runs_search", "project", "created_at", "id", "search").ddl_if(dialect="sqlite"),
@@ -131,7 +136,7 @@ runs = Table(
     Index("ix_runs_all_created", "created_at", "id"),
     Index("ix_runs_all_state", "state", "updated_at", "id"),
 )
-_index_where(runs, "ix_runs_due", "due_at id", where="due_at IS NOT NULL")
+_index_where(runs, "ix_runs_due", "due_at uid", where="due_at IS NOT NULL")
 
 run_totals = Table(
     "run_totals",
@@ -143,7 +148,7 @@ run_totals = Table(
 transitions = Table(
     "transitions",
     metadata,
-    Column("run_id", Name, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("run_uid", Name, ForeignKey("runs.uid", ondelete="CASCADE"), primary_key=True),
     Column("sequence", Count, primary_key=True, autoincrement=False),
     Column("state", Name, nullable=False),
     Column("at", UtcTime, nullable=False),
@@ -155,10 +160,14 @@ transitions = Table(
 tombstones = Table(
     "tombstones",
     metadata,
-    Column("run_id", Name, primary_key=True),
+    Column("run_uid", Name, primary_key=True),
     Column("project", Name, nullable=False),
+    Column("run_id", Name, nullable=False),
     Column("at", UtcTime, nullable=False),
+    Column("is_swept", Boolean, nullable=False),
+    Index("ix_tombstones_run", "project", "run_id"),
 )
+_index_where(tombstones, "ix_tombstones_unswept", "at run_uid", where="NOT is_swept")
 
 secrets = Table(
     "secrets",
@@ -244,10 +253,11 @@ firings = Table(
     "firings",
     metadata,
     Column("sequence", Sequence, primary_key=True),
+    Column("project", Name, nullable=False),
     Column("trigger_id", Name, nullable=False),
     Column("occasion", Name, nullable=False),
-    UniqueConstraint("trigger_id", "occasion"),
-    Index("ix_firings_last", "trigger_id", "sequence"),
+    UniqueConstraint("project", "trigger_id", "occasion"),
+    Index("ix_firings_last", "project", "trigger_id", "sequence"),
     sqlite_autoincrement=True,
 )
 

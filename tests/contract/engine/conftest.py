@@ -64,7 +64,7 @@ def lab(request: pytest.FixtureRequest) -> Lab:
 def assign(run_id: str = "r1", **fields: Any) -> Assignment:
     """A container job, generation 1."""
     chosen: dict[str, Any] = {
-        "incarnation": "first",
+        "run_uid": f"uid-of-{run_id}",
         "project": "p",
         "name": run_id,
         "kind": "container+job:run",

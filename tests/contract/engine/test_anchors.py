@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.outcomes import ENDED, Seen
 from tests.contract.engine.conftest import Lab, assign
@@ -54,12 +56,18 @@ async def test_it_is_absent_when_somebody_deleted_it_and_no_act_makes_it_again(l
     assert await lab.engine.find_anchor(assign()) is None
 
 
-async def test_held_anchor_of_an_earlier_run_is_replaced_when_the_id_is_used_again(lab: Lab) -> None:
-    earlier = await lab.engine.ensure_anchor(assign())
-    later = await lab.engine.ensure_anchor(assign(incarnation="second"))
-    assert later != earlier
-    assert (await lab.engine.observe(assign(), earlier)).seen is Seen.ABSENT
-    assert await lab.engine.find_anchor(assign()) is None
+@pytest.mark.parametrize("project", ["p", "q"])
+async def test_runs_have_an_anchor_each_when_they_have_the_same_id(lab: Lab, project: str) -> None:
+    other = assign(run_uid="second", project=project)
+    first = await lab.engine.ensure_anchor(assign())
+    assert await lab.engine.find_anchor(other) is None
+    second = await lab.engine.ensure_anchor(other)
+    assert second != first
+    assert (await lab.engine.find_anchor(assign()), await lab.engine.find_anchor(other)) == (first, second)
+    await lab.engine.release(other, second)
+    await lab.settle()
+    assert (await lab.engine.observe(assign(), first)).seen is Seen.PENDING
+    assert (await lab.engine.observe(other, second)).seen is Seen.RUNNING
 
 
 async def test_version_grows_when_something_happens(lab: Lab) -> None:
@@ -140,4 +148,4 @@ async def test_run_is_named_when_something_changes(lab: Lab) -> None:
     uid = await lab.engine.ensure_anchor(assign())
     await lab.engine.release(assign(), uid)
     async with asyncio.timeout(30):
-        assert await anext(changes) == "r1"
+        assert await anext(changes) == assign().run_uid

@@ -28,7 +28,7 @@ def make_line(number: int) -> bytes:
 async def write_until_killed(place: str, options: dict[str, Any], output: int) -> None:
     """Go on where the stream ends, in the middle of a line if that is where it is."""
     logs = open_logs(place, **options)
-    streams = await logs.list_streams(STREAM.run_id)
+    streams = await logs.list_streams(STREAM.run_uid)
     size, end, number = (streams[0].size if streams else 0), 0, 0
     while True:
         line = make_line(number)

@@ -50,12 +50,13 @@ def make_task(entity_id: str, **fields: Any) -> Entity:
 
 
 def make_run(run_id: str, **fields: Any) -> Run:
-    """A run of project `p` that is due at noon."""
+    """A run of project `p` that is due at noon. Its uid is its id, as that of runs that are older than uids."""
     chosen: dict[str, Any] = {
         "type": "run",
         "project": "p",
         "kind": "python+job:run",
         "name": run_id,
+        "uid": run_id,
         "user": "ada",
         "created_at": NOON,
         "updated_at": NOON,

@@ -31,7 +31,7 @@ async def test_entity_comes_back_as_it_was_when_it_is_found(store: Store) -> Non
     await add(store, entity)
 
     async with store.begin(is_read_only=True) as work:
-        found = await work.entities.find("function", "f1")
+        found = await work.entities.find("function", "f1", project="p")
 
     assert found == entity
     assert found is not None
@@ -46,10 +46,10 @@ async def test_nothing_is_found_when_type_project_or_id_is_another(store: Store)
     async with store.begin(is_read_only=True) as work:
         assert await work.entities.find("function", "f1", project="p") is not None
         assert await work.entities.find("function", "f1", project="q") is None
-        assert await work.entities.find("model", "f1") is None
-        assert await work.entities.find("function", "F1") is None
-        assert await work.entities.find("function", "f1\0") is None
-        assert await work.entities.find("function", "x" * 10_000) is None
+        assert await work.entities.find("model", "f1", project="p") is None
+        assert await work.entities.find("function", "F1", project="p") is None
+        assert await work.entities.find("function", "f1\0", project="p") is None
+        assert await work.entities.find("function", "x" * 10_000, project="p") is None
 
 
 @pytest.mark.parametrize("odd", ["\0", "\ud800", "x" * 2_000])
@@ -61,9 +61,9 @@ async def test_odd_texts_are_refused_or_match_nothing_when_they_cannot_be_names(
             await work.runs.add(make_run(odd), [])
         assert await work.entities.delete("function", odd, project=odd) is False
         assert await work.accounts.delete_token(odd, user=odd) is False
-        assert await work.runs.has_tombstone(odd) is False
+        assert await work.runs.has_tombstone(odd, project="p") is False
         assert await work.secrets.find(odd, odd) is None
-        await work.runs.delete(odd)
+        await work.runs.delete([odd])
         await work.secrets.delete(odd, odd)
         await work.accounts.delete(odd)
         await work.entities.delete_project(odd)
@@ -85,15 +85,15 @@ async def test_second_is_refused_and_the_work_goes_on_when_the_id_is_taken(store
 
     async with store.begin() as work:
         with pytest.raises(Duplicate):
-            await work.entities.add(make_entity("f1", project="q", name="other"))
+            await work.entities.add(make_entity("f1", name="other"))
         await work.entities.add(make_entity("f2"))
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
-        first = await work.entities.find("function", "f1")
+        first = await work.entities.find("function", "f1", project="p")
         assert first is not None
-        assert first.project == "p"
-        assert await work.entities.find("function", "f2") is not None
+        assert first.name == "f"
+        assert await work.entities.find("function", "f2", project="p") is not None
 
 
 async def test_second_task_is_refused_when_project_function_and_kind_are_the_same(store: Store) -> None:
@@ -193,7 +193,7 @@ async def test_revision_counts_on_when_an_entity_is_replaced(store: Store) -> No
     assert written == replace(changed, revision=2)
     assert again.revision == 3
     async with store.begin(is_read_only=True) as work:
-        assert await work.entities.find("function", "f1") == again
+        assert await work.entities.find("function", "f1", project="p") == again
 
 
 async def test_nothing_is_written_when_the_revision_is_not_the_expected_one(store: Store) -> None:
@@ -211,7 +211,7 @@ async def test_nothing_is_written_when_the_revision_is_not_the_expected_one(stor
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
-        assert await work.entities.find("function", "f1") == entity
+        assert await work.entities.find("function", "f1", project="p") == entity
 
 
 async def test_mistake_is_told_when_a_name_or_a_time_of_creation_would_change(store: Store) -> None:
@@ -240,13 +240,13 @@ async def test_metrics_and_labels_go_when_their_entity_goes(store: Store) -> Non
     await add(store, labelled)
 
     async with store.begin() as work:
-        await work.metrics.put("model", "m1", "loss", 0.5)
+        await work.metrics.put("model", "m1", "loss", 0.5, project="p")
         await work.entities.delete("model", "m1", project="p")
         await work.entities.add(replace(labelled, metadata={}))
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
-        assert await work.metrics.list_values("model", "m1") == {}
+        assert await work.metrics.list_values("model", "m1", project="p") == {}
         page = await work.entities.find_page(Query(type="model", labels=("a",)))
         assert page.total == 0
 
@@ -257,20 +257,75 @@ async def test_nothing_of_a_project_is_left_when_it_is_deleted(store: Store) -> 
     async with store.begin() as work:
         for name in ("p", "q"):
             await work.runs.add(make_run(f"{name}-r", project=name), [])
-            await work.metrics.put("run", f"{name}-r", "loss", 1.0)
+            await work.metrics.put("run", f"{name}-r", "loss", 1.0, project=name)
             await work.secrets.put(make_value(project=name))
         await work.commit()
 
     async with store.begin() as work:
+        await work.runs.delete(["p-r"])
         await work.entities.delete_project("p")
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
         for name, is_left in (("p", False), ("q", True)):
-            assert (await work.entities.find("project", name) is not None) is is_left
-            assert (await work.entities.find("function", f"{name}-f") is not None) is is_left
-            assert (await work.runs.find(f"{name}-r") is not None) is is_left
+            assert (await work.entities.find_project(name) is not None) is is_left
+            assert (await work.entities.find("function", f"{name}-f", project=name) is not None) is is_left
+            assert (await work.runs.find(f"{name}-r", project=name) is not None) is is_left
             assert (await work.secrets.find(name, "key") is not None) is is_left
-            assert bool(await work.metrics.list_values("run", f"{name}-r")) is is_left
-        assert await work.runs.has_tombstone("p-r") is True
-        assert await work.runs.has_tombstone("q-r") is False
+            assert bool(await work.metrics.list_values("run", f"{name}-r", project=name)) is is_left
+        assert await work.runs.has_tombstone("p-r", project="p") is True
+        assert await work.runs.has_tombstone("q-r", project="q") is False
+
+
+async def test_project_stays_when_it_still_has_runs(store: Store) -> None:
+    await add(store, make_entity("p", type="project", name="p"), make_entity("f1"))
+    async with store.begin() as work:
+        await work.runs.add(make_run("r1"), [])
+        with pytest.raises(Stale, match="still has runs"):
+            await work.entities.delete_project("p")
+        await work.commit()
+    async with store.begin(is_read_only=True) as work:
+        assert await work.entities.find("function", "f1", project="p") is not None
+
+
+async def test_entities_stay_apart_when_projects_use_the_same_id(store: Store) -> None:
+    ours, theirs = (make_entity("f1", project=name, metadata={"labels": [name]}) for name in ("p", "q"))
+    triggers = [make_entity("t1", type="trigger", project=name, name="t") for name in ("p", "q")]
+    await add(store, ours, theirs, *triggers)
+    async with store.begin() as work:
+        for name, loss in (("p", 1.0), ("q", 2.0)):
+            await work.metrics.put("function", "f1", "loss", loss, project=name)
+            assert await work.firings.use("t1", "noon", project=name) is True
+        changed = await work.entities.replace(replace(ours, state="READY"))
+        await work.commit()
+
+    async with store.begin() as work:
+        assert await work.entities.find("function", "f1", project="p") == changed
+        assert await work.entities.find("function", "f1", project="q") == theirs
+        assert await work.entities.find("function", "f1", project="r") is None
+        for name in ("p", "q"):
+            page = await work.entities.find_page(Query(type="function", labels=(name,)))
+            assert [one.project for one in page.content] == [name]
+            assert await work.entities.list_labels(name) == [name]
+        page = await work.entities.find_page(Query(type="function", project="p", labels=("q",)))
+        assert page.total == 0
+        assert await work.entities.delete("function", "f1", project="p") is True
+        assert await work.entities.delete("trigger", "t1", project="p") is True
+        assert await work.entities.find("function", "f1", project="q") == theirs
+        assert await work.metrics.list_values("function", "f1", project="p") == {}
+        assert await work.metrics.list_values("function", "f1", project="q") == {"loss": 2.0}
+        assert (await work.firings.find_last("t1", project="p"), await work.firings.find_last("t1", project="q")) == (
+            None,
+            "noon",
+        )
+
+
+async def test_pages_hold_each_entity_once_when_projects_use_the_same_ids(store: Store) -> None:
+    await add(store, *(make_entity(f"f{n}", project=name) for n in range(4) for name in ("q", "p", "r")))
+    for sort in ((), (("name", "asc"),), (("id", "desc"),)):
+        seen = []
+        async with store.begin(is_read_only=True) as work:
+            for page in range(4):
+                query = Query(type="function", versions="all", sort=sort, size=3, page=page)
+                seen += [(one.project, one.id) for one in (await work.entities.find_page(query)).content]
+        assert len(set(seen)) == len(seen) == 12

@@ -50,29 +50,29 @@ async def test_entry_is_not_kept_when_the_work_it_tells_of_is_not(store: Store) 
 
     async with store.begin(is_read_only=True) as work:
         assert await work.audit.list_entries() == []
-        assert await work.entities.find("function", "f1") is None
+        assert await work.entities.find("function", "f1", project="p") is None
 
 
 async def test_metric_is_replaced_when_its_name_exists(store: Store) -> None:
     async with store.begin() as work:
-        await work.metrics.put("run", "r1", "loss", 0.1)
-        await work.metrics.put("run", "r1", "acc", [0.5])
-        await work.metrics.put("run", "r1", "acc", [0.5, 0.6, 1e300])
-        await work.metrics.put("model", "r1", "loss", 7)
+        await work.metrics.put("run", "r1", "loss", 0.1, project="p")
+        await work.metrics.put("run", "r1", "acc", [0.5], project="p")
+        await work.metrics.put("run", "r1", "acc", [0.5, 0.6, 1e300], project="p")
+        await work.metrics.put("model", "r1", "loss", 7, project="p")
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
-        assert await work.metrics.list_values("run", "r1") == {"acc": [0.5, 0.6, 1e300], "loss": 0.1}
-        assert await work.metrics.list_values("run", "r2") == {}
+        assert await work.metrics.list_values("run", "r1", project="p") == {"acc": [0.5, 0.6, 1e300], "loss": 0.1}
+        assert await work.metrics.list_values("run", "r2", project="p") == {}
 
 
 async def test_metric_comes_back_when_it_is_not_a_number_or_endless(store: Store) -> None:
     async with store.begin() as work:
-        await work.metrics.put("run", "r1", "loss", [math.nan, math.inf, -math.inf])
+        await work.metrics.put("run", "r1", "loss", [math.nan, math.inf, -math.inf], project="p")
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
-        loss = (await work.metrics.list_values("run", "r1"))["loss"]
+        loss = (await work.metrics.list_values("run", "r1", project="p"))["loss"]
     assert isinstance(loss, list)
     assert math.isnan(loss[0])
     assert loss[1:] == [math.inf, -math.inf]
@@ -80,25 +80,26 @@ async def test_metric_comes_back_when_it_is_not_a_number_or_endless(store: Store
 
 async def test_occasion_is_used_once_when_it_is_asked_for_twice(store: Store) -> None:
     async with store.begin() as work:
-        assert await work.firings.find_last("t1") is None
-        assert await work.firings.use("t1", "2026-11-15T00:00Z") is True
-        assert await work.firings.use("t1", "2026-11-16T00:00Z") is True
-        assert await work.firings.use("t1", "2026-11-15T00:00Z") is False
-        assert await work.firings.use("t2", "2026-11-15T00:00Z") is True
+        assert await work.firings.find_last("t1", project="p") is None
+        assert await work.firings.use("t1", "2026-11-15T00:00Z", project="p") is True
+        assert await work.firings.use("t1", "2026-11-16T00:00Z", project="p") is True
+        assert await work.firings.use("t1", "2026-11-15T00:00Z", project="p") is False
+        assert await work.firings.use("t2", "2026-11-15T00:00Z", project="p") is True
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
-        assert await work.firings.is_used("t1", "2026-11-15T00:00Z") is True
-        assert await work.firings.is_used("t2", "2026-11-16T00:00Z") is False
-        assert await work.firings.find_last("t1") == "2026-11-16T00:00Z"
-        assert await work.firings.find_last("t2") == "2026-11-15T00:00Z"
+        assert await work.firings.is_used("t1", "2026-11-15T00:00Z", project="p") is True
+        assert await work.firings.is_used("t1", "2026-11-15T00:00Z", project="q") is False
+        assert await work.firings.is_used("t2", "2026-11-16T00:00Z", project="p") is False
+        assert await work.firings.find_last("t1", project="p") == "2026-11-16T00:00Z"
+        assert await work.firings.find_last("t2", project="p") == "2026-11-15T00:00Z"
 
 
 async def test_occasion_can_be_used_when_its_first_user_did_not_commit(store: Store) -> None:
     async with store.begin() as work:
-        assert await work.firings.use("t1", "now") is True
+        assert await work.firings.use("t1", "now", project="p") is True
     async with store.begin() as work:
-        assert await work.firings.use("t1", "now") is True
+        assert await work.firings.use("t1", "now", project="p") is True
 
 
 async def test_ids_are_there_when_a_database_is_new(store: Store) -> None:

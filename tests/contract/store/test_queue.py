@@ -24,7 +24,7 @@ async def test_oldest_due_come_first_when_more_are_due_than_wanted(store: Store)
     assert [run.id for run, _ in first] == ["r0", "a-tie", "r1"]
     assert [run.id for run, _ in second] == ["r2", "r3"]
     assert third == []
-    assert [lease.run_id for _, lease in first] == ["r0", "a-tie", "r1"]
+    assert [lease.run_uid for _, lease in first] == ["r0", "a-tie", "r1"]
 
 
 async def test_claimed_run_is_whole_and_its_revision_stays_when_it_is_claimed(store: Store) -> None:
@@ -38,7 +38,7 @@ async def test_claimed_run_is_whole_and_its_revision_stays_when_it_is_claimed(st
     assert claimed == run
     assert now < lease.until <= now + LONG
     async with store.begin(is_read_only=True) as work:
-        assert await work.runs.find("r1") == run
+        assert await work.runs.find("r1", project="p") == run
 
 
 async def test_nothing_is_claimed_when_nothing_is_due_yet(store: Store) -> None:
@@ -110,7 +110,7 @@ async def test_run_is_due_when_its_holder_said_so_at_release(store: Store, is_du
         await work.commit()
 
     async with store.begin() as work:
-        found = await work.runs.find("r1")
+        found = await work.runs.find("r1", project="p")
         assert found is not None
         assert found.due_at == due_at
         assert found.revision == 1
@@ -166,7 +166,7 @@ async def test_overdue_run_keeps_its_turn_when_it_is_nudged(store: Store) -> Non
     async with store.begin() as work:
         await work.runs.add(make_run("r1", due_at=NOON), [])
         await work.runs.nudge(["r1"])
-        found = await work.runs.find("r1")
+        found = await work.runs.find("r1", project="p")
     assert found is not None
     assert found.due_at == NOON
 
@@ -183,7 +183,7 @@ async def test_run_rests_until_it_is_due_when_its_nudge_was_claimed(store: Store
 
     async with store.begin() as work:
         assert await work.runs.claim_due(owner="loop", limit=1, lease_for=LONG) == []
-        found = await work.runs.find("r1")
+        found = await work.runs.find("r1", project="p")
     assert found is not None
     assert found.due_at == later
 
@@ -208,7 +208,22 @@ async def test_lease_falls_when_the_run_is_deleted(store: Store) -> None:
     async with store.begin() as work:
         await work.runs.add(make_run("r1"), [])
         [(run, lease)] = await work.runs.claim_due(owner="a", limit=1, lease_for=LONG)
-        await work.runs.delete("r1")
+        await work.runs.delete(["r1"])
         await work.runs.add(make_run("r1"), [])
         with pytest.raises(Stale):
             await work.runs.replace(run, lease=lease)
+
+
+async def test_only_that_run_is_meant_when_projects_use_the_same_id(store: Store) -> None:
+    async with store.begin() as work:
+        later = await work.read_clock() + LONG
+        await work.runs.add(make_run("r1", uid="u1", due_at=later), [])
+        await work.runs.add(make_run("r1", uid="u2", project="q", due_at=later), [])
+        await work.runs.nudge(["u2"])
+        [(run, lease)] = await work.runs.claim_due(owner="loop", limit=9, lease_for=LONG)
+        assert (run.project, lease.run_uid) == ("q", "u2")
+        await work.runs.replace(run, lease=lease)
+        with pytest.raises(Stale):
+            await work.runs.replace(make_run("r1", uid="u1"), lease=lease)
+        await work.runs.release(lease, due_at=None)
+        assert await work.runs.claim_due(owner="loop", limit=9, lease_for=LONG) == []

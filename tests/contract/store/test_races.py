@@ -42,7 +42,7 @@ async def test_one_is_added_when_two_hundred_submit_the_same_id(store: Store, re
 
     assert count_winners(results, Duplicate) == 1
     async with store.begin(is_read_only=True) as work:
-        run = await work.runs.find("r1")
+        run = await work.runs.find("r1", project="p")
         assert run is not None
         assert results[int(run.request_hash)] is None
         assert len(await work.runs.list_transitions("r1")) == 2
@@ -149,7 +149,7 @@ async def test_no_write_is_lost_when_many_count_the_revision_up(store: Store, re
 
     assert count_winners(await race(replicas, 50, write), Stale) == 50
     async with store.begin(is_read_only=True) as work:
-        run = await work.runs.find("r1")
+        run = await work.runs.find("r1", project="p")
         assert run is not None
         assert run.revision == 51
         assert len(await work.runs.list_transitions("r1")) == 50
@@ -157,7 +157,7 @@ async def test_no_write_is_lost_when_many_count_the_revision_up(store: Store, re
 
 async def test_total_is_right_when_runs_come_and_go_at_once(store: Store, replicas: list[Store]) -> None:
     await race(replicas, 40, lambda work, n: work.runs.add(make_run(f"r{n}", project=f"p{n % 3}"), []))
-    await race(replicas, 40, lambda work, n: work.runs.delete(f"r{n // 2}"))
+    await race(replicas, 40, lambda work, n: work.runs.delete([f"r{n // 2}"]))
 
     async with store.begin(is_read_only=True) as work:
         for name in ("p0", "p1", "p2"):
@@ -178,7 +178,7 @@ async def test_one_gets_the_refresh_token_when_many_use_it(store: Store, replica
 
 
 async def test_one_fires_when_many_see_the_same_occasion(replicas: list[Store]) -> None:
-    results = await race(replicas, 50, lambda work, _: work.firings.use("t1", "2026-11-15T00:00Z"))
+    results = await race(replicas, 50, lambda work, _: work.firings.use("t1", "2026-11-15T00:00Z", project="p"))
     assert Counter(results) == {True: 1, False: 49}
 
 

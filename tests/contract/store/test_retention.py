@@ -3,10 +3,12 @@
 import asyncio
 from dataclasses import asdict
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from runyard.app.ports import PrunedRows, Query
+from runyard.app.ports import Query
+from runyard.domain.reasons import Reason
 from runyard.store import SqlStore, retention, tables
 from tests.contract.store.builders import NOON, make_audit, make_run, make_transition
 
@@ -20,14 +22,21 @@ async def add(store: SqlStore, run_id: str, **fields: object) -> None:
         await work.commit()
 
 
-async def list_runs(store: SqlStore) -> set[str]:
+async def expire(store: SqlStore, *, limit: int = 100) -> list[str]:
+    async with store.begin() as work:
+        expired = await work.runs.expire(ended_before=NOON - 30 * DAY, at=NOON, limit=limit)
+        await work.commit()
+    return sorted(expired)
+
+
+async def list_runs(store: SqlStore, **filters: Any) -> set[str]:
     async with store.begin(is_read_only=True) as work:
-        page = await work.runs.find_page(Query(type="run", size=1000))
+        page = await work.runs.find_page(Query(type="run", size=1000, **filters))
     assert page.total == len(page.content)
     return {run.id for run in page.content}
 
 
-async def test_ended_runs_go_when_they_are_older_than_the_setting(store: SqlStore) -> None:
+async def test_ended_runs_expire_when_they_are_older_than_the_setting(store: SqlStore) -> None:
     for state in ("COMPLETED", "ERROR", "STOPPED", "DELETED"):
         await add(store, f"old-{state}", state=state)
     for state in ("CREATED", "BUILT", "READY", "PENDING", "RUNNING", "STOP", "RESUME", "DELETING"):
@@ -36,20 +45,21 @@ async def test_ended_runs_go_when_they_are_older_than_the_setting(store: SqlStor
     await add(store, "due", state="COMPLETED", due_at=NOON - DAY)
     await add(store, "forgotten", state="COMPLETED", due_at=NOON - 35 * DAY)
 
-    pruned = await store.prune(NOON, runs_before=NOON - 30 * DAY, audit_before=None)
+    expired = await expire(store)
 
-    gone = {"old-COMPLETED", "old-ERROR", "old-STOPPED", "old-DELETED", "forgotten"}
-    assert set(pruned.run_ids) == gone
-    left = await list_runs(store)
-    assert not left & gone
-    assert {"young", "due", "live-RUNNING", "live-DELETING"} < left
-    assert len(left) == 10
+    assert expired == ["forgotten", "old-COMPLETED", "old-DELETED", "old-ERROR", "old-STOPPED"]
+    assert await list_runs(store, state="DELETING") == {*expired, "live-DELETING"}
     async with store.begin(is_read_only=True) as work:
-        assert await work.runs.has_tombstone("old-ERROR") is True
-        assert await work.runs.list_transitions("old-ERROR") == []
-        [(_, entry)] = await work.audit.list_entries()
-    assert entry.action == "retention.prune"
-    assert entry.details == {"runs": 5}
+        assert sorted(await work.runs.list_expired(limit=100)) == expired
+        run = await work.runs.find("old-ERROR", project="p")
+        history = await work.runs.list_transitions("old-ERROR")
+    assert run is not None
+    assert (run.desired, run.due_at, run.revision, run.updated_at) == ("delete", None, 2, NOON)
+    assert [(step.sequence, step.state, step.reason) for step in history] == [
+        (1, "READY", None),
+        (2, "DELETING", Reason.RETENTION_EXPIRED),
+    ]
+    assert await expire(store) == []
 
 
 async def test_leased_run_stays_when_it_is_old(store: SqlStore) -> None:
@@ -58,23 +68,47 @@ async def test_leased_run_stays_when_it_is_old(store: SqlStore) -> None:
         assert await work.runs.claim_due(owner="me", limit=1, lease_for=DAY)
         await work.commit()
 
-    assert await store.prune(NOON, runs_before=NOON - 30 * DAY, audit_before=None) == PrunedRows()
-    assert await list_runs(store) == {"r1"}
+    assert await expire(store) == []
+    assert await list_runs(store, state="COMPLETED") == {"r1"}
 
 
-async def test_every_old_run_goes_when_there_are_more_than_are_deleted_at_once(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "RUNS_AT_ONCE", 2)
+async def test_no_more_expire_than_asked_for_when_there_are_many(store: SqlStore) -> None:
     for number in range(5):
         await add(store, f"r{number}", state="COMPLETED")
     await add(store, "live", state="RUNNING")
 
-    pruned = await store.prune(NOON, runs_before=NOON - 30 * DAY, audit_before=None)
-
-    assert sorted(pruned.run_ids) == [f"r{number}" for number in range(5)]
+    assert [len(await expire(store, limit=2)) for _ in range(4)] == [2, 2, 1, 0]
     async with store.begin(is_read_only=True) as work:
-        assert (await work.runs.find_page(Query(type="run", size=0))).total == 1
+        assert len(await work.runs.list_expired(limit=3)) == 3
+
+
+async def test_every_run_expires_once_when_two_prune_at_once(store: SqlStore) -> None:
+    for number in range(30):
+        await add(store, f"r{number}", state="COMPLETED")
+
+    both = await asyncio.gather(*(expire(store) for _ in range(2)))
+
+    expired = [uid for uids in both for uid in uids]
+    assert sorted(expired) == sorted(f"r{number}" for number in range(30))
+
+
+async def test_logs_of_deleted_runs_are_named_until_they_are_swept(store: SqlStore) -> None:
+    for number in range(3):
+        await add(store, f"r{number}", uid=f"u{number}")
+    async with store.begin() as work:
+        assert await work.runs.delete(["u0"]) == ["u0"]
+        await work.commit()
+    async with store.begin() as work:
+        assert sorted(await work.runs.delete(["u0", "u1"])) == ["u1"]
+        later = await work.read_clock() + DAY
+        assert list(await work.runs.list_unswept(deleted_before=later, limit=10)) == ["u0", "u1"]
+        assert list(await work.runs.list_unswept(deleted_before=later, limit=1)) == ["u0"]
+        assert list(await work.runs.list_unswept(deleted_before=later - 2 * DAY, limit=10)) == []
+        await work.runs.mark_swept(["u0", "u2"])
+        await work.commit()
+    async with store.begin(is_read_only=True) as work:
+        assert list(await work.runs.list_unswept(deleted_before=later, limit=10)) == ["u1"]
+        assert await work.runs.has_tombstone("r0", project="p") is True
 
 
 async def test_old_audit_goes_when_there_is_more_than_is_deleted_at_once(store: SqlStore) -> None:
@@ -86,31 +120,16 @@ async def test_old_audit_goes_when_there_is_more_than_is_deleted_at_once(store: 
         await work.session.write_all(tables.audit.insert(), (row for _ in range(older)))
         await work.commit()
 
-    pruned = await store.prune(NOON, runs_before=None, audit_before=NOON - 90 * DAY)
+    assert await store.prune_audit(NOON, written_before=NOON - 90 * DAY) == older
 
-    assert pruned == PrunedRows(audit_entries=older)
     async with store.begin(is_read_only=True) as work:
         entries = [entry for _, entry in await work.audit.list_entries(limit=100)]
     assert [entry.action for entry in entries] == ["retention.prune"] * 2 + ["run.create"] * kept
 
 
-async def test_everything_stays_when_nothing_is_set(store: SqlStore) -> None:
-    await add(store, "r1", state="COMPLETED")
+@pytest.mark.parametrize("days", [1, 99])
+async def test_audit_stays_when_it_is_not_old(store: SqlStore, days: int) -> None:
     async with store.begin() as work:
-        await work.audit.add(make_audit(at=NOON - 1000 * DAY))
+        await work.audit.add(make_audit(at=NOON - days * DAY))
         await work.commit()
-
-    assert await store.prune(NOON, runs_before=None, audit_before=None) == PrunedRows()
-    assert await list_runs(store) == {"r1"}
-
-
-async def test_every_run_goes_once_when_two_prune_at_once(store: SqlStore) -> None:
-    for number in range(30):
-        await add(store, f"r{number}", state="COMPLETED")
-
-    both = await asyncio.gather(*(store.prune(NOON, runs_before=NOON - 30 * DAY, audit_before=None) for _ in range(2)))
-
-    gone = [run_id for pruned in both for run_id in pruned.run_ids]
-    assert sorted(gone) == sorted(set(gone))
-    assert len(gone) == 30
-    assert await list_runs(store) == set()
+    assert await store.prune_audit(NOON, written_before=NOON - 100 * DAY) == 0

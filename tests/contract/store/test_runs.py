@@ -50,7 +50,7 @@ async def test_run_comes_back_as_it_was_when_it_is_found(store: Store) -> None:
     await add(store, run)
 
     async with store.begin(is_read_only=True) as work:
-        found = await work.runs.find("r1")
+        found = await work.runs.find("r1", project="p")
         page = await work.runs.find_page(Query(type="run"))
 
     assert found == run
@@ -65,7 +65,7 @@ async def test_nothing_is_found_when_the_run_is_of_another_project(store: Store)
     async with store.begin(is_read_only=True) as work:
         assert await work.runs.find("r1", project="p") is not None
         assert await work.runs.find("r1", project="q") is None
-        assert await work.runs.find("r2") is None
+        assert await work.runs.find("r2", project="p") is None
 
 
 async def test_second_is_refused_and_the_first_stays_when_the_id_is_taken(store: Store) -> None:
@@ -76,7 +76,7 @@ async def test_second_is_refused_and_the_first_stays_when_the_id_is_taken(store:
     async with store.begin() as work:
         with pytest.raises(Duplicate):
             await work.runs.add(make_run("r1", request_hash="other"), [make_transition(1), make_transition(2)])
-        first = await work.runs.find("r1")
+        first = await work.runs.find("r1", project="p")
         await work.commit()
 
     assert first == make_run("r1")
@@ -118,7 +118,7 @@ async def test_run_and_transitions_are_kept_together_when_it_is_replaced(store: 
 
     assert written == replace(changed, revision=2)
     async with store.begin(is_read_only=True) as work:
-        assert await work.runs.find("r1") == written
+        assert await work.runs.find("r1", project="p") == written
 
 
 async def test_neither_run_nor_transition_is_written_when_the_revision_is_stale(store: Store) -> None:
@@ -136,34 +136,34 @@ async def test_neither_run_nor_transition_is_written_when_the_revision_is_stale(
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
-        assert await work.runs.find("r1") == run
+        assert await work.runs.find("r1", project="p") == run
         assert await work.runs.list_transitions("r1") == []
 
 
 async def test_tombstone_stays_when_a_run_is_deleted(store: Store) -> None:
     async with store.begin() as work:
         await work.runs.add(make_run("r1", metadata={"labels": ["x"]}), [make_transition(1)])
-        await work.metrics.put("run", "r1", "loss", 1.0)
-        assert await work.runs.has_tombstone("r1") is False
-        await work.runs.delete("r1")
-        await work.runs.delete("never")
+        await work.metrics.put("run", "r1", "loss", 1.0, project="p")
+        assert await work.runs.has_tombstone("r1", project="p") is False
+        await work.runs.delete(["r1"])
+        await work.runs.delete(["never"])
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
-        assert await work.runs.find("r1") is None
-        assert await work.runs.has_tombstone("r1") is True
-        assert await work.runs.has_tombstone("never") is False
+        assert await work.runs.find("r1", project="p") is None
+        assert await work.runs.has_tombstone("r1", project="p") is True
+        assert await work.runs.has_tombstone("never", project="p") is False
         assert await work.runs.list_transitions("r1") == []
-        assert await work.metrics.list_values("run", "r1") == {}
+        assert await work.metrics.list_values("run", "r1", project="p") == {}
 
 
 async def test_run_lives_when_it_is_added_again_after_its_end(store: Store) -> None:
     for _ in range(2):
         async with store.begin() as work:
             await work.runs.add(make_run("r1"), [make_transition(1)])
-            assert await work.runs.has_tombstone("r1") is False
-            await work.runs.delete("r1")
-            assert await work.runs.has_tombstone("r1") is True
+            assert await work.runs.has_tombstone("r1", project="p") is False
+            await work.runs.delete(["r1"])
+            assert await work.runs.has_tombstone("r1", project="p") is True
             await work.commit()
 
 
@@ -237,16 +237,17 @@ async def test_total_is_right_when_runs_come_and_go(store: Store) -> None:
     async with store.begin() as work:
         with pytest.raises(Duplicate):
             await work.runs.add(LISTED[0], [])
-        await work.runs.delete("r1")
-        await work.runs.delete("r1")
-        await work.runs.delete("r4")
+        await work.runs.delete(["r1"])
+        await work.runs.delete(["r1"])
+        await work.runs.delete(["r4"])
         await work.commit()
     assert await find_totals() == [3, 3, 0, 3, 0]
     async with store.begin() as work:
         await work.runs.add(make_run("undone"), [])
-        await work.runs.delete("r2")
+        await work.runs.delete(["r2"])
     assert await find_totals() == [3, 3, 0, 3, 0]
     async with store.begin() as work:
+        await work.runs.delete(["r2", "r3", "r5"])
         await work.entities.delete_project("p")
         await work.runs.add(make_run("new"), [])
         await work.commit()
@@ -282,7 +283,7 @@ async def test_stale_lease_writes_nothing_when_another_unit_of_work_has_taken_ov
         await work.commit()
 
     async with store.begin() as work:
-        assert await work.runs.find("r1") == run
+        assert await work.runs.find("r1", project="p") == run
         assert await work.runs.list_transitions("r1") == []
         written = await work.runs.replace(replace(run, state="RUNNING"), lease=second)
         await work.commit()
@@ -302,7 +303,7 @@ async def test_lease_writes_nothing_when_it_has_ended_though_nobody_took_over(st
         with pytest.raises(Stale):
             await work.runs.renew(lease, lease_for=LONG)
         await work.runs.release(lease, due_at=None)
-        assert await work.runs.find("r1") == run
+        assert await work.runs.find("r1", project="p") == run
 
 
 async def test_lease_writes_nothing_when_it_is_of_another_run_or_was_given_back(store: Store) -> None:
@@ -353,3 +354,48 @@ async def test_page_is_without_the_decision_when_it_is_to_be_brief(store: Store)
         brief = await work.runs.find_page(Query(type="run", is_brief=True))
     assert whole.content == (run,)
     assert brief.content == (replace(run, request={}, effective=None, provenance=()),)
+
+
+async def test_runs_stay_apart_when_projects_use_the_same_id(store: Store) -> None:
+    ours = make_run("r1", uid="u1", metadata={"labels": ["x"]})
+    theirs = make_run("r1", uid="u2", project="q", metadata={"labels": ["y"]})
+    async with store.begin() as work:
+        await work.runs.add(ours, [make_transition(1)])
+        await work.runs.add(theirs, [make_transition(1), make_transition(2)])
+        await work.metrics.put("run", "r1", "loss", 1.0, project="p")
+        await work.metrics.put("run", "r1", "loss", 2.0, project="q")
+        with pytest.raises(Duplicate, match="run r1 exists already in project q"):
+            await work.runs.add(make_run("r1", uid="u3", project="q"), [])
+        await work.commit()
+
+    async with store.begin() as work:
+        assert await work.runs.find("r1", project="p") == ours
+        assert await work.runs.find("r1", project="q") == theirs
+        assert await work.runs.find_by_uid("u2") == theirs
+        assert await work.runs.find_by_uid("r1") is None
+        assert await work.runs.list_histories(["u1", "u2", "r1"]) == {
+            "u1": [make_transition(1)],
+            "u2": [make_transition(1), make_transition(2)],
+        }
+        changed = await work.runs.replace(replace(theirs, state="RUNNING"))
+        assert await work.runs.find("r1", project="p") == ours
+        assert await work.runs.delete(["u1", "r1"]) == ["u1"]
+        assert await work.runs.find("r1", project="q") == changed
+        assert await work.metrics.list_values("run", "r1", project="p") == {}
+        assert await work.metrics.list_values("run", "r1", project="q") == {"loss": 2.0}
+        assert await work.runs.has_tombstone("r1", project="p") is True
+        assert await work.runs.has_tombstone("r1", project="q") is False
+        page = await work.runs.find_page(Query(type="run", labels=("y",)))
+        assert page.content == (changed,)
+
+
+async def test_earlier_run_is_stale_when_its_id_is_used_again(store: Store) -> None:
+    earlier, later = make_run("r1", uid="u1"), make_run("r1", uid="u2")
+    await add(store, earlier)
+    async with store.begin() as work:
+        await work.runs.delete(["u1"])
+        await work.runs.add(later, [])
+        with pytest.raises(Stale):
+            await work.runs.replace(earlier)
+        assert await work.runs.find("r1", project="p") == later
+        assert await work.runs.has_tombstone("r1", project="p") is False

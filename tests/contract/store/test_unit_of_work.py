@@ -15,7 +15,7 @@ async def test_nothing_is_kept_when_it_is_left_without_commit(store: Store) -> N
         await work.runs.add(make_run("r1"), [make_transition(1)])
         await work.put_meta("x", "1")
     async with store.begin(is_read_only=True) as work:
-        assert await work.runs.find("r1") is None
+        assert await work.runs.find("r1", project="p") is None
         assert await work.get_meta("x") is None
 
 
@@ -29,7 +29,7 @@ async def test_nothing_is_kept_when_it_is_left_by_an_error(store: Store) -> None
     with pytest.raises(RuntimeError, match="mine"):
         await fail()
     async with store.begin(is_read_only=True) as work:
-        assert await work.runs.find("r1") is None
+        assert await work.runs.find("r1", project="p") is None
         assert await work.audit.list_entries() == []
 
 
@@ -37,20 +37,20 @@ async def test_everything_is_kept_together_when_it_is_committed(store: Store) ->
     async with store.begin() as work:
         await work.runs.add(make_run("r1"), [make_transition(1)])
         await work.audit.add(make_audit())
-        await work.metrics.put("run", "r1", "loss", 1.0)
+        await work.metrics.put("run", "r1", "loss", 1.0, project="p")
         await work.commit()
     async with store.begin(is_read_only=True) as work:
-        assert await work.runs.find("r1") is not None
+        assert await work.runs.find("r1", project="p") is not None
         assert len(await work.runs.list_transitions("r1")) == 1
         assert len(await work.audit.list_entries()) == 1
-        assert await work.metrics.list_values("run", "r1") == {"loss": 1.0}
+        assert await work.metrics.list_values("run", "r1", project="p") == {"loss": 1.0}
 
 
 async def test_mistake_is_told_when_it_is_used_after_its_end(store: Store) -> None:
     async with store.begin() as work:
         await work.commit()
         with pytest.raises(RuntimeError, match="has ended"):
-            await work.runs.find("r1")
+            await work.runs.find("r1", project="p")
         with pytest.raises(RuntimeError, match="has ended"):
             await work.commit()
     with pytest.raises(RuntimeError, match="has ended"):
@@ -60,9 +60,9 @@ async def test_mistake_is_told_when_it_is_used_after_its_end(store: Store) -> No
 async def test_own_writes_are_seen_and_others_are_not_when_they_are_not_committed(store: Store) -> None:
     async with store.begin() as writer:
         await writer.runs.add(make_run("r1"), [])
-        assert await writer.runs.find("r1") is not None
+        assert await writer.runs.find("r1", project="p") is not None
         async with store.begin(is_read_only=True) as reader:
-            assert await reader.runs.find("r1") is None
+            assert await reader.runs.find("r1", project="p") is None
         await writer.commit()
 
 
@@ -73,9 +73,9 @@ async def test_reader_sees_one_state_when_others_commit_meanwhile(store: Store) 
             await writer.entities.add(make_entity("f1"))
             await writer.commit()
         assert (await reader.entities.find_page(Query(type="function"))).total == 0
-        assert await reader.entities.find("function", "f1") is None
+        assert await reader.entities.find("function", "f1", project="p") is None
     async with store.begin(is_read_only=True) as reader:
-        assert await reader.entities.find("function", "f1") is not None
+        assert await reader.entities.find("function", "f1", project="p") is not None
 
 
 async def test_write_is_refused_when_it_was_begun_for_reading(store: Store) -> None:
@@ -84,7 +84,7 @@ async def test_write_is_refused_when_it_was_begun_for_reading(store: Store) -> N
             await work.runs.add(make_run("r1"), [])
         with pytest.raises(ReadOnly):
             await work.lock("p")
-        assert await work.runs.find("r1") is None
+        assert await work.runs.find("r1", project="p") is None
 
 
 async def test_clock_is_aware_and_goes_forward_when_it_is_read(store: Store) -> None:
@@ -157,7 +157,7 @@ async def test_store_goes_on_when_units_of_work_are_cancelled(store: Store) -> N
         await work.commit()
     async with store.begin(is_read_only=True) as work:
         for number, result in enumerate(results):
-            run = await work.runs.find(f"r{number}")
+            run = await work.runs.find(f"r{number}", project="p")
             assert run is not None or result is not None
             assert len(await work.runs.list_transitions(f"r{number}")) == (run is not None)
         audited = await work.audit.list_entries(limit=100)

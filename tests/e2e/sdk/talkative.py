@@ -14,7 +14,7 @@ from tests.e2e.sdk.stub_routes import LOG_TEXT
 async def submit_and_log(core: Core, *arguments: Any, **options: Any) -> Any:
     """Submit a run, and leave its log in the server's own store."""
     run, transitions = await submit_run(core, *arguments, **options)
-    stream = Stream(run_id=run.id, pod=f"run-{run.id}", container="main")
+    stream = Stream(run_uid=run.uid, pod=f"run-{run.id}", container="main")
     await core.logs.append(stream, LOG_TEXT.encode(), offset=0, at=core.clock.now())
     return run, transitions
 

@@ -57,10 +57,10 @@ async def test_everything_is_there_and_the_epoch_is_new_when_a_backup_is_restore
         assert epoch != old["epoch"]
         assert old["sweeper"] is None
         assert await work.get_meta("sweeper") == "off"
-        assert await work.runs.find("r7") == make_run("r7")
+        assert await work.runs.find("r7", project="p") == make_run("r7")
         assert await work.runs.list_transitions("r7") == [make_transition(1), make_transition(2)]
         assert (await work.runs.find_page(Query(type="run"))).total == 20
-        assert await work.entities.find("function", "f1") is not None
+        assert await work.entities.find("function", "f1", project="p") is not None
         assert await work.secrets.find("p", "key") == make_value()
         with pytest.raises(Stale):
             await work.runs.replace(run, lease=lease)

@@ -68,12 +68,12 @@ async def test_store_goes_on_when_the_server_was_killed_and_came_back(own_postgr
     check_words(failure.value, named=f"127.0.0.1:{own_postgres.port}")
     with pytest.raises(StoreUnavailable):
         async with store.begin(is_read_only=True) as work:
-            await work.runs.find("before")
+            await work.runs.find("before", project="p")
 
     own_postgres.start()
     async with store.begin() as work:
-        assert await work.runs.find("before") is not None
-        assert await work.runs.find("during") is None
+        assert await work.runs.find("before", project="p") is not None
+        assert await work.runs.find("during", project="p") is None
         await work.runs.add(make_run("after"), [])
         await work.commit()
     await store.close()
@@ -96,8 +96,8 @@ async def test_store_goes_on_when_its_connections_are_ended(postgres: Postgres) 
     await write("r2", is_ended=False)
 
     async with store.begin(is_read_only=True) as work:
-        assert await work.runs.find("r1") is None
-        assert await work.runs.find("r2") is not None
+        assert await work.runs.find("r1", project="p") is None
+        assert await work.runs.find("r2", project="p") is not None
     await store.close()
 
 

@@ -53,7 +53,8 @@ CASES: dict[str, tuple[Ask, str]] = {
     "runs by version of a function": (runs(project="p1", function="python://p1/f7:v1"), "ix_runs_function"),
     "runs by function": (runs(project="p1", function="python://p1/f7"), "ix_runs_function_base"),
     "runs by task": (runs(project="p1", task="python+job://p1/t7"), "ix_runs_task"),
-    "a run": (lambda work: work.runs.find("r17"), "pk_runs"),
+    "a run": (lambda work: work.runs.find("r17", project="p17"), "uq_runs_project_id"),
+    "a run by uid": (lambda work: work.runs.find_by_uid("r17"), "pk_runs"),
     "history of a run": (lambda work: work.runs.list_transitions("r17"), "pk_transitions"),
     "what is due": (
         lambda work: work.runs.claim_due(owner="me", limit=20, lease_for=timedelta(seconds=30)),
@@ -78,7 +79,7 @@ CASES: dict[str, tuple[Ask, str]] = {
     "projects in order of names": (entities("project", sort=(("name", "asc"),)), "ix_entities_all_name"),
     "projects, newest first": (entities("project"), "ix_entities_all_created"),
     "functions of all projects": (entities("function", versions="all"), "ix_entities_all_created"),
-    "an entity": (lambda work: work.entities.find("function", "e17"), "pk_entities"),
+    "an entity": (lambda work: work.entities.find("function", "e17", project="p17"), "pk_entities"),
     "audit": (lambda work: work.audit.list_entries(), "pk_audit"),
     "audit of a project": (lambda work: work.audit.list_entries(project="p1"), "ix_audit_project|pk_audit"),
 }
@@ -104,10 +105,12 @@ def iter_entities() -> list[Entity]:
     made = []
     for n in range(ENTITIES):
         project, at = f"p{n % PROJECTS}", after(n // 2)
+        if n % 10 == 0:
+            # A project for some thirty entities: were there hardly any in each, every index by project would do.
+            made.append(make_entity(f"x{n}", type="project", project=f"x{n}", name=f"x{n}", created_at=at))
         made += [
             make_entity(f"e{n}", project=project, name=f"n{n % 300}", created_at=at),
             make_entity(f"s{n}", type="secret", project=project, name=f"s{n}", created_at=at),
-            make_entity(f"x{n}", type="project", project=f"x{n}", name=f"x{n}", created_at=at),
             make_task(
                 f"t{n}", project=project, spec={"function": f"python://{project}/f{n // PROJECTS}:v1"}, created_at=at
             ),
@@ -139,7 +142,7 @@ async def fill(store: SqlStore) -> None:
         await work.session.write_all(
             tables.transitions.insert(),
             (
-                {"run_id": f"r{n}", "sequence": step, "state": "READY", "at": after(n), "actor": "ada"}
+                {"run_uid": f"r{n}", "sequence": step, "state": "READY", "at": after(n), "actor": "ada"}
                 for n in range(RUNS)
                 for step in (1, 2)
             ),
@@ -201,7 +204,7 @@ async def test_sqlite_reads_along_the_index_when_it_is_asked_for(sqlite_store: S
 
     plan = await ask_writer(sqlite_store, lambda connection: explain_sqlite(connection, asked))
 
-    expected = index if index.startswith(("ix", "uq")) else "PRIMARY KEY|sqlite_autoindex|SCAN audit"
+    expected = index if index.startswith(("ix", "uq_entities")) else "PRIMARY KEY|sqlite_autoindex|SCAN audit"
     assert any(re.search(expected, line) for line in plan), plan
     assert not [line for line in plan if line == "USE TEMP B-TREE FOR ORDER BY"], plan
     assert not [line for line in plan if re.fullmatch(r"SCAN (runs|entities|transitions)", line)], plan

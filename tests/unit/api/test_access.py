@@ -1,7 +1,6 @@
 """Every route of the router, every role, against the written table."""
 
 from collections.abc import AsyncIterator, Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import httpx2
@@ -51,8 +50,7 @@ def test_table_and_router_have_the_same_routes_when_compared() -> None:
 async def test_only_those_in_the_table_get_in_when_every_route_is_called(role: str, server: Server) -> None:
     headers = {}
     if role == RUN:
-        token = await server.context.issuer.issue_run_token("r1", "demo", "owner", timedelta(hours=1))
-        headers = {"Authorization": f"Bearer {token.text}"}
+        headers = {"Authorization": f"Bearer {await server.issue_run_token('demo', 'r1')}"}
     async with server.client(None if role in (NOBODY, RUN) else role, headers=headers) as client:
         rows = make_table()
         # HEAD answers wherever GET does, to the same callers.

@@ -37,8 +37,15 @@ async def running(demo: httpx2.AsyncClient) -> httpx2.AsyncClient:
     return demo
 
 
+async def _find_stored(server: Server, stream: Stream) -> Stream:
+    """The stream by the uid of its run, which tests name by its id."""
+    run = await server.find_run("demo", stream.run_uid)
+    return replace(stream, run_uid=run.uid)
+
+
 async def _write(server: Server, stream: Stream, *texts: bytes, offset: int = 0) -> int:
     """Append texts, a second between two of them."""
+    stream = await _find_stored(server, stream)
     for number, text in enumerate(texts):
         offset = await server.core.logs.append(stream, text, offset=offset, at=AT + timedelta(seconds=number))
     return offset
@@ -46,6 +53,7 @@ async def _write(server: Server, stream: Stream, *texts: bytes, offset: int = 0)
 
 async def _mark_gap(server: Server, stream: Stream, cause: str = "the node did not answer\n") -> None:
     until = AT + timedelta(seconds=9)
+    stream = await _find_stored(server, stream)
     await server.core.logs.mark_gap(stream, since=AT + timedelta(seconds=5), until=until, cause=cause)
 
 
@@ -94,7 +102,8 @@ async def test_newest_streams_come_first_when_all_together_are_too_long(
 ) -> None:
     monkeypatch.setattr(log_reader, "LIST_BYTES", 6)
     await _write(server, MAIN, b"main\n")
-    await server.core.logs.append(SIDE, b"side\n", offset=0, at=AT + timedelta(hours=1))
+    side = await _find_stored(server, SIDE)
+    await server.core.logs.append(side, b"side\n", offset=0, at=AT + timedelta(hours=1))
     offsets = [item["status"]["offset"] for item in (await running.get(LOGS)).json()]
     assert offsets == [4, 0]
 

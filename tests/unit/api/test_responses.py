@@ -80,7 +80,7 @@ async def test_run_is_refused_in_words_when_a_newer_release_stored_its_spec(
 ) -> None:
     await demo.post(f"{BASE}/runs", json={"kind": "container+job:run", "id": "r1", "spec": {"task": TASK}})
     async with server.context.core.store.begin() as unit:
-        run = await unit.runs.find("r1")
+        run = await unit.runs.find("r1", project="demo")
         assert run is not None
         await unit.runs.replace(replace(run, effective={**(run.effective or {}), "schema_version": 99}))
         await unit.commit()

@@ -1,7 +1,6 @@
 """The token of a run, over HTTP: it reads its project, and writes what is its own."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,8 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 @pytest.fixture
 async def run(server: Server) -> AsyncIterator[httpx2.AsyncClient]:
     """A client with the token of r1."""
-    token = await server.context.issuer.issue_run_token("r1", "demo", "ada", timedelta(hours=1))
-    async with server.client(headers={"Authorization": f"Bearer {token.text}"}) as client:
+    token = await server.issue_run_token("demo", "r1")
+    async with server.client(headers={"Authorization": f"Bearer {token}"}) as client:
         yield client
 
 

@@ -116,7 +116,7 @@ async def test_made_up_tokens_are_limited_by_address_when_nobody_is_known(tmp_pa
     [
         (False, Principal(name="ada", address="10.0.0.1"), "ada"),
         (False, Principal(name="ada", address="10.0.0.2"), "ada"),
-        (False, Principal(name="ada", run_id="r1", address="10.0.0.1"), "run r1"),
+        (False, Principal(name="ada", run_id="r1", run_uid="u1", address="10.0.0.1"), "run u1"),
         (True, Principal(name="admin", address="10.0.0.1"), "admin@10.0.0.1"),
     ],
 )

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
+from uuid import uuid4
 
 from sqlalchemy import event, select
 from sqlalchemy.pool import QueuePool
@@ -19,7 +20,7 @@ from runyard.app.core import Core, Options
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.model import AuditEntry, Principal, Run, SealedValue, Transition
-from runyard.app.ports import LogStore, Vault
+from runyard.app.ports import LogStore, Unavailable, Vault
 from runyard.app.runs.transitions import make_first_transitions
 from runyard.domain.lifecycle import State
 from runyard.store import SqlStore, open_store, tables, upgrade
@@ -66,8 +67,12 @@ class CountingLogs:
     def __init__(self) -> None:
         self.deleted: list[str] = []
 
-    async def delete(self, run_id: str) -> None:
-        self.deleted.append(run_id)
+        self.is_busy = False
+
+    async def delete(self, run_uid: str) -> None:
+        if self.is_busy:
+            raise Unavailable("the log store is busy")
+        self.deleted.append(run_uid)
 
 
 class PlainVault:
@@ -134,11 +139,12 @@ class World:
 
     async def find(self, run_id: str = "r1") -> Run | None:
         async with self.store.begin(is_read_only=True) as unit:
-            return await unit.runs.find(run_id)
+            return await unit.runs.find(run_id, project="p")
 
     async def history(self, run_id: str = "r1") -> list[Transition]:
+        run = await self.find(run_id)
         async with self.store.begin(is_read_only=True) as unit:
-            return list(await unit.runs.list_transitions(run_id))
+            return [] if run is None else list(await unit.runs.list_transitions(run.uid))
 
     async def states(self, run_id: str = "r1") -> list[str]:
         return [transition.state.value for transition in await self.history(run_id)]
@@ -206,6 +212,7 @@ def make_run(run_id: str, **fields: Any) -> Run:
         "project": "p",
         "kind": "container+job:run",
         "name": run_id,
+        "uid": uuid4().hex,
         "user": "ada",
         "created_at": START,
         "updated_at": START,

@@ -16,6 +16,7 @@ from runyard.app.identity.sign_in import Grant
 from runyard.auth import Issuer
 from runyard.auth.signing_keys import PLACE
 from runyard.vault import UnknownKey, open_vault
+from tests.contract.store.builders import make_run
 from tests.unit.auth.world import ENDPOINT, START, World, open_world
 
 ADA = Grant(user="ada", client_id="client")
@@ -182,7 +183,7 @@ async def test_token_ends_on_time_when_it_was_verified_just_before(world: World)
 
 async def test_key_is_renewed_and_the_old_one_kept_when_it_is_old(world: World) -> None:
     old = await world.issuer.issue(ADA)
-    run = await world.issuer.issue_run_token("r", "p", "ada", timedelta(days=365))
+    run = await world.issuer.issue_run_token(make_run("r"), timedelta(days=365))
     world.turn(days=29)
     middle = await world.issuer.issue(ADA)
     assert read_part(middle.text, 0)["kid"] == read_part(old.text, 0)["kid"]
@@ -192,7 +193,7 @@ async def test_key_is_renewed_and_the_old_one_kept_when_it_is_old(world: World) 
     new = await world.issuer.issue(ADA)
     assert read_part(new.text, 0)["kid"] != read_part(old.text, 0)["kid"]
     assert len((await world.issuer.jwks())["keys"]) == 2
-    late = await world.issuer.issue_run_token("r", "p", "ada", timedelta(days=20))
+    late = await world.issuer.issue_run_token(make_run("r"), timedelta(days=20))
     world.turn(days=19)
     assert await world.issuer.verify(late.text)
     world.turn(days=11)
@@ -207,10 +208,10 @@ async def test_key_is_renewed_and_the_old_one_kept_when_it_is_old(world: World) 
 
 
 async def test_run_token_has_a_bounded_life_when_a_long_one_is_asked_for(world: World) -> None:
-    signed = await world.issuer.issue_run_token("r", "p", "ada", timedelta(days=400))
+    signed = await world.issuer.issue_run_token(make_run("r", uid="u"), timedelta(days=400))
     assert signed.ends_at == START + timedelta(days=30)
     claims = await world.issuer.verify(signed.text)
-    assert (claims["run_id"], claims["project"], claims["sub"]) == ("r", "p", "ada")
+    assert (claims["run_id"], claims["run_uid"], claims["project"], claims["sub"]) == ("r", "u", "p", "ada")
 
 
 async def test_replicas_have_the_same_keys_when_they_share_a_database(world: World) -> None:

@@ -23,6 +23,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with open_world(tmp_path) as opened:
         await opened.add_account("root", is_admin=True)
         await opened.add_account("ada")
+        await opened.add_project("p", user="root", shares=[("ada", "editor")])
         yield opened
 
 
@@ -85,7 +86,7 @@ async def test_every_token_stops_at_once_when_the_account_is_disabled_or_deleted
     tokens = [
         (await world.add_token("ada")).text,
         (await world.issuer.issue(Grant(user="ada"))).text,
-        (await world.issuer.issue_run_token("r", "p", "ada", timedelta(days=1))).text,
+        (await world.issuer.issue_run_token(make_run("r"), timedelta(days=1))).text,
     ]
     for token in tokens:
         await world.send(token)
@@ -120,16 +121,16 @@ async def test_access_token_is_limited_when_its_grant_was(world: World) -> None:
 
 async def test_run_token_is_the_runs_alone_when_an_admin_started_it(world: World) -> None:
     await add_run(world, user="root")
-    signed = await world.issuer.issue_run_token("r", "p", "root", timedelta(days=1))
+    signed = await world.issuer.issue_run_token(make_run("r", user="root"), timedelta(days=1))
     assert await world.send(signed.text) == Principal(
-        name="root", is_admin=False, run_id="r", project="p", via="run", address=ADDRESS
+        name="root", is_admin=False, run_id="r", run_uid="r", project="p", via="run", address=ADDRESS
     )
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "ERROR", "STOPPED", "DELETING", "DELETED"])
 async def test_run_token_ends_when_the_run_does(world: World, state: str) -> None:
     await add_run(world)
-    token = (await world.issuer.issue_run_token("r", "p", "ada", timedelta(days=1))).text
+    token = (await world.issuer.issue_run_token(make_run("r"), timedelta(days=1))).text
     await world.send(token)
     await end_run(world, "STOP")
     await world.send(token)
@@ -140,20 +141,20 @@ async def test_run_token_ends_when_the_run_does(world: World, state: str) -> Non
 
 async def test_run_token_is_good_for_30_days_when_the_run_goes_on(world: World) -> None:
     await add_run(world)
-    signed = await world.issuer.issue_run_token("r", "p", "ada", RUN_TOKEN_LIFE)
+    signed = await world.issuer.issue_run_token(make_run("r"), RUN_TOKEN_LIFE)
     world.turn(days=30, seconds=-1)
     await world.send(signed.text)
     world.turn(seconds=1)
     with pytest.raises(Unauthenticated, match="the token has expired: sign in again"):
         await world.send(signed.text)
-    another = await world.issuer.issue_run_token("r", "p", "ada", RUN_TOKEN_LIFE)
+    another = await world.issuer.issue_run_token(make_run("r"), RUN_TOKEN_LIFE)
     assert (await world.send(another.text)).run_id == "r"
 
 
 async def test_run_token_is_refused_when_the_run_is_gone_or_elsewhere(world: World) -> None:
     await add_run(world)
-    elsewhere = await world.issuer.issue_run_token("r", "q", "ada", timedelta(days=1))
-    unknown = await world.issuer.issue_run_token("r2", "p", "ada", timedelta(days=1))
+    elsewhere = await world.issuer.issue_run_token(make_run("r", project="q"), timedelta(days=1))
+    unknown = await world.issuer.issue_run_token(make_run("r2"), timedelta(days=1))
     for signed in (elsewhere, unknown):
         with pytest.raises(Unauthenticated):
             await world.send(signed.text)

@@ -87,7 +87,7 @@ async def _iter_events(follower: RunFollower, known: Sequence[Transition], guard
 
 async def _stop_reason(follower: RunFollower, guard: StreamGuard) -> str | None:
     if follower.has_ended:
-        return "gone" if follower.is_gone else "final"
+        return "gone" if follower.is_gone or follower.is_deleting else "final"
     return await guard.stop_reason()
 
 

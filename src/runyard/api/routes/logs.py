@@ -86,7 +86,7 @@ async def get_text(request: Request, project: str, id: str) -> Response:  # noqa
     wanted, is_following = _make_wanted(parameters), parameters[FOLLOW]
     core, marker = get_context(request).core, Marker()
     follower = await follow_run(core, project, id)
-    parts = await choose_parts(core, id, wanted, can_come=is_following and not follower.has_ended)
+    parts = await choose_parts(core, follower.run, wanted, can_come=is_following and not follower.has_ended)
     headers = {"X-Log-Marker": marker.text}
     if len(parts) == 1:
         info = parts[0].info

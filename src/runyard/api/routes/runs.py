@@ -28,7 +28,7 @@ async def list_all(request: Request, project: str) -> Response:
     """List runs, newest first."""
     query = replace(read_query(request, "run"), is_brief=True)
     runs, total, histories = await list_runs(get_context(request).core, query)
-    contents = [run_to_json(run, histories.get(run.id, ())) for run in runs]
+    contents = [run_to_json(run, histories.get(run.uid, ())) for run in runs]
     return page_response(contents, Page(tuple(runs), total), number=query.page, size=query.size)
 
 
@@ -124,4 +124,4 @@ async def resume(request: Request, project: str, id: str) -> Response:  # noqa: 
 async def _run_response(request: Request, run: Run) -> Response:
     """The run with its transitions."""
     async with get_context(request).core.store.begin(is_read_only=True) as unit:
-        return entity_response(run, await unit.runs.list_transitions(run.id))
+        return entity_response(run, await unit.runs.list_transitions(run.uid))

@@ -10,18 +10,20 @@ from runyard.app.errors import Forbidden
 from runyard.app.model import Entity, Json, Principal
 
 PRODUCER = "produced_by_run"
-"""The run that created the entity."""
+"""The id of the run that created the entity."""
+PRODUCER_UID = "produced_by_run_uid"
+"""Its uid. Default: its id, which is the uid of runs that are older than uids."""
 RUNS_AS = "runs_as"
 """Of a trigger: the user who changed its spec last, as whom it fires. Default: its creator."""
 STATE_SINCE = "state_since"
 """When it entered its state. Default: when it was created."""
-KEPT = (PRODUCER, RUNS_AS, STATE_SINCE)
+KEPT = (PRODUCER, PRODUCER_UID, RUNS_AS, STATE_SINCE)
 """Keys that an update by a client keeps."""
 
 
 def name_producer(who: Principal) -> Json:
     """Metadata that names the run which creates an entity."""
-    return {} if who.run_id is None else {PRODUCER: who.run_id}
+    return {} if who.run_id is None else {PRODUCER: who.run_id, PRODUCER_UID: who.run_uid}
 
 
 def note_change(stored: Entity, changed: Entity, who: Principal, *, at: datetime) -> Entity:
@@ -47,5 +49,6 @@ def find_actor(trigger: Entity) -> str:
 
 def check_own_entity(who: Principal, entity: Entity) -> None:
     """Raises `Forbidden` if a run's token would change an entity that the run did not create."""
-    if who.run_id is not None and entity.metadata.get(PRODUCER) != who.run_id:
+    producer_uid = entity.metadata.get(PRODUCER_UID, entity.metadata.get(PRODUCER))
+    if who.run_id is not None and (producer_uid is None or producer_uid != who.run_uid):
         raise Forbidden(f"this token is for run {who.run_id} only, which did not create {entity.type} {entity.id}")

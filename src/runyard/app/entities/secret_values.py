@@ -52,7 +52,7 @@ async def get_secret_values(core: Core, who: Principal, project: str, names: Seq
     async with core.store.begin() as unit:
         await require_project(unit, project)
         if who.run_id is not None:
-            await _check_named(unit, who.run_id, project, names)
+            await _check_named(unit, who, who.run_id, project, names)
         found = [value for name in asked if (value := await unit.secrets.find(project, name)) is not None]
         known = [value.name for value in found]
         missing = len(asked) - len(found)
@@ -69,9 +69,9 @@ async def _note(
     await note_act(core, unit, who, action, of=("secret", None), project=project, details=details)
 
 
-async def _check_named(unit: UnitOfWork, run_id: str, project: str, names: Sequence[str]) -> None:
+async def _check_named(unit: UnitOfWork, who: Principal, run_id: str, project: str, names: Sequence[str]) -> None:
     run = await unit.runs.find(run_id, project=project)
-    effective = None if run is None else run.find_effective()
+    effective = None if run is None or run.uid != who.run_uid else run.find_effective()
     named = set() if effective is None else {use.name for use in effective.secrets}
     if others := set(names) - named:
         # Without the names asked for: the message is kept in the audit, and a value may stand there by mistake.

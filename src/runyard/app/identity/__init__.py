@@ -3,7 +3,14 @@
 Start in `access.py`: every route and command asks `authorize`. Imports no other room.
 """
 
-from runyard.app.identity.access import authorize, delete_share, list_shares, list_visible_projects, put_share
+from runyard.app.identity.access import (
+    authorize,
+    delete_share,
+    find_role,
+    list_shares,
+    list_visible_projects,
+    put_share,
+)
 from runyard.app.identity.account_tokens import list_account_tokens, revoke_account_tokens
 from runyard.app.identity.accounts import (
     create_account,
@@ -53,6 +60,7 @@ __all__ = [
     "create_personal_token",
     "delete_account",
     "delete_share",
+    "find_role",
     "grant_token",
     "hash_token",
     "is_family_revoked",

@@ -51,7 +51,7 @@ async def find_role(unit: UnitOfWork, who: Principal, project: str | None) -> Ro
         return Role.RUN if project is None or project == who.project else Role.STRANGER
     if who.is_admin:
         return Role.ADMIN
-    entity = None if project is None else await unit.entities.find("project", project)
+    entity = None if project is None else await unit.entities.find_project(project)
     return Role.STRANGER if entity is None else await _find_member_role(unit, who, entity)
 
 
@@ -65,7 +65,7 @@ async def authorize(unit: UnitOfWork, who: Principal, permission: Permission, *,
     is_within = who.run_id is None or permission in GRANTS[Role.RUN]
     if is_placed and is_within and allows(role, permission, scopes=who.scopes):
         return role
-    if project is not None and who.run_id is None and await unit.entities.find("project", project) is None:
+    if project is not None and who.run_id is None and await unit.entities.find_project(project) is None:
         # Clients check whether a project exists before they create it. Names of projects are not confidential.
         raise Missing("project", project)
     raise Forbidden(_explain(who, role, permission, project=project))
@@ -134,7 +134,7 @@ async def _find_member_role(unit: UnitOfWork, who: Principal, project: Entity) -
 
 
 async def _require_project(unit: UnitOfWork, project: str) -> Entity:
-    entity = await unit.entities.find("project", project)
+    entity = await unit.entities.find_project(project)
     if entity is None:
         raise Missing("project", project)
     return entity

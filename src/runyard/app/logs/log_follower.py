@@ -60,7 +60,7 @@ class LogFollower:
         """Look for news of the run and for new streams."""
         if not self._follower.has_ended:
             await self._follower.read_new()
-        for info in await self._core.logs.list_streams(self._follower.run.id):
+        for info in await self._core.logs.list_streams(self._follower.run.uid):
             if info.stream not in self._readers and self._wanted.takes(info.stream):
                 # `tail` applies to the streams that existed; a new stream is sent from its start.
                 start = await find_start(self._core.logs, info, self._wanted, has_tail=False)

@@ -121,19 +121,19 @@ async def list_logs(core: Core, project: str, run_id: str, *, marker: Marker) ->
         run = await require_run(unit, project, run_id)
     tails: list[LogTail] = []
     left = LIST_BYTES
-    for info in reversed(await core.logs.list_streams(run_id)):
+    for info in reversed(await core.logs.list_streams(run.uid)):
         part = Part(info=info, offset=max(0, info.size - min(TAIL_BYTES, left)))
         left -= info.size - part.offset
         tails.append(LogTail(part=part, content=await _read_tail(core, part, marker=marker)))
     return run, tails[::-1]
 
 
-async def choose_parts(core: Core, run_id: str, wanted: Wanted, *, can_come: bool = False) -> Sequence[Part]:
-    """The selected streams with their start offsets. Raises `Refused` for unknown names.
+async def choose_parts(core: Core, run: Run, wanted: Wanted, *, can_come: bool = False) -> Sequence[Part]:
+    """The selected streams of a stored run with their start offsets. Raises `Refused` for unknown names.
 
     With `can_come`, a stream may still begin later. An offset is only valid for a single stream.
     """
-    infos = await core.logs.list_streams(run_id)
+    infos = await core.logs.list_streams(run.uid)
     chosen = [info for info in infos if wanted.takes(info.stream)]
     findings = Findings()
     if infos and not chosen and not can_come:

@@ -43,8 +43,7 @@ def make_assignment(core: Core, run: Run, *, issue_token: IssueToken) -> Assignm
     """The run as it is stored now."""
     return Assignment(
         run_id=run.id,
-        # A deleted id may be reused; no two runs with one id have the same microsecond of creation and request.
-        incarnation=f"{run.created_at.isoformat()}/{run.request_hash}",
+        run_uid=run.uid,
         project=run.project,
         name=run.name,
         kind=run.kind,

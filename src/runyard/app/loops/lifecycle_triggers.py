@@ -35,9 +35,10 @@ _STEPS_BETWEEN_PAUSES = 100
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """An entity, without its documents, entered a state."""
+    """An entity, without its documents, entered a state. For a run, its uid: its id may be used again."""
 
     entity: Entity
+    run_uid: str | None
     key: str
     state: str
     at: datetime
@@ -60,7 +61,7 @@ class Lifecycles:
         self._is_open = is_open
         self._scans: dict[str, _Scan] = {}
         self._scanned_at: dict[str, datetime] = {}
-        self._done: LruMap[tuple[str, str], bool] = LruMap(most=_MOST_REMEMBERED)
+        self._done: LruMap[tuple[str, str, str], bool] = LruMap(most=_MOST_REMEMBERED)
 
     @property
     def is_busy(self) -> bool:
@@ -98,7 +99,7 @@ class Lifecycles:
         return scan
 
     async def _fire_once(self, trigger: Entity, change: _Change, turn: Turn) -> int:
-        key = (trigger.id, change.occasion)
+        key = (trigger.project, trigger.id, change.occasion)
         if key in self._done:
             return 0
         fired = await contain(self._fire(trigger, change, turn), trigger=trigger.id, project=trigger.project)
@@ -107,10 +108,10 @@ class Lifecycles:
 
     async def _fire(self, trigger: Entity, change: _Change, turn: Turn) -> int:
         async with self._core.store.begin(is_read_only=True) as unit:
-            if await unit.firings.is_used(trigger.id, change.occasion):
+            if await unit.firings.is_used(trigger.id, change.occasion, project=trigger.project):
                 return 0
             stored = await unit.entities.find("trigger", trigger.id, project=trigger.project)
-            entity = await _find_entity(unit, change.entity)
+            entity = await _find_entity(unit, change)
             if stored is None or entity is None or not (is_active(stored) and _is_meant(stored, change)):
                 return 0
             chain = await _find_chain(unit, entity)
@@ -153,8 +154,11 @@ class _Scan:
         page: dict[str, Any] = {"project": self._project, "since": self._since, "after": self._after, "limit": _PAGE}
         if type_name == "run":
             runs = await unit.runs.list_changed(**page)
-            steps = [(found.run, step) for found in runs for step in found.entered]
-            changes = [_make_change(run, step.state.value, step.at, str(step.sequence)) for run, step in steps]
+            changes = [
+                _make_change(found.run, step.state.value, step.at, str(step.sequence), run_uid=found.run_uid)
+                for found in runs
+                for step in found.entered
+            ]
             return [found.run for found in runs], changes
         entities = await unit.entities.list_changed(type_name, **page)
         # An entity that was updated without a change of state entered it earlier: already processed, or too old.
@@ -180,9 +184,10 @@ def _iter_matches(changes: Iterable[_Change], triggers: Iterable[Entity]) -> Ite
                 yield _Match(trigger.id, change)
 
 
-async def _find_entity(unit: UnitOfWork, brief: Entity) -> Entity | None:
-    if brief.type == "run":
-        return await unit.runs.find(brief.id, project=brief.project)
+async def _find_entity(unit: UnitOfWork, change: _Change) -> Entity | None:
+    if change.run_uid is not None:
+        return await unit.runs.find_by_uid(change.run_uid)
+    brief = change.entity
     return await unit.entities.find(brief.type, brief.id, project=brief.project)
 
 
@@ -222,9 +227,10 @@ def _list_states(trigger: Entity) -> list[str]:
     return [str(state) for state in states] if isinstance(states, list) else []
 
 
-def _make_change(entity: Entity, state: str, at: datetime, time: str) -> _Change:
+def _make_change(entity: Entity, state: str, at: datetime, time: str, *, run_uid: str | None = None) -> _Change:
     """`time` distinguishes the occasion from other times that the entity entered this state."""
-    return _Change(entity, make_key(entity), state, at, f"{entity.type}/{entity.id}:{state}:{time}")
+    occasion = f"{entity.type}/{run_uid or entity.id}:{state}:{time}"
+    return _Change(entity, run_uid, make_key(entity), state, at, occasion)
 
 
 def _describe(entity: Entity) -> Json:

@@ -126,11 +126,11 @@ class Reconciler:
                 await unit.runs.release(lease, due_at=due_at)
                 await unit.commit()
         except Exception:  # noqa: BLE001 - the lease expires by itself
-            _log.exception("a lease could not be released", extra={"run": lease.run_id})
+            _log.exception("a lease could not be released", extra={"run_uid": lease.run_uid})
 
     async def _follow_engine(self, engine: Engine) -> None:
-        async for run_id in engine.changes():
-            self._changed.add(run_id)
+        async for run_uid in engine.changes():
+            self._changed.add(run_uid)
             self._core.signals.due.set()
 
     async def _find_waiting(self, state: State) -> list[str]:
@@ -142,7 +142,9 @@ class Reconciler:
                     Query(type="run", state=state.value, page=page, size=_PAGE, is_brief=True)
                 )
                 found += [
-                    run.id for run in listed.content if isinstance(run, Run) and run.due_at is None and not run.is_local
+                    run.uid
+                    for run in listed.content
+                    if isinstance(run, Run) and run.due_at is None and not run.is_local
                 ]
                 if len(listed.content) < _PAGE:
                     return found

@@ -107,7 +107,7 @@ class Schedules:
 
     async def _find_due(self, trigger: Entity, schedule: Schedule, now: datetime) -> list[datetime]:
         async with self._core.store.begin(is_read_only=True) as unit:
-            last = await unit.firings.find_last(trigger.id)
+            last = await unit.firings.find_last(trigger.id, project=trigger.project)
         start = find_start(trigger)
         if last is not None:
             start = max(start, datetime.fromisoformat(last))

@@ -53,7 +53,7 @@ class Stepper:
         """Take all steps that are possible now. Raises `LeaseLost`, `Stale` and `Conflict`."""
         for _ in range(_MOST_STEPS):
             step = choose_step(State(run.state), desired=run.desired, has_anchor=run.anchor_uid is not None)
-            if step is Step.NOTHING or run.is_local:
+            if step is Step.NOTHING or (run.is_local and step is not Step.REMOVE):
                 return None
             try:
                 after = await self._take(step, run, lease)
@@ -70,7 +70,7 @@ class Stepper:
     async def _take(self, step: Step, run: Run, lease: Lease) -> Run | Wait:
         if step is Step.MAKE_READY:
             return await self._write(lease, run_updates.make_ready)
-        if self._engine is None:
+        if self._engine is None or run.is_local:
             return await self._take_without_engine(step, run, lease)
         if step is Step.ANCHOR:
             return await self._anchor(self._engine, run, lease)
@@ -113,7 +113,7 @@ class Stepper:
         if not has_timeouts(stored):
             return self._pace.resync
         async with self._core.store.begin(is_read_only=True) as unit:
-            deadline = find_deadline(stored, await unit.runs.list_transitions(stored.id))
+            deadline = find_deadline(stored, await unit.runs.list_transitions(stored.uid))
         if deadline is None:
             return self._pace.resync
         left = deadline.at - self._core.clock.now()
@@ -147,9 +147,8 @@ class Stepper:
     async def _remove_orphan(self, engine: Engine, run: Run, uid: str) -> None:
         """Remove an anchor that was created too late for its run; keep one that another replica may still use."""
         async with self._core.store.begin(is_read_only=True) as unit:
-            stored = await unit.runs.find(run.id)
-        is_same = stored is not None and stored.created_at == run.created_at
-        if stored is not None and is_same:
+            stored = await unit.runs.find_by_uid(run.uid)
+        if stored is not None:
             is_wanted = stored.desired == "run" and not is_final(State(stored.state))
             if stored.anchor_uid == uid or (stored.anchor_uid is None and is_wanted):
                 return
@@ -178,19 +177,19 @@ class Stepper:
                     run = await write_change(self._core, unit, SYSTEM, run, change, lease=lease)
                 await unit.commit()
             if change is not None:
-                self._core.signals.notify(run.id)
+                self._core.signals.notify(run.uid)
             return run
 
-        return await retry_on_conflict(write_once, on=f"run {lease.run_id}")
+        return await retry_on_conflict(write_once, on=f"run {lease.run_uid}")
 
     async def _renew(self, unit: UnitOfWork, lease: Lease) -> Run:
         try:
             await unit.runs.renew(lease, lease_for=self._pace.lease)
         except Stale as lost:
             raise LeaseLost(str(lost)) from None
-        run = await unit.runs.find(lease.run_id)
+        run = await unit.runs.find_by_uid(lease.run_uid)
         if run is None:
-            raise LeaseLost(f"run {lease.run_id} is gone")
+            raise LeaseLost(f"run {lease.run_uid} is gone")
         return run
 
     async def _call(self, call: Awaitable[Result]) -> Result:

@@ -6,10 +6,10 @@ from typing import Any
 from runyard.app.core import Core
 from runyard.app.entities import check_own_entity, expect_name, require_entity
 from runyard.app.locks import lock_of_entity, lock_of_project
-from runyard.app.model import Entity, Principal
+from runyard.app.model import Entity, Principal, Run
 from runyard.app.offloading import compute
 from runyard.app.ports import UnitOfWork
-from runyard.app.runs import check_own_run, require_run
+from runyard.app.runs import check_own_run, check_same_run, require_run
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import describe_type, refuse
 
@@ -21,7 +21,7 @@ async def list_metrics(core: Core, type_name: str, project: str, entity_id: str)
     """All metrics of an entity or run; raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         await _require(unit, type_name, project, entity_id)
-        return await unit.metrics.list_values(type_name, entity_id)
+        return await unit.metrics.list_values(type_name, entity_id, project=project)
 
 
 async def put_metric(
@@ -36,9 +36,11 @@ async def put_metric(
         await unit.lock_shared(lock_of_project(project))
         await unit.lock(lock_of_entity(type_name, project, entity_id))
         entity = await _require(unit, type_name, project, entity_id)
-        if type_name != "run":
+        if isinstance(entity, Run):
+            check_same_run(who, entity)
+        else:
             check_own_entity(who, entity)
-        await unit.metrics.put(type_name, entity_id, name, value)
+        await unit.metrics.put(type_name, entity_id, name, value, project=project)
         await unit.commit()
 
 

@@ -22,7 +22,7 @@ from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.offloading import compute
 from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
-from runyard.app.runs import delete_logs, delete_runs
+from runyard.app.runs import begin_run_deletions, finish_deletions
 from runyard.spec.entities import read_entity
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
@@ -101,7 +101,8 @@ async def delete_project(
 ) -> None:
     """Delete a project; one that is not empty needs `is_cascading`. Its runs are stopped first.
 
-    While an engine still has objects of its runs the project stays DELETING; `finish_project_deletion` completes it.
+    The project is DELETING until its last run is gone; `finish_project_deletion` completes it. Without an engine that
+    is before this returns, unless a log cannot be deleted now.
     """
     async with core.store.begin() as unit:
         await unit.lock(lock_of_project(project))
@@ -111,14 +112,16 @@ async def delete_project(
             message = f"project {project} is not empty: it has {kept}; delete it with cascade=true"
             raise NotPossible(Code.PROJECT_NOT_EMPTY, message)
         await audit(core, unit, who, "project.delete", entity)
-        removed = await delete_runs(core, unit, who, project=project)
-        if removed.waiting:
+        deleting = await begin_run_deletions(core, unit, who, project=project)
+        if deleting.without_engine or deleting.in_engine:
             await unit.entities.replace(replace(entity, state="DELETING", updated_at=core.clock.now()))
         else:
             await unit.entities.delete_project(project)
         await unit.commit()
     core.signals.due.set()
-    await delete_logs(core, removed.gone)
+    if deleting.without_engine:
+        await finish_deletions(core, deleting.without_engine)
+        await finish_project_deletion(core, project)
 
 
 async def finish_project_deletion(core: Core, project: str) -> bool:

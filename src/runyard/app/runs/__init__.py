@@ -8,7 +8,13 @@ from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.policy_rehearsal import rehearse_candidate
 from runyard.app.runs.request_export import RequestExport, RequestFilter
 from runyard.app.runs.resume import resume_run
-from runyard.app.runs.run_deletion import delete_logs, delete_run, delete_runs, finish_run_deletion
+from runyard.app.runs.run_deletion import (
+    DeletingRuns,
+    begin_run_deletions,
+    delete_run,
+    finish_deletions,
+    finish_run_deletion,
+)
 from runyard.app.runs.run_follower import POLL_SECONDS, RunFollower, follow_run
 from runyard.app.runs.run_queries import get_run, list_runs
 from runyard.app.runs.stop import stop_run
@@ -21,6 +27,7 @@ from runyard.app.runs.transitions import (
     Move,
     can_be_resumed,
     check_own_run,
+    check_same_run,
     find_action,
     require_run,
     write_change,
@@ -32,17 +39,19 @@ __all__ = [
     "SYSTEM",
     "Change",
     "Decide",
+    "DeletingRuns",
     "Move",
     "RequestExport",
     "RequestFilter",
     "RunFollower",
+    "begin_run_deletions",
     "can_be_resumed",
     "check_own_run",
-    "delete_logs",
+    "check_same_run",
     "delete_run",
-    "delete_runs",
     "explain_run",
     "find_action",
+    "finish_deletions",
     "finish_run_deletion",
     "follow_run",
     "get_run",

@@ -15,7 +15,7 @@ async def get_run(core: Core, project: str, run_id: str) -> tuple[Run, Sequence[
     """A run and its transitions; raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         run = await require_run(unit, project, run_id)
-        return run, await unit.runs.list_transitions(run_id)
+        return run, await unit.runs.list_transitions(run.uid)
 
 
 async def list_runs(core: Core, query: Query) -> tuple[Sequence[Run], int, Histories]:
@@ -25,4 +25,4 @@ async def list_runs(core: Core, query: Query) -> tuple[Sequence[Run], int, Histo
             await require_project(unit, query.project)
         page = await unit.runs.find_page(query)
         runs = [run for run in page.content if isinstance(run, Run)]
-        return runs, page.total, await unit.runs.list_histories([run.id for run in runs])
+        return runs, page.total, await unit.runs.list_histories([run.uid for run in runs])

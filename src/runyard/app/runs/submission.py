@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+from uuid import uuid4
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
@@ -80,8 +81,8 @@ async def _submit(
         # Holds off the deletion of the project and of its kept volumes.
         await enter_project(unit, project)
         # Before any lookup: a retried submit succeeds even if its task or function was deleted since.
-        if draft.id is not None and (stored := await unit.runs.find(draft.id)) is not None:
-            return await _take_same(unit, stored, project, request_hash)
+        if draft.id is not None and (stored := await unit.runs.find(draft.id, project=project)) is not None:
+            return await _take_same(unit, stored, request_hash)
         run_request = await _read(core, unit, project, document)
         rules = await load_current(unit)
         resolution = await _decide(core, unit, run_request, rules, is_strict=is_strict)
@@ -91,13 +92,13 @@ async def _submit(
         try:
             await unit.runs.add(run, transitions)
         except Duplicate:
-            stored = await unit.runs.find(run.id)
+            stored = await unit.runs.find(run.id, project=project)
             if stored is None:
                 raise Duplicate(f"Duplicated entity run:{run.id}.") from None
-            return await _take_same(unit, stored, project, request_hash)
+            return await _take_same(unit, stored, request_hash)
         await audit(core, unit, who, "run.submit", run, details={"hash": request_hash})
         await unit.commit()
-    core.signals.notify(run.id)
+    core.signals.notify(run.uid)
     return run, transitions
 
 
@@ -156,11 +157,9 @@ def canonicalize_request(document: Any) -> Json:
     return {key: value for key, value in drop_nulls(said).items() if value not in ({}, [])}
 
 
-async def _take_same(
-    unit: UnitOfWork, stored: Run, project: str, request_hash: str
-) -> tuple[Run, Sequence[Transition]]:
-    if stored.project == project and stored.request_hash == request_hash:
-        return stored, await unit.runs.list_transitions(stored.id)
+async def _take_same(unit: UnitOfWork, stored: Run, request_hash: str) -> tuple[Run, Sequence[Transition]]:
+    if stored.request_hash == request_hash:
+        return stored, await unit.runs.list_transitions(stored.uid)
     raise Duplicate(f"Duplicated entity run:{stored.id}.")
 
 
@@ -254,6 +253,7 @@ def _make_run(
         kind=draft.kind,
         name=name,
         id=run_request.id,
+        uid=uuid4().hex,
         user=who.name,
         created_at=now,
         updated_at=now,

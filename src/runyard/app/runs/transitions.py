@@ -104,12 +104,13 @@ async def change_run(
     async def change_once() -> Run:
         async with core.store.begin() as unit:
             run = await require_run(unit, project, run_id, expected_revision=expected_revision)
+            check_same_run(who, run)
             change = decide(run)
             if change is None:
                 return run
             stored = await write_change(core, unit, who, run, change)
             await unit.commit()
-        core.signals.notify(run_id)
+        core.signals.notify(run.uid)
         return stored
 
     return await retry_on_conflict(change_once, on=f"run {run_id}")
@@ -128,6 +129,12 @@ def check_own_run(who: Principal, run_id: str) -> None:
     """A run's token is valid for that run alone. Raises `Forbidden`."""
     if who.run_id is not None and who.run_id != run_id:
         raise Forbidden(f"this token is for run {who.run_id} alone")
+
+
+def check_same_run(who: Principal, run: Run) -> None:
+    """A run's token is not valid for a later run of the same id. Raises `Forbidden`."""
+    if who.run_id is not None and who.run_uid != run.uid:
+        raise Forbidden(f"this token was issued for another run than {run.id}")
 
 
 def can_be_resumed(run: Run) -> bool:
@@ -153,7 +160,7 @@ async def _make_transitions(
 ) -> list[Transition]:
     if not moves:
         return []
-    known = await unit.runs.list_transitions(run.id)
+    known = await unit.runs.list_transitions(run.uid)
     sequence, state = (known[-1].sequence if known else 0), State(run.state)
     made = []
     for sequence, move in enumerate(moves, start=sequence + 1):  # noqa: B020 - counted on from the last one

@@ -150,7 +150,7 @@ async def _submit(core: Core, trigger: Entity, occasion: Occasion, *, run_id: st
     async with core.store.begin(is_read_only=True) as unit:
         who = await act_as(unit, find_actor(trigger), is_open=is_open)
         await authorize(unit, who, Permission.WRITE, project=trigger.project)
-        if await unit.runs.has_tombstone(run_id):
+        if await unit.runs.has_tombstone(run_id, project=trigger.project):
             return None
     document = make_run_document(trigger, occasion, run_id=run_id)
     noted = {CHAIN: [*occasion.chain, trigger.id]}
@@ -167,7 +167,7 @@ async def use_occasion(
         async with core.store.begin() as unit:
             # Lock first: a concurrent update of the trigger would overwrite the status.
             stored = await _find_locked(unit, trigger)
-            if occasion is not None and not await unit.firings.use(trigger.id, occasion):
+            if occasion is not None and not await unit.firings.use(trigger.id, occasion, project=trigger.project):
                 return False
             if stored is not None:
                 changed = replace(stored, status={**stored.status, **noted})

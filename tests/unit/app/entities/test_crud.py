@@ -45,12 +45,19 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 async def test_entity_is_a_duplicate_when_the_same_is_posted_again(core: Core, type_name: str) -> None:
     document = DOCUMENTS[type_name]
     await create_entity(core, ADA, type_name, "demo", document)
-    for project in ("demo", "other"):
-        with pytest.raises(Duplicate, match=f"Duplicated entity {type_name}:x"):
-            await create_entity(core, ADA, type_name, project, document)
+    with pytest.raises(Duplicate, match=f"Duplicated entity {type_name}:x"):
+        await create_entity(core, ADA, type_name, "demo", document)
     assert len(await list_audit(core, f"{type_name}.create")) == (3 if type_name == "task" else 1) + (
         type_name == "function"
     )
+
+
+@pytest.mark.parametrize("type_name", [name for name in DOCUMENTS if name != "task"])
+async def test_id_is_free_when_only_another_project_has_it(core: Core, type_name: str) -> None:
+    for project in ("demo", "other"):
+        assert (await create_entity(core, ADA, type_name, project, DOCUMENTS[type_name])).project == project
+    await delete_entity(core, ADA, type_name, "demo", "x")
+    assert (await get_entity(core, type_name, "other", "x")).project == "other"
 
 
 async def test_task_is_a_duplicate_when_its_function_has_one_of_the_kind(core: Core) -> None:
@@ -182,13 +189,13 @@ async def has(core: Core, type_name: str, entity_id: str) -> bool:
 
 
 async def test_tasks_and_runs_go_too_when_a_function_is_deleted_with_cascade(core: Core) -> None:
-    await submit_run(core, ADA, "demo", RUN)
-    await core.logs.append(Stream(run_id="r1", pod="p", container="main"), b"hi\n", offset=0, at=core.clock.now())
+    run, _ = await submit_run(core, ADA, "demo", RUN)
+    await core.logs.append(Stream(run_uid=run.uid, pod="p", container="main"), b"hi\n", offset=0, at=core.clock.now())
     await delete_entity(core, ADA, "function", "demo", "f1", is_cascading=True)
     assert not await has(core, "task", "t1")
     assert not await has(core, "task", "t2")
     assert await count_runs(core) == 0
-    assert await core.logs.list_streams("r1") == []
+    assert await core.logs.list_streams(run.uid) == []
     assert [len(await list_audit(core, f"{kind}.delete")) for kind in ("function", "task", "run")] == [1, 2, 1]
 
 

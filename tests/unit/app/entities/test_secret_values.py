@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +71,16 @@ async def test_values_are_apart_when_two_projects_have_secrets_of_the_same_name(
 
 async def test_run_gets_only_the_secrets_it_names_when_it_asks_with_its_token(core: Core) -> None:
     await put_secret_values(core, ADA, "demo", {"token": CANARY, "key": CANARY})
-    await submit_run(core, ADA, "demo", {**RUN, "spec": {"task": TASK, "secrets": ["token"]}})
-    run = Principal(name="ada", run_id="r1", project="demo", via="run")
+    stored, _ = await submit_run(core, ADA, "demo", {**RUN, "spec": {"task": TASK, "secrets": ["token"]}})
+    run = Principal(name="ada", run_id="r1", run_uid=stored.uid, project="demo", via="run")
     assert await get_secret_values(core, run, "demo", ["token"]) == {"token": CANARY}
     for names in (["key"], ["token", "key"], ["nothing"]):
         with pytest.raises(Forbidden):
             await get_secret_values(core, run, "demo", names)
-    stranger = Principal(name="ada", run_id="r9", project="demo", via="run")
-    with pytest.raises(Forbidden):
-        await get_secret_values(core, stranger, "demo", ["token"])
+    stranger = Principal(name="ada", run_id="r9", run_uid="u9", project="demo", via="run")
+    for who in (stranger, replace(run, run_uid="earlier"), replace(run, run_uid=None)):
+        with pytest.raises(Forbidden):
+            await get_secret_values(core, who, "demo", ["token"])
 
 
 async def test_value_is_not_audited_when_it_is_sent_by_mistake_as_a_name(core: Core) -> None:

@@ -239,10 +239,11 @@ async def test_access_token_ends_no_later_when_it_is_exchanged(world: World) -> 
 async def test_exchange_is_refused_when_the_subject_is_something_else(world: World) -> None:
     token = await world.add_token("ada")
     access = (await exchange(world, token.text))["access_token"]
+    await world.add_project("p", user="ada")
     async with world.store.begin() as unit:
         await unit.runs.add(make_run("r"), [])
         await unit.commit()
-    run = (await world.issuer.issue_run_token("r", "p", "ada", timedelta(days=1))).text
+    run = (await world.issuer.issue_run_token(make_run("r"), timedelta(days=1))).text
     assert (await world.send(run)).run_id == "r"
     wrong = [
         (token.text, ACCESS_TYPE),

@@ -169,11 +169,7 @@ class RunMachine(RuleBasedStateMachine):
             self.known[run_id] = (run, history)
 
     async def read_all(self) -> dict[str, tuple[Run | None, list[Transition]]]:
-        async with self.world.store.begin(is_read_only=True) as unit:
-            return {
-                run_id: (await unit.runs.find(run_id), list(await unit.runs.list_transitions(run_id)))
-                for run_id in RUN_IDS
-            }
+        return {run_id: (await self.world.find(run_id), await self.world.history(run_id)) for run_id in RUN_IDS}
 
     def check_history(self, run: Run, history: list[Transition]) -> None:
         known, past = self.known.get(run.id, (run, history))
@@ -187,8 +183,8 @@ class RunMachine(RuleBasedStateMachine):
         assert run.due_at is not None or is_final(State(run.state))
 
     def check_engine(self, run: Run) -> None:
-        made = [uids for key, uids in self.world.engine.made.items() if key.startswith(f"{run.id} ")]
-        assert all(len(set(uids) - self.lost_before_stored) <= 1 for uids in made)
+        made = self.world.engine.made.get(run.uid, [])
+        assert len(set(made) - self.lost_before_stored) <= 1
         anchor = self.world.engine.anchors.get(run.anchor_uid or "")
         if run.state == State.STOPPED and anchor is not None:
             assert anchor.phase not in ("pending", "running")

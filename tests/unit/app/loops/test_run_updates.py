@@ -1,4 +1,3 @@
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -48,12 +47,7 @@ def test_run_does_not_become_stopped_when_it_has_an_anchor_or_nobody_stopped_it(
     assert stop_without_anchor(make_run("r1", state=state, anchor_uid=uid)) is None
 
 
-async def test_incarnations_differ_when_an_id_is_used_again(world: World) -> None:
-    runs = [
-        make_run("r1", request_hash="same"),
-        make_run("r1", request_hash="same", created_at=START + timedelta(microseconds=1)),
-        make_run("r1", request_hash="other"),
-    ]
-    made = [make_assignment(world.core, run, issue_token=issue_token).incarnation for run in runs]
-    assert len(set(made)) == 3
-    assert make_assignment(world.core, runs[0], issue_token=issue_token).incarnation == made[0]
+async def test_assignments_differ_when_an_id_is_used_again(world: World) -> None:
+    runs = [make_run("r1", uid="one"), make_run("r1", uid="another")]
+    made = [make_assignment(world.core, run, issue_token=issue_token) for run in runs]
+    assert [(assignment.run_id, assignment.run_uid) for assignment in made] == [("r1", "one"), ("r1", "another")]

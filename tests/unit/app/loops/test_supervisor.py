@@ -14,8 +14,7 @@ from tests.unit.app.run_world import ADA, World
 
 
 async def test_old_runs_go_with_their_logs_when_they_have_ended_long_ago(bare_world: World) -> None:
-    for name in ("old", "alive"):
-        await bare_world.submit(name)
+    old, _ = [await bare_world.submit(name) for name in ("old", "alive")]
     await stop_run(bare_world.core, ADA, "p", "old")
     bare_world.clock.at += timedelta(days=31)
     await bare_world.submit("new")
@@ -24,7 +23,7 @@ async def test_old_runs_go_with_their_logs_when_they_have_ended_long_ago(bare_wo
     loop = RetentionLoop(bare_world.core, retention=Retention(runs=timedelta(days=30)))
     assert await loop.prune() == 1
     assert await loop.prune() == 0
-    assert bare_world.logs.deleted == ["old"]
+    assert bare_world.logs.deleted == [old.uid]
     assert await bare_world.find("old") is None
     assert await bare_world.find("alive") is not None
     assert await bare_world.find("new") is not None

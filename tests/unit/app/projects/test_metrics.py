@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from runyard.app.entities.entity_files import MOST_FILES, list_files, put_files
 from runyard.app.errors import Forbidden, Missing
 from runyard.app.model import Principal
 from runyard.app.projects.metrics import MOST_POINTS, list_metrics, put_metric
+from runyard.app.runs.run_queries import get_run
 from runyard.app.runs.submission import submit_run
 from runyard.spec.problems import Refused
 from tests.unit.app.demo import ADA, RUN, list_audit, open_demo
@@ -66,8 +68,11 @@ async def test_metrics_are_missing_when_the_entity_is(core: Core) -> None:
 
 
 async def test_run_writes_only_its_own_metrics_when_it_has_a_token(core: Core) -> None:
-    run = Principal(name="ada", run_id="r1", project="demo", via="run")
+    stored, _ = await get_run(core, "demo", "r1")
+    run = Principal(name="ada", run_id="r1", run_uid=stored.uid, project="demo", via="run")
     await put_metric(core, run, "run", "demo", "r1", name="acc", given=1)
+    with pytest.raises(Forbidden):
+        await put_metric(core, replace(run, run_uid="earlier"), "run", "demo", "r1", name="acc", given=1)
     with pytest.raises(Forbidden):
         await put_metric(core, run, "run", "demo", "r2", name="acc", given=1)
 

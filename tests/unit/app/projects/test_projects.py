@@ -89,8 +89,8 @@ async def test_project_stays_when_it_has_only_volumes_and_nobody_said_cascade(co
 
 
 async def test_everything_goes_when_a_project_is_deleted_with_cascade(core: Core) -> None:
-    await submit_run(core, ADA, "demo", RUN)
-    await core.logs.append(Stream(run_id="r1", pod="p", container="main"), b"hi\n", offset=0, at=core.clock.now())
+    run, _ = await submit_run(core, ADA, "demo", RUN)
+    await core.logs.append(Stream(run_uid=run.uid, pod="p", container="main"), b"hi\n", offset=0, at=core.clock.now())
     await create_entity(core, ADA, "secret", "demo", {"kind": "secret", "name": "token"})
     await put_secret_values(core, ADA, "demo", {"token": "x"})
     await delete_project(core, ADA, "demo", is_cascading=True)
@@ -98,9 +98,9 @@ async def test_everything_goes_when_a_project_is_deleted_with_cascade(core: Core
         await get_project(core, "demo")
     async with core.store.begin(is_read_only=True) as unit:
         assert await unit.secrets.find("demo", "token") is None
-        assert await unit.runs.find("r1") is None
-        assert await unit.entities.find("function", "f1") is None
-    assert await core.logs.list_streams("r1") == []
+        assert await unit.runs.find("r1", project="demo") is None
+        assert await unit.entities.find("function", "f1", project="demo") is None
+    assert await core.logs.list_streams(run.uid) == []
     await create_project(core, ADA, {"kind": "project", "name": "demo"})
     _, content = await get_project(core, "demo")
     assert not any(content.values())
@@ -114,7 +114,7 @@ async def test_project_stays_when_another_revision_was_seen(core: Core) -> None:
 
 async def test_project_is_deleting_until_its_runs_are_gone_when_an_engine_holds_them(tmp_path: Path) -> None:
     async with open_demo(tmp_path, engine="memory") as core:
-        await submit_run(core, ADA, "demo", RUN)
+        run, _ = await submit_run(core, ADA, "demo", RUN)
         await delete_project(core, ADA, "demo", is_cascading=True)
         entity, _ = await get_project(core, "demo")
         assert entity.state == "DELETING"
@@ -131,7 +131,7 @@ async def test_project_is_deleting_until_its_runs_are_gone_when_an_engine_holds_
         with pytest.raises(Duplicate):
             await create_project(core, ADA, {"kind": "project", "name": "demo"})
         async with core.store.begin() as unit:
-            await unit.runs.delete("r1")
+            await unit.runs.delete([run.uid])
             await unit.commit()
         assert await finish_project_deletion(core, "demo")
         assert not await finish_project_deletion(core, "demo")

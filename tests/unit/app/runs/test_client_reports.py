@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,9 +50,10 @@ async def test_results_are_taken_and_the_rest_is_kept_when_a_remote_run_is_repor
 
 
 async def test_message_is_kept_and_told_when_the_run_itself_reports_and_then_fails(world: World) -> None:
-    await world.submit()
+    run = await world.submit()
     await world.settle()
-    await report_run(world.core, OWN, "p", "r1", document({"message": "ValueError: on purpose"}))
+    own = replace(OWN, run_uid=run.uid)
+    await report_run(world.core, own, "p", "r1", document({"message": "ValueError: on purpose"}))
     world.engine.finish("r1", phase="failed", message="exit code 1")
     await world.settle()
     assert (await world.get()).message == "ValueError: on purpose (exit code 1)"
@@ -61,6 +63,12 @@ async def test_token_of_a_run_is_refused_when_it_reports_on_another(world: World
     await world.submit("r2")
     with pytest.raises(Forbidden):
         await report_run(world.core, OWN, "p", "r2", document(id="r2"))
+
+
+async def test_token_of_a_run_is_refused_when_its_id_was_used_again(world: World) -> None:
+    await world.submit()
+    with pytest.raises(Forbidden, match="this token was issued for another run than r1"):
+        await report_run(world.core, replace(OWN, run_uid="earlier"), "p", "r1", document())
 
 
 async def test_nothing_is_written_when_nothing_is_new(world: World) -> None:

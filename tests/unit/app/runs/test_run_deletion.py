@@ -1,17 +1,19 @@
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from runyard.app.errors import Forbidden, Missing
 from runyard.app.model import Principal
-from runyard.app.ports import Stale
-from runyard.app.runs.run_deletion import delete_run, finish_run_deletion
+from runyard.app.ports import Stale, Unavailable
+from runyard.app.runs.run_deletion import LOOP_TAKES_OVER_AFTER, delete_run, finish_run_deletion
+from runyard.domain.reasons import Reason
 from tests.unit.app.run_world import ADA, World
 
 
 @pytest.mark.parametrize("passes", range(4))
 async def test_nothing_is_left_when_a_run_is_deleted_at_any_time(world: World, passes: int) -> None:
-    await world.submit()
+    run = await world.submit()
     await world.settle(passes=passes)
     answered = await delete_run(world.core, ADA, "p", "r1")
     assert answered.state == "DELETING"
@@ -19,17 +21,17 @@ async def test_nothing_is_left_when_a_run_is_deleted_at_any_time(world: World, p
     await world.settle()
     assert await world.find() is None
     assert world.engine.anchors == {}
-    assert world.logs.deleted == ["r1"]
+    assert world.logs.deleted == [run.uid]
     async with world.store.begin(is_read_only=True) as unit:
-        assert await unit.runs.has_tombstone("r1")
+        assert await unit.runs.has_tombstone("r1", project="p")
     assert [entry.action for entry in await world.audit()][-2:] == ["run.delete", "run.removed"]
 
 
 async def test_run_is_gone_at_once_when_nothing_can_have_been_made(bare_world: World) -> None:
-    await bare_world.submit()
+    run = await bare_world.submit()
     assert (await delete_run(bare_world.core, ADA, "p", "r1")).state == "DELETING"
     assert await bare_world.find() is None
-    assert bare_world.logs.deleted == ["r1"]
+    assert bare_world.logs.deleted == [run.uid]
     with pytest.raises(Missing):
         await delete_run(bare_world.core, ADA, "p", "r1")
 
@@ -93,3 +95,63 @@ async def test_token_of_a_run_is_refused_when_it_would_delete_another(world: Wor
     with pytest.raises(Forbidden):
         await delete_run(world.core, token, "p", "r1")
     assert (await world.get()).state == "READY"
+
+
+async def test_run_stays_and_the_loop_finishes_when_the_log_cannot_be_deleted(bare_world: World) -> None:
+    run = await bare_world.submit(is_local=True)
+    bare_world.logs.is_busy = True
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await delete_run(bare_world.core, ADA, "p", "r1")
+        assert (await bare_world.get()).state == "DELETING"
+    bare_world.turn(LOOP_TAKES_OVER_AFTER)
+    assert await bare_world.make_loop().reconcile_due() == 1
+    kept = await bare_world.get()
+    assert (kept.state, kept.reason) == ("DELETING", Reason.LOGS_UNAVAILABLE)
+    bare_world.logs.is_busy = False
+    await bare_world.settle()
+    assert await bare_world.find() is None
+    assert bare_world.logs.deleted == [run.uid]
+
+
+async def test_run_stays_when_its_anchor_is_gone_and_the_log_cannot_be_deleted(world: World) -> None:
+    run = await world.submit()
+    await world.settle()
+    await delete_run(world.core, ADA, "p", "r1")
+    world.logs.is_busy = True
+    await world.settle()
+    assert world.engine.anchors == {}
+    kept = await world.get()
+    assert (kept.state, kept.reason) == ("DELETING", Reason.LOGS_UNAVAILABLE)
+    world.logs.is_busy = False
+    await world.settle()
+    assert await world.find() is None
+    assert world.logs.deleted == [run.uid]
+
+
+async def test_repeated_deletion_finishes_when_the_first_could_not_delete_the_log(bare_world: World) -> None:
+    run = await bare_world.submit()
+    bare_world.logs.is_busy = True
+    with pytest.raises(Unavailable):
+        await delete_run(bare_world.core, ADA, "p", "r1")
+    bare_world.logs.is_busy = False
+    assert (await delete_run(bare_world.core, ADA, "p", "r1")).state == "DELETING"
+    assert await bare_world.find() is None
+    assert bare_world.logs.deleted == [run.uid]
+    assert [entry.action for entry in await bare_world.audit()] == ["run.delete"]
+
+
+async def test_no_transaction_is_open_when_a_log_is_deleted(bare_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite has one writer: a slow log storage inside its transaction would stop everybody."""
+    await bare_world.submit()
+
+    async def write_meanwhile(_run_uid: str) -> None:
+        async with asyncio.timeout(5), bare_world.store.begin() as unit:
+            await unit.put_meta("meanwhile", "written")
+            await unit.commit()
+
+    monkeypatch.setattr(bare_world.logs, "delete", write_meanwhile)
+    await delete_run(bare_world.core, ADA, "p", "r1")
+    async with bare_world.store.begin(is_read_only=True) as unit:
+        assert await unit.get_meta("meanwhile") == "written"
+    assert await bare_world.find() is None

@@ -13,6 +13,7 @@ from runyard.app.entities.crud import create_entity
 from runyard.app.errors import Duplicate, Missing, NotPossible
 from runyard.app.projects.entity_deletion import delete_entity
 from runyard.app.runs.run_deletion import delete_run
+from runyard.app.runs.run_queries import get_run
 from runyard.app.runs.submission import canonicalize_request, explain_run, hash_request, submit_run
 from runyard.spec.problems import Refused
 from tests.unit.app.demo import ADA, RUN, TASK, list_audit, open_demo
@@ -106,10 +107,17 @@ async def test_one_wins_when_two_different_runs_want_the_same_id(core: Core) -> 
     assert all(isinstance(result, Duplicate) for result in results if isinstance(result, BaseException))
 
 
-async def test_id_is_taken_when_another_project_has_a_run_of_it(core: Core) -> None:
-    await submit_run(core, ADA, "demo", RUN)
-    with pytest.raises(Duplicate, match=r"Duplicated entity run:r1\."):
-        await submit_run(core, ADA, "other", RUN)
+async def test_id_is_free_when_only_another_project_has_a_run_of_it(core: Core) -> None:
+    """Else an answer would tell which ids other projects use, and anybody could take an id away from them."""
+    function = {"kind": "container", "name": "box", "id": "f1", "spec": {"image": "busybox:1.36"}}
+    await create_entity(core, ADA, "function", "other", function)
+    task = {"kind": "container+job", "id": "t1", "spec": {"function": "container://other/box:f1"}}
+    await create_entity(core, ADA, "task", "other", task)
+    first, _ = await submit_run(core, ADA, "demo", RUN)
+    other, _ = await submit_run(core, ADA, "other", {**RUN, "spec": {"task": "container+job://other/t1"}})
+    assert (other.id, other.project) == ("r1", "other")
+    assert other.uid != first.uid
+    assert (await get_run(core, "demo", "r1"))[0] == first
 
 
 async def test_same_run_is_answered_when_its_task_and_function_are_gone_since(core: Core) -> None:

@@ -53,9 +53,9 @@ async def list_runs(world: World) -> list[Run]:
     return [run for run in found if isinstance(run, Run)]
 
 
-async def get_trigger(world: World, trigger_id: str = "t") -> Entity:
+async def get_trigger(world: World, trigger_id: str = "t", *, project: str = "p") -> Entity:
     async with world.store.begin(is_read_only=True) as unit:
-        found = await unit.entities.find("trigger", trigger_id)
+        found = await unit.entities.find("trigger", trigger_id, project=project)
     assert found is not None
     return found
 
@@ -117,8 +117,8 @@ async def test_there_is_one_run_when_the_server_died_before_it_noted_that_it_fir
     shop.clock.at += HOUR
     real = shop.core.signals.notify
 
-    def crash(run_id: str) -> None:
-        real(run_id)
+    def crash(run_uid: str) -> None:
+        real(run_uid)
         raise Crash
 
     shop.core.signals.notify = crash  # type: ignore[method-assign]
@@ -219,7 +219,7 @@ async def test_it_is_refused_and_told_when_its_creator_may_no_longer(shop: World
     shop.clock.at += HOUR
     await fire_all(loop)
     assert await list_runs(shop) == []
-    assert "problem" in (await get_trigger(shop)).status["last"]
+    assert "problem" in (await get_trigger(shop, project=project)).status["last"]
     assert (await list_audit(shop))[-1] == ("trigger.fire", "refused")
 
 
@@ -406,7 +406,7 @@ async def test_chain_ends_when_a_run_does_not_say_that_it_made_what_started_it(s
     loop = TriggerLoop(shop.core)
     await fire_all(loop)
     [run] = await list_runs(shop)
-    token = replace(ADA, run_id=run.id)
+    token = replace(ADA, run_id=run.id, run_uid=run.uid)
     emptied = {"kind": run.kind, "metadata": {"triggers": [], "description": "x"}}
     assert (await report_run(shop.core, token, "p", run.id, emptied)).metadata["triggers"] == ["after"]
     made = {"kind": "mlflow", "name": "m2", "spec": {"path": "s3://b/m"}, "status": {"state": "READY"}}
@@ -461,9 +461,9 @@ async def test_trigger_is_locked_before_it_is_read_when_it_is_written(
         steps.append(f"find {type_name}")
         return await find(entities, type_name, *given, **named)
 
-    async def note_use(firings: Any, *given: Any) -> bool:
+    async def note_use(firings: Any, *given: Any, **named: Any) -> bool:
         steps.append("use")
-        return await use(firings, *given)
+        return await use(firings, *given, **named)
 
     trigger = await add(shop, make_trigger())
     monkeypatch.setattr(SqlUnitOfWork, "lock", note_lock)
