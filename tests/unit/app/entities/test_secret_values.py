@@ -88,8 +88,8 @@ async def test_value_is_not_audited_when_it_is_sent_by_mistake_as_a_name(core: C
     assert await get_secret_values(core, ADA, "demo", ["token", CANARY, "unknown"]) == {"token": "x"}
     (entry,) = await list_audit(core, "secret.get_values")
     assert entry.details == {"names": ["token"], "missing": 2}
-    await submit_run(core, ADA, "demo", {**RUN, "spec": {"task": TASK, "secrets": ["token"]}})
-    run = Principal(name="ada", run_id="r1", project="demo", via="run")
+    stored, _ = await submit_run(core, ADA, "demo", {**RUN, "spec": {"task": TASK, "secrets": ["token"]}})
+    run = Principal(name="ada", run_id="r1", run_uid=stored.uid, project="demo", via="run")
     with pytest.raises(Forbidden) as caught:
         await get_secret_values(core, run, "demo", ["token", CANARY])
     # The audit of refused acts keeps this message.
