@@ -11,9 +11,9 @@ class EntityCache:
         self._entities = entities
         self._known: dict[tuple[str, ...], Entity | None] = {}
 
-    async def find(self, entity_type: str, entity_id: str, *, project: str | None = None) -> Entity | None:
+    async def find(self, entity_type: str, entity_id: str, *, project: str) -> Entity | None:
         """As `EntityLookup.find`."""
-        key = ("id", entity_type, entity_id, project or "")
+        key = ("id", entity_type, entity_id, project)
         if key not in self._known:
             self._known[key] = await self._entities.find(entity_type, entity_id, project=project)
         return self._known[key]
