@@ -98,6 +98,10 @@ _DENIALS: Mapping[str, Change] = {
     "toleration of the control plane": _add(
         "pod", "tolerations", {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
     ),
+    "toleration of critical add-ons' nodes": _add("pod", "tolerations", {"key": "CriticalAddonsOnly", "value": "true"}),
+    "toleration of RKE's control plane": _add(
+        "pod", "tolerations", {"key": "node-role.kubernetes.io/controlplane", "operator": "Exists"}
+    ),
     "system priority class": _set("pod", "priorityClassName", "system-node-critical"),
     "platform's variable changed": lambda victim: victim.find_env("RUN_ID").update(value="other"),
     "platform's variable added": _add("container", "env", {"name": "DHCORE_ENDPOINT", "value": "http://evil"}),

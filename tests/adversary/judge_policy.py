@@ -10,7 +10,13 @@ from tests.adversary.judge_values import collect, find_annotation, iter_node_key
 from tests.adversary.raw import RawScope
 from tests.adversary.tolerations import is_within, meets
 
-_CONTROL_PLANE = tuple(f"node-role.kubernetes.io/{name}" for name in ("control-plane", "master", "etcd"))
+_ROLES = ("control-plane", "controlplane", "master", "etcd", "controller", "controller-manager", "apiserver")
+_RESERVED_TAINTS = frozenset(
+    {
+        *(f"node-role.kubernetes.io/{role}" for role in (*_ROLES, "api-server", "scheduler", "infra")),
+        *("criticaladdonsonly", "k3s-controlplane", "components.gke.io/gke-managed-components"),
+    }
+)
 _PLATFORM_ENVS = (
     "DHCORE_*",
     "DH_CONFIG",
@@ -179,7 +185,7 @@ def _judge_denials(facts: Facts, admin: AdminInputs, world: World) -> Iterator[s
             entry["key"] == key and is_within(entry, toleration)
             for entry in named.get("tolerations", {}).get("allowed") or ()
         )
-        if (not key or key in _CONTROL_PLANE) and not (is_set_by_admin or is_named):
+        if (not key or key.lower() in _RESERVED_TAINTS) and not (is_set_by_admin or is_named):
             yield f"denied: toleration {toleration}"
     for value, is_set_by_admin in collect("service_type", facts, admin, world):
         rule = named.get("service_type", {})

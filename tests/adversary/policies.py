@@ -142,7 +142,7 @@ class PolicyDraws:
 
     def _draw_matcher(self) -> dict[str, str]:
         draws = self.draws
-        matcher = {"key": draws.pick("spot", "gpu", "*", "", "team.*", words.TAINT_KEYS[3], "s*")}
+        matcher = {"key": draws.pick("spot", "gpu", "*", "", "team.*", *words.TAINT_KEYS[3:6], "s*")}
         if draws.chance(0.3):
             matcher["effect"] = draws.pick("NoSchedule", "No*", "*", "NoExecute")
         if draws.chance(0.2):

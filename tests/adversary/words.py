@@ -135,7 +135,10 @@ IMAGE_PATTERNS = (
     *("GHCR.IO/acme/*", "index.docker.io/*", "[::a]:5000/*", "*/x"),
 )
 
-TAINT_KEYS = ("spot", "gpu", "team.example.com/pool", "node-role.kubernetes.io/control-plane")
+TAINT_KEYS = (
+    *("spot", "gpu", "team.example.com/pool", "node-role.kubernetes.io/control-plane", "CriticalAddonsOnly"),
+    *("node-role.kubernetes.io/controlplane", "node-role.kubernetes.io/etcd", "k3s-controlplane"),
+)
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 RUNTIME_CLASSES = ("nvidia", "gvisor", "kata.fc")
 PRIORITY_CLASSES = ("low", "high", "system-node-critical")

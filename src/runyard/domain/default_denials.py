@@ -40,15 +40,15 @@ def _check_tolerations(board: Board, policy: ProjectPolicy) -> Iterator[Problem]
             continue
         key = offer.value.get("key") or ""
         exact = [entry for entry in named if entry["key"] == key and allows_toleration(entry, offer.value)]
-        if key and key not in denials.CONTROL_PLANE_TAINTS:
+        if key and not denials.is_reserved_taint(key):
             continue
         if not exact:
             what = (
                 "a toleration without a key tolerates every taint"
                 if not key
-                else f"`{key}` is a taint of control-plane nodes"
+                else f"the taint `{key}` keeps nodes for the cluster's own components"
             )
-            allowed = "tolerations with a key that is not the control plane's"
+            allowed = "tolerations of other taints"
             yield Problem(Code.DENIED_TOLERATION, path, what, value=str(offer.value), allowed=allowed)
 
 

@@ -1,11 +1,32 @@
 """Values that are denied unless a policy allows them by name. `runyard.domain` applies these lists."""
 
-CONTROL_PLANE_TAINTS = (
+RESERVED_TAINTS = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
+    "node-role.kubernetes.io/controlplane",
+    "node-role.kubernetes.io/controller",
+    "node-role.kubernetes.io/controller-manager",
+    "node-role.kubernetes.io/api-server",
+    "node-role.kubernetes.io/apiserver",
+    "node-role.kubernetes.io/scheduler",
     "node-role.kubernetes.io/etcd",
+    "node-role.kubernetes.io/infra",
+    "CriticalAddonsOnly",
+    "k3s-controlplane",
+    "components.gke.io/gke-managed-components",
 )
-"""Taints of control-plane nodes: tolerations of these keys, without a key, or of a pattern that covers them."""
+"""Taints that keep nodes for the cluster's own components: the control plane, etcd and critical add-ons.
+
+The first two are Kubernetes' own (kubeadm), `controlplane` and `etcd` are RKE's, `api-server` and `scheduler` those of
+kOps, `infra` OpenShift's; `CriticalAddonsOnly` is used by k3s, RKE2, AKS and EKS. A toleration without a key tolerates
+all of them and is denied as well.
+"""
+
+
+def is_reserved_taint(key: str) -> bool:
+    """Whether a taint of this key, in any case, keeps nodes for the cluster's own components."""
+    return any(key.lower() == reserved.lower() for reserved in RESERVED_TAINTS)
+
 
 PRIORITY_CLASSES = ("system-*",)
 """Priority classes of the cluster itself: their pods preempt all others."""

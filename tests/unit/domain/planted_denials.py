@@ -96,8 +96,8 @@ def _spell(pattern: str) -> str:
 PLANTED: Mapping[str, PlantedDenial] = {
     "a keyless toleration": _tolerate(operator="Exists"),
     "a keyless toleration of one effect": _tolerate(operator="Exists", effect="NoExecute"),
-    **{f"a toleration of {key}": _tolerate(key=key, operator="Exists") for key in denials.CONTROL_PLANE_TAINTS},
-    "a toleration of one value": _tolerate(key=denials.CONTROL_PLANE_TAINTS[0], operator="Equal", value="a"),
+    **{f"a toleration of {key}": _tolerate(key=key, operator="Exists") for key in denials.RESERVED_TAINTS},
+    "a toleration of one value": _tolerate(key=denials.RESERVED_TAINTS[0], operator="Equal", value="a"),
     **{f"a Service of type {kind}": _serve_as(kind) for kind in denials.SERVICE_TYPES},
     **{f"the priority class {pattern}": _prioritize(_spell(pattern)) for pattern in denials.PRIORITY_CLASSES},
     "the priority class of node agents": _prioritize("system-node-critical"),

@@ -107,7 +107,7 @@ def test_every_denial_has_a_planted_bypass_when_all_are_listed() -> None:
 def test_every_list_of_denials_is_known_here_when_one_is_added() -> None:
     lists = {name for name in vars(denials) if name.isupper()}
 
-    assert lists == {"CONTROL_PLANE_TAINTS", "PRIORITY_CLASSES", "SERVICE_TYPES", "ENVS"}
+    assert lists == {"RESERVED_TAINTS", "PRIORITY_CLASSES", "SERVICE_TYPES", "ENVS"}
 
 
 def test_a_system_priority_class_is_admitted_when_the_profile_sets_it() -> None:

@@ -52,6 +52,20 @@ DENIED: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
         "tolerations[0]",
         {"tolerations": {"allowed": [{"key": CONTROL_PLANE}]}},
     ),
+    *(
+        (
+            f"a toleration of {key}",
+            _tolerate({"key": key, "operator": "Exists"}),
+            "denied.toleration",
+            "tolerations[0]",
+            {"tolerations": {"allowed": [{"key": key}]}},
+        )
+        for key in (
+            *("node-role.kubernetes.io/controlplane", "CriticalAddonsOnly", "criticaladdonsonly", "k3s-controlplane"),
+            *("node-role.kubernetes.io/etcd", "node-role.kubernetes.io/infra", "node-role.kubernetes.io/api-server"),
+            "components.gke.io/gke-managed-components",
+        )
+    ),
     (
         "a toleration of the old control plane",
         _tolerate({"key": MASTER, "value": ""}),

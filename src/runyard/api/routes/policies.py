@@ -127,7 +127,7 @@ def _describe_built_in() -> Json:
             "python_images": dict(platform.python_images or {}),
         },
         "denied": {
-            "tolerations": list(denials.CONTROL_PLANE_TAINTS),
+            "tolerations": list(denials.RESERVED_TAINTS),
             "priority_class": list(denials.PRIORITY_CLASSES),
             "service_type": list(denials.SERVICE_TYPES),
             "envs": list(denials.ENVS),

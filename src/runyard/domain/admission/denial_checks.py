@@ -52,7 +52,7 @@ def _list_entries(denial: Denial, rule: Rule | None) -> list[Any]:
 
 def _is_denied_toleration(toleration: Any) -> bool:
     key = toleration.get("key", "")
-    return not key or key in denials.CONTROL_PLANE_TAINTS
+    return not key or denials.is_reserved_taint(key)
 
 
 def _is_lifted_toleration(matcher: Any, toleration: Any) -> bool:
