@@ -10,12 +10,16 @@ from typing import Any, Literal, TextIO
 import click
 
 from runyard.domain.effective_spec import SECONDS
-from runyard.spec.duration import format_duration
+from runyard.spec.figures import format_figure, format_seconds
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problems import Path, shorten
+from runyard.spec.resources import SIDES
 from runyard.spec.yaml.loader import dump_yaml
 
 Severity = Literal["error", "warning", "note"]
 
+_AMOUNTS = frozenset({*SIDES, "size"})
+"""The last parts of paths whose values are amounts."""
 _COLOURS: Mapping[Severity, str] = {"error": "red", "warning": "yellow", "note": "cyan"}
 _HARMFUL = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Characters that JSON does not escape and that a terminal interprets: C1 controls, separators, bidi overrides."""
@@ -51,10 +55,12 @@ def print_note(text: str) -> None:
 
 
 def format_value(path: Path, value: Any) -> str:
-    """Format a leaf as its user would write it, in one bounded line: `2h`, `true`, `[a, b]`."""
+    """Format a leaf for people in one bounded line: `2h`, `true`, `[a, b]`, `about 35.2Gi (37795712205)`."""
     is_time = path[-1:] == ("lifetime",) or (len(path) == 1 and path[0] in SECONDS)
     if is_time and isinstance(value, int):
-        return format_duration(value)
+        return format_seconds(value)
+    if path[:1] in (("resources",), ("volumes",)) and path[-1] in _AMOUNTS and isinstance(value, str):
+        return format_figure(".".join(map(str, path)), Quantity.parse(value))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return clean(shorten(text))
 

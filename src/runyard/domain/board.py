@@ -6,6 +6,8 @@ from itertools import chain
 from typing import Any
 
 from runyard.domain.effective_spec import USERS, Leaf, Owner, Replaced, to_plain
+from runyard.spec.figures import format_figure
+from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem
 
@@ -110,11 +112,18 @@ class Board:
         # A user whose value equals the replaced profile's has not been warned yet.
         asked = next((offer for offer in reversed(self._losers[path]) if offer.is_users), None)
         if asked is not None and not to.is_users and asked.value == below.value != to.value:
-            message = f"{to.source} sets {show(to.value)}; {show(asked.value)} from {asked.source} is ignored"
+            new, old = (format_value(path, offer.value) for offer in (to, asked))
+            message = f"{to.source} sets {new}; {old} from {asked.source} is ignored"
             self.warnings.append(Problem(Code.OVERRIDE, path, message, value=show(asked.value)))
 
 
+def format_value(path: Path, value: Any) -> str:
+    """A value for people, in messages: amounts and durations are readable."""
+    figure = format_figure(".".join(map(str, path)), value)
+    return figure if isinstance(value, Quantity | int) else str(show(value))
+
+
 def show(value: Any) -> Any:
-    """A value for messages."""
+    """A value for programs, exact: the `value` of a problem."""
     plain = to_plain(value)
     return plain if isinstance(plain, str | int | float | bool) else str(plain)

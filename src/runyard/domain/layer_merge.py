@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from runyard.domain.board import Board, Offer
+from runyard.domain.board import Board, Offer, format_value
 from runyard.domain.effective_spec import Owner
 from runyard.spec.kinds.function_kind import FunctionKind
 from runyard.spec.kubernetes.quantity import Quantity
@@ -146,8 +146,9 @@ def settle_contradiction(board: Board, name: str, *, stronger_side: str) -> None
         return
     side, weaker, stronger = (LIMITS, limit, request) if stronger_side == REQUESTS else (REQUESTS, request, limit)
     other = REQUESTS if side == LIMITS else LIMITS
+    lower, upper = (format_value(("resources", name), offer.value) for offer in (weaker, stronger))
     message = (
-        f"the {_NOUNS[side]} {weaker.value} from {weaker.source} contradicts the {_NOUNS[other]} {stronger.value} from "
+        f"the {_NOUNS[side]} {lower} from {weaker.source} contradicts the {_NOUNS[other]} {upper} from "
         f"{stronger.source}, which takes precedence; ignored"
     )
     board.discard(("resources", name, side), message=message, code=Code.RESOURCES_CONTRADICTION)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from runyard.domain.board import Board, Offer, show
+from runyard.domain.board import Board, Offer, format_value, show
 from runyard.domain.environment_variables import is_secret_variable, list_variables
 from runyard.domain.layer_merge import INAPPLICABLE_FIELDS, Setting, settle_contradiction
 from runyard.domain.project_policy import Choice, ProjectPolicy, offer_of
@@ -119,7 +119,8 @@ def _lock_leaf(board: Board, name: str, choice: Choice) -> None:
     elif path[0] == "resources" and len(path) == 2:
         limit = board.find(*path, LIMITS)
         if limit is not None:
-            message = f"the {choice.scope.name} locks `{name}`; the limit {limit.value} from {limit.source} is ignored"
+            shown = format_value(path, limit.value)
+            message = f"the {choice.scope.name} locks `{name}`; the limit {shown} from {limit.source} is ignored"
             board.discard((*path, LIMITS), message=message if board.is_asked((*path, LIMITS)) else None)
         path = (*path, REQUESTS)
     if choice.value == {}:
@@ -190,8 +191,9 @@ def _fill_default_limit(board: Board, name: str, choice: Choice, request: Offer 
     elif choice.value >= request.value:
         board.fill(path, choice.offer("default"))
     else:
+        lower, upper = (format_value(path, value) for value in (choice.value, request.value))
         message = (
-            f"the {choice.scope.name}'s default limit {choice.value} is below the request {request.value}; "
+            f"the {choice.scope.name}'s default limit {lower} is below the request {upper}; "
             "the limit is raised to the request"
         )
         board.warnings.append(Problem(Code.POLICY_DEFAULT_LIMIT, path, message))

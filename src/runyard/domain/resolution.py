@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from runyard.domain.board import Board, Offer
+from runyard.domain.board import Board, Offer, format_value
 from runyard.domain.default_denials import check_denials
 from runyard.domain.effective_spec import SECONDS, Disk, EffectiveSpec, Leaf, Replaced, to_plain
 from runyard.domain.layer_merge import Layer, Setting, put_layer
@@ -147,9 +147,8 @@ def _complete_volumes(board: Board, policy: ProjectPolicy) -> None:
             if asked is not None:
                 board.unfilled[(*path, name)] = Replaced(offer.source, to_plain(asked))
             if asked is not None and offer.is_users:
-                message = (
-                    f"{fill.source} locks {to_plain(fill.value)}; {to_plain(asked)} from {offer.source} is ignored"
-                )
+                new, old = (format_value((*path, name), value) for value in (fill.value, asked))
+                message = f"{fill.source} locks {new}; {old} from {offer.source} is ignored"
                 board.warnings.append(Problem(Code.OVERRIDE, (*path, name), message))
         board.refine(path, volume)
         board.fills |= {(*path, name): fill for name, fill in filled.items()}

@@ -9,6 +9,7 @@ from runyard.domain.environment_variables import list_variables
 from runyard.domain.layer_merge import INAPPLICABLE_FIELDS, Setting
 from runyard.domain.project_policy import ProjectPolicy
 from runyard.spec.duration import format_duration
+from runyard.spec.figures import format_figure
 from runyard.spec.image_patterns import denies_image, matches_image
 from runyard.spec.kubernetes.placement import iter_node_keys
 from runyard.spec.patterns import matches
@@ -55,7 +56,8 @@ def _check_unbounded(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
     """A run without a memory limit is unbounded: under a cap, somebody has to set one."""
     cap = policy.max_for("resources.mem", "resources.mem.limits")
     if cap is not None and board.find("resources", "mem", LIMITS) is None:
-        message = f"the {cap[1].name} caps memory at {cap[0]}; without `resources.mem` the run would be unbounded"
+        most = format_figure("resources.mem", cap[0])
+        message = f"the {cap[1].name} caps memory at {most}; without `resources.mem` the run would be unbounded"
         yield Problem(Code.POLICY_UNBOUNDED, ("resources", "mem"), message, allowed=f"at most {cap[0]}")
 
 
@@ -188,15 +190,15 @@ def _sets_field(name: str, path: Path) -> bool:
 
 
 def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: RuledValue) -> Iterator[Problem]:
-    value = _write(name, ruled.value)
+    value, shown = _write(name, ruled.value), format_figure(name, ruled.value)
     if rule.max is not None and ruled.value > rule.max:
         limit = _write(name, rule.max)
-        message = f"{value} from {ruled.offer.source} is above the {scope.name}'s max"
+        message = f"{shown} from {ruled.offer.source} is above the {scope.name}'s max"
         allowed = f"at most {limit}"
         yield Problem(Code.POLICY_MAX, ruled.path, message, value=value, allowed=allowed, suggestion=limit)
     if rule.min is not None and ruled.value < rule.min:
         limit = _write(name, rule.min)
-        message = f"{value} from {ruled.offer.source} is below the {scope.name}'s min"
+        message = f"{shown} from {ruled.offer.source} is below the {scope.name}'s min"
         allowed = f"at least {limit}"
         yield Problem(Code.POLICY_MIN, ruled.path, message, value=value, allowed=allowed, suggestion=limit)
 
@@ -204,7 +206,7 @@ def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: RuledValue) -> Ite
 def _check_lists(name: str, rule: Rule, scope: Scope, ruled: RuledValue) -> Iterator[Problem]:
     if rule.options is not None and ruled.value not in rule.options:
         shown, options = _write(name, ruled.value), [_write(name, option) for option in rule.options]
-        message = f"{shown} is not one of the {scope.name}'s options"
+        message = f"{format_figure(name, ruled.value)} is not one of the {scope.name}'s options"
         nearest = find_nearest(shown, options)
         yield Problem(
             Code.POLICY_OPTIONS, ruled.path, message, value=shown, allowed=list_words(options), suggestion=nearest

@@ -7,6 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
+from runyard.spec.figures import format_figure
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.names import check_project_name, check_qualified_name, suggest_project_name
 from runyard.spec.problem_codes import Code
@@ -122,10 +123,14 @@ def _check_locks(platform: Scope, projects: Mapping[str, Scope], findings: Findi
             path: Path = parts if project is None else ("projects", project, *parts)
             if plain is not None and request is not None and plain != request:
                 message = f"`{name}` and `{name}.requests` are locked to different values"
-                findings.add(Code.POLICY_CONTRADICTION, path, message, value=f"{plain}, {request}")
+                findings.add(Code.POLICY_CONTRADICTION, path, message, value=_join_figures(name, plain, request))
             elif asked is not None and limit is not None and limit < asked:
                 message = f"`{name}.limits` is locked to less than the request"
-                findings.add(Code.POLICY_CONTRADICTION, path, message, value=f"{asked}, {limit}")
+                findings.add(Code.POLICY_CONTRADICTION, path, message, value=_join_figures(name, asked, limit))
+
+
+def _join_figures(name: str, *amounts: Any) -> str:
+    return ", ".join(format_figure(name, amount) for amount in amounts)
 
 
 def _find_locked(name: str, *scopes: Scope) -> Any:
@@ -149,7 +154,8 @@ def lint_policy(policy: Policy) -> list[Problem]:
             for clause in ("max", "min"):
                 mine, theirs = getattr(rule, clause), getattr(wider, clause)
                 if mine is not None and theirs is not None and (mine > theirs if clause == "max" else mine < theirs):
-                    message = f"{clause} {mine} has no effect: the platform's {clause} of {theirs} is tighter"
+                    shown, tighter = (format_figure(name, bound) for bound in (mine, theirs))
+                    message = f"{clause} {shown} has no effect: the platform's {clause} of {tighter} is tighter"
                     found.append(Problem(Code.POLICY_IDLE, ("projects", project, name, clause), message))
             if wider.locked and rule.default is not None:
                 message = "the default has no effect: the platform's policy locks this field"

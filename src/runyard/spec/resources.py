@@ -6,6 +6,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from runyard.spec.figures import format_figure
 from runyard.spec.kubernetes.quantity import Quantity, QuantityError
 from runyard.spec.names import check_qualified_name
 from runyard.spec.problem_codes import Code
@@ -229,9 +230,14 @@ def _read_kubernetes_side(
 def _merge_sides(old: Sides | None, new: Sides, path: tuple[str, ...], findings: Findings) -> Sides:
     if old is None:
         return new
+    place = f"resources.{path[-1]}"
     for mine, yours in ((old.requests, new.requests), (old.limits, new.limits)):
         if mine is not None and yours is not None and mine != yours:
-            findings.add(Code.RESOURCES_TWICE, path, f"is set twice: {mine} and {yours}")
+            findings.add(
+                Code.RESOURCES_TWICE,
+                path,
+                f"is set twice: {format_figure(place, mine)} and {format_figure(place, yours)}",
+            )
     return Sides(
         requests=new.requests if new.requests is not None else old.requests,
         limits=new.limits if new.limits is not None else old.limits,
@@ -239,7 +245,7 @@ def _merge_sides(old: Sides | None, new: Sides, path: tuple[str, ...], findings:
 
 
 def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
-    request, limit = sides.requests, sides.limits
+    request, limit, place = sides.requests, sides.limits, f"resources.{name}"
     for amount in (request, limit):
         if name in ("cpu", "gpu") and amount is not None and amount > LARGEST_COUNT:
             findings.add(Code.QUANTITY_LARGE, (name,), f"{amount} is too large", allowed=f"at most {LARGEST_COUNT}")
@@ -251,7 +257,8 @@ def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
             findings.add(
                 Code.RESOURCES_SIDES,
                 (name,),
-                f"`{name}` takes one amount: requests {request} differs from limits {limit}",
+                f"`{name}` takes one amount: requests {format_figure(place, request)} differs from limits "
+                f"{format_figure(place, limit)}",
             )
         amount = limit if limit is not None else request
         if name != "disk" and amount is not None and not amount.is_whole:
@@ -264,7 +271,7 @@ def _check_sides(name: str, sides: Sides, findings: Findings) -> Sides:
         findings.add(
             Code.RESOURCES_LIMIT_BELOW_REQUEST,
             (name,),
-            f"the limit {limit} is below the request {request}",
+            f"the limit {format_figure(place, limit)} is below the request {format_figure(place, request)}",
             suggestion=f"limits: {request}",
         )
     return sides

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from runyard.spec.duration import DurationError, parse_duration
 from runyard.spec.environment import read_envs, read_node_selector
+from runyard.spec.figures import format_figure
 from runyard.spec.kubernetes.placement import read_affinity, read_tolerations
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.patterns import read_pattern
@@ -177,7 +178,7 @@ def read_rule(known: RuledField, given: Any) -> Rule:
     }
     findings.finish()
     rule = Rule(**values)
-    _check_figures(rule, findings)
+    _check_figures(known.name, rule, findings)
     findings.finish()
     return rule
 
@@ -194,15 +195,16 @@ def _read_clause(known: RuledField, clause: Clause, given: Any) -> Any:
     return (known.read_default or known.read_value)(given) if clause == "default" else known.read_value(given)
 
 
-def _check_figures(rule: Rule, findings: Findings) -> None:
+def _check_figures(name: str, rule: Rule, findings: Findings) -> None:
+    least, most, default = (format_figure(name, value) for value in (rule.min, rule.max, rule.default))
     if rule.min is not None and rule.max is not None and rule.min > rule.max:
-        findings.add(Code.POLICY_CONTRADICTION, ("min",), f"min {rule.min} is above max {rule.max}")
+        findings.add(Code.POLICY_CONTRADICTION, ("min",), f"min {least} is above max {most}")
     if rule.default is None:
         return
     if rule.max is not None and rule.default > rule.max:
-        findings.add(Code.POLICY_CONTRADICTION, ("default",), f"default {rule.default} is above max {rule.max}")
+        findings.add(Code.POLICY_CONTRADICTION, ("default",), f"default {default} is above max {most}")
     if rule.min is not None and rule.default < rule.min:
-        findings.add(Code.POLICY_CONTRADICTION, ("default",), f"default {rule.default} is below min {rule.min}")
+        findings.add(Code.POLICY_CONTRADICTION, ("default",), f"default {default} is below min {least}")
     if rule.options is not None and rule.default not in rule.options:
         findings.add(
             Code.POLICY_CONTRADICTION, ("default",), "the default is not one of the options", value=str(rule.default)

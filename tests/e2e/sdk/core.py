@@ -76,7 +76,6 @@ def serve_runyard(folder: Path) -> Iterator[Core]:
             personal_access_token=token,
             profile="cpu-small",
             log_text=LOG_TEXT,
-            has_extensions=False,
         )
 
 

@@ -15,7 +15,7 @@ def test_table_says_who_set_what_and_what_it_replaced_when_explained(call: Call,
     rows = [" ".join(line.split()) for line in called.out.splitlines()]
     assert "FIELD VALUE SET BY REPLACED" in rows
     assert "resources.mem.requests 32Gi profile 1xa100 6Gi (you)" in rows
-    assert "resources.mem.limits 37795712205 platform default (requests × 1.1)" in rows
+    assert "resources.mem.limits about 35.2Gi (37795712205) platform default (requests × 1.1)" in rows
     assert "image busybox:1.36 you" in rows
     assert "action job platform default" in rows
 

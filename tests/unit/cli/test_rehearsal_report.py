@@ -102,7 +102,10 @@ def test_refused_by_both_are_counted_apart_with_their_causes_when_there_are_some
     *_, summary, head, cause, limit = called.out.splitlines()
     assert summary == "1 accepted, 2 unchanged, 1 refused by both"
     assert head == "refused by both:"
-    assert cause == "    1 run: resources.mem.limits: 37795712205 from platform default is above the policy's max"
+    assert (
+        cause
+        == "    1 run: resources.mem.limits: about 35.2Gi (37795712205) from platform default is above the policy's max"
+    )
     assert limit == "    1 run: resources.mem.requests: 32Gi from you is above the policy's max"
     assert "big" not in called.out
     assert "big          default  refused by both" in call(*base, "--all").out

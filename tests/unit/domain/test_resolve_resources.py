@@ -280,3 +280,24 @@ def test_amounts_are_equal_when_they_are_written_differently() -> None:
 
     assert list_warnings(resolution) == []
     assert resolution.spec.resources["mem"].requests == Quantity.parse("1Gi")
+
+
+def test_figures_are_for_people_in_messages_and_exact_in_values_when_a_profile_wins() -> None:
+    resolution = decide(
+        {"resources": {"mem": "37795712205"}, "timeout": 691200},
+        profile={"resources": {"mem": "64Gi"}, "timeout": 100000},
+    )
+
+    told = {problem.where: problem for problem in resolution.warnings if problem.code == "override"}
+    mem, timeout = told["resources.mem.requests"], told["timeout"]
+    assert mem.message == "profile p sets 64Gi; about 35.2Gi (37795712205) from you is ignored"
+    assert (mem.value, timeout.value) == ("37795712205", 691200)
+    assert timeout.message == "profile p sets about 1.16d (100000s); 8d from you is ignored"
+
+
+def test_figures_are_for_people_when_the_policy_refuses_a_derived_amount() -> None:
+    resolution = decide({"resources": {"mem": "32Gi"}}, policy={"resources.mem.limits": {"max": "31Gi"}})
+
+    told = {problem.where: problem for problem in resolution.refusals}["resources.mem.limits"]
+    assert told.message == "about 35.2Gi (37795712205) from platform default is above the policy's max"
+    assert (told.value, told.suggestion) == ("37795712205", "31Gi")

@@ -507,3 +507,20 @@ def test_rules_are_refused_when_one_field_has_them_in_both_spellings() -> None:
 
 def test_the_documented_name_is_suggested_when_a_rule_is_unknown() -> None:
     assert find_problem(read_policy, {"resources.cpu.limts": {"max": 8}}).suggestion == "resources.cpu.limits"
+
+
+def test_figures_are_for_people_when_a_rule_contradicts_itself() -> None:
+    problems = find_problems(
+        read_policy, {"timeout": {"min": 691200, "max": "2d"}, "resources.mem": {"min": "37795712205", "max": "1Gi"}}
+    )
+
+    assert {problem.message for problem in problems.values()} == {
+        "min 8d is above max 2d",
+        "min about 35.2Gi (37795712205) is above max 1Gi",
+    }
+
+
+def test_figures_are_for_people_when_a_rule_is_idle() -> None:
+    (problem,) = lint_policy(read_policy({"ttl": {"max": 691200}, "projects": {"vision": {"ttl": {"max": 864000}}}}))
+
+    assert problem.message == "max 10d has no effect: the platform's max of 8d is tighter"

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from runyard.app.model import Run, Transition
 from runyard.domain.lifecycle import State
 from runyard.domain.reasons import Reason
-from runyard.spec.duration import format_duration
+from runyard.spec.figures import format_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,11 @@ def find_deadline(run: Run, transitions: Sequence[Transition]) -> Deadline | Non
     found = []
     seconds = effective.pending_timeout_seconds
     if seconds and run.state == State.PENDING:
-        message = f"the run waited for its resources longer than pending_timeout: {format_duration(seconds)}"
+        message = f"the run waited for its resources longer than pending_timeout: {format_seconds(seconds)}"
         found.append(Deadline(at=_after(released[-1], seconds), reason=Reason.TIMEOUT_PENDING, message=message))
     seconds = effective.timeout_seconds
     if seconds and effective.action == "job":
-        message = f"the job took longer than timeout: {format_duration(seconds)}"
+        message = f"the job took longer than timeout: {format_seconds(seconds)}"
         found.append(Deadline(at=_after(released[-1], seconds), reason=Reason.TIMEOUT_RUN, message=message))
     return min(found, key=lambda deadline: deadline.at, default=None)
 
