@@ -22,6 +22,7 @@ from runyard.api.connection_limits import ConnectionLimits, limit_by_descriptors
 from runyard.api.context import LOOPBACK_HOSTS, Limits, ServerContext
 from runyard.api.http_connections import LimitedProtocol
 from runyard.api.idle_connections import IdleConnections
+from runyard.api.tls_handshakes import TlsHandshake
 from runyard.app.core import Core, Options
 from runyard.app.loops import DeletionLoop, Loop, Reconciler, RetentionLoop, TriggerLoop, supervise
 from runyard.app.model import Run
@@ -102,12 +103,16 @@ class _Server(uvicorn.Server):
             sys.exit(STARTUP_FAILED)
         loop = asyncio.get_running_loop()
         self.servers = [
-            await loop.create_server(self._make_protocol, sock=one, ssl=self.config.ssl, backlog=BACKLOG)
-            for one in sockets or ()
+            await loop.create_server(self._make_protocol, sock=one, backlog=BACKLOG) for one in sockets or ()
         ]
         self.started = True
 
-    def _make_protocol(self) -> LimitedProtocol:
+    def _make_protocol(self) -> asyncio.Protocol:
+        if self.config.ssl is None:
+            return self._make_http_protocol()
+        return TlsHandshake(self.config.ssl, self._make_http_protocol, limits=self._limits)
+
+    def _make_http_protocol(self) -> LimitedProtocol:
         return LimitedProtocol(self.config, self.server_state, self.lifespan.state, limits=self._limits)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal's handler

@@ -1,11 +1,14 @@
 """A server that speaks TLS itself, with a certificate of this test's own."""
 
+import socket
 import ssl
 import subprocess
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
+import httpx2
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -63,6 +66,38 @@ async def test_sdk_routes_and_tokens_work_over_tls_when_the_server_has_a_certifi
                 await plain.get("/healthz")
         core.process.terminate()
         assert await core.wait() == 0
+
+
+async def test_others_are_answered_when_stalled_handshakes_outnumber_the_file_descriptors(tmp_path: Path) -> None:
+    limited = ("prlimit", "--nofile=256:256", *RUNYARD)
+    with run_core(*write_certificate(tmp_path), folder=tmp_path, program=limited) as core, ExitStack() as stack:
+        trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+        address = httpx2.URL(core.url)
+        for number in range(300):
+            stalled = stack.enter_context(socket.create_connection((address.host, address.port or 0), timeout=10))
+            with suppress(ConnectionError):
+                stalled.sendall(b"\x16\x03\x01" if number % 2 else b"")
+        async with core.client(verify=trusted, timeout=8) as client:
+            for path in ("/healthz", "/readyz"):
+                assert (await client.get(path)).status_code == 200
+        assert "Too many open files" not in core.read_errors()
+        assert "connections.full" in core.read_errors()
+        core.process.terminate()
+        assert await core.wait() == 0
+        assert "Traceback" not in core.read_errors()
+
+
+async def test_large_bodies_and_answers_pass_when_they_are_encrypted(tmp_path: Path) -> None:
+    with run_core(*write_certificate(tmp_path), folder=tmp_path) as core:
+        trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+        async with core.client(verify=trusted) as client:
+            await client.post("/api/v1/projects", json={"kind": "project", "name": "demo"})
+            spec = {"text": "x" * 1_000_000}
+            made = await client.post(
+                "/api/v1/-/demo/functions", json={"kind": "dbt", "name": "f", "id": "f1", "spec": spec}
+            )
+            assert made.status_code == 200, made.text
+            assert (await client.get("/api/v1/-/demo/functions/f1")).json()["spec"] == spec
 
 
 @pytest.mark.parametrize("wrong", ["cert.pem", "key.pem", "other"])
