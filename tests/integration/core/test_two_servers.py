@@ -52,23 +52,40 @@ async def test_both_have_the_same_keys_when_they_start_at_once(servers: tuple[li
     assert len(keys[0]) == 1
 
 
-async def test_one_gets_tokens_when_many_use_the_same_refresh_token(servers: tuple[list[CoreProcess], str]) -> None:
+async def test_one_gets_tokens_that_end_at_once_when_many_use_the_same_refresh_token(
+    servers: tuple[list[CoreProcess], str],
+) -> None:
     cores, personal = servers
     async with make_client(cores[0].url) as first, make_client(cores[1].url) as second:
         clients = [first, second]
-        refresh = await sign_in(first, personal)
         for number in range(4):
+            refresh = await sign_in(first, personal)
             form = {"grant_type": "refresh_token", "refresh_token": refresh}
             asked = [clients[(number + which) % 2].post("/auth/token", data=form) for which in range(10)]
             answers = await asyncio.gather(*asked)
             won = [answer.json() for answer in answers if answer.status_code == 200]
             assert len(won) == 1, [answer.text for answer in answers]
             assert {answer.json()["error"] for answer in answers if answer.status_code != 200} == {"invalid_grant"}
-            refresh = won[0]["refresh_token"]
-            # What one of them signed is good at the other.
+            # One of two that have the same token may be a thief: the whole family is revoked, on both servers.
             for client in clients:
                 bearer = {"Authorization": f"Bearer {won[0]['access_token']}"}
-                assert (await client.get("/auth/userinfo", headers=bearer)).json()["sub"] == "ada"
+                assert (await client.get("/auth/userinfo", headers=bearer)).status_code == 401
+                again = {"grant_type": "refresh_token", "refresh_token": won[0]["refresh_token"]}
+                assert (await client.post("/auth/token", data=again)).status_code == 400
+
+
+async def test_tokens_of_one_server_are_good_at_the_other_when_they_share_a_database(
+    servers: tuple[list[CoreProcess], str],
+) -> None:
+    cores, personal = servers
+    async with make_client(cores[0].url) as first, make_client(cores[1].url) as second:
+        refresh = await sign_in(first, personal)
+        for client, other in ((second, first), (first, second)):
+            form = {"grant_type": "refresh_token", "refresh_token": refresh}
+            granted = (await client.post("/auth/token", data=form)).json()
+            bearer = {"Authorization": f"Bearer {granted['access_token']}"}
+            assert (await other.get("/auth/userinfo", headers=bearer)).json()["sub"] == "ada"
+            refresh = granted["refresh_token"]
 
 
 async def test_token_is_refused_by_both_when_it_was_revoked_at_one(servers: tuple[list[CoreProcess], str]) -> None:
