@@ -14,7 +14,7 @@ from runyard.app.errors import Conflict, Duplicate, Forbidden, Missing, NotPossi
 from runyard.app.identity import GrantRefused
 from runyard.app.ports import Unavailable, Unstorable
 from runyard.domain.effective_document import UnknownSchema
-from runyard.spec.problems import Problem, Refused, cap_problems
+from runyard.spec.problems import Problem, Refused, cap_problems, format_problems
 from runyard.telemetry import find_request_id
 
 MOST_TEXT = 1 << 16
@@ -65,7 +65,7 @@ def error_response(
 
 async def _respond_to_refused(_request: Request, error: Exception) -> Response:
     problems = cap_problems(error.problems) if isinstance(error, Refused) else ()
-    return error_response(400, "\n".join(map(str, problems)), code="refused", problems=problems)
+    return error_response(400, format_problems(problems), code="refused", problems=problems)
 
 
 async def _respond_to_known(request: Request, error: Exception) -> Response:

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from runyard import __version__
 from runyard.api.context import ServerContext
 from runyard.api.error_responses import error_response
+from runyard.spec.problems import shorten
 
 API_LEVEL = "16"
 """The API level that DigitalHub's SDKs 0.13 to 0.16 all accept."""
@@ -54,13 +55,13 @@ class OriginGuard:
         hosts = self._context.allowed_hosts
         host = _strip_port(headers.get("host", ""))
         if host not in hosts:
-            return f"this server has no accounts; its host must be {' or '.join(sorted(hosts))}, not {host[:100]!a}"
+            return f"this server has no accounts; its host must be {' or '.join(sorted(hosts))}, not `{shorten(host)}`"
         origin = headers.get("origin")
         if origin is not None and _find_netloc(origin) != headers.get("host"):
-            return f"this server has no accounts; it refuses requests from web pages of {origin[:100]!a}"
+            return f"this server has no accounts; it refuses requests from web pages of `{shorten(origin)}`"
         site = headers.get("sec-fetch-site")
         if site not in _OUR_SITES:
-            return f"this server has no accounts; it refuses requests from pages of other sites ({site[:100]!a})"
+            return f"this server has no accounts; it refuses requests from pages of other sites (`{shorten(site)}`)"
         return None
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from runyard.cli.findings import Failed, Finding, print_findings
+from runyard.cli.findings import Failed, Finding, print_report
 from runyard.cli.inputs import Decision, Inputs, decide, read_inputs
 from runyard.cli.lazy_commands import load
 from runyard.cli.options import RunOptions
@@ -56,8 +56,7 @@ def _print_table(inputs: Inputs, decision: Decision) -> None:
     rows = [_leaf_to_row(leaf) for leaf in _sort_leaves(decision)]
     load("runyard.cli.tables:print_table")(HEAD, rows, optional=("replaced",))
     click.echo()
-    print_findings(decision.warnings, "warning", is_answer=True)
-    print_findings(decision.refusals, "error", is_answer=True)
+    print_report(decision.warnings, decision.refusals, is_answer=True)
     click.echo(format_verdict(decision.refusals, decision.warnings))
 
 

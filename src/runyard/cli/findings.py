@@ -3,13 +3,13 @@
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 import click
 
 from runyard.cli.output import Severity, clean, has_colour, paint
-from runyard.spec.problems import Problem, shorten
+from runyard.spec.problems import Problem, omit_repeated_lists, shorten
 
 Place = tuple[int, int]
 
@@ -42,15 +42,26 @@ class Failed(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
         """Print all warnings and errors to standard error."""
-        print_findings(self.warnings, "warning")
-        print_findings(self.errors, "error")
+        print_report(self.warnings, self.errors)
 
 
-def print_findings(findings: Iterable[Finding], severity: Severity, *, is_answer: bool = False) -> None:
-    """Print findings, location first. They go to standard error, or to standard output if `is_answer`."""
+def print_report(warnings: Iterable[Finding], errors: Iterable[Finding], *, is_answer: bool = False) -> None:
+    """Print warnings, then errors, location first. They go to standard error, or to standard output if `is_answer`."""
     stream = sys.stdout if is_answer else sys.stderr
-    for finding in findings:
-        click.echo(format_finding(finding, severity, colour=has_colour(stream)), file=stream, color=has_colour(stream))
+    colour = has_colour(stream)
+    severities: list[tuple[Severity, Finding]] = [
+        *(("warning", warning) for warning in warnings),
+        *(("error", error) for error in errors),
+    ]
+    problems = omit_repeated_lists(finding.problem for _, finding in severities)
+    for (severity, finding), problem in zip(severities, problems, strict=True):
+        text = format_finding(replace(finding, problem=problem), severity, colour=colour)
+        click.echo(text, file=stream, color=colour)
+
+
+def print_warnings(warnings: Iterable[Finding]) -> None:
+    """Print warnings to standard error."""
+    print_report(warnings, ())
 
 
 def format_finding(finding: Finding, severity: Severity, *, colour: bool = False) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from runyard.cli.findings import Failed, Finding, format_finding, print_findings
+from runyard.cli.findings import Failed, Finding, format_finding, print_warnings
 from runyard.cli.inputs import Decision, Inputs, decide, locate, read_inputs
 from runyard.cli.options import RunOptions
 from runyard.cli.output import print_data, print_documents, print_note
@@ -29,7 +29,7 @@ def print_manifests(options: RunOptions, *, output: str) -> None:
     values = dict.fromkeys(inputs.options.secrets, "")
     objects = render_run(decision.resolution.spec, _identify(inputs), secret_values=values)
     _check(objects, inputs, decision)
-    print_findings([*decision.warnings, *_iter_empty_secrets(inputs, decision)], "warning")
+    print_warnings([*decision.warnings, *_iter_empty_secrets(inputs, decision)])
     if inputs.is_id_made:
         print_note(f"the run id is {inputs.run_id}, derived from its content; set another with --id")
     if output == "json":

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from runyard.cli.files import STDIN, Unreadable
-from runyard.cli.findings import Finding, print_findings
+from runyard.cli.findings import Finding, print_warnings
 from runyard.cli.inputs import DEFAULT_ACTION
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean, count_things, format_value, print_data
@@ -32,7 +32,7 @@ _QUIET = ("unchanged", "refused_by_both")
 def print_check(file: str) -> None:
     """Print the warnings about a policy and a summary; raises `Failed` with its errors."""
     loaded = load_policy(file)
-    print_findings(loaded.warnings, "warning")
+    print_warnings(loaded.warnings)
     rules, projects = len(loaded.policy.scope.rules), len(loaded.policy.projects)
     form = "DigitalHub settings" if loaded.is_settings else "policy"
     click.echo(f"{form}: ok; fields with rules: {rules}, projects with their own: {projects}")
@@ -54,7 +54,7 @@ def print_rehearsal(
     after, new_warnings = _prepare(new, new_profiles or profiles)
     known = [*before.profiles.values(), *after.profiles.values()]
     recorded = [*_iter_recorded(runs, project=project, profiles=known)]
-    print_findings(dict.fromkeys([*old_warnings, *new_warnings]), "warning")
+    print_warnings(dict.fromkeys([*old_warnings, *new_warnings]))
     rehearsal = rehearse(recorded, old=before, new=after)
     shown = [run for run in rehearsal.runs if show_all or run.outcome not in _QUIET]
     if output != "table":

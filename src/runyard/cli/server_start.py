@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from runyard.cli.findings import Finding, print_findings
+from runyard.cli.findings import Finding, print_warnings
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean
 from runyard.cli.policies import load_policy
@@ -33,7 +33,7 @@ def check(flags: Mapping[str, Any]) -> None:
     loaded = load_settings(flags)
     settings = loaded.settings
     print_table(("setting", "value", "from"), _list_rows(loaded))
-    print_findings(_check_files(settings), "warning")
+    print_warnings(_check_files(settings))
     status = run_async(load("runyard.store:read_status")(settings.database))
     run_sync(status.check_usable)
     click.echo(f"settings: ok; database: {status.state}")

@@ -29,7 +29,7 @@ class ScheduleError(ValueError):
     """An invalid schedule; `field` is one of its fields, or `schedule` or `timezone`."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field}: {str(value)[:80]!r} is not valid; allowed: {allowed}")
+        super().__init__(f"{field}: `{str(value)[:80]}` is not valid; allowed: {allowed}")
         self.field, self.value, self.allowed = field, value, allowed
 
 
@@ -100,10 +100,10 @@ def read_days(day: str, weekday: str, *, is_quartz: bool) -> Days:
     any_day, any_weekday = day in ("*", "?"), weekday in ("*", "?")
     if special is not None:
         if not (any_day or any_weekday):
-            raise ScheduleError("weekday", weekday, f"`?` beside the day {day!r}")
+            raise ScheduleError("weekday", weekday, f"`?` beside the day `{day}`")
         return special
     if is_quartz and not (any_day or any_weekday):
-        raise ScheduleError("weekday", weekday, f"`?` beside the day {day!r}, or `?` as the day")
+        raise ScheduleError("weekday", weekday, f"`?` beside the day `{day}`, or `?` as the day")
     numbers = None if any_day else read_field("day", day)
     weekdays = None if any_weekday else _read_weekdays(weekday, is_quartz=is_quartz)
     return Days(numbers=numbers, weekdays=weekdays, is_both=day.startswith("*") or weekday.startswith("*"))

@@ -68,9 +68,9 @@ def load_in_cluster(
     except OSError as error:
         raise ConfigError(f"service account: {error.filename}: {error.strerror}") from error
     if not is_namespace_name(namespace):
-        raise ConfigError(f"service account: {directory / 'namespace'}: {namespace!r} is not a DNS label")
+        raise ConfigError(f"service account: {directory / 'namespace'}: `{namespace}` is not a DNS label")
     if not port.isascii() or not port.isdigit():
-        raise ConfigError(f"KUBERNETES_SERVICE_PORT is {port!r}, not a port")
+        raise ConfigError(f"KUBERNETES_SERVICE_PORT is `{port}`, not a port")
     return ClusterConfig(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         credentials=TokenFileCredentials(directory / "token"),
@@ -92,14 +92,14 @@ def load_kubeconfig(
     chosen.allow_only(("cluster", "user", "namespace"))
     namespace = chosen.text("namespace") or "default"
     if not is_namespace_name(namespace):
-        raise chosen.refuse(f"namespace {namespace!r} is not a DNS label")
+        raise chosen.refuse(f"namespace `{namespace}` is not a DNS label")
     cluster = kubeconfig.section("cluster", chosen.required("cluster"))
     cluster.allow_only(_CLUSTER_FIELDS)
     user_name = chosen.text("user")
     user = kubeconfig.section("user", user_name) if user_name else None
     server = _server(cluster)
     if user is not None and user.values and server.scheme == "http" and not _is_loopback(server.hostname):
-        raise cluster.refuse(f"server {server.geturl()} would carry the credentials of {user_name!r} in the clear")
+        raise cluster.refuse(f"server {server.geturl()} would carry the credentials of `{user_name}` in the clear")
     return ClusterConfig(
         server=server.geturl(),
         credentials=credentials_of(user, cluster=cluster) if user is not None else StaticCredentials(),
@@ -115,7 +115,7 @@ def _server(cluster: Section) -> SplitResult:
     value = cluster.required("server")
     url = _split(value, cluster, "server")
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise cluster.refuse(f"server {value!r} must be http://… or https://… with a host")
+        raise cluster.refuse(f"server `{value}` must be http://… or https://… with a host")
     if url.username or url.query or url.fragment:
         raise cluster.refuse("server must carry no user, query or fragment")
     return url
@@ -127,7 +127,7 @@ def _proxy(cluster: Section) -> str | None:
         return None
     url = _split(value, cluster, "proxy-url")
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise cluster.refuse(f"proxy-url of scheme {url.scheme!r} must be http://… or https://… with a host")
+        raise cluster.refuse(f"proxy-url of scheme `{url.scheme}` must be http://… or https://… with a host")
     return value
 
 

@@ -104,7 +104,7 @@ class ExecCredentials:
         # `wait` leaves the run alone when this caller is cancelled: others wait for it too.
         await asyncio.wait({run})
         if run.cancelled():
-            raise ConfigError(f"{self.plugin.where}: closed while {self.plugin.command!r} ran")
+            raise ConfigError(f"{self.plugin.where}: closed while `{self.plugin.command}` ran")
         if isinstance(error := run.exception(), ConfigError):
             # Each caller gets its own: it will carry the caller's request.
             raise ConfigError(error.message) from error
@@ -132,13 +132,13 @@ async def _run(plugin: ExecPlugin, deadline_seconds: float) -> bytes:
             async with asyncio.timeout(deadline_seconds):
                 await process.wait()
         except TimeoutError as error:
-            message = f"{plugin.where}: {plugin.command!r} gave no answer within {deadline_seconds:g} s"
+            message = f"{plugin.where}: `{plugin.command}` gave no answer within {deadline_seconds:g} s"
             raise ConfigError(message) from error
         finally:
             await _end(process)
         if process.returncode != 0:
             text = _content(complaint).decode(errors="replace").strip()[-MESSAGE_CHARACTERS:]
-            raise ConfigError(f"{plugin.where}: {plugin.command!r} ended with {process.returncode}: {text}")
+            raise ConfigError(f"{plugin.where}: `{plugin.command}` ended with {process.returncode}: {text}")
         return _content(output)
 
 
@@ -165,7 +165,7 @@ async def _start(plugin: ExecPlugin, *, output: BinaryIO, complaint: BinaryIO) -
         raise
     except OSError as error:
         hint = f"\n{plugin.install_hint}" if plugin.install_hint else ""
-        raise ConfigError(f"{plugin.where}: cannot run {plugin.command!r}: {error.strerror}{hint}") from error
+        raise ConfigError(f"{plugin.where}: cannot run `{plugin.command}`: {error.strerror}{hint}") from error
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -189,10 +189,10 @@ def _decode(output: bytes, plugin: ExecPlugin) -> _Status:
         answer = msgspec.json.decode(output, type=_ExecCredential)
     except (ValueError, RecursionError) as error:  # ValueError: not JSON, not UTF-8, not an ExecCredential
         # Shows neither the output nor the cause: both may contain a token.
-        raise ConfigError(f"{plugin.where}: {plugin.command!r} printed no ExecCredential: {error}") from None
+        raise ConfigError(f"{plugin.where}: `{plugin.command}` printed no ExecCredential: {error}") from None
     if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:
         raise ConfigError(
-            f"{plugin.where}: {plugin.command!r} printed {answer.kind} {answer.api_version}, "
+            f"{plugin.where}: `{plugin.command}` printed {answer.kind} {answer.api_version}, "
             f"expected ExecCredential {plugin.api_version}"
         )
     return answer.status
@@ -201,10 +201,10 @@ def _decode(output: bytes, plugin: ExecPlugin) -> _Status:
 def _credential(status: _Status, plugin: ExecPlugin) -> Credential:
     certificate, key = status.client_certificate_data, status.client_key_data
     if bool(certificate) != bool(key):
-        raise ConfigError(f"{plugin.where}: {plugin.command!r} gave only one of clientCertificateData, clientKeyData")
+        raise ConfigError(f"{plugin.where}: `{plugin.command}` gave only one of clientCertificateData, clientKeyData")
     pair = ClientCertificate(certificate.encode(), key.encode()) if certificate and key else None
     if not status.token and pair is None:
-        raise ConfigError(f"{plugin.where}: {plugin.command!r} gave neither a token nor a client certificate")
+        raise ConfigError(f"{plugin.where}: `{plugin.command}` gave neither a token nor a client certificate")
     if not status.token:
         return Credential(certificate=pair)
     try:

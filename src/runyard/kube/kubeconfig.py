@@ -29,14 +29,14 @@ class Section:
 
     def refuse(self, complaint: str) -> ConfigError:
         """A ConfigError that names the file and section."""
-        return ConfigError(f"{self.kind} {self.name!r} in {self.file}: {complaint}")
+        return ConfigError(f"{self.kind} `{self.name}` in {self.file}: {complaint}")
 
     def allow_only(self, known: Iterable[str]) -> None:
         """Refuse unknown fields."""
         known = sorted({*known, "extensions"})
         for field in self.values:
             if field not in known:
-                raise self.refuse(f"field {field!r} is not supported; known are {', '.join(known)}")
+                raise self.refuse(f"field `{field}` is not supported; known are {', '.join(known)}")
 
     def text(self, field: str) -> str | None:
         """A string; absent, null and empty are the same, as in Go."""
@@ -56,7 +56,7 @@ class Section:
         """A boolean, false when absent."""
         value = self.values.get(field)
         if value is not None and not isinstance(value, bool):
-            raise self.refuse(f"{field} must be true or false, is {value!r}")
+            raise self.refuse(f"{field} must be true or false, is `{value}`")
         return bool(value)
 
     def path(self, field: str) -> Path | None:
@@ -108,8 +108,8 @@ class Kubeconfig:
         section = self.sections.get((kind, name))
         if section is None:
             near = difflib.get_close_matches(name, self._names(kind), n=3)
-            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else self._choices(kind)
-            raise ConfigError(f"no {kind} {name!r} in {self._sources()}: {hint}")
+            hint = f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else self._choices(kind)
+            raise ConfigError(f"no {kind} `{name}` in {self._sources()}: {hint}")
         return section
 
     def _names(self, kind: str) -> list[str]:

@@ -72,7 +72,7 @@ def _exec_plugin(user: Section, cluster: Section) -> ExecPlugin:
     plugin.allow_only(_EXEC_FIELDS)
     api_version = plugin.required("apiVersion")
     if api_version not in API_VERSIONS:
-        raise plugin.refuse(f"apiVersion {api_version!r} is not one of {', '.join(API_VERSIONS)}")
+        raise plugin.refuse(f"apiVersion `{api_version}` is not one of {', '.join(API_VERSIONS)}")
     default_mode = None if api_version == API_VERSIONS[0] else "IfAvailable"
     mode = plugin.text("interactiveMode") or default_mode
     if mode not in ("Never", "IfAvailable"):
@@ -86,7 +86,7 @@ def _exec_plugin(user: Section, cluster: Section) -> ExecPlugin:
         api_version=api_version,
         cluster=_exec_cluster(cluster) if plugin.flag("provideClusterInfo") else None,
         install_hint=(plugin.text("installHint") or "").strip(),
-        where=f"exec plug-in of user {user.name!r} in {user.file}",
+        where=f"exec plug-in of user `{user.name}` in {user.file}",
     )
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import heapq
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,8 @@ Path = tuple[str | int, ...]
 VALUE_CHARACTERS = 80
 PATH_CHARACTERS = 256
 """Characters of a key that a path shows; it shows names in full."""
+LONG_LIST_CHARACTERS = 60
+"""A list of allowed values that is longer is written once per report."""
 READ_CHARACTERS = 1000
 """Characters and entries of a value that are looked at to show it."""
 MOST_BITS = 256
@@ -97,7 +100,24 @@ class Refused(Exception):
         super().__init__(self.problems)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.problems))
+        return format_problems(self.problems)
+
+
+def format_problems(problems: Iterable[Problem]) -> str:
+    """One line per problem; a long list of allowed values is written once."""
+    return "\n".join(map(str, omit_repeated_lists(problems)))
+
+
+def omit_repeated_lists(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield the problems of one report; a long list of allowed values is only in the first problem that has it."""
+    shown: set[str] = set()
+    for problem in problems:
+        allowed = problem.allowed or ""
+        if len(allowed) > LONG_LIST_CHARACTERS and allowed in shown:
+            yield replace(problem, allowed="as above")
+        else:
+            shown.add(allowed)
+            yield problem
 
 
 def format_path(path: Sequence[str | int]) -> str:
@@ -125,10 +145,19 @@ def shorten(value: object) -> str:
     elif isinstance(value, Mapping | list | tuple) and _is_long(value):
         return f"a {'mapping' if isinstance(value, Mapping) else 'list'} with {len(value)} entries"
     try:
-        text = " ".join(str(value).split())
+        text = " ".join(_write_value(value).split())
     except ValueError:  # an integer of thousands of digits somewhere inside
-        return f"a {type(value).__name__} with a number too long to show"
+        return f"a {'mapping' if isinstance(value, Mapping) else 'list'} with a number too long to show"
+    except TypeError:  # a key that JSON does not have
+        return f"a mapping with {len(value)} entries" if isinstance(value, Mapping) else "a list with a strange key"
     return make_sendable(text if len(text) <= VALUE_CHARACTERS else f"{text[: VALUE_CHARACTERS - 1]}…")
+
+
+def _write_value(value: object) -> str:
+    """A value as users write it: JSON for what is not text or a number."""
+    if value is None or isinstance(value, bool | Mapping | list | tuple):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
 
 
 def _is_long(value: Any) -> bool:

@@ -74,8 +74,8 @@ def _decrypt(key: bytes, sealed: bytes, *, bound: bytes, of: SealedValue) -> byt
         except InvalidTag:
             pass
     raise Tampered(
-        f"version {of.version} of {of.name!a:.80} in project {of.project!a:.80} cannot be opened: the stored value was"
-        " changed, or belongs elsewhere"
+        f"version {of.version} of `{of.name[:80]}` in project `{of.project[:80]}` cannot be opened: the stored value "
+        "was changed, or belongs elsewhere"
     )
 
 

@@ -1,6 +1,11 @@
-from runyard.cli.findings import Finding, format_finding
+import json
+
+import pytest
+
+from runyard.cli.findings import Finding, format_finding, print_report
 from runyard.spec.problem_codes import Code
-from runyard.spec.problems import Problem
+from runyard.spec.problems import Problem, Refused
+from tests.unit.cli.conftest import Call
 
 
 def test_finding_says_place_field_value_and_remedy_when_all_are_known() -> None:
@@ -56,3 +61,22 @@ def test_json_has_the_place_when_it_is_known() -> None:
         "path": "",
         "message": "no",
     }
+
+
+def test_long_list_is_printed_once_when_several_problems_have_it(capsys: pytest.CaptureFixture[str]) -> None:
+    long, short = ", ".join(f"name{number}" for number in range(20)), "a, b"
+    problems = [Problem(Code.FIELD_UNKNOWN, (name,), "unknown field", allowed=long) for name in "xyz"]
+    problems += [Problem(Code.FIELD_UNKNOWN, (name,), "unknown field", allowed=short) for name in "xy"]
+    warning, *errors = map(Finding, problems)
+    print_report([warning], errors)
+    shown = capsys.readouterr().err
+    assert (shown.count(long), shown.count("allowed: as above"), shown.count(f"allowed: {short}")) == (1, 2, 2)
+    assert str(Refused(problems)).count(long) == 1
+
+
+def test_long_list_is_whole_in_each_problem_when_programs_read_them(call: Call) -> None:
+    shown = json.loads(call("explain", "-f", "-", "-o", "json", stdin="{foo: 1, bar: 2}").out)
+    first, second = (refusal["allowed"] for refusal in shown["refusals"])
+    assert first == second
+    assert "as above" not in second
+    assert call("explain", "-f", "-", stdin="{foo: 1, bar: 2}").err.count("working_dir") == 1

@@ -182,13 +182,13 @@ def test_plugin_is_looked_up_in_the_path_when_its_command_is_bare(tmp_path: Path
             {"cluster": {"certificate-authority-data": encoded(CA), "insecure-skip-tls-verify": True}},
             "exclude each other",
         ),
-        ({"cluster": {"insecure-skip-tls-verify": "yes"}}, "must be true or false, is 'yes'"),
-        ({"cluster": {"proxy-url": "socks5://proxy"}}, "proxy-url of scheme 'socks5'"),
-        ({"cluster": {"sever": "https://x"}}, "field 'sever' is not supported; known are certificate-authority"),
+        ({"cluster": {"insecure-skip-tls-verify": "yes"}}, "must be true or false, is `yes`"),
+        ({"cluster": {"proxy-url": "socks5://proxy"}}, "proxy-url of scheme `socks5`"),
+        ({"cluster": {"sever": "https://x"}}, "field `sever` is not supported; known are certificate-authority"),
         ({"user": {"token": 12345}}, "token must be a string, is int"),
         ({"user": {"token": "two\nlines"}}, "characters that no header can carry"),
-        ({"user": {"auth-provider": {"name": "gcp"}}}, "field 'auth-provider' is not supported"),
-        ({"user": {"as": "root"}}, "field 'as' is not supported"),
+        ({"user": {"auth-provider": {"name": "gcp"}}}, "field `auth-provider` is not supported"),
+        ({"user": {"as": "root"}}, "field `as` is not supported"),
         ({"user": {"token": "t", "username": "me"}}, "more than one way to authenticate: token, username"),
         ({"user": {"token": "t", "exec": EXEC}}, "more than one way to authenticate: token, exec"),
         ({"user": {"client-certificate-data": encoded(CA)}}, "client-key is missing"),
@@ -203,10 +203,10 @@ def test_plugin_is_looked_up_in_the_path_when_its_command_is_bare(tmp_path: Path
         ({"user": {"exec": {**EXEC, "args": "x"}}}, "args must be a list of strings"),
         ({"user": {"exec": {**EXEC, "env": [{"value": "x"}]}}}, "env must be a list"),
         ({"user": {"exec": {**EXEC, "env": {"A": "x"}}}}, "env must be a list"),
-        ({"user": {"exec": {**EXEC, "cmd": "x"}}}, "field 'cmd' is not supported"),
+        ({"user": {"exec": {**EXEC, "cmd": "x"}}}, "field `cmd` is not supported"),
         ({"user": {"exec": ["login"]}}, "exec must be a mapping"),
-        ({"namespace": "Not A Label"}, "namespace 'Not A Label' is not a DNS label"),
-        ({"cluster_name": "x"}, "field 'cluster_name' is not supported"),
+        ({"namespace": "Not A Label"}, "namespace `Not A Label` is not a DNS label"),
+        ({"cluster_name": "x"}, "field `cluster_name` is not supported"),
     ],
 )
 def test_section_is_refused_when_it_cannot_be_used(tmp_path: Path, parts: dict[str, Any], complaint: str) -> None:
@@ -226,7 +226,7 @@ def test_nearest_names_are_said_when_a_context_is_unknown(tmp_path: Path) -> Non
     content = kubeconfig()
     content["contexts"] = [{"name": name, "context": {"cluster": "c"}} for name in ("production", "staging")]
     path = write(tmp_path / "config", content)
-    with pytest.raises(ConfigError, match=r"no context 'prodution' in .*config: did you mean 'production'\?"):
+    with pytest.raises(ConfigError, match=r"no context `prodution` in .*config: did you mean `production`\?"):
         load_kubeconfig(path, context="prodution")
     with pytest.raises(ConfigError, match="there are 'production', 'staging'"):
         load_kubeconfig(path, context="x")
@@ -235,7 +235,7 @@ def test_nearest_names_are_said_when_a_context_is_unknown(tmp_path: Path) -> Non
 def test_names_are_listed_when_a_section_is_missing(tmp_path: Path) -> None:
     content = kubeconfig()
     content["users"] = []
-    with pytest.raises(ConfigError, match=r"no user 'u' in .*: there is none"):
+    with pytest.raises(ConfigError, match=r"no user `u` in .*: there is none"):
         load_kubeconfig(write(tmp_path / "config", content))
     del content["current-context"]
     with pytest.raises(ConfigError, match=r"no current-context in .*: there are 'one'"):
@@ -303,7 +303,7 @@ def test_what_is_missing_is_said_when_not_in_a_pod(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("namespace", "port", "complaint"),
-    [("Not a label", "443", "is not a DNS label"), ("runs", "tcp://10.0.0.1:443", "KUBERNETES_SERVICE_PORT is 'tcp")],
+    [("Not a label", "443", "is not a DNS label"), ("runs", "tcp://10.0.0.1:443", "KUBERNETES_SERVICE_PORT is `tcp")],
 )
 def test_pod_is_refused_when_its_files_or_variables_are_odd(
     tmp_path: Path, namespace: str, port: str, complaint: str

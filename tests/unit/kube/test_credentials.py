@@ -269,7 +269,7 @@ async def test_plugin_is_refused_when_it_gives_no_credential(script: Script, lin
 
 async def test_hint_is_given_when_the_plugin_is_not_installed() -> None:
     plugin = ExecPlugin(command="/nowhere/login", install_hint="apt install login")
-    with pytest.raises(ConfigError, match=r"cannot run '/nowhere/login': No such file.*\napt install login"):
+    with pytest.raises(ConfigError, match=r"cannot run `/nowhere/login`: No such file.*\napt install login"):
         await ExecCredentials(plugin).get()
 
 

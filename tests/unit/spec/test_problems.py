@@ -58,7 +58,7 @@ def test_others_are_counted_when_there_are_too_many_problems() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ({"a": [1, "b"]}, "{'a': [1, 'b']}"),
+        ({"a": [1, "b"]}, '{"a": [1, "b"]}'),
         ([[]] * 5000, "a list with 5000 entries"),
         ({"a": {"b": ["c"] * 5000}}, "a mapping with 1 entries"),
         (["a" * 5000], "a list with 1 entries"),

@@ -24,6 +24,7 @@ from runyard.app.identity.refresh_tokens import (
 )
 from runyard.app.model import Json, Principal, Token
 from runyard.app.ports import UnitOfWork
+from runyard.spec.problems import shorten
 
 REFRESH_GRANT = "refresh_token"
 EXCHANGE_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -257,4 +258,4 @@ def _explain_grant(grant_type: str) -> str:
         return f"client_credentials is not offered: a program uses a personal token of an account; {offered}"
     if grant_type == "password":
         return f"password is not offered: use HTTP Basic, or a personal token; {offered}"
-    return f"the grant_type {grant_type[:80]!a} is not offered; {offered}"
+    return f"the grant_type `{shorten(grant_type)}` is not offered; {offered}"
