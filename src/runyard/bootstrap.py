@@ -295,7 +295,7 @@ def _make_loops(context: ServerContext, settings: Settings) -> Mapping[str, Loop
     retention = Retention(runs=settings.keep_runs, logs=settings.keep_logs, audit=settings.keep_audit)
     return {
         "reconcile": reconciler.run,
-        "triggers": partial(_run_triggers, context),
+        "triggers": TriggerLoop(context.core, is_open=lambda: context.is_open).run,
         "retention": RetentionLoop(context.core, retention=retention).run,
         "deletions": DeletionLoop(context.core).run,
         "gauges": partial(_measure, context),
@@ -311,21 +311,6 @@ async def _await_accounts(context: ServerContext) -> None:
         context.authenticator.require_accounts()
         log.warning("accounts.created", message="the database has accounts now: clients must sign in")
     await asyncio.Event().wait()
-
-
-async def _run_triggers(context: ServerContext) -> None:
-    """Fire triggers; begin anew when the server leaves open mode."""
-    while True:
-        is_open = context.is_open
-        loop = asyncio.create_task(TriggerLoop(context.core, is_open=is_open).run(), name="triggers")
-        try:
-            while context.is_open is is_open and not loop.done():
-                await asyncio.wait([loop], timeout=ACCOUNTS_SECONDS)
-            if loop.done():
-                return loop.result()
-        finally:
-            loop.cancel()
-            await asyncio.gather(loop, return_exceptions=True)
 
 
 async def _measure(context: ServerContext) -> None:

@@ -69,6 +69,7 @@ entities = Table(
     Index("ix_entities_created", "project", "type", "created_at", "id"),
     Index("ix_entities_name", "project", "type", "name", "created_at", "id"),
     Index("ix_entities_function", "project", "type", "function", "created_at", "id"),
+    Index("ix_entities_updated", "project", "type", "updated_at", "id"),
     Index("ix_entities_all_created", "type", "created_at", "id"),
     Index("ix_entities_all_name", "type", "name", "id"),
 )

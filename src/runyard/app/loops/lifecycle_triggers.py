@@ -7,7 +7,7 @@ between two scans, and changes older than `LOOK_BACK` when the server starts.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -56,7 +56,7 @@ class _Match:
 class Lifecycles:
     """What one replica has processed. The store knows what was fired."""
 
-    def __init__(self, core: Core, *, is_open: bool) -> None:
+    def __init__(self, core: Core, *, is_open: Callable[[], bool]) -> None:
         self._core = core
         self._is_open = is_open
         self._scans: dict[str, _Scan] = {}
@@ -120,7 +120,7 @@ class Lifecycles:
             return 0
         turn.count_firing()
         occasion = Occasion(id=change.occasion, input=_describe(entity), chain=chain)
-        await fire(self._core, stored, occasion, is_open=self._is_open)
+        await fire(self._core, stored, occasion, is_open=self._is_open())
         return 1
 
 

@@ -1,7 +1,7 @@
 """Scheduler triggers: fire each occasion once across all replicas, and record occasions missed while no server ran."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -23,17 +23,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    revision: int
+    version: tuple[datetime, int]
+    """Creation time and revision of the trigger: its id may be used again."""
     next_at: datetime | None
 
 
 class Schedules:
     """When each trigger is due next, in one replica. The store knows what was fired."""
 
-    def __init__(self, core: Core, *, is_open: bool) -> None:
+    def __init__(self, core: Core, *, is_open: Callable[[], bool]) -> None:
         self._core = core
         self._is_open = is_open
-        self._plans: dict[str, _Plan] = {}
+        self._plans: dict[tuple[str, str], _Plan] = {}
         self._is_busy = False
 
     @property
@@ -41,9 +42,9 @@ class Schedules:
         """Whether a trigger that may be due was left for the next turn of its project."""
         return self._is_busy
 
-    def keep(self, trigger_ids: Iterable[str]) -> None:
-        """Forget all other triggers. Call it at the start of a pass."""
-        self._plans = {trigger_id: self._plans[trigger_id] for trigger_id in trigger_ids if trigger_id in self._plans}
+    def keep(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Forget all but these triggers, by project and id. Call it at the start of a pass."""
+        self._plans = {key: self._plans[key] for key in keys if key in self._plans}
         self._is_busy = False
 
     async def take_turn(self, triggers: Sequence[Entity], turn: Turn) -> int:
@@ -67,15 +68,15 @@ class Schedules:
         return min((plan.next_at for plan in self._plans.values() if plan.next_at is not None), default=None)
 
     def _may_be_due(self, trigger: Entity) -> bool:
-        plan = self._plans.get(trigger.id)
-        if plan is None or plan.revision != trigger.revision:
+        plan = self._plans.get((trigger.project, trigger.id))
+        if plan is None or plan.version != (trigger.created_at, trigger.revision):
             return True
         return plan.next_at is not None and plan.next_at <= self._core.clock.now()
 
     def _plan(self, trigger: Entity, schedule: Schedule | None) -> None:
         now = self._core.clock.now()
         next_at = None if schedule is None else schedule.next_after(max(now, find_start(trigger)))
-        self._plans[trigger.id] = _Plan(trigger.revision, next_at)
+        self._plans[trigger.project, trigger.id] = _Plan((trigger.created_at, trigger.revision), next_at)
 
     async def _process(self, trigger: Entity, turn: Turn) -> int:
         now = self._core.clock.now()
@@ -124,7 +125,7 @@ class Schedules:
                 stored = await unit.entities.find("trigger", trigger.id, project=trigger.project)
             if stored is not None:
                 occasion = Occasion(id=_name(last), input={"at": _name(last)})
-                await fire(self._core, stored, occasion, is_open=self._is_open)
+                await fire(self._core, stored, occasion, is_open=self._is_open())
 
     async def _record_missed(self, trigger: Entity, missed: list[datetime]) -> None:
         told: Json = {

@@ -1,6 +1,7 @@
 """The trigger loop: reads the active triggers, and fires those that are due, with fair turns between projects."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 from runyard.app.core import Core
@@ -17,9 +18,13 @@ _PAGE = 500
 
 
 class TriggerLoop:
-    """One replica's loop. `is_open`: the server has no accounts, so every creator of a trigger may submit runs."""
+    """One replica's loop. `is_open`: whether the server has no accounts now, so that every creator of a trigger may
+    submit runs.
+    """
 
-    def __init__(self, core: Core, *, is_open: bool = False, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(
+        self, core: Core, *, is_open: Callable[[], bool] = lambda: False, poll_seconds: float = POLL_SECONDS
+    ) -> None:
         self._core = core
         self._poll_seconds = poll_seconds
         self._triggers: dict[tuple[str, str], Entity] = {}
@@ -39,7 +44,7 @@ class TriggerLoop:
         for trigger in self._triggers.values():
             if is_active(trigger):
                 projects.setdefault(trigger.project, []).append(trigger)
-        self._schedules.keep([trigger.id for triggers in projects.values() for trigger in triggers])
+        self._schedules.keep(self._triggers)
         self._lifecycles.keep(projects)
         fired = 0
         for project, triggers in projects.items():
@@ -76,12 +81,17 @@ class TriggerLoop:
                     key = (brief.project, brief.id)
                     if brief.kind in KINDS:
                         trigger = known.get(key)
-                        if trigger is None or trigger.revision != brief.revision:
+                        if trigger is None or not _is_same(trigger, brief):
                             trigger = _strip(await require_entity(unit, "trigger", brief.project, brief.id))
                         self._triggers[key] = trigger
                 if len(page) < _PAGE:
                     return
                 after = (page[-1].project, page[-1].id)
+
+
+def _is_same(trigger: Entity, brief: Entity) -> bool:
+    """Whether it is the same trigger, unchanged: an id may be used again."""
+    return (trigger.created_at, trigger.revision) == (brief.created_at, brief.revision)
 
 
 def _strip(trigger: Entity) -> Entity:

@@ -237,9 +237,9 @@ async def test_shared_editor_fires_when_they_are_still_allowed(shop: World) -> N
 
 async def test_anybody_fires_when_the_server_has_no_accounts(shop: World) -> None:
     await add(shop, make_trigger(user="someone"))
-    await fire_all(TriggerLoop(shop.core, is_open=True))
+    await fire_all(TriggerLoop(shop.core, is_open=lambda: True))
     shop.clock.at += HOUR
-    await fire_all(TriggerLoop(shop.core, is_open=True))
+    await fire_all(TriggerLoop(shop.core, is_open=lambda: True))
     assert [run.user for run in await list_runs(shop)] == ["someone"]
 
 
@@ -537,7 +537,7 @@ async def test_other_triggers_fire_when_one_fails_in_an_unforeseen_way(
     fields = {} if kind == "scheduler" else {**fields, "key": "store://q/model/*"}
     named = await furnish_project(shop, "q")
     await add(shop, make_trigger("c", kind, project="q", spec={**fields, **named, "template": {}}))
-    loop = TriggerLoop(shop.core, is_open=True)
+    loop = TriggerLoop(shop.core, is_open=lambda: True)
     await fire_all(loop)
     shop.clock.at += HOUR
     for project in ("p", "q"):
@@ -562,7 +562,7 @@ async def test_other_projects_go_on_when_the_note_of_a_firing_cannot_be_written(
     monkeypatch.setattr(firings, "use_occasion", fail_for_one)
     await add(shop, make_trigger())
     await add(shop, make_trigger("u", project="q", spec=await furnish_project(shop, "q")))
-    loop = TriggerLoop(shop.core, is_open=True)
+    loop = TriggerLoop(shop.core, is_open=lambda: True)
     await fire_all(loop)
     shop.clock.at += HOUR
     assert await fire_all(loop) == 1
@@ -582,7 +582,7 @@ async def test_small_project_does_not_wait_when_another_has_a_backlog(
     fields = {} if kind == "scheduler" else {**fields, "key": "store://q/model/*"}
     named = await furnish_project(shop, "q")
     await add(shop, make_trigger("z", kind, project="q", spec={**fields, **named, "template": {}}))
-    loop = TriggerLoop(shop.core, is_open=True)
+    loop = TriggerLoop(shop.core, is_open=lambda: True)
     await fire_all(loop)
     shop.clock.at += HOUR
 
@@ -620,3 +620,30 @@ async def test_scan_gives_way_when_no_change_is_meant(shop: World, monkeypatch: 
     monkeypatch.setattr(asyncio, "sleep", note_pause)
     assert await fire_all(TriggerLoop(shop.core)) == 0
     assert pauses.count(0) >= 10
+
+
+async def test_trigger_keeps_its_own_time_when_another_project_uses_its_id(shop: World) -> None:
+    await add(shop, make_trigger("t", spec={"schedule": "@yearly"}))
+    named = await furnish_project(shop, "q")
+    await add(shop, make_trigger("t", project="q", spec={**named, "schedule": "@hourly"}))
+    loop = TriggerLoop(shop.core, is_open=lambda: True)
+    await fire_all(loop)
+    shop.clock.at += HOUR
+    assert await fire_all(loop) == 1
+    assert await count_projects(shop) == {"q": 1}
+
+
+async def test_new_trigger_is_read_when_its_id_was_used_before(shop: World) -> None:
+    await add(shop, make_trigger("t", spec={"schedule": "@yearly"}))
+    loop = TriggerLoop(shop.core)
+    await fire_all(loop)
+    stored = await get_trigger(shop)
+    async with shop.store.begin() as unit:
+        await unit.entities.delete("trigger", "t", project="p")
+        await unit.commit()
+    shop.clock.at += timedelta(seconds=1)
+    again = make_trigger("t", spec={"schedule": "@hourly"}, created_at=shop.clock.at, revision=stored.revision)
+    await add(shop, again)
+    shop.clock.at += HOUR
+    assert await fire_all(loop) == 1
+    assert len(await list_runs(shop)) == 1

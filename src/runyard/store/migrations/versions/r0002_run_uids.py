@@ -117,6 +117,7 @@ def _rebuild_entities() -> None:
     op.create_index("ix_entities_created", "entities", ["project", "type", "created_at", "id"])
     op.create_index("ix_entities_name", "entities", ["project", "type", "name", "created_at", "id"])
     op.create_index("ix_entities_function", "entities", ["project", "type", "function", "created_at", "id"])
+    op.create_index("ix_entities_updated", "entities", ["project", "type", "updated_at", "id"])
     op.create_index("ix_entities_all_created", "entities", ["type", "created_at", "id"])
     op.create_index("ix_entities_all_name", "entities", ["type", "name", "id"])
     for name, key in (("function", "function"), ("workflow", "workflow")):
