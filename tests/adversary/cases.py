@@ -24,7 +24,7 @@ class World:
     volumes: dict[str, str] = field(default_factory=dict)
     claims: list[str] = field(default_factory=list)
     config_maps: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The project's config maps: their files by name."""
+    """The project's config maps: the files of the newest version by `NAME`, and of each by `NAME:VERSION`."""
     namespaces: dict[str, str] = field(default_factory=lambda: dict(NAMESPACES))
     kubernetes_version: str = "latest"
 

@@ -92,6 +92,17 @@ class Facts:
         for item in self.volumes.get(SECRET_FILES, {}).get("secret", {}).get("items", []):
             yield item["key"]
 
+    def find_config_files(self, volume: Mapping[str, Any], world: World) -> dict[str, str] | None:
+        """The files that a `config_map` volume asks for; None where the project does not have them."""
+        if "config_map" not in volume:
+            return {key: str(value) for key, value in volume["data"].items()}
+        name = str(volume["config_map"])
+        if name.startswith("store://"):
+            project, *kinds, name = name.removeprefix("store://").split("/")
+            if project != self.platform["PROJECT_NAME"] or kinds != ["configmap", "configmap"]:
+                return None
+        return world.config_maps.get(name)
+
     def iter_user_volumes(self) -> Iterator[Mapping[str, Any]]:
         """The pod's volumes without the platform's own."""
         for name, volume in self.volumes.items():

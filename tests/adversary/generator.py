@@ -37,7 +37,7 @@ def draw_world(seed: int, number: int) -> World:
         volumes={"models": "run-old.models", "kept": "run-older.kept"}
         | ({"data": "run-x.data"} if draws.chance() else {}),
         claims=["legacy"] if draws.chance() else [],
-        config_maps={"settings": words.SETTINGS} if draws.chance(0.9) else {},
+        config_maps=dict(words.CONFIG_MAPS) if draws.chance(0.9) else {},
         kubernetes_version=draws.pick_of(words.KUBERNETES_VERSIONS),
     )
 

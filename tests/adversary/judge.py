@@ -50,7 +50,9 @@ def judge_silence(
     try:
         facts = _read_facts(objects, case)
         return list(
-            iter_silence_complaints(facts, documents.get_admin_inputs(case), case, warned=warned, answer=answer)
+            iter_silence_complaints(
+                facts, documents.get_admin_inputs(case), case, documents.world, warned=warned, answer=answer
+            )
         )
     except _UNREADABLE as error:
         return [f"unreadable: {type(error).__name__}: {error}"]

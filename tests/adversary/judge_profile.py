@@ -170,8 +170,7 @@ def _iter_pairs(
         claim = world.volumes.get(volume.get("claim_name", volume["name"]))
         yield "claim", claim, rendered["persistentVolumeClaim"]["claimName"]
     if kind == "config_map":
-        files = world.config_maps.get(volume["config_map"]) if "config_map" in volume else volume["data"]
-        expected = None if files is None else {key: str(value) for key, value in files.items()}
+        expected = facts.find_config_files(volume, world)
         yield "files", expected, facts.config_maps[rendered["configMap"]["name"]]["data"]
 
 

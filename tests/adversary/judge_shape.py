@@ -63,6 +63,7 @@ def iter_shape_complaints(facts: Facts, admin: AdminInputs, case: Case, world: W
     yield from _judge_labels(facts, {"run": case.run_id, "project": case.project, "profile": admin.profile_id})
     yield from _judge_security(facts, admin)
     yield from _judge_volumes(facts, world)
+    yield from _judge_config_maps(facts, admin, world)
     yield from _judge_mounts(facts)
     yield from _judge_env(facts, admin, case, world)
     yield from _judge_services(facts)
@@ -189,6 +190,17 @@ def _judge_volumes(facts: Facts, world: World) -> Iterator[str]:
                 yield f"claims: {source} is not the project's"
         if kind == "configMap" and source["name"] not in facts.config_maps:
             yield f"config maps: {source['name']} is not the run's"
+
+
+def _judge_config_maps(facts: Facts, admin: AdminInputs, world: World) -> Iterator[str]:
+    """Every ConfigMap is mounted by one volume and has the files that somebody asked for under that volume's name."""
+    mounted = {volume["configMap"]["name"]: name for name, volume in facts.volumes.items() if "configMap" in volume}
+    asked = [volume for layer in (*facts.asked.layers, admin.profile) for volume in layer.get("volumes", [])]
+    for name, item in facts.config_maps.items():
+        named = [volume for volume in asked if volume["name"] == mounted.get(name)]
+        files = [facts.find_config_files(volume, world) for volume in named if volume["volume_type"] == "config_map"]
+        if item["data"] not in files:
+            yield f"config maps: {name} has files that nobody asked for"
 
 
 def _judge_mounts(facts: Facts) -> Iterator[str]:

@@ -6,7 +6,7 @@ A stronger layer of the user's own may replace a weaker one without a warning. A
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.adversary.cases import Case
+from tests.adversary.cases import Case, World
 from tests.adversary.facts import AT_REST, SECRET_FILES, AdminInputs, Facts
 from tests.adversary.judge_profile import SCALARS, is_applicable
 
@@ -25,7 +25,7 @@ _VOLUME_TYPES = {
 
 
 def iter_silence_complaints(
-    facts: Facts, admin: AdminInputs, case: Case, *, warned: Sequence[Path], answer: Mapping[str, Any]
+    facts: Facts, admin: AdminInputs, case: Case, world: World, *, warned: Sequence[Path], answer: Mapping[str, Any]
 ) -> Iterator[str]:
     asked: dict[Path, Any] = {}
     tolerations: list[Any] = []
@@ -37,7 +37,7 @@ def iter_silence_complaints(
             continue
         if _is_warned(path, warned):
             continue
-        if not is_applicable(path[0], case) or not _is_held(path, value, facts, admin, answer):
+        if not is_applicable(path[0], case) or not _is_held(path, value, facts, admin, world, answer):
             yield f"silence: {path} {value!r} is not used and nobody says so"
     for toleration in tolerations:
         if toleration not in facts.pod.get("tolerations", []) and not any(
@@ -59,7 +59,7 @@ def _iter_asked(name: str, value: Any) -> Iterator[tuple[Path, Any]]:
         yield (name,), value
 
 
-def _is_held(path: Path, value: Any, facts: Facts, admin: AdminInputs, answer: Mapping[str, Any]) -> bool:
+def _is_held(path: Path, value: Any, facts: Facts, admin: AdminInputs, world: World, answer: Mapping[str, Any]) -> bool:
     match path:
         case ("resources", "gpu", _):
             amounts = [facts.limits[name] for name in admin.gpu_names if name in facts.limits]
@@ -74,7 +74,7 @@ def _is_held(path: Path, value: Any, facts: Facts, admin: AdminInputs, answer: M
         case ("envs", name):
             return bool(facts.env.get(name, {}).get("value") == value)
         case ("volumes", name):
-            return _is_volume_held(name, value, facts)
+            return _is_volume_held(name, value, facts, world)
         case ("secrets", name):
             return _is_secret_held(name, value, facts)
         case ("service_name",):
@@ -88,8 +88,12 @@ def _is_held(path: Path, value: Any, facts: Facts, admin: AdminInputs, answer: M
     raise ValueError(f"{path} is no field")
 
 
-def _is_volume_held(name: str, volume: Mapping[str, Any], facts: Facts) -> bool:
+def _is_volume_held(name: str, volume: Mapping[str, Any], facts: Facts, world: World) -> bool:
     rendered = facts.volumes.get(name, {})
+    if volume["volume_type"] == "config_map" and "configMap" in rendered:
+        config = facts.config_maps[rendered["configMap"]["name"]]
+        if config["data"] != facts.find_config_files(volume, world):
+            return False
     mounts = [mount["mountPath"] for mount in facts.mounts if mount["name"] == name]
     return _VOLUME_TYPES[volume["volume_type"]] in rendered and mounts == [_normalize(volume["mount_path"])]
 

@@ -118,6 +118,6 @@ def worlds(draw: st.DrawFn) -> World:
         secrets=dict.fromkeys(words.SECRETS, "value"),
         volumes={"models": "run-old.models", "kept": "run-older.kept"},
         claims=["legacy"],
-        config_maps={"settings": words.SETTINGS},
+        config_maps=dict(words.CONFIG_MAPS),
         kubernetes_version=draw(st.sampled_from(words.KUBERNETES_VERSIONS)),
     )

@@ -60,15 +60,17 @@ def make_stage(world: World) -> Stage:
             volumes=MappingProxyType(world.volumes),
             claims=frozenset(world.claims),
             config_maps=MappingProxyType(
-                {
-                    name: ConfigMap(name=name, version="v1", data=MappingProxyType(files))
-                    for name, files in world.config_maps.items()
-                }
+                {name: _make_config_map(name, files) for name, files in world.config_maps.items()}
             ),
-            config_map_names=frozenset(world.config_maps),
+            config_map_names=frozenset(name.partition(":")[0] for name in world.config_maps),
         ),
         AdminDocuments(world),
     )
+
+
+def _make_config_map(reference: str, files: dict[str, str]) -> ConfigMap:
+    name, _, version = reference.partition(":")
+    return ConfigMap(name=name, version=version or "v2", data=MappingProxyType(files))
 
 
 def read_case(case: Case) -> Request:

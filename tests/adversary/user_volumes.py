@@ -39,7 +39,7 @@ def draw_volume_spec(draws: Draws, kind: str) -> dict[str, Any]:
         if draws.chance(0.3):
             spec["medium"] = draws.pick("Memory", "")
     if kind == "config_map":
-        spec |= draws.pick({"data": {"a.yaml": "a: 1\n", "b": 2}}, {"name": "settings"})
+        spec |= draws.pick({"data": {"a.yaml": "a: 1\n", "b": 2}}, {"name": draws.pick_of(words.CONFIG_MAP_NAMES[:5])})
     if kind == "image":
         spec["image"] = draws.pick_of(words.IMAGES)
     if kind == "shared_volume" and draws.chance():
@@ -62,7 +62,8 @@ def draw_sly_volume(draws: Draws, *, is_odd: bool) -> Any:
         name = draws.pick_of(words.ODD_CLAIMS) if is_odd else draws.pick("speech-claim", "legacy", "run-other.data")
         volume["spec"] = {draws.pick("claim_name", "claimName"): name}
     elif trick == 2 and kind == "config_map":
-        volume["spec"] = {"name": draws.pick_of(words.CONFIG_MAPS)}
+        names = (*words.CONFIG_MAP_NAMES, *(words.ODD_CONFIG_MAPS if is_odd else words.ODD_CONFIG_MAPS[:5]))
+        volume["spec"] = {"name": draws.pick_of(names)}
     elif trick == 3 and kind == "image":
         volume["spec"] = {"image": draws.pick_of(words.SLY_IMAGES)}
     elif trick == 4:

@@ -177,8 +177,36 @@ ODD_COUNTS: tuple[Any, ...] = (-1, "-1", 1001, 10**9, 2**63, 1.5, "1.0", "one", 
 
 NAMESPACES = ("kube-system", "speech", "vision", "*")
 SETTINGS = {"train.toml": "epochs = 3\n", "empty": ""}
-"""The files of the project's config map."""
-CONFIG_MAPS = ("settings", "kube-root-ca.crt", "speech-settings")
+CONFIG_MAPS: dict[str, dict[str, str]] = {
+    "settings": SETTINGS,
+    "settings:v2": SETTINGS,
+    "settings:v1": {"train.toml": "epochs = 1\n", "removed": "x"},
+    "limits": {"limits.toml": "[cpu]\n"},
+    "limits:v2": {"limits.toml": "[cpu]\n"},
+}
+"""The files of the project's config maps: of the newest version by name, and of each version."""
+CONFIG_MAP_NAMES = (
+    *CONFIG_MAPS,
+    *(f"store://{project}/configmap/configmap/settings:v1" for project in ("vision", "audio")),
+)
+ODD_CONFIG_MAPS: tuple[Any, ...] = (
+    *("kube-root-ca.crt", "speech-settings", "settings:v9", "limits:v1", "nothing:v1", "settings:", "../settings"),
+    *(
+        "Settings",
+        "settings:v1:v2",
+        "store://speech/configmap/configmap/settings:v1",
+        "store://vision/configmap/settings",
+    ),
+    *(
+        "store://vision/artifact/artifact/settings:v1",
+        "store://*/configmap/configmap/settings:v1",
+        "*",
+        "",
+        5,
+        None,
+        [],
+    ),
+)
 PROFILES = ("small", "1xa100", "default", "locked.down")
 ODD_PROFILES: tuple[Any, ...] = (
     "1xA100",

@@ -16,7 +16,9 @@ from runyard.domain.layer_merge import put_layer
 from runyard.domain.resolution import resolve
 from runyard.manifests.metadata import make_marks
 from runyard.manifests.workloads import render_workload
+from runyard.spec.config_maps import parse_config_map_reference
 from runyard.spec.kubernetes.quantity import Quantity
+from runyard.spec.patterns import matches
 from runyard.spec.policy import Policy
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
@@ -341,6 +343,16 @@ def start_at_once(*arguments: Any, is_anchor: bool = False) -> Any:
     return render_workload(*arguments, is_anchor=False)
 
 
+def parse_without_the_version(given: Any) -> Any:
+    """A reference that always means the newest version."""
+    return replace(parse_config_map_reference(given), version=None)
+
+
+def match_images_as_text(pattern: str, image: str) -> bool:
+    """A comparison that knows neither digests nor registries."""
+    return matches(pattern, image) or matches(f"{pattern}*", image)
+
+
 CHECK_BOUNDS = rule_checks._check_bounds
 GET_SCOPES = Policy.get_scopes
 
@@ -366,6 +378,16 @@ SABOTAGES: dict[str, tuple[str, Any]] = {
         "runyard.spec.policy.Policy.get_scopes",
         get_scopes_of_the_first_project,
     ),
+    "versions of config maps are ignored": (
+        "runyard.domain.project_references.parse_config_map_reference",
+        parse_without_the_version,
+    ),
+    "secrets are not variables": (
+        "runyard.domain.locks_and_defaults.list_variables",
+        lambda board: board.under("envs"),
+    ),
+    "images are compared as text": ("runyard.domain.rule_checks.matches_image", match_images_as_text),
+    "any toleration of the control plane passes": ("runyard.spec.denials.is_reserved_taint", lambda _: False),
     "all objects go into one namespace": ("runyard.manifests.render.make_marks", mark_as_visions),
     "anchors start at once": ("runyard.manifests.render.render_workload", start_at_once),
 }
