@@ -1,5 +1,6 @@
 """Plays many cases and counts the outcomes; workers share the worlds."""
 
+import gc
 import json
 import multiprocessing
 import time
@@ -10,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from tests.adversary.cases import Case, World
 from tests.adversary.generator import CASES_PER_WORLD, draw_case, draw_world
 from tests.adversary.shrink import shrink
-from tests.adversary.trial import make_stage, play
+from tests.adversary.trial import make_stage, play, take_stage
 
 THOROUGH_EVERY = 16
 """One case in this many is played twice, with all inputs compared before and after."""
@@ -45,16 +46,28 @@ def play_world(seed: int, number: int, *, count: int, every: int = THOROUGH_EVER
     tally = Tally()
     world = draw_world(seed, number)
     stage = make_stage(world)
-    for index in range(number * CASES_PER_WORLD, min(count, (number + 1) * CASES_PER_WORLD)):
+    before = take_stage(stage)
+    indexes = range(number * CASES_PER_WORLD, min(count, (number + 1) * CASES_PER_WORLD))
+    for index in indexes:
         case = draw_case(seed, index, world)
-        outcome = play(case, stage, is_thorough=index % every == 0)
+        outcome = play(case, stage, is_thorough=index % every == 0, keeps_stage=True)
         tally.verdicts[outcome.verdict] += 1
         tally.codes.update(f"{outcome.verdict}: {code}" for code in outcome.codes)
         if outcome.verdict == "accepted":
             tally.actions[case.action] += 1
         if outcome.complaints:
             tally.failures.append((index, outcome.complaints))
+    if take_stage(stage) != before:
+        tally.failures.append((_find_changing_case(seed, indexes, world), ("inputs: changed",)))
     return tally
+
+
+def _find_changing_case(seed: int, indexes: range, world: World) -> int:
+    """The first case that changes the admin's inputs; the first of all where none does so alone."""
+    for index in indexes:
+        if any(each == "inputs: changed" for each in play(draw_case(seed, index, world), make_stage(world)).complaints):
+            return index
+    return indexes[0]
 
 
 def play_all(seed: int, count: int, *, workers: int = 1, most_failures: int = 20) -> Iterator[Tally]:
@@ -68,13 +81,19 @@ def play_all(seed: int, count: int, *, workers: int = 1, most_failures: int = 20
             if len(total.failures) >= most_failures:
                 return
         return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    with multiprocessing.get_context("spawn").Pool(workers, _start_worker) as pool:
         for tally in pool.imap_unordered(_play_world, worlds, chunksize=4):
             total.add(tally)
             yield total
             if len(total.failures) >= most_failures:
                 pool.terminate()
                 return
+
+
+def _start_worker() -> None:
+    """Collect garbage rarely: a case makes tens of thousands of objects and no cycles worth a search."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 def _play_world(arguments: tuple[int, int, int]) -> Tally:

@@ -20,18 +20,38 @@ _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, Runt
 
 def judge_objects(objects: Sequence[Mapping[str, Any]], case: Case, documents: AdminDocuments) -> list[str]:
     """List every reason not to send these objects for this case."""
-    world = documents.world
     try:
-        admin = documents.get_admin_inputs(case)
-        facts = _read_facts(objects, case)
-        return [
-            *iter_shape_complaints(facts, admin, case, world),
-            *iter_amount_complaints(facts, admin),
-            *iter_policy_complaints(facts, admin, world),
-            *iter_profile_complaints(facts, admin, case, world),
-        ]
+        return _judge_facts(_read_facts(objects, case), case, documents)
     except _UNREADABLE as error:
         return [f"unreadable: {type(error).__name__}: {error}"]
+
+
+def judge_run(
+    objects: Sequence[Mapping[str, Any]],
+    case: Case,
+    documents: AdminDocuments,
+    *,
+    warned: Sequence[Path],
+    answer: Mapping[str, Any],
+) -> list[str]:
+    """`judge_objects` and `judge_silence`, with the objects read once."""
+    try:
+        facts = _read_facts(objects, case)
+        admin = documents.get_admin_inputs(case)
+        silence = iter_silence_complaints(facts, admin, case, documents.world, warned=warned, answer=answer)
+        return [*_judge_facts(facts, case, documents), *silence]
+    except _UNREADABLE as error:
+        return [f"unreadable: {type(error).__name__}: {error}"]
+
+
+def _judge_facts(facts: Facts, case: Case, documents: AdminDocuments) -> list[str]:
+    world, admin = documents.world, documents.get_admin_inputs(case)
+    return [
+        *iter_shape_complaints(facts, admin, case, world),
+        *iter_amount_complaints(facts, admin),
+        *iter_policy_complaints(facts, admin, world),
+        *iter_profile_complaints(facts, admin, case, world),
+    ]
 
 
 def judge_silence(

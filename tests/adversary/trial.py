@@ -18,7 +18,7 @@ from runyard.spec.run_documents import read_run_file
 from runyard.spec.run_fields import Action, RunFields, read_run_fields
 from tests.adversary.cases import ANCHOR_UID, Case, World
 from tests.adversary.facts import AdminDocuments
-from tests.adversary.judge import judge_objects, judge_silence
+from tests.adversary.judge import judge_run
 from tests.adversary.judge_answer import iter_owner_complaints
 from tests.adversary.snapshots import take
 
@@ -151,20 +151,28 @@ def admit(objects: Any, case: Case, stage: Stage, resolution: Resolution) -> lis
     )
 
 
-def play(case: Case, stage: Stage, *, is_thorough: bool = True) -> Outcome:
-    """Play one case. `is_thorough`: do everything twice, and compare all inputs before and after."""
-    before = _take_inputs(case, stage) if is_thorough else None
+def play(case: Case, stage: Stage, *, is_thorough: bool = True, keeps_stage: bool = False) -> Outcome:
+    """Play one case. `is_thorough`: do everything twice, and compare all inputs before and after.
+
+    `keeps_stage`: the caller compares the inputs of the admin, once for many cases.
+    """
+    before = _take_inputs(case, stage, keeps_stage=keeps_stage) if is_thorough else None
     try:
         outcome = _play(case, stage, is_thorough=is_thorough)
     except Exception as error:  # noqa: BLE001 - any exception at all is what is looked for
         return Outcome("broken", (), (f"crash: {type(error).__name__}: {error}",))
-    if is_thorough and _take_inputs(case, stage) != before:
+    if is_thorough and _take_inputs(case, stage, keeps_stage=keeps_stage) != before:
         return Outcome("broken", outcome.codes, (*outcome.complaints, "inputs: changed"))
     return outcome
 
 
-def _take_inputs(case: Case, stage: Stage) -> Any:
-    return take((case, stage.admin_rules, stage.inventory, stage.world))
+def _take_inputs(case: Case, stage: Stage, *, keeps_stage: bool) -> Any:
+    return take(case), None if keeps_stage else take_stage(stage)
+
+
+def take_stage(stage: Stage) -> Any:
+    """A snapshot of the admin's inputs and the project's inventory."""
+    return take((stage.admin_rules, stage.inventory, stage.world))
 
 
 def _play(case: Case, stage: Stage, *, is_thorough: bool) -> Outcome:
@@ -192,9 +200,8 @@ def _play(case: Case, stage: Stage, *, is_thorough: bool) -> Outcome:
     if is_thorough and take(render_case(case, stage, resolution)) != take(objects):
         complaints.append("twice: render answers differently")
     complaints += [f"admission: {problem}" for problem in admit(objects, case, stage, resolution)]
-    complaints += judge_objects(objects, case, stage.documents)
     warned = [warning.path for warning in resolution.warnings]
-    complaints += judge_silence(objects, case, stage.documents, warned=warned, answer=plain)
+    complaints += judge_run(objects, case, stage.documents, warned=warned, answer=plain)
     codes = tuple(sorted({warning.code for warning in resolution.warnings}))
     return Outcome("broken" if complaints else "accepted", codes, tuple(complaints))
 

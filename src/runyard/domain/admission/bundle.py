@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from runyard.domain.admission.object_shapes import WORKLOADS
@@ -50,7 +51,7 @@ class Source:
     part: ObjectPart
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bundle:
     """The objects that are sent together."""
 
@@ -64,17 +65,17 @@ class Bundle:
         """The names of the objects of a kind."""
         return frozenset(item.content["metadata"]["name"] for item in self.of(kind))
 
-    @property
+    @cached_property
     def workload(self) -> ObjectPart | None:
         """The Job or Deployment; None where only its dependents are sent."""
         return next(iter(self.of(*WORKLOADS)), None)
 
-    @property
+    @cached_property
     def pod(self) -> ObjectPart | None:
         """The pod spec of the workload."""
         return None if self.workload is None else self.workload.open("spec", "template", "spec")
 
-    @property
+    @cached_property
     def container(self) -> ObjectPart | None:
         """The pod's only container."""
         return None if self.pod is None else self.pod.open("containers", 0)

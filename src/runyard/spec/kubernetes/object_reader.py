@@ -59,9 +59,7 @@ def read_fields(
     if mapping is None:
         return None
     is_snake = accepts_snake_case and any("_" in str(key) for key in mapping)
-    names = {name: name for name in readers}
-    if accepts_snake_case:
-        names |= {to_snake_case(name): name for name in readers}
+    snake_names = {to_snake_case(name): name for name in readers} if is_snake else {}
     values: dict[str, Any] = {}
     seen: dict[str, str] = {}
     spelling: dict[str, str] = {}
@@ -69,7 +67,7 @@ def read_fields(
         if not isinstance(key, str):
             _note_key_type(key, findings, path)
             continue
-        name = names.get(key)
+        name = key if key in readers else snake_names.get(key)
         if name is None:
             known = [to_snake_case(name) for name in readers] if is_snake else readers
             note_unknown_field(key, known, findings, path)
