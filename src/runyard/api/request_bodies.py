@@ -64,7 +64,8 @@ async def read_bytes(request: Request, *, most: int | None = None) -> bytes:
     chunks = request.stream()
     begun = time.monotonic()
     while True:
-        left = begun + limits.body_total_seconds + len(content) / LEAST_BYTES_PER_SECOND - time.monotonic()
+        allowed = limits.body_total_seconds + len(content) / LEAST_BYTES_PER_SECOND
+        left = begun + allowed - time.monotonic()
         try:
             async with asyncio.timeout(max(0.0, min(limits.body_seconds, left))):
                 content += await anext(chunks)
@@ -72,7 +73,7 @@ async def read_bytes(request: Request, *, most: int | None = None) -> bytes:
             return bytes(content)
         except TimeoutError:
             reason = "stalled for" if left > limits.body_seconds else "is not complete after"
-            seconds = limits.body_seconds if left > limits.body_seconds else time.monotonic() - begun
+            seconds = limits.body_seconds if left > limits.body_seconds else allowed
             # Closed, because the rest of the body may never come.
             raise HTTPException(
                 408, f"the body {reason} {seconds:.3g} seconds", headers={"Connection": "close"}
