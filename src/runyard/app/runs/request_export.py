@@ -63,12 +63,12 @@ class RequestExport:
             )
             async with self.store.begin(is_read_only=True) as unit:
                 found = [run for run in (await unit.runs.find_page(query)).content if isinstance(run, Run)]
-            fresh = [run for run in found if run.id not in at_since]
+            fresh = [run for run in found if run.uid not in at_since]
             if not fresh:
                 return
             yield fresh
             last = found[-1].created_at
-            same = {run.id for run in found if run.created_at == last}
+            same = {run.uid for run in found if run.created_at == last}
             since, at_since = last, at_since | same if last == since else same
 
     async def _make_document(self, entities: EntityCache, run: Run) -> Json | None:

@@ -44,6 +44,19 @@ async def test_every_run_is_exported_once_when_many_were_created_at_the_same_tim
     assert counts == {"exported": 12}
 
 
+async def test_runs_of_two_projects_are_told_apart_when_they_have_the_same_id_and_time(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_export, "SLICE", 1)
+    async with core.store.begin() as unit:
+        for project in ("demo", "other"):
+            run = make_run("r1", uid=f"uid of {project}", project=project, created_at=START, request=RUN)
+            await unit.runs.add(run, [])
+        await unit.commit()
+    # The task is of one project only.
+    assert await _export(core) == (["r1"], {"exported": 1, "unreadable": 1})
+
+
 async def test_runs_are_left_out_and_counted_when_nothing_can_be_rehearsed_for_them(core: Core) -> None:
     await submit_run(core, ADA, "demo", RUN)
     local = {"kind": "container+job:run", "id": "r2", "spec": {"task": TASK, "local_execution": True}}
