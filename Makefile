@@ -93,8 +93,8 @@ adversary: $(READY) ## hostile users against policies and profiles (CASES=100000
 	@$(BIN)/python -m tests.adversary --count $${CASES:-20000} --seed $${SEED:-$$RANDOM} --workers 2
 
 .PHONY: attack
-attack: $(READY) ## large bodies in every shape to every route, and how long others wait (SEED=1 ROUNDS=1)
-	@$(BIN)/python -m tests.attack --seed $${SEED:-$$RANDOM} --rounds $${ROUNDS:-1}
+attack: $(READY) ## large bodies in every shape to every route, and how long others wait (COUNT=0: all)
+	@$(BIN)/python -m tests.attack --seed $${SEED:-$$RANDOM} --count $${COUNT:-5000}
 
 .PHONY: mutants
 mutants: $(READY) ## planted faults that the tests must notice (ARGS="--only queue")

@@ -187,6 +187,7 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
             body_bytes=settings.max_body_bytes,
             body_total_seconds=settings.max_body_time.total_seconds(),
             list_size=settings.max_list,
+            page_bytes=settings.max_page_bytes,
             streams=settings.max_streams,
             requests_per_second=settings.max_requests,
         ),

@@ -1,4 +1,4 @@
-"""`python -m tests.attack [--seed S] [--rounds N] [--only TEXT]`: prints the worst waits by route and shape."""
+"""`python -m tests.attack [--seed S] [--count N] [--only TEXT]`: prints the worst waits by route and shape."""
 
 import argparse
 import sys
@@ -17,10 +17,10 @@ PROGRESS_SECONDS = 10.0
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description="Large bodies to every route.")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=1, help="how often every shape is sent to every place")
+    parser.add_argument("--count", type=int, default=5000, help="how many attacks, drawn from all; 0: all of them")
     parser.add_argument("--only", default="", help="only attacks whose name contains this text")
     options = parser.parse_args()
-    attacks = chain(iter_known(), *(iter_all(options.seed + number) for number in range(options.rounds)))
+    attacks = chain(iter_known(), iter_all(options.seed, count=options.count or None))
     wanted = (attack for attack in attacks if options.only in attack.name)
     with tempfile.TemporaryDirectory(prefix="attack-") as folder:
         outcomes = _play(wanted, Path(folder))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -179,15 +180,15 @@ def iter_spread(seed: int, each: int) -> Iterator[Attack]:
             yield make_attack(route, place, shape, count=MANY, chance=chance)
 
 
-def iter_all(seed: int) -> Iterator[Attack]:
-    """Every shape in every place of every route, in counts of chance."""
+def iter_all(seed: int, *, count: int | None = None) -> Iterator[Attack]:
+    """Every shape in every place of every route, in counts of chance, and every query; or so many of them."""
     chance = random.Random(seed)
-    for route in list_body_routes():
-        for place in list_places(route):
-            for shape in SHAPES:
-                is_yaml = chance.random() < 0.1
-                yield make_attack(route, place, shape, count=chance.choice(COUNTS), chance=chance, is_yaml=is_yaml)
-    yield from iter_query_attacks(seed)
+    drawn = [(route, place, shape) for route in list_body_routes() for place in list_places(route) for shape in SHAPES]
+    chance.shuffle(drawn)
+    for route, place, shape in drawn[:count]:
+        is_yaml = chance.random() < 0.1
+        yield make_attack(route, place, shape, count=chance.choice(COUNTS), chance=chance, is_yaml=is_yaml)
+    yield from islice(iter_query_attacks(seed), count)
 
 
 def format_table(outcomes: Iterable[Outcome], *, most: int = 40) -> str:

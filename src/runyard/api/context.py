@@ -48,6 +48,8 @@ class Limits:
     body_total_seconds: float = 60.0
     """Deadline of a whole request body, besides the time for its size; afterwards 408."""
     list_size: int = 1000
+    page_bytes: int = 16 << 20
+    """Size of the entities in a page of a list, as they are stored. A page has at least one entity."""
     streams: int = 500
     """Open event and log streams in all."""
     streams_each: int = 50

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from starlette.requests import Request
 
+from runyard.api.context import get_context
 from runyard.api.query_parameters import (
     NAME,
     PAGE,
@@ -40,6 +41,7 @@ def read_query(request: Request, type_name: str, *, default_sort: str = "created
         sort=parameters[SORT] or ((default_sort, "asc" if default_sort == "name" else "desc"),),
         page=parameters[PAGE],
         size=parameters[SIZE],
+        most_bytes=get_context(request).limits.page_bytes,
         **filters,
     )
 

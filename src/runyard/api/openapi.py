@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard import __version__
+from runyard.api.context import Limits, get_context
 from runyard.api.openapi_models import ErrorResponse
 from runyard.api.query_parameters import QueryParameter
 from runyard.api.responses import json_response
@@ -46,22 +47,22 @@ def make_openapi_route(routes: Sequence[Route]) -> Route:
     turn = asyncio.Lock()
 
     @cache
-    def make() -> Response:
-        return json_response(make_document(routes))
+    def make(limits: Limits) -> Response:
+        return json_response(make_document(routes, limits=limits))
 
-    async def get_openapi(request: Request) -> Response:  # noqa: ARG001 - an endpoint
+    async def get_openapi(request: Request) -> Response:
         async with turn:
-            return await asyncio.to_thread(make)
+            return await asyncio.to_thread(make, get_context(request).limits)
 
     return Route(method="GET", path="/openapi.json", permission=Permission.PUBLIC, endpoint=get_openapi)
 
 
-def make_document(routes: Iterable[Route]) -> dict[str, Any]:
-    """The document of those routes."""
+def make_document(routes: Iterable[Route], *, limits: Limits) -> dict[str, Any]:
+    """The document of those routes, on a server with those limits."""
     models: dict[str, type[BaseModel]] = {}
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _Operation(route, models).describe()
+        paths.setdefault(route.path, {})[route.method.lower()] = _Operation(route, models, limits).describe()
     # Without a title: models are named by their keys, and pydantic would name the whole.
     _, schemas = models_json_schema([(model, "validation") for model in models.values()], ref_template=_REF)
     return {
@@ -75,9 +76,10 @@ def make_document(routes: Iterable[Route]) -> dict[str, Any]:
 class _Operation:
     """One route as OpenAPI describes it; the models that it refers to are added to `models`."""
 
-    def __init__(self, route: Route, models: dict[str, type[BaseModel]]) -> None:
+    def __init__(self, route: Route, models: dict[str, type[BaseModel]], limits: Limits) -> None:
         self._route = route
         self._models = models
+        self._limits = limits
 
     def describe(self) -> dict[str, Any]:
         """The operation object."""
@@ -90,7 +92,7 @@ class _Operation:
             "operationId": f"{re.sub(r'[^0-9a-zA-Z_]', '_', name + route.path)}_{route.method.lower()}",
             "parameters": [
                 *(_describe_path(part[1:-1]) for part in route.path.split("/") if part.startswith("{")),
-                *map(_describe_query, route.parameters),
+                *(_describe_query(parameter, self._limits) for parameter in route.parameters),
             ],
             "requestBody": self._describe_body(),
             "responses": self._describe_responses(),
@@ -141,11 +143,11 @@ def _describe_path(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "title": name.title()}}
 
 
-def _describe_query(parameter: QueryParameter[Any]) -> dict[str, Any]:
+def _describe_query(parameter: QueryParameter[Any], limits: Limits) -> dict[str, Any]:
     return {
         "name": parameter.name,
         "in": "query",
         "required": False,
         "description": parameter.description,
-        "schema": parameter.schema,
+        "schema": parameter.describe(limits),
     }

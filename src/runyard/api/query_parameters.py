@@ -71,6 +71,14 @@ class QueryParameter(Generic[T]):
     description: str
     schema: Mapping[str, Any]
     read: Callable[[ParameterValues], T]
+    is_page_size: bool = False
+    """Whether the server's limit for the size of a page is its maximum."""
+
+    def describe(self, limits: Limits) -> Mapping[str, Any]:
+        """Its JSON Schema on a server with those limits."""
+        if not self.is_page_size:
+            return self.schema
+        return {**self.schema, "maximum": limits.list_size, "default": min(self.schema["default"], limits.list_size)}
 
 
 class Parameters:
@@ -180,15 +188,24 @@ def flag(name: str, description: str) -> QueryParameter[bool]:
     return QueryParameter(name=name, description=description, schema={"type": "boolean", "default": False}, read=read)
 
 
-def integer(
-    name: str, description: str, *, default: int, at_least: int, at_most: int, is_limited: bool = False
-) -> QueryParameter[int]:
-    """Declare a whole number within bounds; with `is_limited`, at most the server's limit for the size of a page."""
+def page_size(name: str, description: str, *, default: int) -> QueryParameter[int]:
+    """Declare the number of entries in a page, at most the server's limit."""
 
     def read(values: ParameterValues) -> int:
-        most = values.limits.list_size if is_limited else at_most
-        found = _read_integer(values, at_least=at_least, at_most=most)
+        most = values.limits.list_size
+        found = _read_integer(values, at_least=1, at_most=most)
         return min(default, most) if found is None else found
+
+    schema = {"type": "integer", "minimum": 1, "default": default}
+    return QueryParameter(name=name, description=description, schema=schema, read=read, is_page_size=True)
+
+
+def integer(name: str, description: str, *, default: int, at_least: int, at_most: int) -> QueryParameter[int]:
+    """Declare a whole number within bounds."""
+
+    def read(values: ParameterValues) -> int:
+        found = _read_integer(values, at_least=at_least, at_most=at_most)
+        return default if found is None else found
 
     schema = {"type": "integer", "minimum": at_least, "maximum": at_most, "default": default}
     return QueryParameter(name=name, description=description, schema=schema, read=read)
@@ -225,7 +242,9 @@ def _read_integer(values: ParameterValues, *, at_least: int, at_most: int) -> in
 
 
 PAGE = integer("page", "Number of the page, from 0.", default=0, at_least=0, at_most=2**31)
-SIZE = integer("size", "Number of entries per page.", default=25, at_least=1, at_most=1000, is_limited=True)
+SIZE = page_size(
+    "size", "Entries per page. Pages of large entities are shorter; see `size` in the response.", default=25
+)
 NAME = text("name", "Exact name; for projects, a part of the name.", reader=read_name)
 USER = text("user", "Name of a user.", reader=read_name)
 CASCADE = flag("cascade", "Also delete what depends on it.")

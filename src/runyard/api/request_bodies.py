@@ -22,10 +22,13 @@ EXTRA_DEPTH = 4
 """Levels around the part of a document whose depth its own reader bounds."""
 LARGE_BYTES = 1 << 16
 """Longer bodies, and all YAML, are parsed on a thread, so that they do not block the event loop."""
-MOST_VALUES = 1 << 17
-"""Values in a body, counted before it is parsed: a metric has up to 100,000 points."""
-MOST_YAML_BYTES = 1 << 18
-"""YAML takes a hundred times as long to parse as JSON; larger bodies must be JSON."""
+MOST_VALUES = 80_000
+"""Values in a body, counted before it is parsed: the parser holds the interpreter lock (GIL) until it is done."""
+MOST_DIGITS = 310
+"""Characters of an integer, as many as the largest float has: writing an integer takes quadratic time."""
+MOST_YAML_BYTES = 1 << 17
+"""YAML takes a hundred times as long to parse as JSON; larger bodies must be JSON. Its nodes are many
+objects, and a full garbage collection over them stops every thread."""
 LEAST_BYTES_PER_SECOND = 1 << 16
 """A body may take longer than `Limits.body_total_seconds` by the time that its bytes take at this rate."""
 _WITHOUT_VALUES = (Code.BODY_VALUES, Code.TOO_DEEP)
@@ -102,7 +105,7 @@ def _read_json(content: bytes) -> Any:
         raise refuse(Code.BODY_VALUES, "the body has too many values", allowed=f"at most {MOST_VALUES}")
     try:
         # Decoded here: left to itself, `json` guesses other encodings.
-        document = parse_json(content.decode("utf-8-sig"))
+        document = parse_json(content.decode("utf-8-sig"), most_digits=MOST_DIGITS)
         if b"\\u0000" in content:
             _check_texts(document)
     except UnicodeDecodeError:

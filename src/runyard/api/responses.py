@@ -13,8 +13,12 @@ from runyard.app.entities import make_key
 from runyard.app.model import Entity, Json, Run, Transition
 from runyard.app.offloading import compute, is_large
 from runyard.app.ports import Page
+from runyard.app.projects import ListedEntity
 from runyard.app.runs import NOTES
 from runyard.spec.digitalhub.original_fields import show_spec
+
+_SLICE = 5000
+"""Numbers or texts of a list that are written by one call."""
 
 
 class LargeJsonResponse(Response):
@@ -52,7 +56,10 @@ def _write_parts(content: Any, levels: int = 2) -> bytes:
         parts = [_write(str(name)).encode() + b":" + _write_parts(part, levels - 1) for name, part in content.items()]
         return b"{" + b",".join(parts) + b"}"
     if levels and isinstance(content, list | tuple):
-        return b"[" + b",".join([_write_parts(part, levels - 1) for part in content]) + b"]"
+        if any(isinstance(part, dict | list | tuple) for part in content):
+            return b"[" + b",".join([_write_parts(part, levels - 1) for part in content]) + b"]"
+        slices = (content[start : start + _SLICE] for start in range(0, len(content), _SLICE))
+        return b"[" + b",".join([_write(part)[1:-1].encode() for part in slices]) + b"]"
     return _write(content).encode()
 
 
@@ -65,7 +72,12 @@ def entity_response(entity: Entity, transitions: Iterable[Transition] = (), *, l
 
 
 def page_response(contents: Sequence[Json], page: Page, *, number: int, size: int) -> Response:
-    """A page in DigitalHub's envelope; a page past the end is empty."""
+    """A page in DigitalHub's envelope; a page past the end is empty.
+
+    The page may be shorter than the requested `size`, because of its bytes. `size` and `totalPages` then say so, and
+    are the same for every page of the list.
+    """
+    size = page.size or size
     pages = -(-page.total // size)
     order = {"sorted": True, "unsorted": False, "empty": False}
     return json_response(
@@ -146,10 +158,10 @@ def transition_to_json(transition: Transition) -> Json:
     }
 
 
-def entity_to_brief_json(entity: Entity) -> Json:
-    """An entity as a project lists it: without spec and status, unless it is embedded."""
-    whole = entity_to_json(entity)
-    if entity.metadata.get("embedded") is True:
+def listed_to_json(listed: ListedEntity) -> Json:
+    """An entity as a project lists it: without spec and status, unless it is whole."""
+    whole = entity_to_json(listed.entity)
+    if listed.is_whole:
         return whole
     return {name: whole[name] for name in ("id", "key", "kind", "metadata", "name", "project", "user")}
 

@@ -99,6 +99,10 @@ class Query:
     size: int = 25
     is_brief: bool = False
     """For runs: leave request, effective spec and provenance empty; they are large and lists do not show them."""
+    is_summary: bool = False
+    """Leave also spec, status and extensions empty: metadata is bounded, they are not."""
+    most_bytes: int | None = None
+    """A page has fewer entities than `size` if the largest of the list would not fit; `Page.size` says how many."""
 
     def find_filters(self) -> Sequence[tuple[str, FilterKind]]:
         """The filters that are set."""
@@ -138,6 +142,8 @@ class Page:
 
     content: tuple[Entity, ...]
     total: int
+    size: int = 0
+    """Entities per page of this list: that of the query, or less because of `Query.most_bytes`."""
 
 
 class EntityLookup(Protocol):
@@ -381,6 +387,9 @@ class Metrics(Protocol):
         self, entity_type: str, entity_id: str, name: str, value: float | list[float], *, project: str
     ) -> None:
         """Create or replace."""
+
+    async def measure(self, entity_type: str, entity_id: str, *, project: str) -> tuple[int, int]:
+        """How many metrics an entity or run has, and their size in bytes."""
 
     async def list_values(self, entity_type: str, entity_id: str, *, project: str) -> Mapping[str, float | list[float]]:
         """All metrics of an entity or run."""

@@ -21,7 +21,6 @@ MOST_FILLED_CHARACTERS = 1 << 20
 # Possessive: without it, a tag that never ends is tried again from every space in it.
 _TAG = re.compile(r"\{\{\{?([^{}]*+)\}?\}\}")
 _NAME = re.compile(r"&?\s*[A-Za-z0-9_+:./-]+")
-_OPEN = re.compile(r"\{\{")
 
 
 class PlaceholderError(ValueError):
@@ -107,7 +106,7 @@ def _iter_texts(template: Any, path: Path) -> Iterator[tuple[str, Path]]:
 
 def _find_problem_of_text(text: str, tags: list[str], *, roots: tuple[str, ...], path: Path) -> str | None:
     where = format_path(path)
-    if len(tags) != len(_OPEN.findall(text)):
+    if len(tags) != text.count("{{"):
         return f"{where}: a placeholder is not closed: {shorten(text)}"
     for tag in tags:
         if not _NAME.fullmatch(tag):

@@ -54,6 +54,7 @@ class Settings:
     max_connections: int
     """Also limited by the file descriptors that the process may open."""
     max_list: int
+    max_page_bytes: int
     max_streams: int
     max_requests: float
     """Rate limit per principal, in requests per second."""

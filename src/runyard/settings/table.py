@@ -251,6 +251,13 @@ SETTINGS: tuple[Setting, ...] = (
         help="Maximum page size of lists.",
     ),
     Setting(
+        name="max_page_bytes",
+        read=value_readers.read_size,
+        metavar="SIZE",
+        default="16Mi",
+        help="Maximum size of the entities in a page of a list; pages of large entities are shorter.",
+    ),
+    Setting(
         name="max_streams",
         read=value_readers.make_number_reader(1, 100_000),
         metavar="NUMBER",

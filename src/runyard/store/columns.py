@@ -13,6 +13,7 @@ from runyard.store.errors import NaiveTime, UnstorableText
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 LARGEST = 2**63 - 1
+_SLICE = 5000
 
 # A row of a PostgreSQL index is limited to about 2,700 bytes; our widest has one reference and two names.
 NAME_BYTES = 600
@@ -58,10 +59,18 @@ class JsonText(TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002 - inherited
-        return None if value is None else json.dumps(value, separators=(",", ":"))
+        return None if value is None else _write_json(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002 - inherited
         return None if value is None else json.loads(value)
+
+
+def _write_json(value: Any) -> str:
+    """As `json.dumps`; a long list, such as a metric, in slices: one call would hold the interpreter lock (GIL)."""
+    if not isinstance(value, list | tuple) or len(value) <= _SLICE:
+        return json.dumps(value, separators=(",", ":"))
+    slices = (value[start : start + _SLICE] for start in range(0, len(value), _SLICE))
+    return f"[{','.join([json.dumps(part, separators=(',', ':'))[1:-1] for part in slices])}]"
 
 
 class JsonTuple(JsonText):

@@ -86,3 +86,6 @@ async def delete_project_rows(session: Session, project: str) -> None:
         *(tables.secrets, tables.shares, tables.run_totals),
     ):
         await session.write(delete(table).where(table.c.project == project))
+    largest = tables.largest_documents
+    # That of the project itself belongs to the list of projects.
+    await session.write(delete(largest).where(largest.c.project == project, largest.c.type != "project"))

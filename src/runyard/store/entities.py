@@ -21,11 +21,14 @@ from runyard.store.dependent_rows import (
 )
 from runyard.store.derived_columns import VERSIONED_TYPES, derive_columns
 from runyard.store.expressions import contains
+from runyard.store.largest_documents import measure_documents, note_size
 from runyard.store.lists import fetch_page
 from runyard.store.session import Session
 
 _FIELDS = tuple(field.name for field in fields(Entity))
 _COLUMNS = tuple(tables.entities.c[name] for name in _FIELDS)
+_SUMMARY_COLUMNS = tuple(column for column in _COLUMNS if column.name not in ("spec", "status", "extensions"))
+_BYTES = measure_documents(tables.entities)
 # They determine the latest version and the project; they never change.
 _FIXED = frozenset({"type", "id", "project", "name", "created_at"})
 _NEWEST_FIRST = (tables.entities.c.created_at.desc(), tables.entities.c.id.desc())
@@ -60,10 +63,11 @@ class SqlEntities:
             **values, **derive_columns(entity), is_latest=is_latest
         )
         added = await self._session.write_returning(
-            statement.on_conflict_do_nothing().returning(tables.entities.c.id), documents=list_documents(entity)
+            statement.on_conflict_do_nothing().returning(tables.entities.c.id, _BYTES), documents=list_documents(entity)
         )
         if not added:
             raise Duplicate(f"{entity.type} {entity.id} or one of its name exists already")
+        await note_size(self._session, entity.type, entity.project, added[0]["document_bytes"])
         if is_latest and entity.type in VERSIONED_TYPES:
             await self._unset_latest(entity)
         await add_labels(self._session, entity)
@@ -86,8 +90,9 @@ class SqlEntities:
 
     async def find_page(self, query: Query) -> Page:
         """A page of complete entities."""
-        rows, total = await fetch_page(self._session, tables.entities, query, columns=_COLUMNS)
-        return Page(tuple(_row_to_entity(row) for row in rows), total)
+        columns = _SUMMARY_COLUMNS if query.is_summary else _COLUMNS
+        rows = await fetch_page(self._session, tables.entities, query, columns=columns)
+        return Page(tuple(_row_to_entity(row) for row in rows.content), rows.total, rows.size)
 
     async def list_changed(
         self,
@@ -140,12 +145,14 @@ class SqlEntities:
                 tables.entities.c.created_at,
                 tables.entities.c.name,
                 count_labels(entity, tables.entities).label("labels"),
+                _BYTES,
             ),
             documents=list_documents(entity),
         )
         if not rows:
             raise Stale(f"{entity.type} {entity.id} is gone, or was changed since it was read")
         check_fixed(entity, rows[0])
+        await note_size(self._session, entity.type, entity.project, rows[0]["document_bytes"])
         await replace_labels(self._session, entity, known=rows[0]["labels"])
         return replace(entity, revision=rows[0]["revision"])
 

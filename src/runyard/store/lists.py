@@ -1,6 +1,7 @@
 """Pages of entities and of runs: filters, order, and how many there are in all."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, assert_never
 
@@ -11,26 +12,42 @@ from runyard.store import tables
 from runyard.store.columns import LARGEST
 from runyard.store.derived_columns import VERSIONED_TYPES, find_base
 from runyard.store.expressions import contains, is_one_of
+from runyard.store.largest_documents import SMALL_BYTES, read_largest
 from runyard.store.session import Session
 from runyard.store.totals import can_total, read_total
 
 _SORT_COLUMNS = dict(zip(SORT_FIELDS, SORT_FIELDS, strict=True)) | {"created": "created_at", "updated": "updated_at"}
+LARGE_BYTES = 100 * SMALL_BYTES
+"""Pages that may have more are read on a thread: their JSON is parsed when they are fetched."""
 _CACHED_KINDS = (FilterKind.EXACT, FilterKind.REFERENCE)
 """Filters whose statements are worth keeping: the values of others are seldom the same again, and of any size."""
 
 
-async def fetch_page(
-    session: Session, table: Table, query: Query, *, columns: Sequence[ColumnElement[Any]]
-) -> tuple[Sequence[RowMapping], int]:
-    """The rows of one page in order, and the number of all that match."""
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """One page: its rows in order, how many match in all, and how many a page of this list has."""
+
+    content: Sequence[RowMapping]
+    total: int
+    size: int
+
+
+async def fetch_page(session: Session, table: Table, query: Query, *, columns: Sequence[ColumnElement[Any]]) -> Rows:
+    """One page, shorter if `most_bytes` asks for it. Pages that may be large are read on a thread."""
+    largest = 0
+    if query.most_bytes is not None:
+        largest = await read_largest(session, query)
+        query = replace(query, size=max(1, min(query.size, query.most_bytes // largest)), most_bytes=None)
     make = _keep_statements if _is_cacheable(query) else _make_statements
     page, count = make(table, query, tuple(columns), session.is_sqlite)
-    rows = await session.fetch_all(page)
+    rows = await session.fetch_all(page, is_long=largest * query.size > LARGE_BYTES)
     if rows and len(rows) < query.size:
-        return rows, query.page * query.size + len(rows)
-    if table is tables.runs and can_total(query):
-        return rows, await read_total(session, query)
-    return rows, await session.fetch_value(count) or 0
+        total = query.page * query.size + len(rows)
+    elif table is tables.runs and can_total(query):
+        total = await read_total(session, query)
+    else:
+        total = await session.fetch_value(count) or 0
+    return Rows(rows, total, query.size)
 
 
 def _is_cacheable(query: Query) -> bool:

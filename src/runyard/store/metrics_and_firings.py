@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sqlalchemy import select
+from sqlalchemy import Text, func, select, type_coerce
 
 from runyard.store import tables
 from runyard.store.session import Session
@@ -27,12 +27,23 @@ class SqlMetrics:
         )
         await self._session.write(replaced, documents=value)
 
+    async def measure(self, entity_type: str, entity_id: str, *, project: str) -> tuple[int, int]:
+        """How many metrics an entity or run has, and their size in bytes."""
+        size = func.coalesce(func.sum(func.length(type_coerce(_metrics.value, Text))), 0)
+        row = await self._session.fetch_one(
+            select(func.count().label("number"), size.label("size")).where(
+                _metrics.type == entity_type, _metrics.project == project, _metrics.id == entity_id
+            )
+        )
+        return (0, 0) if row is None else (row["number"], int(row["size"]))
+
     async def list_values(self, entity_type: str, entity_id: str, *, project: str) -> Mapping[str, float | list[float]]:
         """All metrics of an entity or run, by name."""
         rows = await self._session.fetch_all(
             select(_metrics.name, _metrics.value)
             .where(_metrics.type == entity_type, _metrics.project == project, _metrics.id == entity_id)
-            .order_by(_metrics.name)
+            .order_by(_metrics.name),
+            is_long=True,  # a series has many numbers to parse
         )
         return {row["name"]: row["value"] for row in rows}
 

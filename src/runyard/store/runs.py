@@ -19,6 +19,7 @@ from runyard.store.dependent_rows import add_labels, count_labels, delete_runs, 
 from runyard.store.derived_columns import derive_columns, hash_to_shard_key
 from runyard.store.entities import check_fixed, list_documents
 from runyard.store.expressions import is_one_of, make_insert
+from runyard.store.largest_documents import measure_documents, note_size
 from runyard.store.lists import fetch_page
 from runyard.store.queue import claim_due, hold_lease, nudge, release, renew
 from runyard.store.retention import expire_runs, list_expired, list_unswept, mark_swept
@@ -30,8 +31,10 @@ RUN_COLUMNS = tuple(tables.runs.c[name] for name in _FIELDS)
 _TRANSITION_FIELDS = ("sequence", "state", "at", "actor", "reason", "message")
 _TRANSITION_COLUMNS = tuple(tables.transitions.c[name] for name in _TRANSITION_FIELDS)
 _ABSENT: Mapping[str, Any] = {"request": {}, "effective": None, "provenance": ()}
+_ABSENT_IN_SUMMARIES: Mapping[str, Any] = {**_ABSENT, "spec": {}, "status": {}, "extensions": (), "warnings": ()}
 _BRIEF_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT)
-_BRIEF_COLUMNS = tuple(tables.runs.c[name] for name in _BRIEF_FIELDS)
+_SUMMARY_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT_IN_SUMMARIES)
+_BYTES = measure_documents(tables.runs)
 _FIXED = frozenset({"uid", "id", "project", "name", "created_at"})
 _DERIVED = frozenset({"function", "workflow", "task"})
 _FIND = select(*RUN_COLUMNS).where(
@@ -61,8 +64,10 @@ class SqlRuns:
             "is_nudged": False,
         }
         documents = [*list_documents(run), run.request]
-        if not await self._session.write_returning(_make_add(self._session.is_sqlite), row, documents=documents):
+        added = await self._session.write_returning(_make_add(self._session.is_sqlite), row, documents=documents)
+        if not added:
             raise Duplicate(f"run {run.id} exists already in project {run.project}")
+        await note_size(self._session, "run", run.project, added[0]["document_bytes"])
         await count_runs(self._session, [run.project], step=1)
         await self._add_transitions(run.uid, transitions)
         await add_labels(self._session, run)
@@ -79,9 +84,10 @@ class SqlRuns:
 
     async def find_page(self, query: Query) -> Page:
         """A page of runs; the `type` of the query is `run`."""
-        columns = _BRIEF_COLUMNS if query.is_brief else RUN_COLUMNS
-        rows, total = await fetch_page(self._session, tables.runs, query, columns=columns)
-        return Page(tuple(row_to_run(row, is_brief=query.is_brief) for row in rows), total)
+        shown = _SUMMARY_FIELDS if query.is_summary else _BRIEF_FIELDS if query.is_brief else _FIELDS
+        columns = tuple(tables.runs.c[name] for name in shown)
+        rows = await fetch_page(self._session, tables.runs, query, columns=columns)
+        return Page(tuple(row_to_run(row, shown=shown) for row in rows.content), rows.total, rows.size)
 
     async def list_changed(
         self, *, project: str, since: datetime, after: tuple[datetime, str] | None = None, limit: int
@@ -142,12 +148,14 @@ class SqlRuns:
                 tables.runs.c.created_at,
                 tables.runs.c.name,
                 count_labels(run, tables.runs).label("labels"),
+                _BYTES,
             ),
             documents=list_documents(run),
         )
         if not rows:
             raise Stale(f"run {run.id} is gone or was changed since it was read, or its lease is stale")
         check_fixed(run, rows[0])
+        await note_size(self._session, "run", run.project, rows[0]["document_bytes"])
         await self._add_transitions(run.uid, transitions)
         await replace_labels(self._session, run, known=rows[0]["labels"])
         return replace(run, revision=rows[0]["revision"])
@@ -220,7 +228,7 @@ class SqlRuns:
 
 @cache
 def _make_add(is_sqlite: bool) -> ReturningInsert[Any]:  # noqa: FBT001 - the key of the cache
-    return make_insert(tables.runs, is_sqlite=is_sqlite).on_conflict_do_nothing().returning(tables.runs.c.uid)
+    return make_insert(tables.runs, is_sqlite=is_sqlite).on_conflict_do_nothing().returning(tables.runs.c.uid, _BYTES)
 
 
 @cache
@@ -233,11 +241,10 @@ def _make_list_histories(is_sqlite: bool) -> Select[Any]:  # noqa: FBT001 - the 
     )
 
 
-def row_to_run(row: RowMapping, *, is_brief: bool = False) -> Run:
+def row_to_run(row: RowMapping, *, shown: Sequence[str] = _FIELDS) -> Run:
     """The run of a row, by the order of its columns: by name takes three times as long."""
-    if is_brief:
-        return Run(type="run", **_ABSENT, **dict[str, Any](zip(_BRIEF_FIELDS, row.values(), strict=True)))
-    return Run(type="run", **dict[str, Any](zip(_FIELDS, row.values(), strict=True)))
+    values = dict[str, Any](zip(shown, row.values(), strict=True))
+    return Run(type="run", **(values if shown is _FIELDS else {**_ABSENT_IN_SUMMARIES, **values}))
 
 
 def _make_transition(values: Sequence[Any]) -> Transition:

@@ -47,11 +47,15 @@ class Session:
         self.is_sqlite = is_sqlite
         """Whether the database has a single writer."""
 
-    async def fetch_all(self, statement: Executable, parameters: Parameters = None) -> Sequence[RowMapping]:
-        """All rows. None if a condition has a text that no database can store."""
+    async def fetch_all(
+        self, statement: Executable, parameters: Parameters = None, *, is_long: bool = False
+    ) -> Sequence[RowMapping]:
+        """All rows; on a thread if that is known to take long. None if no database can store a text in a condition."""
         self._check_open()
         try:
-            return await self._run(lambda connection: _fetch(connection, statement, parameters), "read")
+            return await self._run(
+                lambda connection: _fetch(connection, statement, parameters), "long" if is_long else "read"
+            )
         except UnstorableText:
             return ()
 

@@ -146,6 +146,14 @@ run_totals = Table(
     Column("number", Count, nullable=False),
 )
 
+largest_documents = Table(
+    "largest_documents",
+    metadata,
+    Column("type", Name, primary_key=True),
+    Column("project", Name, primary_key=True),
+    Column("bytes", Count, nullable=False),
+)
+
 transitions = Table(
     "transitions",
     metadata,

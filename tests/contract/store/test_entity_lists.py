@@ -220,3 +220,77 @@ async def test_labels_of_a_project_are_told_once_when_several_have_them(store: S
     async with store.begin(is_read_only=True) as work:
         assert list(await work.entities.list_labels("p")) == ["gpu0", "gpu1", "x"]
         assert list(await work.entities.list_labels("p", containing="gpu", limit=1)) == ["gpu0"]
+
+
+async def test_pages_hold_every_entity_once_when_they_are_short_because_one_is_large(store: Store) -> None:
+    small = [make_entity(f"f{n:02}", name=f"n{n}", created_at=after(n)) for n in range(10)]
+    await add(store, [*small, make_entity("large", name="large", spec={"code": "a" * 20_000})])
+
+    found, query = [], Query(type="function", project="p", size=1000, most_bytes=70_000)
+    for number in range(5):
+        async with store.begin(is_read_only=True) as work:
+            page = await work.entities.find_page(replace(query, page=number))
+        assert (page.total, page.size) == (11, 3)
+        found.append([entity.id for entity in page.content])
+
+    assert [len(ids) for ids in found] == [3, 3, 3, 2, 0]
+    assert sorted(chain.from_iterable(found)) == [*(f"f{n:02}" for n in range(10)), "large"]
+
+
+async def test_pages_stay_short_when_the_large_entity_becomes_small_or_is_deleted(store: Store) -> None:
+    query = Query(type="function", project="p", size=1000, most_bytes=70_000)
+    large = make_entity("large", spec={"code": "a" * 20_000})
+    await add(store, [large, make_entity("f1", name="g")])
+    assert await find_size(store, query) == 3
+
+    async with store.begin() as work:
+        await work.entities.replace(replace(large, spec={}))
+        await work.commit()
+    assert await find_size(store, query) == 3
+    async with store.begin() as work:
+        await work.entities.delete("function", "large", project="p")
+        await work.commit()
+    assert await find_size(store, query) == 3
+
+
+async def test_pages_become_shorter_when_an_entity_grows(store: Store) -> None:
+    query = Query(type="function", project="p", size=1000, most_bytes=70_000)
+    entity = make_entity("f1", name="g")
+    await add(store, [entity])
+    assert await find_size(store, query) == 17
+    for characters, size in ((20_000, 3), (40_000, 1), (100_000, 1)):
+        async with store.begin() as work:
+            await work.entities.replace(replace(entity, status={"text": "a" * characters}))
+            await work.commit()
+        assert await find_size(store, query) == size
+
+
+async def test_pages_are_long_when_the_large_entity_is_in_another_list(store: Store) -> None:
+    await add(store, [make_entity("large", spec={"code": "a" * 20_000}), make_entity("f1", name="g", project="other")])
+    most = 70_000
+    assert await find_size(store, Query(type="function", project="other", size=10, most_bytes=most)) == 10
+    assert await find_size(store, Query(type="artifact", project="p", size=10, most_bytes=most)) == 10
+    assert await find_size(store, Query(type="function", size=10, most_bytes=most)) == 3
+    assert await find_size(store, Query(type="function", project="p", size=10)) == 10
+
+
+async def test_pages_are_long_again_when_the_project_is_deleted(store: Store) -> None:
+    await add(store, [make_entity("large", spec={"code": "a" * 20_000})])
+    async with store.begin() as work:
+        await work.entities.delete_project("p")
+        await work.commit()
+    assert await find_size(store, Query(type="function", project="p", size=10, most_bytes=70_000)) == 10
+
+
+async def test_summary_has_metadata_only_when_it_is_asked_for(store: Store) -> None:
+    entity = make_entity("f1", extensions=({"a": 1},))
+    await add(store, [entity])
+    async with store.begin(is_read_only=True) as work:
+        (found,) = (await work.entities.find_page(Query(type="function", is_summary=True))).content
+    assert found == replace(entity, spec={}, status={}, extensions=())
+
+
+async def find_size(store: Store, query: Query) -> int:
+    """How many entities a page has."""
+    async with store.begin(is_read_only=True) as work:
+        return (await work.entities.find_page(query)).size

@@ -1,5 +1,6 @@
 """Audit, metrics, firings and facts about the installation."""
 
+import json
 import math
 from typing import Any
 
@@ -64,6 +65,21 @@ async def test_metric_is_replaced_when_its_name_exists(store: Store) -> None:
     async with store.begin(is_read_only=True) as work:
         assert await work.metrics.list_values("run", "r1", project="p") == {"acc": [0.5, 0.6, 1e300], "loss": 0.1}
         assert await work.metrics.list_values("run", "r2", project="p") == {}
+
+
+async def test_series_comes_back_when_it_is_written_in_slices(store: Store) -> None:
+    series = [number / 7 for number in range(12_001)]
+    async with store.begin() as work:
+        await work.metrics.put("run", "r1", "loss", series, project="p")
+        await work.metrics.put("run", "r1", "acc", 0.5, project="p")
+        await work.metrics.put("run", "r2", "acc", 0.5, project="p")
+        await work.commit()
+
+    async with store.begin(is_read_only=True) as work:
+        assert (await work.metrics.list_values("run", "r1", project="p"))["loss"] == series
+        size = len(json.dumps(series, separators=(",", ":"))) + len("0.5")
+        assert await work.metrics.measure("run", "r1", project="p") == (2, size)
+        assert await work.metrics.measure("run", "r3", project="p") == (0, 0)
 
 
 async def test_metric_comes_back_when_it_is_not_a_number_or_endless(store: Store) -> None:

@@ -399,3 +399,32 @@ async def test_earlier_run_is_stale_when_its_id_is_used_again(store: Store) -> N
             await work.runs.replace(earlier)
         assert await work.runs.find("r1", project="p") == later
         assert await work.runs.has_tombstone("r1", project="p") is False
+
+
+async def test_pages_are_short_when_a_run_is_large_or_has_grown(store: Store) -> None:
+    query = Query(type="run", project="p", size=1000, most_bytes=70_000, is_brief=True)
+    small = make_run("r1")
+    await add(store, small)
+    for grown, size in (
+        (replace(small, status={"text": "a" * 20_000}), 3),
+        (replace(small, spec={"a": "b" * 40_000}), 1),
+    ):
+        async with store.begin() as work:
+            await work.runs.replace(grown)
+            await work.commit()
+        async with store.begin(is_read_only=True) as work:
+            assert (await work.runs.find_page(query)).size == size
+    await add(store, make_run("r2", project="other", spec={"a": "b" * 20_000}))
+    async with store.begin(is_read_only=True) as work:
+        page = await work.runs.find_page(replace(query, project="other"))
+    assert (page.size, page.total, [run.id for run in page.content]) == (3, 1, ["r2"])
+
+
+async def test_summary_of_a_run_has_metadata_only_when_it_is_asked_for(store: Store) -> None:
+    await add(store, make_run("r1", spec={"a": 1}, status={"b": 1}, warnings=({"code": "c"},)))
+    async with store.begin(is_read_only=True) as work:
+        (found,) = (await work.runs.find_page(Query(type="run", is_summary=True))).content
+        whole = await work.runs.find("r1", project="p")
+    assert whole is not None
+    summary = replace(whole, spec={}, status={}, extensions=(), warnings=(), request={}, effective=None, provenance=())
+    assert found == summary

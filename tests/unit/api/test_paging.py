@@ -105,3 +105,49 @@ async def test_page_is_bounded_by_the_servers_limit_when_it_is_small(tmp_path: P
         assert (shown["size"], shown["numberOfElements"], shown["totalElements"]) == (2, 2, 3)
         assert (await client.get("/api/v1/projects?size=2")).status_code == 200
         assert (await client.get("/api/v1/projects?size=3")).status_code == 400
+
+
+BUDGET = 64 << 10
+
+
+async def test_every_function_is_found_once_when_pages_are_short_because_functions_are_large(tmp_path: Path) -> None:
+    async with serve(tmp_path, limits=Limits(page_bytes=BUDGET)) as server, server.client() as client:
+        await client.post("/api/v1/projects", json={"kind": "project", "name": "demo"})
+        await add_many(client, 10)
+        body = {"kind": "dbt", "name": "large", "id": "large", "spec": {"code": "a" * 20_000}}
+        assert (await client.post(FUNCTIONS, json=body)).status_code == 200
+        for params in ({}, {"size": 100}):
+            found = await walk(client, **params)
+            assert sorted(one["id"] for one in found) == [*(f"id-{number:02}" for number in range(10)), "large"]
+        answer = (await client.get(FUNCTIONS, params={"size": 100, "page": 1})).json()
+        assert (answer["size"], answer["totalPages"], answer["totalElements"]) == (3, 4, 11)
+        assert (answer["pageable"]["offset"], answer["numberOfElements"], answer["last"]) == (3, 3, False)
+
+
+async def test_pages_stay_as_short_when_the_large_function_is_deleted_between_two(tmp_path: Path) -> None:
+    async with serve(tmp_path, limits=Limits(page_bytes=BUDGET)) as server, server.client() as client:
+        await client.post("/api/v1/projects", json={"kind": "project", "name": "demo"})
+        await add_many(client, 10)
+        body = {"kind": "dbt", "name": "large", "id": "large", "spec": {"code": "a" * 20_000}}
+        await client.post(FUNCTIONS, json=body)
+        first = (await client.get(FUNCTIONS, params={"sort": "id,asc", "page": 0})).json()
+        assert (await client.delete(f"{FUNCTIONS}/large")).status_code == 200
+        second = (await client.get(FUNCTIONS, params={"sort": "id,asc", "page": 1})).json()
+        assert [one["id"] for one in first["content"] + second["content"]] == [f"id-{number:02}" for number in range(6)]
+
+
+async def test_page_has_one_entity_when_that_is_larger_than_a_page_may_be(tmp_path: Path) -> None:
+    async with serve(tmp_path, limits=Limits(page_bytes=1024)) as server, server.client() as client:
+        await client.post("/api/v1/projects", json={"kind": "project", "name": "demo"})
+        await add_many(client, 2)
+        answer = (await client.get(FUNCTIONS)).json()
+        assert (answer["size"], answer["numberOfElements"], answer["totalPages"]) == (1, 1, 2)
+
+
+async def test_openapi_shows_the_servers_limit_when_it_is_not_the_default(tmp_path: Path) -> None:
+    for most, default in ((5000, 25), (10, 10)):
+        async with serve(tmp_path, limits=Limits(list_size=most)) as server, server.client() as client:
+            document = (await client.get("/openapi.json")).json()
+        parameters = document["paths"]["/api/v1/-/{project}/runs"]["get"]["parameters"]
+        (size,) = [one["schema"] for one in parameters if one["name"] == "size"]
+        assert size == {"type": "integer", "minimum": 1, "maximum": most, "default": default}

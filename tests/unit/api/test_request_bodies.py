@@ -41,7 +41,7 @@ WRONG: list[Any] = [
     (b'{"kind": "\\u0000"}', "zero byte"),
     (b'{"\\u0000": 1}', "zero byte"),
     (b'{"kind": "a\x00"}', "Invalid control character"),
-    (b"[" * 100_000, "nested too deeply"),
+    (b"[" * 50_000, "nested too deeply"),
     (b"[" * 100 + b"]" * 100, "nested in more than"),
     (b'{"kind": ' + b"9" * 5000 + b"}", "the body is not JSON"),
     (b"[]", "must be a mapping"),
@@ -59,9 +59,9 @@ async def test_body_is_refused_when_it_is_not_a_document_that_can_be_kept(demo: 
 
 
 async def test_key_is_named_at_once_when_one_of_very_many_is_there_twice(demo: httpx2.AsyncClient) -> None:
-    pairs = ", ".join(f'"k{number}": 0' for number in [*range(100_000), 99_999])
+    pairs = ", ".join(f'"k{number}": 0' for number in [*range(70_000), 69_999])
     answer = await post(demo, f"{{{pairs}}}")
-    assert "the key `k99999` is there twice" in answer.json()["message"]
+    assert "the key `k69999` is there twice" in answer.json()["message"]
 
 
 async def test_body_is_refused_before_it_is_parsed_when_it_has_too_many_values(demo: httpx2.AsyncClient) -> None:

@@ -1,11 +1,14 @@
 """Entities and runs as JSON."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import httpx2
 import pytest
 
+from runyard.api.responses import LargeJsonResponse, json_response
+from runyard.app.projects import projects
 from tests.http_servers import Server
 
 BASE = "/api/v1/-/demo"
@@ -121,4 +124,37 @@ async def test_metrics_are_numbers_and_series_by_name_when_read(demo: httpx2.Asy
     assert (await demo.get(f"{path}/acc")).json() == {"acc": [0.5, 0.6]}
     assert (await demo.get(f"{path}/none")).json() == {"none": []}
     refused = await demo.put(f"{path}/acc", content=b"1" + b"0" * 400, headers={"Content-Type": "application/json"})
-    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (400, "type.number")
+    assert refused.json()["message"] == "the body is not JSON: a number has 401 digits"
+
+
+LARGE: list[Any] = [
+    {"content": [{"a": ["b" * 70_000, 1, None]}, {"c": {"é": [0.5] * 6000}}], "total": 2, "empty": {}},
+    [number / 7 for number in range(12_001)],
+    ["a", [], {}, [[1, [2]]], *range(600)],
+    {"loss": [0.5] * 12_000, "": [], "1": ()},
+]
+
+
+@pytest.mark.parametrize("content", LARGE)
+async def test_answer_is_the_same_json_when_it_is_written_in_parts(content: Any) -> None:
+    response = json_response(content, status=201, headers={"ETag": '"1"'})
+    assert isinstance(response, LargeJsonResponse)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=response), base_url="http://test") as client:
+        for _ in range(2):
+            answer = await client.get("/")
+            assert answer.content == json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+            assert (answer.status_code, answer.headers["etag"]) == (201, '"1"')
+            assert answer.headers["content-length"] == str(len(answer.content))
+            assert answer.headers["content-type"] == "application/json"
+
+
+async def test_project_lists_embedded_functions_in_short_when_they_are_too_large(
+    demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        spec, metadata = {"code": "a" * 20_000}, {"embedded": True}
+        body = {"kind": "dbt", "name": f"e{number}", "id": f"e{number}", "spec": spec, "metadata": metadata}
+        assert (await demo.post(f"{BASE}/functions", json=body)).status_code == 200
+    monkeypatch.setattr(projects, "MOST_EMBEDDED_BYTES", 45_000)
+    listed = (await demo.get("/api/v1/projects/demo")).json()["spec"]["functions"]
+    assert [(one["id"], "spec" in one) for one in listed[:3]] == [("e2", True), ("e1", True), ("e0", False)]

@@ -12,7 +12,10 @@ from runyard.store import tables
 from runyard.store.lists import _make_statements
 from runyard.store.totals import can_total
 
-UNFILTERED = {"type", "project", "visible_projects", "visible_to", "versions", "sort", "page", "size", "is_brief"}
+UNFILTERED = {
+    *("type", "project", "visible_projects", "visible_to", "versions", "sort", "page", "size"),
+    *("is_brief", "is_summary", "most_bytes"),
+}
 """Fields of a query that are not filters: what is listed, for whom, and which page of it."""
 VALUES: dict[FilterKind, Any] = {
     FilterKind.EXACT: "x",

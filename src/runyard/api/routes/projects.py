@@ -11,7 +11,7 @@ from runyard.api.list_parameters import LIST, read_query
 from runyard.api.openapi_models import EntityBody, EntityResponse, PageResponse
 from runyard.api.query_parameters import CASCADE, USER, get_parameters, read_name, text
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import entity_response, entity_to_brief_json, entity_to_json, json_response, page_response
+from runyard.api.responses import entity_response, entity_to_json, json_response, listed_to_json, page_response
 from runyard.api.routing import Routes, get_principal
 from runyard.app.errors import Missing
 from runyard.app.identity import delete_share, list_shares, list_visible_projects, put_share
@@ -55,7 +55,7 @@ async def create(request: Request) -> Response:
 async def get(request: Request, project: str) -> Response:
     """Get a project and the newest entities in it."""
     entity, content = await get_project(get_context(request).core, project)
-    lists = {plural: [entity_to_brief_json(one) for one in entities] for plural, entities in content.items()}
+    lists = {plural: [listed_to_json(one) for one in entities] for plural, entities in content.items()}
     return entity_response(entity, lists=lists)
 
 

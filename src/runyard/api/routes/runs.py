@@ -15,7 +15,6 @@ from runyard.api.responses import entity_response, json_response, page_response,
 from runyard.api.routing import Routes, get_principal
 from runyard.app.errors import Missing
 from runyard.app.model import Run
-from runyard.app.ports import Page
 from runyard.app.runs import delete_run, explain_run, get_run, list_runs, report_run, resume_run, stop_run, submit_run
 from runyard.domain.access import Permission
 
@@ -27,9 +26,9 @@ REASON = text("reason", "Why, in your own words; recorded in the transition.")
 async def list_all(request: Request, project: str) -> Response:
     """List runs, newest first."""
     query = replace(read_query(request, "run"), is_brief=True)
-    runs, total, histories = await list_runs(get_context(request).core, query)
-    contents = [run_to_json(run, histories.get(run.uid, ())) for run in runs]
-    return page_response(contents, Page(tuple(runs), total), number=query.page, size=query.size)
+    page, histories = await list_runs(get_context(request).core, query)
+    contents = [run_to_json(run, histories.get(run.uid, ())) for run in page.content if isinstance(run, Run)]
+    return page_response(contents, page, number=query.page, size=query.size)
 
 
 @routes.post("", permission=Permission.WRITE, body=EntityBody, parameters=(STRICT,), response=EntityResponse)

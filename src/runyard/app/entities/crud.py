@@ -1,11 +1,12 @@
 """Create, read, update and list entities: functions, tasks, secrets, artifacts and all other types in `TYPES`."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities.drafts import EntityDraft, check_id, check_project, read_restored_draft
+from runyard.app.entities.drafts import EntityDraft, check_id, check_merged, check_project, read_restored_draft
 from runyard.app.entities.entity_types import TYPES, EntityType
 from runyard.app.entities.ignored_fields import find_kept, find_unused, take_status, with_warnings
 from runyard.app.entities.ownership import KEPT, check_own_entity, name_producer, note_change
@@ -104,6 +105,8 @@ async def update_entity(
         if problems := _check_identity(stored, draft):
             raise Refused(problems)
         changed = _apply(core, who, entity_type, stored, draft)
+        merged = partial(check_merged, metadata=changed.metadata, status=changed.status)
+        await compute(merged, over=changed.status)
         if entity_type.on_update == "replace" and (unknown := await check_new(unit, changed)):
             raise Refused(unknown)
         saved = await replace_entity(unit, changed, expected_revision=expected_revision)

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from runyard.app.entities.entity_types import STATES
 from runyard.app.model import Json
-from runyard.app.offloading import check_values
+from runyard.app.offloading import check_values, count_values
 from runyard.spec.digitalhub.original_fields import restore_spec
 from runyard.spec.names import check_slug
 from runyard.spec.problem_codes import Code
@@ -31,6 +31,8 @@ MOST_DEPTH = 60
 """Levels of nesting in metadata, spec and status; recursive code walks them."""
 MOST_VALUES = 50_000
 """Values in an entity, nested ones included: it is parsed and written at a stretch whenever it is read."""
+MOST_CHARACTERS = 8 << 20
+"""Texts and keys in the status of an entity: updates add to it, and each is as large as a body may be."""
 MOST_METADATA_BYTES = 1 << 15
 """Size of metadata as JSON: lists and searches show the metadata of a thousand entities."""
 
@@ -111,6 +113,23 @@ def check_project(draft: EntityDraft, project: str) -> list[Problem]:
     ]
 
 
+def check_merged(*, metadata: Json, status: Json) -> None:
+    """Check what an update would store, with what earlier ones left there. Raises `Refused` if that is too much."""
+    findings = Findings()
+    findings.read(_check_metadata_bytes, metadata, "metadata")
+    findings.read(lambda given: expect_mapping(given, of="fields"), status, "status")
+    findings.read(lambda given: check_values(given, most=MOST_VALUES), status, "status")
+    if not findings.problems and count_values(status, most=MOST_VALUES, most_characters=MOST_CHARACTERS) > MOST_VALUES:
+        message, allowed = "has too many characters, those of earlier updates included", f"at most {MOST_CHARACTERS}"
+        findings.add(Code.SIZE_CHARACTERS, ("status",), message, allowed=allowed)
+    findings.finish()
+
+
+def _check_metadata_bytes(metadata: Json) -> None:
+    if (size := len(json.dumps(metadata, ensure_ascii=False).encode(errors="surrogatepass"))) > MOST_METADATA_BYTES:
+        raise refuse(Code.SIZE_BYTES, f"has {size} bytes", allowed=f"at most {MOST_METADATA_BYTES} bytes as JSON")
+
+
 def expect_name(given: Any, *, what: str, most: int = MOST_NAME) -> str:
     """Read a text that is indexed: limited in characters, for people, and in bytes, for the index."""
     text = expect_text(given, what=what, most=most)
@@ -171,9 +190,7 @@ def _read_metadata(given: Any) -> Json:
     findings = Findings()
     for name in ("labels", "relationships"):
         findings.read(_check_list, metadata.get(name, []), name)
-    if (size := len(json.dumps(metadata, ensure_ascii=False).encode(errors="surrogatepass"))) > MOST_METADATA_BYTES:
-        allowed = f"at most {MOST_METADATA_BYTES} bytes as JSON"
-        findings.add(Code.SIZE_BYTES, (), f"has {size} bytes", allowed=allowed)
+    findings.read(_check_metadata_bytes, metadata)
     for index, label in enumerate(metadata.get("labels", []) if not findings.problems else []):
         findings.read(lambda text: expect_name(text, what="a label"), label, "labels", index)
     for index, relationship in enumerate(metadata.get("relationships", []) if not findings.problems else []):

@@ -80,7 +80,9 @@ async def list_visible_projects(unit: UnitOfWork, who: Principal) -> frozenset[s
     shares = [*await unit.accounts.list_shares(user=who.name), *await unit.accounts.list_shares(user=EVERYONE)]
     visible = {share.project for share in shares}
     for number in count():
-        page = await unit.entities.find_page(Query(type="project", user=who.name, page=number, size=PAGE_SIZE))
+        page = await unit.entities.find_page(
+            Query(type="project", user=who.name, page=number, size=PAGE_SIZE, is_summary=True)
+        )
         visible.update(project.id for project in page.content)
         if len(page.content) < PAGE_SIZE:
             break

@@ -139,7 +139,7 @@ class Reconciler:
         async with self._core.store.begin(is_read_only=True) as unit:
             while True:
                 listed = await unit.runs.find_page(
-                    Query(type="run", state=state.value, page=page, size=_PAGE, is_brief=True)
+                    Query(type="run", state=state.value, page=page, size=_PAGE, is_summary=True)
                 )
                 found += [
                     run.uid

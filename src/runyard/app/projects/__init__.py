@@ -6,6 +6,7 @@ May import `entities` and `runs`.
 from runyard.app.projects.entity_deletion import delete_entity, delete_named
 from runyard.app.projects.metrics import list_metrics, put_metric
 from runyard.app.projects.projects import (
+    ListedEntity,
     create_project,
     delete_project,
     finish_project_deletion,
@@ -18,6 +19,7 @@ from runyard.app.projects.search import SEARCHED, Search, SortedBy, search_proje
 
 __all__ = [
     "SEARCHED",
+    "ListedEntity",
     "Search",
     "SortedBy",
     "create_project",

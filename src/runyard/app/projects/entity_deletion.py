@@ -54,7 +54,9 @@ async def delete_named(
     async with core.store.begin() as unit:
         await require_project(unit, project)
         while True:
-            query = Query(type=type_name, project=project, name=name, versions="all", size=CASCADE_SIZE)
+            query = Query(
+                type=type_name, project=project, name=name, versions="all", size=CASCADE_SIZE, is_summary=True
+            )
             page = await unit.entities.find_page(query)
             for entity in page.content:
                 check_own_entity(who, entity)
@@ -97,7 +99,7 @@ async def _delete_below(core: Core, unit: UnitOfWork, who: Principal, entity: En
     """Delete the tasks of a reference; returns their runs, which are DELETING."""
     deleting = DeletingRuns()
     filters: Mapping[str, Any] = {entity.type: reference}
-    query = Query(type="task", project=entity.project, size=CASCADE_SIZE, **filters)
+    query = Query(type="task", project=entity.project, size=CASCADE_SIZE, is_summary=True, **filters)
     while tasks := (await unit.entities.find_page(query)).content:
         for task in tasks:
             deleting.add(await _delete(core, unit, who, task, is_cascading=True))

@@ -13,7 +13,10 @@ from runyard.app.runs import check_own_run, check_same_run, require_run
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import describe_type, refuse
 
-MOST_POINTS = 100_000
+MOST_POINTS = 50_000
+MOST_METRICS = 256
+MOST_METRICS_BYTES = 8 << 20
+"""Of an entity or run, as JSON."""
 MOST_VALUE = 1e308
 
 
@@ -41,7 +44,17 @@ async def put_metric(
         else:
             check_own_entity(who, entity)
         await unit.metrics.put(type_name, entity_id, name, value, project=project)
+        _check_size(*await unit.metrics.measure(type_name, entity_id, project=project))
         await unit.commit()
+
+
+def _check_size(count: int, size: int) -> None:
+    """Check all metrics of an entity, which are read and answered together."""
+    if count > MOST_METRICS:
+        raise refuse(Code.SIZE_ENTRIES, f"there would be {count} metrics", allowed=f"at most {MOST_METRICS}")
+    if size > MOST_METRICS_BYTES:
+        allowed = f"at most {MOST_METRICS_BYTES} bytes for all metrics together"
+        raise refuse(Code.SIZE_BYTES, f"the metrics would have {size} bytes", allowed=allowed)
 
 
 async def _require(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:

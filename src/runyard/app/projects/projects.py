@@ -1,6 +1,6 @@
 """Projects: create, read, update, list and delete. Reading one also lists the newest entities in it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runyard.app.audit import audit
@@ -29,6 +29,16 @@ from runyard.spec.problems import Problem, Refused
 
 MOST_LISTED = 1000
 """How many entities of each type a project lists."""
+MOST_EMBEDDED_BYTES = 16 << 20
+"""Size of the newest entities of a type, of which a project lists the embedded ones completely."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEntity:
+    """An entity as a project lists it: without spec, status and extensions unless it is whole."""
+
+    entity: Entity
+    is_whole: bool
 
 
 async def create_project(core: Core, who: Principal, document: Any) -> Entity:
@@ -60,8 +70,11 @@ async def create_project(core: Core, who: Principal, document: Any) -> Entity:
     return with_warnings(entity, find_unused(entity, draft, is_clients=False))
 
 
-async def get_project(core: Core, project: str) -> tuple[Entity, dict[str, tuple[Entity, ...]]]:
-    """The project, and the newest version of each entity in it by the plural of the type."""
+async def get_project(core: Core, project: str) -> tuple[Entity, dict[str, tuple[ListedEntity, ...]]]:
+    """The project, and the newest version of each entity in it by the plural of the type.
+
+    Embedded entities are whole, as far as they are new and small enough; a client reads the others by id.
+    """
     async with core.store.begin(is_read_only=True) as unit:
         entity = await require_entity(unit, "project", project, project)
         return entity, {plural: await _list_newest(unit, project, plural) for plural in LISTED_IN_PROJECTS}
@@ -159,9 +172,15 @@ def _without_lists(spec: Json) -> Json:
     return {key: value for key, value in spec.items() if key not in LISTED_IN_PROJECTS}
 
 
-async def _list_newest(unit: UnitOfWork, project: str, plural: str) -> tuple[Entity, ...]:
+async def _list_newest(unit: UnitOfWork, project: str, plural: str) -> tuple[ListedEntity, ...]:
     name = next(entity_type.name for entity_type in TYPES.values() if entity_type.plural == plural)
-    return (await unit.entities.find_page(Query(type=name, project=project, size=MOST_LISTED))).content
+    query = Query(type=name, project=project, size=MOST_LISTED, is_summary=True)
+    listed = (await unit.entities.find_page(query)).content
+    whole: dict[str, Entity] = {}
+    if any(entity.metadata.get("embedded") is True for entity in listed):
+        page = await unit.entities.find_page(replace(query, is_summary=False, most_bytes=MOST_EMBEDDED_BYTES))
+        whole = {entity.id: entity for entity in page.content if entity.metadata.get("embedded") is True}
+    return tuple(ListedEntity(whole.get(entity.id, entity), is_whole=entity.id in whole) for entity in listed)
 
 
 async def _describe_content(unit: UnitOfWork, project: str) -> str:

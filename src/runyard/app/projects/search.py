@@ -159,6 +159,7 @@ def _make_query(search: Search, type_name: str, *, q: str | None) -> Query:
         created=search.created,
         versions="all",
         sort=((search.sorted_by, search.direction),),
+        is_summary=True,
     )
 
 

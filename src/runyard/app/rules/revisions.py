@@ -8,12 +8,15 @@ from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Conflict, Missing
 from runyard.app.model import Json, Principal, Revision
+from runyard.app.offloading import check_values
 from runyard.app.ports import UnitOfWork
 from runyard.app.rules.current_rules import POLICY_NAME
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import expect_mapping, refuse
 
 Kind = Literal["profile", "policy"]
+MOST_VALUES = 20_000
+"""Values in a profile or policy, nested ones included: `load_current` parses them again after every change."""
 
 
 async def list_revisions(core: Core, kind: Kind, name: str = POLICY_NAME) -> Sequence[Revision]:
@@ -72,6 +75,7 @@ def _conflict(kind: Kind, name: str) -> Conflict:
 def check_storable(document: Any) -> Any:
     """Refuse values that do not survive JSON; YAML has more types."""
     expect_mapping(document, of="fields")
+    check_values(document, most=MOST_VALUES)
     try:
         is_same = json.loads(json.dumps(document, allow_nan=False)) == document
     except (TypeError, ValueError):

@@ -5,7 +5,14 @@ from typing import Any
 
 from runyard.app.core import Core
 from runyard.app.engine import STATUS_KEYS
-from runyard.app.entities import EntityDraft, check_project, find_unused_name, is_runnable_kind, read_restored_draft
+from runyard.app.entities import (
+    EntityDraft,
+    check_merged,
+    check_project,
+    find_unused_name,
+    is_runnable_kind,
+    read_restored_draft,
+)
 from runyard.app.errors import NotPossible
 from runyard.app.model import Json, Principal, Run
 from runyard.app.offloading import compute
@@ -89,6 +96,7 @@ def _decide_remote(report: _Report, run: Run) -> Change | None:
     if report.who.run_id == run.id and isinstance(message, str):
         reported["message"] = message
     values = _find_changed(run, {"metadata": _merge_metadata(report, run), "status": {**run.status, **reported}})
+    _check_merged(values)
     return Change(action="run.report", values=values, details=_note_stale(report, run)) if values else None
 
 
@@ -107,6 +115,7 @@ def _decide_local(report: _Report, run: Run) -> Change | None:
     )
     if not moves and not values:
         return None
+    _check_merged(values)
     details = {} if moves else _note_stale(report, run)
     return Change(action="run.report", moves=moves, values=values, details=details)
 
@@ -138,6 +147,10 @@ def _find_moves(run: Run, draft: EntityDraft) -> tuple[Move, ...]:
 def _merge_metadata(report: _Report, run: Run) -> Json:
     fixed = {key: run.metadata[key] for key in _FIXED_METADATA if key in run.metadata}
     return {**run.metadata, **report.draft.metadata, **fixed}
+
+
+def _check_merged(values: Json) -> None:
+    check_merged(metadata=values.get("metadata", {}), status=values.get("status", {}))
 
 
 def _find_changed(run: Run, values: Json) -> Json:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from runyard.app.core import Core
 from runyard.app.entities import require_project
 from runyard.app.model import Run, Transition
-from runyard.app.ports import Query
+from runyard.app.ports import Page, Query
 from runyard.app.runs.transitions import require_run
 
 Histories = Mapping[str, Sequence[Transition]]
@@ -18,11 +18,11 @@ async def get_run(core: Core, project: str, run_id: str) -> tuple[Run, Sequence[
         return run, await unit.runs.list_transitions(run.uid)
 
 
-async def list_runs(core: Core, query: Query) -> tuple[Sequence[Run], int, Histories]:
-    """A page of runs, the number of matches, and the transitions of the runs in the page."""
+async def list_runs(core: Core, query: Query) -> tuple[Page, Histories]:
+    """A page of runs, and the transitions of the runs in the page."""
     async with core.store.begin(is_read_only=True) as unit:
         if query.project is not None:
             await require_project(unit, query.project)
         page = await unit.runs.find_page(query)
         runs = [run for run in page.content if isinstance(run, Run)]
-        return runs, page.total, await unit.runs.list_histories([run.uid for run in runs])
+        return page, await unit.runs.list_histories([run.uid for run in runs])

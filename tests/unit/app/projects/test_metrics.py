@@ -10,7 +10,7 @@ from runyard.app.entities.crud import create_entity, get_entity
 from runyard.app.entities.entity_files import MOST_FILES, list_files, put_files
 from runyard.app.errors import Forbidden, Missing
 from runyard.app.model import Principal
-from runyard.app.projects.metrics import MOST_POINTS, list_metrics, put_metric
+from runyard.app.projects.metrics import MOST_METRICS, MOST_POINTS, list_metrics, put_metric
 from runyard.app.runs.run_queries import get_run
 from runyard.app.runs.submission import submit_run
 from runyard.spec.problems import Refused
@@ -96,3 +96,17 @@ async def test_files_are_refused_when_they_are_no_list_of_files(core: Core, give
         await put_files(core, ADA, "artifact", "demo", "a1", given)
     assert caught.value.problems[0].where == path
     assert await list_files(core, "artifact", "demo", "a1") == []
+
+
+async def test_metric_is_refused_when_there_are_too_many_or_too_large_ones(core: Core) -> None:
+    for number in range(MOST_METRICS):
+        await put_metric(core, ADA, "run", "demo", "r1", name=f"m{number}", given=1)
+    await put_metric(core, ADA, "run", "demo", "r1", name="m0", given=2)
+    with pytest.raises(Refused, match="there would be 257 metrics; allowed: at most 256"):
+        await put_metric(core, ADA, "run", "demo", "r1", name="one-more", given=1)
+    series = [number / 7 for number in range(MOST_POINTS)]
+    for number in range(10):
+        await put_metric(core, ADA, "run", "demo", "r1", name=f"m{number}", given=series)
+    with pytest.raises(Refused, match=r"the metrics would have [0-9]+ bytes; allowed: at most 8388608 bytes"):
+        await put_metric(core, ADA, "run", "demo", "r1", name="m10", given=series)
+    assert len(await list_metrics(core, "run", "demo", "r1")) == MOST_METRICS

@@ -66,7 +66,7 @@ async def test_newest_of_everything_is_listed_when_a_project_is_read(core: Core)
         body = {"kind": "artifact", "name": "a", "id": f"a{number}", "spec": {"path": "s3://a"}}
         await create_entity(core, ADA, "artifact", "demo", body)
     _, content = await get_project(core, "demo")
-    assert {plural: [one.id for one in entities] for plural, entities in content.items()} == {
+    assert {plural: [one.entity.id for one in entities] for plural, entities in content.items()} == {
         "functions": ["f1"],
         "artifacts": ["a1"],
         "workflows": [],
