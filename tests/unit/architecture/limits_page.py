@@ -33,6 +33,8 @@ UNLISTED = {
     "manifests.names.MOST_RUN_NAME_CHARACTERS": "Kubernetes' own rule for names",
     "manifests.names.MOST_SERVICE_NAME_CHARACTERS": "Kubernetes' own rule for names",
     "spec.duration.LONGEST": "the largest value of a field",
+    "spec.images.MOST_PATH_CHARACTERS": "the container runtimes' own rule for references",
+    "spec.images.MOST_PORT": "the largest number of a port",
     "spec.lints.MOST_CORES": "a lint",
     "spec.names.MOST_LABEL_CHARACTERS": "Kubernetes' own rule for names",
     "spec.names.MOST_PORT_NAME_CHARACTERS": "Kubernetes' own rule for names",
