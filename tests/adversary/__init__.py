@@ -4,6 +4,7 @@
 failing one. A case's seed is the run's seed and its number, so `--only N` plays one of them again.
 
 - `generator.py` draws worlds (an admin's `policies.py` and `profiles.py`) and cases (requests: `users.py`).
+  `boundaries.py`, `ruled_variables.py` and `ruled_images.py` ask for values beside the rules of that world.
 - `trial.py` plays a case: read, resolve, render, admission, then the judge.
 - `judge.py` compares the rendered dictionaries with the raw policy, profile and request, which it reads itself
   (`raw*.py`). It shares no code with resolver, manifests or admission; of the product it uses only

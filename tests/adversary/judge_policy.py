@@ -161,17 +161,17 @@ def _judge_locked_amount(field: str, facts: Facts, admin: AdminInputs) -> Iterat
     default = admin.find_default(field)
     request, limit = facts.side(name, "requests"), facts.side(name, "limits")
     if (
-        admin.find_locked(f"{field}.request") is None
-        and admin.find_locked(f"{field}.limit") is None
+        admin.find_locked(f"{field}.requests") is None
+        and admin.find_locked(f"{field}.limits") is None
         and request != default
     ):
         yield f"locked: {field} is {request}, not {default}"
     follows = [
-        admin.find_default(f"{field}.limit"),
+        admin.find_default(f"{field}.limits"),
         default,
         request,
         *(list_derived(facts, admin) if name == "mem" else ()),
-        admin.find_max(f"{field}.limit", *([field] if name == "mem" else [])),
+        admin.find_max(f"{field}.limits", *([field] if name == "mem" else [])),
     ]
     if limit is not None and limit not in follows:
         yield f"locked: the limit of {field} is {limit}"

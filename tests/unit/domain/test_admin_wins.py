@@ -94,6 +94,15 @@ FOUND_BY_CAMPAIGNS: dict[str, tuple[World, Case]] = {
         ),
         Case(run={"image": "python:3.11"}),
     ),
+    "a locked amount beside a default limit": (
+        World(
+            policy={
+                "resources.ephemeral-storage": {"default": "2Gi", "locked": True},
+                "resources.ephemeral-storage.limits": {"default": "50Gi"},
+            }
+        ),
+        Case(run={"image": "python:3.11"}),
+    ),
     "a project that calls other things GPUs": (
         World(
             policy={
