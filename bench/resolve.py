@@ -120,7 +120,12 @@ def _make_steps() -> dict[str, Callable[[], object]]:
     request = Request(project=PROJECT, action="job", run=run.fields)
     admin_rules = AdminRules(profiles=profiles, policy=policy)
     inventory = ProjectInventory(secrets=frozenset({"WANDB", "kaggle"}))
-    identity = RunIdentity(run_id="0b5c1f0e-7d5e-4a3b-9a51-7a9ed1f0c001", project=PROJECT, namespace="runyard-vision")
+    identity = RunIdentity(
+        run_id="0b5c1f0e-7d5e-4a3b-9a51-7a9ed1f0c001",
+        run_uid="3f2504e04f8941d39a0c0305e82c3301",
+        project=PROJECT,
+        namespace="runyard-vision",
+    )
     resolution = resolve(request, admin_rules, inventory)
     if resolution.refusals:
         raise RuntimeError(f"the run must be a legal one: {resolution.refusals}")

@@ -183,7 +183,9 @@ _OF_SERVICES: Mapping[str, Change] = {
     "load balancer": lambda victim: victim.of("Service")["spec"].update(type="LoadBalancer"),
     "external name": lambda victim: victim.of("Service")["spec"].update(type="ExternalName"),
     "external addresses": lambda victim: victim.of("Service")["spec"].update(externalIPs=["10.0.0.1"]),
-    "another run's pods": lambda victim: victim.of("Service")["spec"]["selector"].update({"runyard.io/run": "other"}),
+    "another run's pods": lambda victim: victim.of("Service")["spec"]["selector"].update(
+        {"runyard.io/run-uid": "other"}
+    ),
     "replicas changed": lambda victim: victim.workload["spec"].update(replicas=1),
     "node port chosen": lambda victim: victim.of("Service")["spec"]["ports"][0].update(nodePort=30080),
     "no Pod Security": lambda victim: victim.container.pop("securityContext"),

@@ -264,9 +264,9 @@ def _judge_services(facts: Facts) -> Iterator[str]:
         selector = service["spec"]["selector"]
         if any(port.keys() - {"name", "port", "targetPort", "protocol"} for port in service["spec"]["ports"]):
             yield f"service: ports {service['spec']['ports']}"
-        if "runyard.io/run" not in selector or any(labels.get(key) != value for key, value in selector.items()):
+        if "runyard.io/run-uid" not in selector or any(labels.get(key) != value for key, value in selector.items()):
             yield f"service: it selects {selector}"
     if not facts.is_job:
         selector = facts.spec["selector"]["matchLabels"]
-        if "runyard.io/run" not in selector or any(labels.get(key) != value for key, value in selector.items()):
+        if "runyard.io/run-uid" not in selector or any(labels.get(key) != value for key, value in selector.items()):
             yield f"deployment: it selects {selector}"

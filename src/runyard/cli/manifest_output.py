@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from runyard.cli.findings import Failed, Finding, format_finding, print_warnings
-from runyard.cli.inputs import Decision, Inputs, decide, locate, read_inputs
+from runyard.cli.inputs import Decision, Inputs, decide, locate, make_uid, read_inputs
 from runyard.cli.options import RunOptions
 from runyard.cli.output import print_data, print_documents, print_note
 from runyard.domain.admission import check_objects
@@ -42,6 +42,7 @@ def _identify(inputs: Inputs) -> RunIdentity:
     run = inputs.loaded.run
     return RunIdentity(
         run_id=inputs.run_id,
+        run_uid=inputs.options.run_uid or make_uid(inputs.request.project, inputs.run_id),
         project=inputs.request.project,
         namespace=inputs.options.namespace,
         function=run.function,

@@ -26,6 +26,7 @@ class RunOptions:
     image: str | None = None
     action: str | None = None
     run_id: str | None = None
+    run_uid: str | None = None
     project: str | None = None
     namespace: str | None = None
     secrets: tuple[str, ...] = ()
@@ -139,6 +140,13 @@ _OPTIONS = (
         metavar="ID",
         callback=checked(check_slug),
         help="Run id, part of the objects' names.  [default: the file's, or a hash of its content]",
+    ),
+    click.option(
+        "--uid",
+        "run_uid",
+        metavar="UID",
+        callback=checked(check_slug),
+        help="Run uid, whose hash ends the objects' names.  [default: derived from project and id]",
     ),
     click.option(
         "--project",

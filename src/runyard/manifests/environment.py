@@ -26,7 +26,7 @@ def render_env(spec: EffectiveSpec, identity: RunIdentity) -> list[dict[str, Any
     entries: dict[str, dict[str, Any]] = {name: {"value": value} for name, value in platforms.items()}
     for use in spec.secrets:
         if use.is_variable:
-            entries[use.name] = {"valueFrom": {"secretKeyRef": {"name": secret_name(identity.run_id), "key": use.name}}}
+            entries[use.name] = {"valueFrom": {"secretKeyRef": {"name": secret_name(identity), "key": use.name}}}
     entries |= {name: {"value": value} for name, value in spec.envs.items()}
     return [{"name": name, **content} for name, content in entries.items()]
 
@@ -42,7 +42,7 @@ def render_secret(
         {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": marks.render_metadata(secret_name(identity.run_id)),
+            "metadata": marks.render_metadata(secret_name(identity)),
             "type": "Opaque",
             "data": {name: base64.b64encode(values[name].encode()).decode() for name in names},
         }
@@ -58,7 +58,7 @@ def render_secret_volumes(spec: EffectiveSpec, identity: RunIdentity) -> list[di
     # of the container must be able to read them, since neither owner nor group is the run's.
     mode = 0o444 if spec.fs_group is None else 0o440
     source = {
-        "secretName": secret_name(identity.run_id),
+        "secretName": secret_name(identity),
         "defaultMode": mode,
         "items": [{"key": name, "path": name} for name in names],
     }

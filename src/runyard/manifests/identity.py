@@ -9,6 +9,8 @@ class RunIdentity:
     """What objects state about the run besides its spec. Without `namespace`, `kubectl` chooses it."""
 
     run_id: str
+    run_uid: str
+    """Tells it from other runs of the same id: in other projects, and earlier or later ones."""
     project: str
     namespace: str | None = None
     installation: str = "local"

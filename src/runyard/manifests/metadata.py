@@ -13,6 +13,8 @@ from runyard.spec.names import MOST_LABEL_CHARACTERS, check_label_value
 
 PREFIX = "runyard.io/"
 RUN_LABEL = f"{PREFIX}run"
+"""The run's id, for people: other projects may use the same."""
+RUN_UID_LABEL = f"{PREFIX}run-uid"
 INSTALLATION_LABEL = f"{PREFIX}installation"
 VOLUME_LABEL = f"{PREFIX}volume"
 LIFETIME_ANNOTATION = f"{PREFIX}lifetime"
@@ -73,7 +75,7 @@ class Marks:
 
     def render_selector(self) -> dict[str, str]:
         """The label selector of the run's pods. A Deployment's selector is immutable."""
-        return {key: self.labels[key] for key in (INSTALLATION_LABEL, RUN_LABEL)}
+        return {key: self.labels[key] for key in (INSTALLATION_LABEL, RUN_UID_LABEL)}
 
 
 def make_marks(spec: EffectiveSpec, identity: RunIdentity, *, owner: Owner | None = None) -> Marks:
@@ -81,6 +83,7 @@ def make_marks(spec: EffectiveSpec, identity: RunIdentity, *, owner: Owner | Non
     exact = {
         INSTALLATION_LABEL: identity.installation,
         RUN_LABEL: identity.run_id,
+        RUN_UID_LABEL: identity.run_uid,
         f"{PREFIX}project": identity.project,
         f"{PREFIX}action": spec.action,
         f"{PREFIX}kind": spec.kind,
@@ -95,7 +98,7 @@ def make_marks(spec: EffectiveSpec, identity: RunIdentity, *, owner: Owner | Non
     }
     ours = {
         "app.kubernetes.io/name": to_label_value(identity.function or spec.kind),
-        "app.kubernetes.io/instance": run_name(identity.run_id),
+        "app.kubernetes.io/instance": run_name(identity),
         "app.kubernetes.io/component": spec.action,
         "app.kubernetes.io/part-of": to_label_value(identity.project),
         "app.kubernetes.io/managed-by": "runyard",

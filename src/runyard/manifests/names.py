@@ -1,54 +1,55 @@
-"""Names of a run's objects: legal for Kubernetes, and different for different run ids.
+"""Names of a run's objects: legal for Kubernetes, and different for different runs.
 
-A name contains the id itself if that is legal, and otherwise ends with a hash of it. Hashed names have a prefix or a
-character that plain names cannot have, so no id can be chosen to collide with another's.
+A name holds as much of the run's id as is legal and fits, for people, and ends with a hash of the run's uid. Ids are
+unique in a project only, and several projects may share a namespace.
 """
 
 import hashlib
 import json
 import re
 
+from runyard.manifests.identity import RunIdentity
 from runyard.spec.names import check_dns_label
 
 HASH_CHARACTERS = 20
-"""80 bits: finding an id with the same hash as another is infeasible."""
-MOST_PLAIN_ID_CHARACTERS = 40
+"""80 bits: finding a text with the same hash as another is infeasible."""
+UID_HASH_CHARACTERS = 15
+"""60 bits: uids are random, so two of a million runs share a hash with a probability below one in a million."""
 MOST_RUN_NAME_CHARACTERS = 52
 """Controllers append up to 11 characters for ReplicaSets and pods; the result must fit a label value."""
 MOST_SERVICE_NAME_CHARACTERS = 63
 
 
-def run_name(run_id: str) -> str:
+def run_name(identity: RunIdentity) -> str:
     """The name of a run's Job or Deployment, a DNS label that begins with a letter."""
-    if len(run_id) <= MOST_PLAIN_ID_CHARACTERS and check_dns_label(run_id) is None:
-        return f"run-{run_id}"
-    return _join_hashed("runx", run_id, hashed=run_id, most=MOST_RUN_NAME_CHARACTERS)
+    digest = hash_text(identity.run_uid)[:UID_HASH_CHARACTERS]
+    room = MOST_RUN_NAME_CHARACTERS - len("run-") - len(digest) - 1
+    return "-".join(part for part in ("run", _make_slug(identity.run_id, most=room), digest) if part)
 
 
-def claim_name(run_id: str, *, volume: str) -> str:
+def claim_name(identity: RunIdentity, *, volume: str) -> str:
     """The name of the claim behind a volume. Later runs mount kept claims by this name.
 
-    The separator is a dot, which neither part has: with a dash, run `a` and volume `b-c` would collide with run `a-b`
-    and volume `c`.
+    The separator is a dot, which neither part has.
     """
     if check_dns_label(volume) is None:
-        return f"{run_name(run_id)}.{volume}"
-    return f"{run_name(run_id)}.{_join_hashed('x', volume, hashed=volume, most=63)}.x"
+        return f"{run_name(identity)}.{volume}"
+    return f"{run_name(identity)}.{_join_hashed('x', volume, hashed=volume, most=63)}.x"
 
 
-def config_map_name(run_id: str, *, volume: str) -> str:
-    """The name of the ConfigMap with a volume's files."""
-    return claim_name(run_id, volume=volume)
+def config_map_name(identity: RunIdentity, *, volume: str) -> str:
+    """The name of the ConfigMap with a volume's inline data."""
+    return claim_name(identity, volume=volume)
 
 
-def secret_name(run_id: str) -> str:
+def secret_name(identity: RunIdentity) -> str:
     """The name of the run's own Secret."""
-    return f"{run_name(run_id)}-secrets"
+    return f"{run_name(identity)}-secrets"
 
 
-def service_name(run_id: str) -> str:
+def service_name(identity: RunIdentity) -> str:
     """The name of the run's own Service."""
-    return run_name(run_id)
+    return run_name(identity)
 
 
 def alias_name(project: str, *, function: str | None, service: str) -> str:
@@ -72,6 +73,10 @@ def hash_text(text: str) -> str:
 
 
 def _join_hashed(prefix: str, text: str, *, hashed: str, most: int) -> str:
-    room = most - len(prefix) - HASH_CHARACTERS - 2
-    slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:room].strip("-")
+    slug = _make_slug(text, most=most - len(prefix) - HASH_CHARACTERS - 2)
     return "-".join(part for part in (prefix, slug, hash_text(hashed)) if part)
+
+
+def _make_slug(text: str, *, most: int) -> str:
+    """The part of a text that a DNS label can hold."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:most].strip("-")

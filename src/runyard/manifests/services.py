@@ -35,7 +35,7 @@ def render_readiness(spec: EffectiveSpec) -> dict[str, Any]:
 
 def render_services(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
     """The run's Service and, with `service_name`, the alias; the newest run takes the alias over."""
-    names = [service_name(identity.run_id)]
+    names = [service_name(identity)]
     if spec.service_name:
         names.append(alias_name(identity.project, function=identity.function, service=spec.service_name))
     return [

@@ -47,7 +47,7 @@ def render_config_maps(spec: EffectiveSpec, identity: RunIdentity, marks: Marks)
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": marks.render_metadata(
-                config_map_name(identity.run_id, volume=volume.name), labels=_render_volume_label(volume)
+                config_map_name(identity, volume=volume.name), labels=_render_volume_label(volume)
             ),
             "immutable": True,
             "data": dict(volume.data),
@@ -65,14 +65,14 @@ def has_claim(spec: EffectiveSpec) -> bool:
 def _render_source(volume: Volume, identity: RunIdentity, marks: Marks) -> dict[str, Any]:
     match volume.type:
         case "persistent_volume_claim" | "shared_volume":
-            name = volume.claim_name or claim_name(identity.run_id, volume=volume.name)
+            name = volume.claim_name or claim_name(identity, volume=volume.name)
             return {"persistentVolumeClaim": {"claimName": name}}
         case "ephemeral":
             return _render_ephemeral(volume.name, marks, size=volume.size, storage_class=volume.storage_class)
         case "empty_dir":
             return {"emptyDir": _render_empty_dir(volume)}
         case "config_map":
-            return {"configMap": {"name": config_map_name(identity.run_id, volume=volume.name)}}
+            return {"configMap": {"name": config_map_name(identity, volume=volume.name)}}
         case "image":
             return {"image": {"reference": volume.image, "pullPolicy": "IfNotPresent"}}
 
@@ -98,7 +98,7 @@ def _render_claim(volume: Volume, identity: RunIdentity, marks: Marks) -> dict[s
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": marks.render_metadata(
-            claim_name(identity.run_id, volume=volume.name),
+            claim_name(identity, volume=volume.name),
             labels=_render_volume_label(volume),
             annotations={LIFETIME_ANNOTATION: lifetime},
             is_owned=lifetime == "run",

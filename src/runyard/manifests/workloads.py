@@ -27,7 +27,7 @@ def _render_object(
 ) -> dict[str, Any]:
     timeout = spec.pending_timeout_seconds
     notes = {} if timeout is None else {PENDING_TIMEOUT_ANNOTATION: str(timeout)}
-    metadata = marks.render_metadata(run_name(identity.run_id), annotations=notes)
+    metadata = marks.render_metadata(run_name(identity), annotations=notes)
     return {"apiVersion": API_VERSIONS[kind], "kind": kind, "metadata": metadata, "spec": content}
 
 

@@ -83,6 +83,7 @@ class RunGenerator:
         )
         identity = RunIdentity(
             run_id=f"{draws.pick_of(_IDS)}"[: 253 - 5] + (f"-{self._count}" if draws.chance() else ""),
+            run_uid=f"{self._count:032x}",
             project=request.project,
             namespace=namespace,
             user=draws.pick(None, "ada", "ada@example.com", "ü" * 100),

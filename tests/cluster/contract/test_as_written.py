@@ -38,7 +38,8 @@ def test_pod_is_placed_when_it_asks_for_what_the_seed_says(fakes: Cluster, seed:
     rendered = CliRunner().invoke(root, words, input=(SEEDS / f"{seed}.yaml").read_text() + PLACEMENT)
     assert rendered.exit_code == 0, rendered.output
     fakes.kubectl("apply", "-f", "-", stdin=rendered.stdout)
-    wait(fakes, "default", f"job/run-{run_id}", until="condition=complete")
+    name = json.loads(rendered.stdout)["items"][-1]["metadata"]["name"]
+    wait(fakes, "default", f"job/{name}", until="condition=complete")
     selector = f"runyard.io/run={run_id}"
     (pod,) = json.loads(fakes.kubectl("get", "pods", "-l", selector, "-o", "json"))["items"]
     assert pod["spec"]["nodeName"].startswith("fake-")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from runyard.manifests.identity import RunIdentity
+from runyard.manifests.names import run_name
 from testbed.cluster import Cluster
 from tests.cluster.testbed.manifests import wait
 from tests.unit.cli.snippets import PROFILES, SECRETS, list_snippets, read_snippet
@@ -59,13 +61,16 @@ def test_apiserver_takes_the_objects_when_a_snippet_is_rendered(
     assert "job.batch/run-" in done.stdout
 
 
+HELLO = f"job/{run_name(RunIdentity(run_id='hello', run_uid='u1', project='default'))}"
+
+
 def test_run_completes_when_it_is_applied(cluster: Cluster, namespace: str) -> None:
     cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
-    render = ["--image", "busybox:1.36", "--id", "hello", "--namespace", namespace]
+    render = ["--image", "busybox:1.36", "--id", "hello", "--uid", "u1", "--namespace", namespace]
     done = render_into(cluster, render=render, stdin=RUN.encode())
     assert done.returncode == 0, done.stderr
-    wait(cluster, namespace, "job/run-hello", until="condition=complete")
-    lines = cluster.kubectl("logs", "-n", namespace, "job/run-hello").split()
+    wait(cluster, namespace, HELLO, until="condition=complete")
+    lines = cluster.kubectl("logs", "-n", namespace, HELLO).split()
     assert lines == ["hello", "from", "1000:2000", "42", "written"]
     policy = "{.items[0].spec.containers[0].imagePullPolicy}"
     assert cluster.kubectl("get", "pods", "-n", namespace, "-o", f"jsonpath={policy}") == "IfNotPresent"

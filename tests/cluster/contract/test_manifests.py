@@ -27,6 +27,7 @@ from runyard.kube.resources import (
     Resource,
 )
 from runyard.manifests.identity import Owner, RunIdentity
+from runyard.manifests.names import claim_name, run_name
 from runyard.manifests.render import render_anchor, render_dependents, render_run
 from runyard.spec.environment import SecretUse
 from testbed.cluster import Cluster
@@ -42,6 +43,7 @@ RESOURCES: dict[str, Resource] = {
 RENDERED = [name for name in SPECS if (name, kubernetes_version()) != ("image volume", "1.34")]
 ADA = RunIdentity(
     run_id="Run_1+a.b",
+    run_uid="0b5c1f0e7d5e4a3b9a517a9ed1f0c001",
     project="vision",
     installation="prod ü",
     user="ada@example.com",
@@ -49,11 +51,11 @@ ADA = RunIdentity(
     run_name="nightly ü",
 )
 IDENTITIES = {
-    "plain": RunIdentity(run_id="r1", project="vision"),
+    "plain": RunIdentity(run_id="r1", run_uid="u1", project="vision"),
     "odd": ADA,
     "longest plain": replace(ADA, run_id="a" * 40, function="f" * 256),
-    "longest": replace(ADA, run_id="A" * 256, project="p" * 38, user="u" * 500),
-    "nothing legal": replace(ADA, run_id="+._-+", user="@", function="---"),
+    "longest": replace(ADA, run_id="A" * 256, run_uid="A" * 256, project="p" * 38, user="u" * 500),
+    "nothing legal": replace(ADA, run_id="+._-+", run_uid="+", user="@", function="---"),
 }
 
 
@@ -110,7 +112,7 @@ async def dry_run_all(client: Client, spec: EffectiveSpec, identity: RunIdentity
     namespace = await make_namespace(client, spec.pod_security)
     here = replace(identity, namespace=namespace)
     objects = render_run(spec, here, secret_values=SECRET_VALUES)
-    owner = Owner("Job", "run-r1", "5b0a3f1e-0000-4000-8000-000000000000")
+    owner = Owner("Job", run_name(IDENTITIES["plain"]), "5b0a3f1e-0000-4000-8000-000000000000")
     dependents = render_dependents(spec, here, owner=owner, secret_values=SECRET_VALUES)
     anchor = render_anchor(spec, here)
     sent = (*objects, anchor, *dependents)
@@ -153,26 +155,27 @@ async def test_apiserver_refuses_the_pod_when_it_is_less_than_the_namespace_enfo
 
 async def test_kubectl_applies_the_run_when_it_is_printed_as_one_file(control_plane: Cluster, client: Client) -> None:
     namespace = await make_namespace(client, "restricted")
-    identity = RunIdentity(run_id="by-kubectl", project="vision")
+    identity = RunIdentity(run_id="by-kubectl", run_uid="u1", project="vision")
     objects = render_run(SPECS["everything"], identity, secret_values=SECRET_VALUES)
     # A List keeps kubectl from knowing more than the order.
     items = control_plane.kubectl("apply", "-n", namespace, "-f", "-", "-o", "name", stdin=_to_list(objects)).split()
+    name = run_name(identity)
     assert items == [
-        "secret/run-by-kubectl-secrets",
-        "persistentvolumeclaim/run-by-kubectl.data",
-        "deployment.apps/run-by-kubectl",
-        "service/run-by-kubectl",
+        f"secret/{name}-secrets",
+        f"persistentvolumeclaim/{name}.data",
+        f"deployment.apps/{name}",
+        f"service/{name}",
         "service/svc-vision--main",
     ]
     again = control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=_to_list(objects)).splitlines()
     assert [line.rpartition(" ")[2] for line in again] == ["unchanged"] * 5
-    await client.delete(DEPLOYMENTS, "run-by-kubectl", namespace=namespace)
+    await client.delete(DEPLOYMENTS, name, namespace=namespace)
 
 
 @pytest.mark.parametrize("action", ["job", "serve"])
 async def test_anchor_takes_all_but_what_is_kept_with_it_when_it_is_deleted(client: Client, action: str) -> None:
     namespace = await make_namespace(client, "restricted")
-    identity = RunIdentity(run_id=f"owner-flow-{action}", project="vision", namespace=namespace)
+    identity = RunIdentity(run_id=f"owner-flow-{action}", run_uid=action, project="vision", namespace=namespace)
     spec = make_spec(
         action=action,
         secrets=[SecretUse(name="TOKEN")],
@@ -211,7 +214,7 @@ async def test_anchor_takes_all_but_what_is_kept_with_it_when_it_is_deleted(clie
             left |= {(kind.kind, obj["metadata"]["name"]) for obj in found.items}
         return left
 
-    kept = {("PersistentVolumeClaim", f"run-{identity.run_id}.kept")}
+    kept = {("PersistentVolumeClaim", claim_name(identity, volume="kept"))}
     await wait_until(lambda: _equals(list_left, kept))
     claims = await client.list(
         PERSISTENT_VOLUME_CLAIMS, namespace=namespace, label_selector=f"{selector},runyard.io/volume=kept"
@@ -226,7 +229,7 @@ async def test_alias_stays_when_a_newer_run_took_it_and_the_older_is_deleted(cli
     spec = make_spec(action="serve", service_name="main")
     owners = []
     for run_id in ("older", "newer"):
-        identity = RunIdentity(run_id=run_id, project="alias", namespace=namespace, function="f")
+        identity = RunIdentity(run_id=run_id, run_uid=run_id, project="alias", namespace=namespace, function="f")
         created = await client.create(DEPLOYMENTS, render_anchor(spec, identity))
         owners.append(Owner("Deployment", created["metadata"]["name"], created["metadata"]["uid"]))
         for obj in render_dependents(spec, identity, owner=owners[-1], secret_values={}):
@@ -235,14 +238,14 @@ async def test_alias_stays_when_a_newer_run_took_it_and_the_older_is_deleted(cli
 
     async def is_collected() -> bool:
         try:
-            await client.get(SERVICES, "run-older", namespace=namespace)
+            await client.get(SERVICES, owners[0].name, namespace=namespace)
         except NotFound:
             return True
         return False
 
     await wait_until(is_collected)
     alias = await client.get(SERVICES, "svc-alias--f--main", namespace=namespace)
-    assert alias["spec"]["selector"]["runyard.io/run"] == "newer"
+    assert alias["spec"]["selector"]["runyard.io/run-uid"] == "newer"
     assert [owner["uid"] for owner in alias["metadata"]["ownerReferences"]] == [owners[1].uid]
     await client.delete(DEPLOYMENTS, owners[1].name, namespace=namespace, propagation="Background")
 

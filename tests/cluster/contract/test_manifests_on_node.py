@@ -36,12 +36,16 @@ def script(text: str, **fields: Any) -> EffectiveSpec:
     return make_spec(command=["sh", "-ec", text], image_pull_policy="IfNotPresent", **given)
 
 
+def identify(run_id: str, namespace: str) -> RunIdentity:
+    return RunIdentity(run_id=run_id, run_uid=run_id, project="vision", namespace=namespace, function="detector")
+
+
 def start(cluster: Cluster, namespace: str, spec: EffectiveSpec, run_id: str = "r1") -> str:
     """Apply the rendered run; returns `job/…` or `deployment/…`."""
-    identity = RunIdentity(run_id=run_id, project="vision", namespace=namespace, function="detector")
+    identity = identify(run_id, namespace)
     objects = render_run(spec, identity, secret_values=SECRETS)
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return f"{'job' if spec.action == 'job' else 'deployment'}/{run_name(run_id)}"
+    return f"{'job' if spec.action == 'job' else 'deployment'}/{run_name(identity)}"
 
 
 def run(cluster: Cluster, namespace: str, spec: EffectiveSpec, run_id: str = "r1") -> list[str]:
@@ -86,7 +90,7 @@ def test_claim_is_bound_and_writable_when_an_fs_group_is_asked_for(cluster: Clus
         assert run(cluster, restricted, spec) == ["2000", "1000:2000", "written"]
         plain = script("stat -c %g /data", volumes=volumes, run_as_group=1000)
         assert run(cluster, restricted, plain, "without") == ["0"]
-        made = f"pvc {claim_name('r1', volume='data')}"
+        made = f"pvc {claim_name(identify('r1', restricted), volume='data')}"
         assert get(cluster, restricted, made, "{.status.phase} {.status.capacity.storage}") == "Bound 64Mi"
         assert get(cluster, restricted, made, "{.spec.resources.requests.storage}") == "64Mi"
     finally:
@@ -194,7 +198,15 @@ def test_secrets_and_variables_arrive_when_they_are_asked_for(
         **identity,
     )
     assert run(cluster, restricted, spec) == ["vision r1", SECRETS["TOKEN"], "a  b\"c'", SECRETS["kaggle"]]
-    assert get(cluster, restricted, f"secret {secret_name('r1')}", "{.metadata.labels.runyard\\.io/run}") == "r1"
+    assert (
+        get(
+            cluster,
+            restricted,
+            f"secret {secret_name(identify('r1', restricted))}",
+            "{.metadata.labels.runyard\\.io/run}",
+        )
+        == "r1"
+    )
 
 
 def test_config_map_is_mounted_when_its_data_is_inline(cluster: Cluster, restricted: str) -> None:
@@ -227,8 +239,9 @@ def test_shared_memory_is_memory_when_an_empty_dir_is_mounted_there(cluster: Clu
 def test_kept_claim_has_its_files_when_a_later_run_mounts_it(cluster: Cluster, restricted: str) -> None:
     first = script("echo kept > /data/f", volumes=[claim(size="16Mi", lifetime="keep")], fs_group=2000)
     run(cluster, restricted, first, "first")
-    cluster.kubectl("delete", "job", run_name("first"), "-n", restricted)
-    shared = make_volume("shared_volume", claim_name=claim_name("first", volume="data"), mount_path="/old")
+    cluster.kubectl("delete", "job", run_name(identify("first", restricted)), "-n", restricted)
+    kept = claim_name(identify("first", restricted), volume="data")
+    shared = make_volume("shared_volume", claim_name=kept, mount_path="/old")
     assert run(cluster, restricted, script("cat /old/f", volumes=[shared]), "second") == ["kept"]
 
 
@@ -238,7 +251,8 @@ def test_service_answers_by_its_names_when_a_run_is_served(cluster: Cluster, res
         cluster, restricted, script(serve, action="serve", service_name="main", readiness_path="/"), "web"
     )
     cluster.kubectl("rollout", "status", "-n", restricted, deployment, "--timeout=90s")
-    names = ["run-web", f"run-web.{restricted}", "svc-vision--detector--main"]
+    name = run_name(identify("web", restricted))
+    names = [name, f"{name}.{restricted}", "svc-vision--detector--main"]
     # The rules of a new service reach the node within a second or so: a client retries.
     fetch = "for i in $(seq 20); do timeout 3 wget -qO- http://$1:8080/ && exit; sleep 0.5; done; exit 1"
     calls = " && ".join(f"fetch {name}" for name in names)

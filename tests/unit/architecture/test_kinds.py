@@ -121,7 +121,7 @@ async def test_run_is_resolved_and_rendered_by_the_kind_when_it_is_registered() 
     resolution = resolve_run(request, AdminRules(), ProjectInventory())
     assert resolution.refusals == ()
     assert [warning.code for warning in resolution.warnings] == ["field.pointless"]
-    (job,) = render_run(resolution.spec, RunIdentity(run_id="r1", project="demo"), secret_values={})
+    (job,) = render_run(resolution.spec, RunIdentity(run_id="r1", run_uid="u1", project="demo"), secret_values={})
     assert job["metadata"]["labels"]["runyard.io/kind"] == "shell"
     assert job["spec"]["template"]["spec"]["containers"][0]["image"] == "python:3.12"
 

@@ -1,3 +1,4 @@
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -58,11 +59,25 @@ def test_id_differs_when_the_run_or_an_option_of_it_differs(call: Call, folder: 
 
 def test_id_is_the_option_or_the_files_when_one_is_said(call: Call) -> None:
     (job,) = render(call, "-f", "-", stdin="{id: mine, image: 'busybox:1'}")
-    assert job["metadata"]["name"] == "run-mine"
+    assert job["metadata"]["name"].startswith("run-mine-")
+    assert job["metadata"]["labels"]["runyard.io/run"] == "mine"
     called = call("render", "-f", "-", "--id", "yours", stdin="{id: mine, image: 'busybox:1'}")
-    assert yaml.safe_load(called.out)["metadata"]["name"] == "run-yours"
+    assert yaml.safe_load(called.out)["metadata"]["name"].startswith("run-yours-")
     assert "--id yours is used; `mine` is not" in called.err
     assert "derived from its content" not in called.err
+
+
+def test_names_are_of_project_and_id_when_no_uid_is_said(call: Call) -> None:
+    def name(*words: str) -> str:
+        (job,) = render(call, "-f", "-", "--id", "mine", *words, stdin="{image: 'busybox:1'}")
+        uid: str = job["metadata"]["labels"]["runyard.io/run-uid"]
+        found: str = job["metadata"]["name"]
+        assert found == f"run-mine-{hashlib.sha256(uid.encode()).hexdigest()[:15]}"
+        return found
+
+    assert name() == name() == name("--project", "default")
+    assert name("--project", "other") != name()
+    assert name("--uid", "u1") == name("--uid", "u1", "--project", "other") == "run-mine-bb82030dbc2bcab"
 
 
 def test_list_is_printed_when_json_is_asked(call: Call) -> None:

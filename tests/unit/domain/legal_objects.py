@@ -15,21 +15,22 @@ SHARED_CLAIMS = frozenset({"run-r0.kept"})
 
 LABELS = {
     "app.kubernetes.io/name": "train",
-    "app.kubernetes.io/instance": "run-r1",
+    "app.kubernetes.io/instance": "run-r1-bb82030dbc2bcab",
     "app.kubernetes.io/component": "job",
     "app.kubernetes.io/part-of": PROJECT,
     "app.kubernetes.io/managed-by": "runyard",
     "runyard.io/installation": "local",
     "runyard.io/run": "r1",
+    "runyard.io/run-uid": "u1",
     "runyard.io/project": PROJECT,
     "dhcore/project": PROJECT,
     "dhcore/run": "r1",
 }
-SELECTOR = {"runyard.io/installation": "local", "runyard.io/run": "r1"}
+SELECTOR = {"runyard.io/installation": "local", "runyard.io/run-uid": "u1"}
 OWNER = {
     "apiVersion": "batch/v1",
     "kind": "Job",
-    "name": "run-r1",
+    "name": "run-r1-bb82030dbc2bcab",
     "uid": "0b6f6a4e-0d0f-4a53-8a4f-3a5c3a6f2f10",
     "controller": False,
     "blockOwnerDeletion": False,
@@ -85,7 +86,10 @@ POD: dict[str, Any] = {
             "env": [
                 {"name": "PROJECT_NAME", "value": PROJECT},
                 {"name": "RUN_ID", "value": "r1"},
-                {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "run-r1-secrets", "key": "HF_TOKEN"}}},
+                {
+                    "name": "HF_TOKEN",
+                    "valueFrom": {"secretKeyRef": {"name": "run-r1-bb82030dbc2bcab-secrets", "key": "HF_TOKEN"}},
+                },
                 {"name": "EPOCHS", "value": "3"},
             ],
             "resources": {
@@ -114,19 +118,19 @@ POD: dict[str, Any] = {
             "name": "runyard-scratch",
             "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": LABELS}, "spec": {**CLAIM}}},
         },
-        {"name": "data", "persistentVolumeClaim": {"claimName": "run-r1.data"}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "run-r1-bb82030dbc2bcab.data"}},
         {
             "name": "cache",
             "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": LABELS}, "spec": {**CLAIM}}},
         },
         {"name": "kept", "persistentVolumeClaim": {"claimName": "run-r0.kept"}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
-        {"name": "config", "configMap": {"name": "run-r1.config"}},
+        {"name": "config", "configMap": {"name": "run-r1-bb82030dbc2bcab.config"}},
         {"name": "weights", "image": {"reference": "ghcr.io/acme/weights:1", "pullPolicy": "IfNotPresent"}},
         {
             "name": "runyard-secrets",
             "secret": {
-                "secretName": "run-r1-secrets",
+                "secretName": "run-r1-bb82030dbc2bcab-secrets",
                 "defaultMode": 0o440,
                 "items": [{"key": "KAGGLE", "path": "KAGGLE"}],
             },
@@ -141,7 +145,7 @@ def make_job() -> list[dict[str, Any]]:
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": "run-r1",
+            "name": "run-r1-bb82030dbc2bcab",
             "namespace": "runs",
             "labels": LABELS,
             "annotations": {"runyard.io/pending-timeout": "3600", "runyard.io/run-name": "Über-run"},
@@ -170,7 +174,7 @@ def make_service() -> list[dict[str, Any]]:
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {
-            "name": "run-r1",
+            "name": "run-r1-bb82030dbc2bcab",
             "namespace": "runs",
             "labels": LABELS,
             "annotations": {"runyard.io/pending-timeout": "3600"},
@@ -195,7 +199,7 @@ def make_service() -> list[dict[str, Any]]:
                 "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}],
             },
         }
-        for name in ("run-r1", "svc-vision--train--api")
+        for name in ("run-r1-bb82030dbc2bcab", "svc-vision--train--api")
     ]
     needs = _make_needs()
     for item in needs:
@@ -220,14 +224,14 @@ def _make_needs() -> list[dict[str, Any]]:
         {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": "run-r1-secrets", **metadata},
+            "metadata": {"name": "run-r1-bb82030dbc2bcab-secrets", **metadata},
             "type": "Opaque",
             "data": {"HF_TOKEN": "aHVudGVyMg==", "KAGGLE": "e30="},
         },
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": "run-r1.config", **metadata},
+            "metadata": {"name": "run-r1-bb82030dbc2bcab.config", **metadata},
             "immutable": True,
             "data": {"config.yaml": "a: 1"},
         },
@@ -235,7 +239,7 @@ def _make_needs() -> list[dict[str, Any]]:
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
             "metadata": {
-                "name": "run-r1.data",
+                "name": "run-r1-bb82030dbc2bcab.data",
                 **metadata,
                 "labels": {**LABELS, "runyard.io/volume": "data"},
                 "annotations": {"runyard.io/lifetime": "run"},

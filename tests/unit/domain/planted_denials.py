@@ -74,7 +74,7 @@ def _name_variable(name: str) -> PlantedDenial:
 
 def _read_variable_from_secret(name: str) -> PlantedDenial:
     def plant(objects: Objects) -> None:
-        reference = {"secretKeyRef": {"name": "run-r1-secrets", "key": name}}
+        reference = {"secretKeyRef": {"name": "run-r1-bb82030dbc2bcab-secrets", "key": name}}
         append_to(*CONTAINER, "env", value={"name": name, "valueFrom": reference})(objects)
         find(objects, "Secret")["data"][name] = "aHVudGVyMg=="
 

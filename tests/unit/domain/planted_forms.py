@@ -107,7 +107,9 @@ FORMS: dict[str, Callable[[Objects], None]] = {
     "a command as probe": set_at(*CONTAINER, "livenessProbe", value={"exec": {"command": ["x"]}}),
     "a terminal": set_at(*CONTAINER, "stdin", value=True),
     "a message path": set_at(*CONTAINER, "terminationMessagePath", value="/etc/passwd"),
-    "a whole secret as environment": set_at(*CONTAINER, "envFrom", value=[{"secretRef": {"name": "run-r1-secrets"}}]),
+    "a whole secret as environment": set_at(
+        *CONTAINER, "envFrom", value=[{"secretRef": {"name": "run-r1-bb82030dbc2bcab-secrets"}}]
+    ),
     "a field as variable": append_to(
         *CONTAINER, "env", value={"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     ),
@@ -120,12 +122,19 @@ FORMS: dict[str, Callable[[Objects], None]] = {
     "an optional secret": append_to(
         *CONTAINER,
         "env",
-        value={"name": "X", "valueFrom": {"secretKeyRef": {"name": "run-r1-secrets", "key": "X", "optional": True}}},
+        value={
+            "name": "X",
+            "valueFrom": {"secretKeyRef": {"name": "run-r1-bb82030dbc2bcab-secrets", "key": "X", "optional": True}},
+        },
     ),
     "a value and a reference": append_to(
         *CONTAINER,
         "env",
-        value={"name": "X", "value": "", "valueFrom": {"secretKeyRef": {"name": "run-r1-secrets", "key": "KAGGLE"}}},
+        value={
+            "name": "X",
+            "value": "",
+            "valueFrom": {"secretKeyRef": {"name": "run-r1-bb82030dbc2bcab-secrets", "key": "KAGGLE"}},
+        },
     ),
     "a variable without a value": append_to(*CONTAINER, "env", value={"name": "X"}),
     "a host path": lambda objects: mount(objects, "/host", host={"hostPath": {"path": "/"}}),
@@ -136,7 +145,7 @@ FORMS: dict[str, Callable[[Objects], None]] = {
     "a CSI volume": lambda objects: mount(objects, "/csi", csi={"csi": {"driver": "secrets-store.csi.k8s.io"}}),
     "NFS": lambda objects: mount(objects, "/nfs", nfs={"nfs": {"server": "x", "path": "/"}}),
     "a volume of two kinds": lambda objects: mount(
-        objects, "/two", two={"emptyDir": {}, "persistentVolumeClaim": {"claimName": "run-r1.data"}}
+        objects, "/two", two={"emptyDir": {}, "persistentVolumeClaim": {"claimName": "run-r1-bb82030dbc2bcab.data"}}
     ),
     "a volume of no kind": lambda objects: mount(objects, "/none", none={}),
     "an image volume pulled anew": set_at("volumes", 6, "image", "pullPolicy", value="Always"),

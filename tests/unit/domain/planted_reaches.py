@@ -40,6 +40,11 @@ MARKS: dict[str, Callable[[Objects], None]] = {
     ),
     "another run": set_in("PersistentVolumeClaim", "metadata", "labels", "runyard.io/run", value="r2"),
     "another run in the template": set_in("Job", *TEMPLATE, "metadata", "labels", "runyard.io/run", value="r2"),
+    "another run of that id": set_in("PersistentVolumeClaim", "metadata", "labels", "runyard.io/run-uid", value="u2"),
+    "another run of that id in the template": set_in(
+        "Job", *TEMPLATE, "metadata", "labels", "runyard.io/run-uid", value="u2"
+    ),
+    "no uid": drop_from("Job", "metadata", "labels", "runyard.io/run-uid"),
     "another run to DigitalHub": set_in("Job", "metadata", "labels", "dhcore/run", value="r2"),
     "another installation": set_in("Secret", "metadata", "labels", "runyard.io/installation", value="other"),
     "another manager": set_in("Job", "metadata", "labels", "app.kubernetes.io/managed-by", value="Helm"),
@@ -72,12 +77,18 @@ MARKS: dict[str, Callable[[Objects], None]] = {
     "the owner as Deployment": set_in(
         "Secret", "metadata", "ownerReferences", value=[{**OWNER, "apiVersion": "apps/v1", "kind": "Deployment"}]
     ),
-    "a Secret's name that is another's": lambda objects: rename(objects, "run-r1-secrets", "proj-secrets-other"),
-    "a claim's name that is another run's": lambda objects: rename(objects, "run-r1.data", "run-r2.data"),
-    "a claim's name like another run's": lambda objects: rename(objects, "run-r1.data", "run-r1-b.data"),
-    "a claim that exists": lambda objects: rename(objects, "run-r1.data", "datasets"),
-    "a config map that exists": lambda objects: rename(objects, "run-r1.config", "settings"),
-    "a Job with a Service's name": lambda objects: rename(objects, "run-r1", "svcx-api"),
+    "a Secret's name that is another's": lambda objects: rename(
+        objects, "run-r1-bb82030dbc2bcab-secrets", "proj-secrets-other"
+    ),
+    "a claim's name that is another run's": lambda objects: rename(
+        objects, "run-r1-bb82030dbc2bcab.data", "run-r2.data"
+    ),
+    "a claim's name like another run's": lambda objects: rename(
+        objects, "run-r1-bb82030dbc2bcab.data", "run-r1-bb82030dbc2bcab-b.data"
+    ),
+    "a claim that exists": lambda objects: rename(objects, "run-r1-bb82030dbc2bcab.data", "datasets"),
+    "a config map that exists": lambda objects: rename(objects, "run-r1-bb82030dbc2bcab.config", "settings"),
+    "a Job with a Service's name": lambda objects: rename(objects, "run-r1-bb82030dbc2bcab", "svcx-api"),
     "owners of another version": own_all(apiVersion="apps/v1"),
     "owners of another name": own_all(name="run-r2"),
     "owners that are Deployments": own_all(apiVersion="apps/v1", kind="Deployment"),
@@ -85,7 +96,7 @@ MARKS: dict[str, Callable[[Objects], None]] = {
     "owners that are held": own_all(blockOwnerDeletion=True),
     "owners with a strange UID": own_all(uid="../x"),
     "owners of another kind": own_all(apiVersion="v1", kind="Namespace"),
-    "a Job's name that is another run's": lambda objects: rename(objects, "run-r1", "run-r2"),
+    "a Job's name that is another run's": lambda objects: rename(objects, "run-r1-bb82030dbc2bcab", "run-r2"),
     "another project's name in an annotation": set_in(
         "Job", "metadata", "annotations", "runyard.io/project", value="other"
     ),
@@ -99,7 +110,7 @@ MARKS: dict[str, Callable[[Objects], None]] = {
     "no instance anywhere": label_all("app.kubernetes.io/instance", None),
     "no installation anywhere": label_all("runyard.io/installation", None),
     "a second Job": lambda objects: objects.append(
-        {**find(objects, "Job"), "metadata": {**find(objects, "Job")["metadata"], "name": "run-r1-b"}}
+        {**find(objects, "Job"), "metadata": {**find(objects, "Job")["metadata"], "name": "run-r1-bb82030dbc2bcab-b"}}
     ),
     "the same twice": lambda objects: objects.append(copy.deepcopy(find(objects, "ConfigMap"))),
     "a second Secret": lambda objects: objects.append(
@@ -122,13 +133,17 @@ REFERENCES: dict[str, Callable[[Objects], None]] = {
     "a Secret under a user's name": lambda objects: mount(
         objects,
         "/mine",
-        mine={"secret": {"secretName": "run-r1-secrets", "items": [{"key": "KAGGLE", "path": "KAGGLE"}]}},
+        mine={
+            "secret": {"secretName": "run-r1-bb82030dbc2bcab-secrets", "items": [{"key": "KAGGLE", "path": "KAGGLE"}]}
+        },
     ),
     "a Secret under a user's name, for reading": lambda objects: mount(
         objects,
         "/mine",
         is_read_only=True,
-        mine={"secret": {"secretName": "run-r1-secrets", "items": [{"key": "KAGGLE", "path": "KAGGLE"}]}},
+        mine={
+            "secret": {"secretName": "run-r1-bb82030dbc2bcab-secrets", "items": [{"key": "KAGGLE", "path": "KAGGLE"}]}
+        },
     ),
     "a Secret that can be written": set_at(*CONTAINER, "volumeMounts", 7, "readOnly", value=False),
     "a Secret that can be written by default": lambda objects: main(objects)["volumeMounts"][7].pop("readOnly"),
@@ -145,7 +160,10 @@ REFERENCES: dict[str, Callable[[Objects], None]] = {
         *CONTAINER,
         "env",
         1,
-        value={"name": "RUN_ID", "valueFrom": {"secretKeyRef": {"name": "run-r1-secrets", "key": "HF_TOKEN"}}},
+        value={
+            "name": "RUN_ID",
+            "valueFrom": {"secretKeyRef": {"name": "run-r1-bb82030dbc2bcab-secrets", "key": "HF_TOKEN"}},
+        },
     ),
     "a volume name twice": append_to("volumes", value={"name": "shm", "emptyDir": {}}),
     "a volume of a platform's name": lambda objects: mount(
@@ -158,7 +176,9 @@ REFERENCES: dict[str, Callable[[Objects], None]] = {
         "volumes", 0, value={"name": "runyard-scratch", "emptyDir": {"sizeLimit": "1Gi"}}
     ),
     "scratch space that is a claim": set_at(
-        "volumes", 0, value={"name": "runyard-scratch", "persistentVolumeClaim": {"claimName": "run-r1.data"}}
+        "volumes",
+        0,
+        value={"name": "runyard-scratch", "persistentVolumeClaim": {"claimName": "run-r1-bb82030dbc2bcab.data"}},
     ),
     "scratch space of another class": set_at(
         "volumes", 0, "ephemeral", "volumeClaimTemplate", "spec", "storageClassName", value="gold"
@@ -237,9 +257,12 @@ SERVICES: dict[str, Callable[[Objects], None]] = {
     "a load balancer's class": set_in("Service", "spec", "loadBalancerClass", value="x/y"),
     "another protocol": set_in("Service", "spec", "ports", 0, "protocol", value="UDP"),
     "a port by name": set_in("Service", "spec", "ports", 0, "targetPort", value="http"),
-    "another run's pods": set_in("Service", "spec", "selector", "runyard.io/run", value="r2"),
+    "another run's pods": set_in("Service", "spec", "selector", "runyard.io/run-uid", value="u2"),
+    "the pods of every run of that id": set_in(
+        "Service", "spec", "selector", value={"runyard.io/installation": "local", "runyard.io/run": "r1"}
+    ),
     "all pods of the installation": set_in("Service", "spec", "selector", value={"runyard.io/installation": "local"}),
-    "the run's pods of every installation": set_in("Service", "spec", "selector", value={"runyard.io/run": "r1"}),
+    "the run's pods of every installation": set_in("Service", "spec", "selector", value={"runyard.io/run-uid": "u1"}),
     "a Deployment of every installation's pods": drop_from(
         "Deployment", "spec", "selector", "matchLabels", "runyard.io/installation"
     ),
@@ -254,7 +277,7 @@ SERVICES: dict[str, Callable[[Objects], None]] = {
     "another project's stable name": set_in("Service", "metadata", "name", value="svc-other--train--api"),
     "the apiserver's Service": set_in("Service", "metadata", "name", value="kubernetes"),
     "a Deployment of another run's pods": set_in(
-        "Deployment", "spec", "selector", "matchLabels", "runyard.io/run", value="r2"
+        "Deployment", "spec", "selector", "matchLabels", "runyard.io/run-uid", value="u2"
     ),
     "a selector by expression": set_in("Deployment", "spec", "selector", "matchExpressions", value=[]),
     "a rollout of its own": set_in("Deployment", "spec", "strategy", "rollingUpdate", value={"maxSurge": 100}),

@@ -3,7 +3,7 @@ import copy
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from runyard.domain import admission
 from runyard.domain.admission import check_objects
 from runyard.domain.admission.identity import hash_text
+from runyard.manifests.metadata import to_label_value
 from runyard.spec.policy import read_policy
 from runyard.spec.problems import Problem
 from tests.unit.domain.legal_objects import ENVS, LABELS, PROJECT, SHARED_CLAIMS, make_job, make_profile, make_service
@@ -107,28 +108,53 @@ def test_only_its_own_hash_passes_when_a_project_cannot_be_a_label(project: str)
     assert judge_labelled(PROJECT)
 
 
+U1 = hash_text("u1")[:15]
+
+
+def iter_metadata(part: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping with labels, at any depth."""
+    if isinstance(part, dict):
+        if "labels" in part:
+            yield part
+        part = list(part.values())
+    if isinstance(part, list):
+        for item in part:
+            yield from iter_metadata(item)
+
+
 @pytest.mark.parametrize(
-    ("run_id", "label", "instance", "passes"),
+    ("run_id", "run_uid", "instance", "passes"),
     [
-        ("R1", "R1", f"runx-r1-{hash_text('R1')}", True),
-        ("R1", "R1", f"runx-{hash_text('R1')}", True),
-        ("R1", "R1", f"run-{hash_text('R1')}", False),
-        ("R1", "R1", f"runx-r1-{hash_text('R2')}", False),
-        ("R1", "R1", f"runy-r1-{hash_text('R1')}", False),
-        ("a+b", f"a-b-x{hash_text('a+b')}", f"runx-a-b-{hash_text('a+b')}", True),
-        ("a+b", f"a-b-x{hash_text('a+b')}", f"runx-a-b-{hash_text('a-b')}", False),
-        ("x" + "0" * 20, f"x{hash_text('x' + '0' * 20)}", "run-x" + "0" * 20, True),
-        ("x" + "0" * 20, f"x{hash_text('x' + '0' * 20)}", "run-x" + "1" * 20, False),
-        ("r1", "r1", "run-r1", True),
-        ("r1", "r1", "run-r1-b", False),
+        ("r1", "u1", f"run-r1-{U1}", True),
+        ("r1", "u1", f"run-r1-{U1}-b", False),
+        ("r1", "u1", "run-r1", False),
+        ("r1", "u1", f"run-r2-{U1}", False),
+        ("r1", "u1", f"run-r1-{hash_text('u2')[:15]}", False),
+        ("r1", "u1", f"run-r1-{hash_text('u1')}", False),
+        ("R1", "u1", f"run-r1-{U1}", True),
+        ("R1", "u1", f"run-R1-{U1}", False),
+        ("a+b", "u1", f"run-a-b-{U1}", True),
+        ("+", "u1", f"run-{U1}", True),
+        ("+", "u1", f"run--{U1}", False),
+        ("a" * 33, "u1", f"run-{'a' * 32}-{U1}", True),
+        ("a" * 33, "u1", f"run-{'a' * 33}-{U1}", False),
+        ("r1", "a+b", f"run-r1-{hash_text('a+b')[:15]}", True),
+        ("r1", "a+b", f"run-r1-{hash_text('a-b')[:15]}", False),
+        ("x" + "0" * 20, "u1", f"run-x{'0' * 20}-{U1}", True),
+        ("x" + "0" * 20, "u1", f"run-x{'1' * 20}-{U1}", False),
     ],
 )
 def test_names_are_those_of_the_labelled_run_when_ids_are_odd(
-    run_id: str, label: str, instance: str, passes: bool
+    run_id: str, run_uid: str, instance: str, passes: bool
 ) -> None:
-    text = json.dumps(make_job()).replace("run-r1", instance)
-    for key in ("runyard.io/run", "dhcore/run"):
-        text = text.replace(f'"{key}": "r1"', f'"{key}": "{label}"')
+    objects = json.loads(json.dumps(make_job()).replace(f"run-r1-{U1}", instance))
+    for metadata in iter_metadata(objects):
+        for key, text in (("runyard.io/run", run_id), ("dhcore/run", run_id), ("runyard.io/run-uid", run_uid)):
+            label = to_label_value(text)
+            metadata["labels"][key] = label
+            if label != text and key.startswith("runyard.io/"):
+                metadata.setdefault("annotations", {})[key] = text
+    text = json.dumps(objects)
     text = text.replace('"name": "RUN_ID", "value": "r1"', f'"name": "RUN_ID", "value": "{run_id}"')
 
     problems = judge(json.loads(text), platform_envs={**ENVS, "RUN_ID": run_id})
@@ -140,7 +166,7 @@ def test_it_is_refused_when_an_object_exists_already() -> None:
     objects = make_job()
     pod(objects)["volumes"][1]["persistentVolumeClaim"]["claimName"] = "run-r0.kept"
 
-    problems = judge(objects, project_claims=frozenset({"run-r1.data"}))
+    problems = judge(objects, project_claims=frozenset({"run-r1-bb82030dbc2bcab.data"}))
 
     assert "admission.name" in {problem.code for problem in problems}
 

@@ -71,9 +71,9 @@ def _mount_another_config_map(objects: Objects) -> None:
     """A ConfigMap of the run, but of another volume."""
     (item,) = [item for item in objects if item["kind"] == "ConfigMap"]
     other = json.loads(json.dumps(item))
-    other["metadata"]["name"] = "run-r1.other"
+    other["metadata"]["name"] = "run-r1-bb82030dbc2bcab.other"
     objects.append(other)
-    pod(objects)["volumes"][5]["configMap"]["name"] = "run-r1.other"
+    pod(objects)["volumes"][5]["configMap"]["name"] = "run-r1-bb82030dbc2bcab.other"
 
 
 JOB: dict[str, Callable[[Objects], None]] = {
@@ -122,7 +122,9 @@ JOB: dict[str, Callable[[Objects], None]] = {
     "config map": set_at("volumes", 5, "configMap", "name", value="settings"),
     "config map of another volume": _mount_another_config_map,
     "image volume": set_at("volumes", 6, "image", "reference", value="ghcr.io/acme/weights:2"),
-    "kind of a volume": set_at("volumes", 4, value={"name": "shm", "configMap": {"name": "run-r1.config"}}),
+    "kind of a volume": set_at(
+        "volumes", 4, value={"name": "shm", "configMap": {"name": "run-r1-bb82030dbc2bcab.config"}}
+    ),
     "mount path": set_at(*CONTAINER, "volumeMounts", 3, "mountPath", value="/elsewhere"),
     "sub path": set_at(*CONTAINER, "volumeMounts", 1, "subPath", value="out"),
     "no mount": lambda objects: main(objects)["volumeMounts"].pop(4),

@@ -13,8 +13,8 @@ from runyard.spec.resources import Sides
 from runyard.spec.services import ServicePort
 from runyard.spec.volumes import Volume
 
-IDENTITY = RunIdentity(run_id="r1", project="vision")
-OWNER = Owner("Job", "run-r1", "5b0a3f1e-0000-4000-8000-000000000000")
+IDENTITY = RunIdentity(run_id="r1", run_uid="u1", project="vision")
+OWNER = Owner("Job", "run-r1-bb82030dbc2bcab", "5b0a3f1e-0000-4000-8000-000000000000")
 SECRET_VALUES = {"TOKEN": "t0ken", "kaggle": '{"key": "ü"}', "unused": "not to be seen"}
 
 

@@ -17,7 +17,7 @@ def test_variables_stand_in_order_when_platform_secrets_and_envs_meet() -> None:
     assert container["env"] == [
         {"name": "PROJECT_NAME", "value": "vision"},
         {"name": "RUN_ID", "value": "r1"},
-        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "run-r1-secrets", "key": "TOKEN"}}},
+        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "run-r1-bb82030dbc2bcab-secrets", "key": "TOKEN"}}},
         {"name": "Z", "value": "1"},
         {"name": "A", "value": ""},
     ]
@@ -31,7 +31,7 @@ def test_variable_stands_once_when_the_policy_let_a_platform_name_through() -> N
 
 def test_secret_holds_what_the_run_uses_and_nothing_else_when_more_is_known() -> None:
     (secret,) = of_kind(render(make_spec(secrets=[VARIABLE, FILE, VARIABLE])), "Secret")
-    assert secret["metadata"]["name"] == "run-r1-secrets"
+    assert secret["metadata"]["name"] == "run-r1-bb82030dbc2bcab-secrets"
     assert {key: base64.b64decode(value).decode() for key, value in secret["data"].items()} == {
         "TOKEN": "t0ken",
         "kaggle": SECRET_VALUES["kaggle"],
@@ -53,7 +53,7 @@ def test_no_secret_is_made_when_nothing_is_secret() -> None:
 def test_secret_file_is_mounted_at_its_path_when_a_mount_path_is_given(fs_group: int | None, mode: int) -> None:
     spec = make_spec(secrets=[VARIABLE, FILE], fs_group=fs_group)
     source = {
-        "secretName": "run-r1-secrets",
+        "secretName": "run-r1-bb82030dbc2bcab-secrets",
         "defaultMode": mode,
         "items": [{"key": "kaggle", "path": "kaggle"}],
     }
@@ -71,4 +71,4 @@ def test_only_the_runs_own_secret_is_referenced_when_a_secret_has_a_clusters_sec
     referenced |= {
         entry["valueFrom"]["secretKeyRef"]["name"] for entry in pod["containers"][0]["env"] if "valueFrom" in entry
     }
-    assert referenced == {"run-r1-secrets"}
+    assert referenced == {"run-r1-bb82030dbc2bcab-secrets"}

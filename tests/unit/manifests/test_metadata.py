@@ -10,6 +10,7 @@ from tests.unit.manifests.samples import IDENTITY, SPECS, make_spec
 
 ADA = RunIdentity(
     run_id="Run_1+a",
+    run_uid="3f2504e04f8941d39a0c0305e82c3301",
     project="vision",
     namespace="team-a",
     installation="prod",
@@ -32,6 +33,7 @@ def test_labels_say_whose_run_it_is_when_all_is_known() -> None:
         "app.kubernetes.io/part-of": "vision",
         "app.kubernetes.io/managed-by": "runyard",
         "runyard.io/installation": "prod",
+        "runyard.io/run-uid": "3f2504e04f8941d39a0c0305e82c3301",
         "runyard.io/project": "vision",
         "runyard.io/action": "serve",
         "runyard.io/kind": "container",

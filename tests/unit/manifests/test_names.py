@@ -1,11 +1,13 @@
-"""Names: legal for every id, and never the same for two."""
+"""Names: legal for every id and uid, and never the same for two uids."""
 
 import itertools
 
+import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from runyard.manifests import names
+from runyard.manifests.identity import RunIdentity
 from runyard.manifests.metadata import to_label_value
 from runyard.spec.names import check_dns_1035_label, check_dns_label, check_dns_subdomain, check_label_value
 
@@ -17,88 +19,95 @@ near_ids = st.text("aAx-.", min_size=1, max_size=6)
 near_parts = st.text("a-B", min_size=1, max_size=5)
 
 
-def imitations(run_id: str) -> list[str]:
-    """Ids that somebody would choose to get another run's names."""
-    made = [
-        names.run_name(run_id),
-        to_label_value(run_id),
-        names.secret_name(run_id),
-        names.claim_name(run_id, volume="v"),
-    ]
-    stems = [name.removeprefix(prefix) for name in made for prefix in ("run-", "runx-", "")]
-    return [*stems, run_id.lower(), run_id.upper(), f"{run_id}-secrets", run_id.replace("_", "-"), f"x-{run_id}"]
+def identify(run_id: str, run_uid: str = "u1") -> RunIdentity:
+    return RunIdentity(run_id=run_id, run_uid=run_uid, project="p")
 
 
-@given(legal_ids | anything)
-@example("a" * 40)
-@example("a" * 49)
-@example("a" * 63)
-@example("---")
-@example("ſtraße.İ")
-@example("\ud800")
-def test_every_name_is_legal_when_the_id_is_anything(run_id: str) -> None:
-    name = names.run_name(run_id)
+def imitations(text: str) -> list[str]:
+    """Texts that somebody would choose to get another's label."""
+    return [to_label_value(text), text.lower(), text.upper(), text.replace("_", "-"), f"x-{text}"]
+
+
+@given(legal_ids | anything, legal_ids | anything)
+@example("a" * 31, "u1")
+@example("a" * 32, "u1")
+@example("a" * 33, "u1")
+@example("---", "---")
+@example("ſtraße.İ", "ſtraße.İ")
+@example("\ud800", "\ud800")
+def test_every_name_is_legal_when_id_and_uid_are_anything(run_id: str, run_uid: str) -> None:
+    identity = identify(run_id, run_uid)
+    name = names.run_name(identity)
     assert check_dns_1035_label(name) is None
     assert len(name) <= names.MOST_RUN_NAME_CHARACTERS
-    assert check_dns_1035_label(names.service_name(run_id)) is None
-    assert check_dns_subdomain(names.secret_name(run_id)) is None
+    assert check_dns_1035_label(names.service_name(identity)) is None
+    assert check_dns_subdomain(names.secret_name(identity)) is None
     for volume in ("v", "v" * 63, run_id):
-        assert check_dns_subdomain(names.claim_name(run_id, volume=volume)) is None
-        assert check_dns_subdomain(names.config_map_name(run_id, volume=volume)) is None
+        assert check_dns_subdomain(names.claim_name(identity, volume=volume)) is None
+        assert check_dns_subdomain(names.config_map_name(identity, volume=volume)) is None
     assert check_label_value(to_label_value(run_id)) is None
 
 
-def test_name_is_the_id_when_the_id_is_a_short_dns_label() -> None:
-    assert names.run_name("8f14e45fceea167a5a36dedd4bea2543") == "run-8f14e45fceea167a5a36dedd4bea2543"
-    assert names.claim_name("a", volume="data") == "run-a.data"
-    assert names.secret_name("a") == "run-a-secrets"
-    assert names.service_name("a") == "run-a"
+def test_name_has_the_id_and_a_hash_of_the_uid_when_both_are_plain() -> None:
+    identity = identify("8f14e45fceea167a5a36dedd4bea2543")
+    assert names.run_name(identity) == "run-8f14e45fceea167a5a36dedd4bea2543-bb82030dbc2bcab"
+    assert names.claim_name(identify("a"), volume="data") == "run-a-bb82030dbc2bcab.data"
+    assert names.secret_name(identify("a")) == "run-a-bb82030dbc2bcab-secrets"
+    assert names.service_name(identify("a")) == "run-a-bb82030dbc2bcab"
 
 
-def test_name_is_readable_and_hashed_when_the_id_is_not_a_label() -> None:
-    name = names.run_name("My_Run.1")
-    assert name.startswith("runx-my-run-1-")
-    assert name == names.run_name("My_Run.1")
-    assert names.run_name("a" * 40) == f"run-{'a' * 40}"
-    assert names.run_name("a" * 41).startswith(f"runx-{'a' * 20}")
-    assert len({names.run_name(text) for text in ("My_Run.1", "my-run-1", "my_run.1", "MY-RUN-1")}) == 4
+@pytest.mark.parametrize(
+    ("run_id", "slug"), [("My_Run.1", "my-run-1-"), ("a" * 40, f"{'a' * 32}-"), ("-", ""), ("\N{SNOWMAN}", "")]
+)
+def test_name_has_what_is_legal_of_the_id_when_the_id_is_not_a_label(run_id: str, slug: str) -> None:
+    assert names.run_name(identify(run_id)) == f"run-{slug}bb82030dbc2bcab"
 
 
-@given(legal_ids | near_ids, legal_ids | near_ids)
-def test_names_differ_when_ids_differ(one: str, other: str) -> None:
+@given(legal_ids | near_ids, legal_ids | near_ids, legal_ids | near_ids)
+def test_names_differ_when_uids_differ_whatever_the_ids_are(run_id: str, one: str, other: str) -> None:
     assume(one != other)
-    for make in (names.run_name, names.secret_name, names.service_name, to_label_value):
-        assert make(one) != make(other)
+    for make in (names.run_name, names.secret_name, names.service_name):
+        made = make(identify(run_id, one))
+        assert made != make(identify(run_id, other))
+        assert made != make(identify(made.removeprefix("run-"), other))
+    assert to_label_value(one) != to_label_value(other)
 
 
 @given(legal_ids | near_ids)
 @example("A")
 @example("a" * 64)
-def test_names_differ_when_an_id_imitates_anothers_name(run_id: str) -> None:
-    for other in imitations(run_id):
-        if other != run_id:
-            assert names.run_name(other) != names.run_name(run_id)
-            assert to_label_value(other) != to_label_value(run_id)
+def test_labels_differ_when_a_text_imitates_anothers_label(text: str) -> None:
+    for other in imitations(text):
+        if other != text:
+            assert to_label_value(other) != to_label_value(text)
 
 
 @given(near_ids | legal_ids, volumes | near_parts, near_ids | legal_ids, volumes | near_parts)
 @example("a", "b-c", "a-b", "c")
 @example("a", "b", "A", "b")
-def test_claims_differ_when_run_or_volume_differ(one: str, volume: str, other: str, other_volume: str) -> None:
+def test_claims_differ_when_uid_or_volume_differ(one: str, volume: str, other: str, other_volume: str) -> None:
     assume((one, volume) != (other, other_volume))
-    assert names.claim_name(one, volume=volume) != names.claim_name(other, volume=other_volume)
+    made = [names.claim_name(identify("r", uid), volume=name) for uid, name in ((one, volume), (other, other_volume))]
+    assert made[0] != made[1]
 
 
 def test_claims_differ_when_every_short_run_and_volume_is_paired() -> None:
     texts = ["".join(letters) for size in (1, 2, 3, 4) for letters in itertools.product("ab-", repeat=size)]
     pairs = list(itertools.product(texts, texts))
-    assert len({names.claim_name(run_id, volume=volume) for run_id, volume in pairs}) == len(pairs)
+    assert len({names.claim_name(identify(uid, uid), volume=volume) for uid, volume in pairs}) == len(pairs)
+
+
+def test_claim_cannot_be_a_secret_or_workload_of_another_run_when_its_volume_is_named_so() -> None:
+    claim = names.claim_name(identify("r"), volume="secrets")
+    assert claim != names.secret_name(identify("r"))
+    assert claim.count(".") == 1
 
 
 def test_volume_cannot_be_named_to_imitate_a_hashed_one() -> None:
-    hashed = names.claim_name("r", volume="Odd")
-    for cut in (hashed.removeprefix("run-r."), hashed.removeprefix("run-r.").removesuffix(".x")):
-        assert names.claim_name("r", volume=cut) != hashed
+    hashed = names.claim_name(identify("r"), volume="Odd")
+    _, _, volume = hashed.partition(".")
+    for cut in (volume, volume.removesuffix(".x")):
+        assert names.claim_name(identify("r"), volume=cut) != hashed
 
 
 def test_alias_is_readable_when_its_parts_are_labels() -> None:
@@ -133,7 +142,7 @@ def test_alias_is_legal_when_its_parts_are_anything(project: str, function: str 
 
 @given(legal_ids, st.text("ab-", min_size=1, max_size=20), st.text("ab-", min_size=1, max_size=20))
 def test_alias_is_never_a_runs_service_when_both_are_in_one_namespace(run_id: str, project: str, service: str) -> None:
-    assert names.alias_name(project, function=None, service=service) != names.service_name(run_id)
+    assert names.alias_name(project, function=None, service=service) != names.service_name(identify(run_id))
 
 
 def test_label_value_is_the_text_when_it_is_legal() -> None:

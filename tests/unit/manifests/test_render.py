@@ -66,6 +66,7 @@ TRAINING = make_spec(
 )
 ADA = RunIdentity(
     run_id="8f14e45fceea167a5a36dedd4bea2543",
+    run_uid="3f2504e04f8941d39a0c0305e82c3301",
     project="vision",
     namespace="vision",
     installation="prod",
@@ -102,13 +103,13 @@ def test_anchor_and_dependents_are_the_run_when_taken_together(sample: str) -> N
 
 @pytest.mark.parametrize(("kind", "api_version"), [("Job", "batch/v1"), ("Deployment", "apps/v1")])
 def test_dependents_are_owned_by_the_anchor_when_it_exists(kind: Any, api_version: str) -> None:
-    owner = Owner(kind, "run-r1", "u-1")
+    owner = Owner(kind, "run-r1-bb82030dbc2bcab", "u-1")
     for obj in render_dependents(SPECS["everything"], IDENTITY, owner=owner, secret_values=SECRET_VALUES):
         assert obj["metadata"]["ownerReferences"] == [
             {
                 "apiVersion": api_version,
                 "kind": kind,
-                "name": "run-r1",
+                "name": "run-r1-bb82030dbc2bcab",
                 "uid": "u-1",
                 "controller": False,
                 "blockOwnerDeletion": False,

@@ -10,10 +10,10 @@ from tests.unit.manifests.samples import IDENTITY, SPECS, make_spec
 
 def test_service_leads_to_port_8080_when_no_port_is_given() -> None:
     (service,) = of_kind(render(make_spec(action="serve")), "Service")
-    assert service["metadata"]["name"] == "run-r1"
+    assert service["metadata"]["name"] == "run-r1-bb82030dbc2bcab"
     assert service["spec"] == {
         "type": "ClusterIP",
-        "selector": {"runyard.io/installation": "local", "runyard.io/run": "r1"},
+        "selector": {"runyard.io/installation": "local", "runyard.io/run-uid": "u1"},
         "ports": [{"name": "port8080", "port": 8080, "targetPort": 8080, "protocol": "TCP"}],
     }
     assert get_container(make_spec(action="serve"))["ports"] == [{"containerPort": 8080, "protocol": "TCP"}]

@@ -27,7 +27,7 @@ def get_claim_template(volume: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("volume", "source"),
     [
-        (claim(), {"persistentVolumeClaim": {"claimName": "run-r1.data"}}),
+        (claim(), {"persistentVolumeClaim": {"claimName": "run-r1-bb82030dbc2bcab.data"}}),
         (
             make_volume("persistent_volume_claim", claim_name="old"),
             {"persistentVolumeClaim": {"claimName": "old"}},
@@ -37,8 +37,11 @@ def get_claim_template(volume: dict[str, Any]) -> dict[str, Any]:
         (make_volume("empty_dir", size="1Gi"), {"emptyDir": {"sizeLimit": "1Gi"}}),
         (make_volume("empty_dir", medium="Memory"), {"emptyDir": {"medium": "Memory"}}),
         (make_volume("empty_dir", mount_path="/dev/shm"), {"emptyDir": {"medium": "Memory"}}),
-        (make_volume("config_map", data={"a": "1"}), {"configMap": {"name": "run-r1.data"}}),
-        (make_volume("config_map", config_map="settings", data={"a": "1"}), {"configMap": {"name": "run-r1.data"}}),
+        (make_volume("config_map", data={"a": "1"}), {"configMap": {"name": "run-r1-bb82030dbc2bcab.data"}}),
+        (
+            make_volume("config_map", config_map="settings", data={"a": "1"}),
+            {"configMap": {"name": "run-r1-bb82030dbc2bcab.data"}},
+        ),
         (
             make_volume("image", image="m:7"),
             {"image": {"reference": "m:7", "pullPolicy": "IfNotPresent"}},
@@ -59,7 +62,7 @@ def test_mount_has_path_and_sub_path_when_they_are_given() -> None:
 
 def test_claim_is_made_when_a_volume_is_new() -> None:
     (made,) = of_kind(render(make_spec(volumes=[claim(storage_class="fast")])), "PersistentVolumeClaim")
-    assert made["metadata"]["name"] == "run-r1.data"
+    assert made["metadata"]["name"] == "run-r1-bb82030dbc2bcab.data"
     assert made["metadata"]["labels"]["runyard.io/volume"] == "data"
     assert made["spec"] == {
         "accessModes": ["ReadWriteOnce"],
@@ -87,7 +90,10 @@ def test_claim_is_owned_when_it_lives_with_the_run(lifetime: object, note: str, 
 
 def test_config_maps_are_separate_and_fixed_when_two_volumes_have_data() -> None:
     one, other = of_kind(render(SPECS["two config maps"]), "ConfigMap")
-    assert (one["metadata"]["name"], other["metadata"]["name"]) == ("run-r1.data", "run-r1.b")
+    assert (one["metadata"]["name"], other["metadata"]["name"]) == (
+        "run-r1-bb82030dbc2bcab.data",
+        "run-r1-bb82030dbc2bcab.b",
+    )
     assert one["immutable"] is True
     assert one["data"] == {"config.yaml": "a: 1\n", "empty": ""}
 
@@ -95,7 +101,7 @@ def test_config_maps_are_separate_and_fixed_when_two_volumes_have_data() -> None
 def test_config_map_of_the_run_is_made_when_the_files_are_those_of_the_project() -> None:
     spec = SPECS["config map of the project"]
     (made,) = render_dependents(spec, IDENTITY, owner=OWNER, secret_values={})
-    assert (made["kind"], made["metadata"]["name"]) == ("ConfigMap", "run-r1.data")
+    assert (made["kind"], made["metadata"]["name"]) == ("ConfigMap", "run-r1-bb82030dbc2bcab.data")
     assert made["metadata"]["ownerReferences"][0]["uid"] == OWNER.uid
     assert made["data"] == {"config.yaml": "a: 1\n", "empty": ""}
     assert "settings" not in json.dumps(render(spec))

@@ -11,7 +11,7 @@ TIMES = SPECS["job with times"]
 
 def test_job_never_retries_and_has_no_end_when_nothing_is_said() -> None:
     job = get_workload(render(make_spec()))
-    assert (job["apiVersion"], job["kind"], job["metadata"]["name"]) == ("batch/v1", "Job", "run-r1")
+    assert (job["apiVersion"], job["kind"], job["metadata"]["name"]) == ("batch/v1", "Job", "run-r1-bb82030dbc2bcab")
     template = job["spec"].pop("template")
     assert template["spec"]["restartPolicy"] == "Never"
     assert job["spec"] == {"completions": 1, "parallelism": 1, "backoffLimit": 0, "podReplacementPolicy": "Failed"}
@@ -44,12 +44,12 @@ def test_anchor_is_a_deployment_of_no_replicas_when_the_run_stays(action: str) -
 
 def test_deployment_has_one_replica_and_no_history_when_nothing_is_said() -> None:
     deployment = get_workload(render(make_spec(action="deploy")))
-    assert (deployment["apiVersion"], deployment["metadata"]["name"]) == ("apps/v1", "run-r1")
+    assert (deployment["apiVersion"], deployment["metadata"]["name"]) == ("apps/v1", "run-r1-bb82030dbc2bcab")
     template = deployment["spec"].pop("template")
     assert template["spec"]["restartPolicy"] == "Always"
     assert deployment["spec"] == {
         "replicas": 1,
-        "selector": {"matchLabels": {"runyard.io/installation": "local", "runyard.io/run": "r1"}},
+        "selector": {"matchLabels": {"runyard.io/installation": "local", "runyard.io/run-uid": "u1"}},
         "strategy": {"type": "RollingUpdate"},
         "revisionHistoryLimit": 0,
     }

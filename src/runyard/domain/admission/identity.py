@@ -5,7 +5,7 @@ Applying an object under the name of another run, or of something that exists al
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runyard.domain.admission.bundle import Bundle, ObjectPart
@@ -16,7 +16,9 @@ from runyard.spec.problems import Problem
 
 _MOST = {"Job": 1, "Deployment": 1, "Secret": 1, "Service": 2}
 """Services: the run's own, and the alias with a stable name."""
-_HASH = re.compile(r"(?:.*-)?x([0-9a-f]{20})", re.ASCII)
+_UID_HASH_CHARACTERS = 15
+_MOST_NAME_CHARACTERS = 52
+"""Of a Job or Deployment. Controllers append up to 11 characters, and the result must fit a label value."""
 
 
 def hash_text(text: str) -> str:
@@ -64,7 +66,7 @@ def _check_counts(bundle: Bundle) -> Iterator[Problem]:
 def _is_own_name(item: ObjectPart, *, project: str) -> bool:
     kind, name, labels = item.content["kind"], item.content["metadata"]["name"], item.content["metadata"]["labels"]
     instance = labels.get("app.kubernetes.io/instance", "")
-    if not _is_instance_of(labels.get("runyard.io/run", ""), instance):
+    if instance != _make_instance(item.content["metadata"]):
         return False
     if kind == "Secret":
         return bool(name == f"{instance}-secrets")
@@ -73,14 +75,17 @@ def _is_own_name(item: ObjectPart, *, project: str) -> bool:
     return bool(name == instance) or (kind == "Service" and name.startswith((f"svc-{project}--", "svcx-")))
 
 
-def _is_instance_of(run: str, instance: str) -> bool:
-    """Whether the name and the label belong to the same run. Each holds the run's id or ends in its hash."""
-    hashed = _HASH.fullmatch(run)
-    if instance.startswith("run-"):
-        plain = instance.removeprefix("run-")
-        return hash_text(plain) == hashed[1] if hashed else plain == run
-    ending = hashed[1] if hashed else hash_text(run)
-    return instance.startswith("runx-") and instance.endswith(f"-{ending}")
+def _make_instance(metadata: Mapping[str, Any]) -> str:
+    """The name that a run's Job or Deployment must have, by the id and uid that the metadata states.
+
+    An annotation holds the full text where the label holds a hash of it.
+    """
+    stated = {**metadata["labels"], **metadata.get("annotations", {})}
+    run_id, run_uid = stated.get("runyard.io/run", ""), stated.get("runyard.io/run-uid", "")
+    digest = hash_text(run_uid)[:_UID_HASH_CHARACTERS]
+    room = _MOST_NAME_CHARACTERS - len(f"run--{digest}")
+    slug = re.sub("[^a-z0-9]+", "-", run_id.lower()).strip("-")[:room].strip("-")
+    return f"run-{slug}-{digest}" if slug else f"run-{digest}"
 
 
 def _check_owners(bundle: Bundle) -> Iterator[Problem]:

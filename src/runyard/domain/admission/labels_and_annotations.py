@@ -12,13 +12,26 @@ from runyard.spec.names import check_label_value
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
-_RUN, _INSTALLATION, _PROJECT = "runyard.io/run", "runyard.io/installation", "runyard.io/project"
-_SAME = (_RUN, _INSTALLATION, "app.kubernetes.io/instance")
+_RUN, _RUN_UID, _INSTALLATION, _PROJECT = (
+    f"runyard.io/{name}" for name in ("run", "run-uid", "installation", "project")
+)
+_SAME = (_RUN, _RUN_UID, _INSTALLATION, "app.kubernetes.io/instance")
 """Labels that have the same value on all objects of a run."""
 _LIFETIME = "runyard.io/lifetime"
 _EXACT = frozenset(
     f"runyard.io/{name}"
-    for name in ("installation", "run", "project", "action", "kind", "profile", "user", "function", "run-name")
+    for name in (
+        "installation",
+        "run",
+        "run-uid",
+        "project",
+        "action",
+        "kind",
+        "profile",
+        "user",
+        "function",
+        "run-name",
+    )
 )
 """Annotations that hold the full text where a label holds a hash."""
 _LABELS = (
@@ -96,8 +109,8 @@ def _is_exact(key: str, text: str, labels: dict[str, str]) -> bool:
 
 
 def _check_selector(selector: ObjectPart, labels: dict[str, str]) -> Iterator[Problem]:
-    """A selector must select by run and installation, so that it cannot match pods of other runs."""
-    for key in (_RUN, _INSTALLATION):
+    """A selector must select by the run's uid and installation, so that it cannot match pods of other runs."""
+    for key in (_RUN_UID, _INSTALLATION):
         if key not in selector.content:
             yield Problem(
                 Code.ADMISSION_SELECTOR, (*selector.path, key), "missing; the selector could match pods of other runs"
