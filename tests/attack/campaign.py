@@ -94,6 +94,11 @@ class Campaign:
 
     def play(self, attack: Attack) -> Outcome:
         """Send it, and say what it did."""
+        outcome, _ = self.fetch(attack)
+        return outcome
+
+    def fetch(self, attack: Attack) -> tuple[Outcome, bytes]:
+        """Send it, and say what it did and what the whole answer was."""
         self._prober.read()
         self._watch.start()
         begun = time.monotonic()
@@ -101,7 +106,7 @@ class Campaign:
         took = time.monotonic() - begun
         # The hold that delayed the answer ends before it; one tick later it is recorded.
         time.sleep(0.005)
-        return Outcome(attack, status, self._watch.read()[0], self._prober.read(), took, answer[:2000])
+        return Outcome(attack, status, self._watch.read()[0], self._prober.read(), took, answer[:2000]), answer
 
     def close(self) -> None:
         """End the prober."""

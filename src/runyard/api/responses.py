@@ -17,6 +17,8 @@ from runyard.app.projects import ListedEntity
 from runyard.app.runs import NOTES
 from runyard.spec.digitalhub.original_fields import show_spec
 
+SENT_BYTES = 1 << 18
+"""What is sent of a large response at once."""
 _SLICE = 5000
 """Numbers or texts of a list that are written by one call."""
 
@@ -30,13 +32,18 @@ class LargeJsonResponse(Response):
         super().__init__(b"", status, headers=headers)
         self._content = content
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         """Write it, unless that was done before, and send it."""
         if self._content is not None:
             self.body = await compute(partial(_write_parts, self._content), over=self._content)
             self._content = None
             self.headers["content-length"] = str(len(self.body))
-        await super().__call__(scope, receive, send)
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        # In parts, so that a slow client holds it back (back-pressure), and the event loop is free between two.
+        for start in range(0, len(self.body), SENT_BYTES):
+            part = self.body[start : start + SENT_BYTES]
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
 
 def json_response(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -6,11 +6,13 @@ on what else this machine does; how long `/healthz` waited by the clock is print
 thousands.
 """
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.attack.bodies import Attack, iter_query_attacks, list_body_routes
+from runyard.api.context import Limits
+from tests.attack.bodies import BODY_BYTES, PREFIX, Attack, iter_query_attacks, list_body_routes, make_entity
 from tests.attack.campaign import (
     MOST_HELD_SECONDS,
     Campaign,
@@ -25,6 +27,10 @@ LENIENT_SECONDS = 2.0
 """What `/healthz` may wait by the clock, on a machine that runs other tests at the same time."""
 QUERIES_EACH = 7
 """One of so many attacks by query is sent."""
+LARGE = 12
+"""Entities of 4 MiB that are listed."""
+MARGIN_BYTES = 1 << 16
+"""What a page has besides its entities as they are stored."""
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +54,30 @@ def test_nobody_waits_when_every_route_gets_the_largest_body(campaign: Campaign,
 
 def test_nobody_waits_when_query_strings_are_long(campaign: Campaign, tell: Callable[[str], None]) -> None:
     check(campaign, list(iter_query_attacks())[::QUERIES_EACH], tell)
+
+
+def test_nobody_waits_and_nothing_is_missed_when_large_entities_are_listed(
+    campaign: Campaign, tell: Callable[[str], None]
+) -> None:
+    ids = [f"large-{number}" for number in range(LARGE)]
+    for name in ids:
+        entity = make_entity("artifacts", name)
+        entity["status"] = {"text": "a" * (BODY_BYTES - 1000)}
+        campaign.send("POST", f"{PREFIX}/artifacts", entity)
+    path, found, outcomes, pages = "/api/v1/-/{project}/artifacts", list[str](), list[Outcome](), 1
+    while len(outcomes) < pages:
+        target = f"{PREFIX}/artifacts?size=1000&page={len(outcomes)}"
+        outcome, answer = campaign.fetch(Attack("GET", path, target, "page", "large entities", b""))
+        assert len(answer) <= Limits().page_bytes + MARGIN_BYTES
+        outcomes.append(outcome)
+        page = json.loads(answer)
+        assert page["numberOfElements"] == len(page["content"]) <= page["size"] == Limits().page_bytes // BODY_BYTES
+        pages = page["totalPages"]
+        found += [one["id"] for one in page["content"]]
+    assert len(found) == len(set(found)) == page["totalElements"]
+    assert set(ids) <= set(found)
+    tell(f"{pages} pages: loop held {max(outcome.held for outcome in outcomes) * 1000:.0f} ms at most")
+    assert max(outcome.held for outcome in outcomes) <= MOST_HELD_SECONDS, format_table(outcomes)
 
 
 def check(campaign: Campaign, attacks: list[Attack], tell: Callable[[str], None]) -> None:
