@@ -7,7 +7,7 @@ read, because their task or function is gone, are counted and listed.
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -37,6 +37,8 @@ MOST_DETAILS = 200
 MOST_CHANGES = 50
 SLICE = 50
 """Runs that are resolved at once; other tasks run between two slices."""
+MOST_SLICE_BYTES = 8 << 20
+"""Specs and statuses of the runs of a slice; if they are large, it has fewer runs."""
 DIRECTIONS = ("smaller", "larger", "mixed")
 
 
@@ -116,18 +118,26 @@ async def rehearse_candidate(core: Core, who: Principal, given: Any) -> Outcome:
         old = (await load_current(unit)).admin_rules
     new = candidate.prepare(old)
     number, left = 0, candidate.limit
+    query = Query(
+        type="run",
+        project=candidate.project,
+        created=(candidate.since, until),
+        size=SLICE,
+        most_bytes=MOST_SLICE_BYTES,
+    )
     while left > 0:
-        query = Query(type="run", project=candidate.project, created=(candidate.since, until), page=number, size=SLICE)
         async with core.store.begin(is_read_only=True) as unit:
-            page = await unit.runs.find_page(query)
+            page = await unit.runs.find_page(replace(query, page=number))
             runs = [run for run in page.content if isinstance(run, Run)][:left]
             recorded = await _record(unit, runs, old=old, new=new, outcome=outcome)
         outcome.total = page.total
         for played in (await asyncio.to_thread(rehearse, recorded, old=old, new=new)).runs:
             outcome.add(played)
         number, left = number + 1, left - len(runs)
-        if len(page.content) < SLICE:
+        if len(page.content) < page.size:
             break
+        # A larger run that is stored meanwhile must not shift the pages.
+        query = replace(query, size=page.size, most_bytes=None)
     await _note(core, who, candidate, outcome)
     return outcome
 
