@@ -115,6 +115,27 @@ async def test_backup_of_an_old_database_is_usable_when_it_was_restored_and_brou
         await store.close()
 
 
+async def test_pages_fit_their_budget_when_an_old_database_has_large_entities(old: str, engine: str) -> None:
+    enlarge = f"""UPDATE entities SET spec = '{{"a": "{"x" * 10_000}"}}' WHERE type = 'function' AND id = 'f1'"""
+    if engine == "sqlite":
+        with sqlite3.connect(old.removeprefix("sqlite:///")) as file:
+            file.execute(enlarge)
+        file.close()
+    else:
+        connection = await asyncpg.connect(old)
+        await connection.execute(enlarge)
+        await connection.close()
+    store = await open_store(old, is_upgrading=True)
+    try:
+        async with store.begin(is_read_only=True) as work:
+            page = await work.entities.find_page(
+                Query(type="function", project="p", versions="all", size=9, most_bytes=25_000)
+            )
+        assert (page.size, page.total, len(page.content)) == (2, 2, 2)
+    finally:
+        await store.close()
+
+
 async def test_log_is_found_by_uid_when_an_older_release_wrote_it(tmp_path: Path) -> None:
     load_sqlite(tmp_path / "logs.db", (DUMPS / "logs-1.sql").read_text())
     for _ in range(2):

@@ -110,13 +110,6 @@ def _create_runs() -> None:
         _key("transitions", "run_id", "sequence"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_transitions_run_id", ondelete="CASCADE"),
     )
-    op.create_table(
-        "largest_documents",
-        _text("type"),
-        _text("project"),
-        _number("bytes"),
-        _key("largest_documents", "type", "project"),
-    )
     op.create_table("run_totals", _text("project"), _number("number"), _key("run_totals", "project"))
     op.create_table("tombstones", _text("run_id"), _text("project"), _time("at"), _key("tombstones", "run_id"))
 

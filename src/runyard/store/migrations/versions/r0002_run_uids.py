@@ -1,4 +1,4 @@
-"""Runs get a uid, and ids become unique per project instead of globally.
+"""Runs get a uid, ids become unique per project instead of globally, and the largest entity of each list is noted.
 
 Existing runs and tombstones get their id as uid, so that their logs stay where they are. New uids are random, so no
 client can choose one. Every table is rebuilt: SQLite cannot change a primary key.
@@ -37,6 +37,7 @@ def upgrade() -> None:
     _rebuild_tombstones()
     _rebuild_entities()
     _rebuild_runs()
+    _note_largest_documents()
 
 
 def _rebuild_dependents() -> None:
@@ -187,6 +188,24 @@ def _rebuild_runs() -> None:
     values = {"run_uid": "run_id"} | {name: name for name in kept}
     _copy("transitions", values, source="old_transitions")
     op.drop_table("old_transitions")
+
+
+def _note_largest_documents() -> None:
+    """The size of the documents that lists show; entities of up to 4 KiB need no note."""
+    op.create_table(
+        "largest_documents",
+        *map(_text, ("type", "project")),
+        _number("bytes"),
+        _key("largest_documents", "type", "project"),
+    )
+    for table, type_name, documents in (
+        ("entities", "type", _DOCUMENTS),
+        ("runs", "'run'", (*_DOCUMENTS, "warnings")),
+    ):
+        size = " + ".join(f"length({name})" for name in documents)
+        values = {"type": type_name, "project": "project", "bytes": f"max({size})"}
+        grouping = "type, project" if table == "entities" else "project"
+        _copy("largest_documents", values, source=f"{table} GROUP BY {grouping} HAVING max({size}) > 4096")
 
 
 def _set_aside(table: str) -> None:
