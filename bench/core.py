@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -214,7 +214,10 @@ def _prepare(url: str) -> None:
 
 def _multiply(url: str, run_sql: RunSql | None) -> None:
     """Copy one run 100,000 times inside the database, because submits would take too long."""
-    statements = [_make_copy(table, key) for table, key in (("runs", "id"), ("transitions", "run_id"))]
+    statements = [
+        _make_copy("runs", {"uid", "id"}, of="t.id = 'seed'"),
+        _make_copy("transitions", {"run_uid"}, of="t.run_uid = (SELECT uid FROM runs WHERE id = 'seed')"),
+    ]
     statements.append(f"UPDATE run_totals SET number = number + {RUNS}")
     if run_sql is None:
         with contextlib.closing(sqlite3.connect(urlsplit(url).path)) as connection, connection:
@@ -227,14 +230,14 @@ def _multiply(url: str, run_sql: RunSql | None) -> None:
             run_sql(statement, database=urlsplit(url).path.removeprefix("/"))
 
 
-def _make_copy(table: str, key: str) -> str:
+def _make_copy(table: str, keys: Collection[str], *, of: str) -> str:
     names = [column.name for column in tables.metadata.tables[table].columns]
-    values = ["'r' || n.i" if name == key else f't."{name}"' for name in names]
+    values = ["'r' || n.i" if name in keys else f't."{name}"' for name in names]
     quoted = ", ".join(f'"{name}"' for name in names)
     return (
         f"INSERT INTO {table} ({quoted}) "
         f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {RUNS}) "
-        f"SELECT {', '.join(values)} FROM {table} AS t, n WHERE t.{key} = 'seed'"
+        f"SELECT {', '.join(values)} FROM {table} AS t, n WHERE {of}"
     )
 
 

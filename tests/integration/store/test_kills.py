@@ -60,7 +60,7 @@ async def check_all(store: SqlStore, acknowledged: Sequence[int], *, kills: int)
         numbers = {int(row["id"][1:]) for row in await session.fetch_all(select(tables.runs.c.id))}
         states = {row["state"] for row in await session.fetch_all(select(tables.runs.c.state).distinct())}
         steps = await session.fetch_all(
-            select(tables.transitions.c.run_id, func.count().label("steps")).group_by(tables.transitions.c.run_id)
+            select(tables.transitions.c.run_uid, func.count().label("steps")).group_by(tables.transitions.c.run_uid)
         )
         audited = [int(row["id"][1:]) for row in await session.fetch_all(select(tables.audit.c.id))]
         versions = {int(row["id"][1:]) for row in await session.fetch_all(select(tables.entities.c.id))}
@@ -72,7 +72,7 @@ async def check_all(store: SqlStore, acknowledged: Sequence[int], *, kills: int)
     assert len(acknowledged) == len(set(acknowledged))
     assert sorted(audited) == sorted(numbers)
     assert versions == numbers
-    assert {int(row["run_id"][1:]): row["steps"] for row in steps} == dict.fromkeys(numbers, 3)
+    assert {int(row["run_uid"][1:]): row["steps"] for row in steps} == dict.fromkeys(numbers, 3)
     assert states <= {"RUNNING"}
     assert total == len(numbers)
     assert [int(entity.id[1:]) for entity in latest.content] == [max(numbers)]
