@@ -67,13 +67,18 @@ def test_problem_is_found_before_there_are_values_when_it_can_be(template: Any, 
     assert re.search(words, found)
 
 
-HOSTILE_TEMPLATES = ["{{" + " " * 200_000, "{{" * 100_000, "{{ a" * 50_000, "{{{" + " " * 200_000 + "}"]
+HOSTILE_TEMPLATES = [
+    ("{{" + " " * 200_000, "a placeholder is not closed"),
+    ("{{" * 100_000, "more than 1000 placeholders"),
+    ("{{ a" * 50_000, "more than 1000 placeholders"),
+    ("{{{" + " " * 200_000 + "}", "a placeholder is not closed"),
+]
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("template", HOSTILE_TEMPLATES, ids=["spaces", "braces", "names", "three"])
-def test_template_is_read_in_linear_time_when_its_placeholders_never_close(template: str) -> None:
-    assert "not closed" in str(find_problem(template, roots=("input",)))
+@pytest.mark.parametrize(("template", "words"), HOSTILE_TEMPLATES, ids=["spaces", "braces", "names", "three"])
+def test_template_is_read_in_linear_time_when_its_placeholders_never_close(template: str, words: str) -> None:
+    assert words in str(find_problem(template, roots=("input",)))
     assert fill(template, VALUES) == template
 
 
