@@ -50,7 +50,8 @@ class Dispatcher:
         except Forbidden as error:
             await _audit_denied_access(request, route, error)
             raise
-        await response(scope, receive, send)
+        with limit_nearest():
+            await response(scope, receive, send)
 
     def _find(self, method: str, parts: list[str]) -> Route:
         taken: set[str] = set()

@@ -19,6 +19,8 @@ from runyard.spec.problems import find_nearest, list_words
 from runyard.spec.readers import Findings, expect_integer, expect_option, expect_text
 
 MOST_TEXT = 1024
+MOST_UNKNOWN = 100
+"""Unknown parameters of one request that are reported; a query string has room for thousands."""
 T = TypeVar("T")
 _FLAGS = {"true": True, "false": False, "True": True, "False": False, "1": True, "0": False}
 
@@ -97,15 +99,19 @@ def read_parameters(query: QueryParams, declared: Iterable[QueryParameter[Any]],
     """Read all declared parameters; raises `Refused` with every problem, unknown parameters among them."""
     findings = Findings()
     known = {parameter.name: parameter for parameter in declared}
-    for name in dict.fromkeys(query.keys()):
-        if name not in known:
-            findings.add(
-                Code.PARAMETER_UNKNOWN,
-                ("query", name),
-                "unknown parameter",
-                allowed=list_words(known, most=30) if known else "no parameters",
-                suggestion=find_nearest(name, known),
-            )
+    unknown = [name for name in dict.fromkeys(query.keys()) if name not in known]
+    allowed = list_words(known, most=30) if known else "no parameters"
+    if len(unknown) > MOST_UNKNOWN:
+        message = f"has {len(unknown)} unknown parameters; the first {MOST_UNKNOWN} are listed"
+        findings.add(Code.PARAMETER_UNKNOWN, ("query",), message, allowed=allowed)
+    for name in unknown[:MOST_UNKNOWN]:
+        findings.add(
+            Code.PARAMETER_UNKNOWN,
+            ("query", name),
+            "unknown parameter",
+            allowed=allowed,
+            suggestion=find_nearest(name, known),
+        )
     values = {
         parameter: parameter.read(
             ParameterValues(name=name, texts=query.getlist(name), findings=findings, limits=limits)

@@ -1,9 +1,8 @@
 """Entities, runs and pages as JSON, in shapes that every client can read."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -24,19 +23,25 @@ _SLICE = 5000
 
 
 class LargeJsonResponse(Response):
-    """JSON that is written on a thread when the response is sent, part by part: one call of `json` holds the GIL."""
+    """JSON that is made and written on a thread when the response is sent.
+
+    It is written part by part: one call of `json` holds the GIL. `make` returns the content, from what it goes `over`.
+    """
 
     media_type = "application/json"
 
-    def __init__(self, content: Any, status: int = 200, *, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, make: Callable[[], Any], status: int = 200, *, over: Any, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(b"", status, headers=headers)
-        self._content = content
+        self._make: Callable[[], Any] | None = make
+        self._over = over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         """Write it, unless that was done before, and send it."""
-        if self._content is not None:
-            self.body = await compute(partial(_write_parts, self._content), over=self._content)
-            self._content = None
+        if (make := self._make) is not None:
+            self.body = await compute(lambda: _write_parts(make()), over=self._over)
+            self._make = self._over = None
             self.headers["content-length"] = str(len(self.body))
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         # In parts, so that a slow client holds it back (back-pressure), and the event loop is free between two.
@@ -49,8 +54,17 @@ class LargeJsonResponse(Response):
 def json_response(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A response in JSON."""
     if is_large(content):
-        return LargeJsonResponse(content, status, headers=headers)
+        return LargeJsonResponse(lambda: content, status, over=content, headers=headers)
     return Response(_write(content).encode(), status, media_type="application/json", headers=headers)
+
+
+def made_response(make: Callable[[], Any], *, over: Any, headers: Mapping[str, str] | None = None) -> Response:
+    """A response in JSON that `make` returns; if it goes over large documents, on a thread: shaping takes long."""
+    return (
+        LargeJsonResponse(make, over=over, headers=headers)
+        if is_large(over)
+        else json_response(make(), headers=headers)
+    )
 
 
 def _write(content: Any) -> str:
@@ -70,16 +84,47 @@ def _write_parts(content: Any, levels: int = 2) -> bytes:
     return _write(content).encode()
 
 
-def entity_response(entity: Entity, transitions: Iterable[Transition] = (), *, lists: Json | None = None) -> Response:
-    """One entity with its ETag."""
-    content = run_to_json(entity, transitions) if isinstance(entity, Run) else entity_to_json(entity)
-    if lists is not None:
-        content["spec"] = {**content["spec"], **lists}
-    return json_response(content, headers={"ETag": f'"{entity.revision}"'})
+def entity_response(
+    entity: Entity,
+    transitions: Iterable[Transition] = (),
+    *,
+    lists: Mapping[str, Sequence[ListedEntity]] | None = None,
+) -> Response:
+    """One entity with its ETag; a project with the `lists` of its entities."""
+
+    def make() -> Json:
+        content = run_to_json(entity, transitions) if isinstance(entity, Run) else entity_to_json(entity)
+        for plural, listed in (lists or {}).items():
+            content["spec"][plural] = [listed_to_json(one) for one in listed]
+        return content
+
+    listed = [one.entity for entities in (lists or {}).values() for one in entities]
+    return made_response(make, over=_list_documents([entity, *listed]), headers={"ETag": f'"{entity.revision}"'})
 
 
-def page_response(contents: Sequence[Json], page: Page, *, number: int, size: int) -> Response:
-    """A page in DigitalHub's envelope; a page past the end is empty.
+def page_response(page: Page, *, number: int, size: int, show: Callable[[Entity], Json] | None = None) -> Response:
+    """A page of entities in DigitalHub's envelope, each as `show` shows it; a page past the end is empty."""
+    to_json = show or entity_to_json
+
+    def make() -> Json:
+        return _make_page([to_json(one) for one in page.content], page, number=number, size=size)
+
+    return made_response(make, over=_list_documents(page.content))
+
+
+def slice_response(contents: Sequence[Json], *, number: int, size: int) -> Response:
+    """One page of a list that is in memory as a whole."""
+    shown = contents[number * size : (number + 1) * size]
+    return json_response(_make_page(shown, Page((), len(contents)), number=number, size=size))
+
+
+def _list_documents(entities: Iterable[Entity]) -> list[Any]:
+    """What decides how long it takes to show entities."""
+    return [(one.metadata, one.spec, one.status, one.extensions) for one in entities]
+
+
+def _make_page(contents: Sequence[Json], page: Page, *, number: int, size: int) -> Json:
+    """The envelope.
 
     The page may be shorter than the requested `size`, because of its bytes. `size` and `totalPages` then say so, and
     are the same for every page of the list.
@@ -87,34 +132,26 @@ def page_response(contents: Sequence[Json], page: Page, *, number: int, size: in
     size = page.size or size
     pages = -(-page.total // size)
     order = {"sorted": True, "unsorted": False, "empty": False}
-    return json_response(
-        {
-            "content": list(contents),
-            "totalElements": page.total,
-            "totalPages": pages,
-            "number": number,
-            "size": size,
-            "numberOfElements": len(contents),
-            "first": number == 0,
-            "last": number >= pages - 1,
-            "empty": not contents,
+    return {
+        "content": list(contents),
+        "totalElements": page.total,
+        "totalPages": pages,
+        "number": number,
+        "size": size,
+        "numberOfElements": len(contents),
+        "first": number == 0,
+        "last": number >= pages - 1,
+        "empty": not contents,
+        "sort": order,
+        "pageable": {
+            "pageNumber": number,
+            "pageSize": size,
+            "offset": number * size,
+            "paged": True,
+            "unpaged": False,
             "sort": order,
-            "pageable": {
-                "pageNumber": number,
-                "pageSize": size,
-                "offset": number * size,
-                "paged": True,
-                "unpaged": False,
-                "sort": order,
-            },
-        }
-    )
-
-
-def slice_response(contents: Sequence[Json], *, number: int, size: int) -> Response:
-    """One page of a list that is in memory as a whole."""
-    shown = contents[number * size : (number + 1) * size]
-    return page_response(shown, Page((), len(contents)), number=number, size=size)
+        },
+    }
 
 
 def entity_to_json(entity: Entity) -> Json:

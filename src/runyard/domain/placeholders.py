@@ -15,6 +15,8 @@ from runyard.spec.problems import Path, find_nearest, format_path, list_words, s
 
 MOST_PLACEHOLDERS = 1000
 """Maximum number of placeholders in a template."""
+MOST_NAME_CHARACTERS = 512
+"""Maximum length of the name in a placeholder."""
 MOST_FILLED_CHARACTERS = 1 << 20
 """Maximum length of all filled-in values of a template together."""
 
@@ -110,6 +112,8 @@ def _find_problem_of_text(text: str, tags: list[str], *, roots: tuple[str, ...],
     if len(tags) != text.count("{{"):
         return f"{where}: a placeholder is not closed: {shorten(text)}"
     for tag in tags:
+        if len(tag) > MOST_NAME_CHARACTERS:
+            return f"{where}: `{{{{{shorten(tag)}}}}}` is longer than {MOST_NAME_CHARACTERS} characters"
         if not _NAME.fullmatch(tag):
             return f"{where}: `{{{{{shorten(tag)}}}}}` is not a variable such as `{{{{input.key}}}}`"
         root = tag.lstrip("& ").split(".")[0]

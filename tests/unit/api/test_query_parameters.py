@@ -7,7 +7,8 @@ import pytest
 from starlette.datastructures import QueryParams
 
 from runyard.api.context import Limits
-from runyard.api.query_parameters import CASCADE, STRICT, read_parameters
+from runyard.api.query_parameters import CASCADE, MOST_UNKNOWN, STRICT, read_parameters
+from runyard.spec.problems import Refused
 
 RUNS = "/api/v1/-/demo/runs"
 
@@ -156,3 +157,12 @@ async def test_if_match_is_read_strictly_when_it_is_sent(demo: httpx2.AsyncClien
     body: dict[str, Any] = {"kind": "container", "name": "box", "id": "f1"}
     answer = await demo.put("/api/v1/-/demo/functions/f1", json=body, headers={"If-Match": given})
     assert answer.status_code == status
+
+
+def test_few_unknown_parameters_are_reported_when_a_query_has_thousands() -> None:
+    query = QueryParams("&".join(f"k{number}" for number in range(5000)))
+    with pytest.raises(Refused) as refused:
+        read_parameters(query, (STRICT,), limits=Limits())
+    first, *others = refused.value.problems
+    assert (first.path, first.message) == (("query",), "has 5000 unknown parameters; the first 100 are listed")
+    assert [problem.path for problem in others] == [("query", f"k{number}") for number in range(MOST_UNKNOWN)]

@@ -1,14 +1,17 @@
 """Entities and runs as JSON."""
 
 import json
+import threading
 from dataclasses import replace
 from typing import Any
 
 import httpx2
 import pytest
 
+from runyard.api import responses
 from runyard.api.responses import LargeJsonResponse, json_response
 from runyard.app.projects import projects
+from runyard.spec.digitalhub.original_fields import show_spec
 from tests.http_servers import Server
 
 BASE = "/api/v1/-/demo"
@@ -146,6 +149,26 @@ async def test_answer_is_the_same_json_when_it_is_written_in_parts(content: Any)
             assert (answer.status_code, answer.headers["etag"]) == (201, '"1"')
             assert answer.headers["content-length"] == str(len(answer.content))
             assert answer.headers["content-type"] == "application/json"
+
+
+async def test_specs_are_shaped_off_the_event_loop_when_a_page_has_many_runs(
+    demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = {"task": TASK, "resources": {"cpu": {"requests": 0.5, "limits": 1}}, "envs": {"A": 1}, "command": ["a", "b"]}
+    for number in range(60):
+        body = {"kind": "container+job:run", "id": f"r{number}", "spec": spec}
+        assert (await demo.post(f"{BASE}/runs", json=body)).status_code == 200
+    threads = set()
+
+    def note_thread(*given: Any) -> Any:
+        threads.add(threading.current_thread())
+        return show_spec(*given)
+
+    monkeypatch.setattr(responses, "show_spec", note_thread)
+    page = (await demo.get(f"{BASE}/runs", params={"size": 60})).json()
+    assert (page["numberOfElements"], page["content"][0]["spec"]["resources"]) == (60, {"cpu": "0.5"})
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_project_lists_embedded_functions_in_short_when_they_are_too_large(

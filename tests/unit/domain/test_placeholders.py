@@ -3,8 +3,10 @@ from typing import Any
 
 import pytest
 
+from runyard.domain import placeholders
 from runyard.domain.placeholders import (
     MOST_FILLED_CHARACTERS,
+    MOST_NAME_CHARACTERS,
     MOST_PLACEHOLDERS,
     PlaceholderError,
     fill,
@@ -80,6 +82,19 @@ HOSTILE_TEMPLATES = [
 def test_template_is_read_in_linear_time_when_its_placeholders_never_close(template: str, words: str) -> None:
     assert words in str(find_problem(template, roots=("input",)))
     assert fill(template, VALUES) == template
+
+
+def test_placeholders_are_not_searched_when_a_template_has_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placeholders, "_TAG", None)
+    template = {"args": ["a", "{" * 3000]}
+    assert find_problem(template, roots=("input",)) == f"more than {MOST_PLACEHOLDERS} placeholders"
+
+
+def test_template_is_refused_when_the_name_of_a_placeholder_is_too_long() -> None:
+    found = find_problem({"image": "{{input" + ".a" * MOST_NAME_CHARACTERS + "}}"}, roots=("input",))
+    assert found is not None
+    assert found.startswith("image: `{{input.a.a.a")
+    assert found.endswith(f"` is longer than {MOST_NAME_CHARACTERS} characters")
 
 
 def test_template_is_refused_when_its_values_together_are_too_long() -> None:

@@ -9,7 +9,7 @@ from runyard.api.list_parameters import LIST, read_query
 from runyard.api.openapi_models import EntityBody, EntityResponse, PageResponse
 from runyard.api.query_parameters import CASCADE, NAME, get_parameters
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import entity_response, entity_to_json, json_response, page_response
+from runyard.api.responses import entity_response, json_response, page_response
 from runyard.api.routing import Routes, get_principal
 from runyard.app.entities import TYPES, EntityType, create_entity, get_entity, list_entities, update_entity
 from runyard.app.errors import Missing
@@ -33,7 +33,7 @@ def make_routes(entity_type: EntityType) -> Routes:
         """List entities, newest first; by default the newest version of each name."""
         query = read_query(request, name, default_sort="name" if name in SORTED_BY_NAME else "created")
         page = await list_entities(get_context(request).core, query)
-        return page_response([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
+        return page_response(page, number=query.page, size=query.size)
 
     @routes.post("", permission=writing, body=EntityBody, response=EntityResponse, name=f"create_{name}")
     async def create(request: Request, project: str) -> Response:

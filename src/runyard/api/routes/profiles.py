@@ -8,7 +8,7 @@ from runyard.api.if_match import read_expected_revision
 from runyard.api.openapi_models import AnyBody, ProfileList, ProfileResponse, RevisionList, RevisionResponse
 from runyard.api.query_parameters import STRICT, get_parameters
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import format_time, json_response
+from runyard.api.responses import format_time, json_response, made_response
 from runyard.api.routing import Routes, get_principal
 from runyard.app.model import Json, Revision
 from runyard.app.rules import (
@@ -32,7 +32,8 @@ MOST_NUMBER = 2**53
 @routes.get("", permission=Permission.SIGNED_IN, response=ProfileList, name="list_profiles")
 async def list_all(request: Request) -> Response:
     """List the profiles that a run may use, by name."""
-    return json_response([profile_to_json(kept) for kept in await list_profiles(get_context(request).core)])
+    kept = await list_profiles(get_context(request).core)
+    return made_response(lambda: [profile_to_json(one) for one in kept], over=[one.revision.document for one in kept])
 
 
 @routes.get("/{name}", permission=Permission.SIGNED_IN, response=ProfileResponse, name="get_profile")

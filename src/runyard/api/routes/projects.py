@@ -11,7 +11,7 @@ from runyard.api.list_parameters import LIST, read_query
 from runyard.api.openapi_models import EntityBody, EntityResponse, PageResponse
 from runyard.api.query_parameters import CASCADE, USER, get_parameters, read_name, text
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import entity_response, entity_to_json, json_response, listed_to_json, page_response
+from runyard.api.responses import entity_response, json_response, page_response
 from runyard.api.routing import Routes, get_principal
 from runyard.app.errors import Missing
 from runyard.app.identity import delete_share, list_shares, list_visible_projects, put_share
@@ -40,7 +40,7 @@ async def list_all(request: Request) -> Response:
         visible = await list_visible_projects(unit, who)
     owner = None if visible is None or who.run_id is not None else who.name
     page = await list_projects(core, replace(query, visible_projects=visible, visible_to=owner))
-    return page_response([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
+    return page_response(page, number=query.page, size=query.size)
 
 
 @routes.post("/projects", permission=Permission.CREATE_PROJECT, body=EntityBody, response=EntityResponse)
@@ -55,8 +55,7 @@ async def create(request: Request) -> Response:
 async def get(request: Request, project: str) -> Response:
     """Get a project and the newest entities in it."""
     entity, content = await get_project(get_context(request).core, project)
-    lists = {plural: [listed_to_json(one) for one in entities] for plural, entities in content.items()}
-    return entity_response(entity, lists=lists)
+    return entity_response(entity, lists=content)
 
 
 @routes.put("/projects/{project}", permission=Permission.MANAGE, body=EntityBody, response=EntityResponse)

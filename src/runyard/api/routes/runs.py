@@ -11,10 +11,17 @@ from runyard.api.list_parameters import LIST, read_query
 from runyard.api.openapi_models import EffectiveResponse, EntityBody, EntityResponse, ExplanationResponse, PageResponse
 from runyard.api.query_parameters import CASCADE, NAME, STRICT, get_parameters, text
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import entity_response, json_response, page_response, run_to_json
+from runyard.api.responses import (
+    entity_response,
+    entity_to_json,
+    json_response,
+    made_response,
+    page_response,
+    run_to_json,
+)
 from runyard.api.routing import Routes, get_principal
 from runyard.app.errors import Missing
-from runyard.app.model import Run
+from runyard.app.model import Entity, Json, Run
 from runyard.app.runs import delete_run, explain_run, get_run, list_runs, report_run, resume_run, stop_run, submit_run
 from runyard.domain.access import Permission
 
@@ -27,8 +34,11 @@ async def list_all(request: Request, project: str) -> Response:
     """List runs, newest first."""
     query = replace(read_query(request, "run"), is_brief=True)
     page, histories = await list_runs(get_context(request).core, query)
-    contents = [run_to_json(run, histories.get(run.uid, ())) for run in page.content if isinstance(run, Run)]
-    return page_response(contents, page, number=query.page, size=query.size)
+
+    def show(run: Entity) -> Json:
+        return run_to_json(run, histories.get(run.uid, ())) if isinstance(run, Run) else entity_to_json(run)
+
+    return page_response(page, number=query.page, size=query.size, show=show)
 
 
 @routes.post("", permission=Permission.WRITE, body=EntityBody, parameters=(STRICT,), response=EntityResponse)
@@ -73,9 +83,10 @@ async def get(request: Request, project: str, id: str) -> Response:  # noqa: A00
 async def get_effective(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """Get the effective spec of a run and who set each value, as resolved when it was submitted."""
     run, _ = await get_run(get_context(request).core, project, id)
-    effective = run.find_effective()
-    return json_response(
-        {
+
+    def make() -> Json:
+        effective = run.find_effective()
+        return {
             "run": run.id,
             "effective": None if effective is None else effective.to_dict(),
             "provenance": list(run.list_provenance()),
@@ -85,7 +96,8 @@ async def get_effective(request: Request, project: str, id: str) -> Response:  #
             "profile_revision": run.profile_revision,
             "policy_revision": run.policy_revision,
         }
-    )
+
+    return made_response(make, over=(run.effective, run.provenance, run.request, run.warnings))
 
 
 @routes.put("/{id}", permission=Permission.REPORT, body=EntityBody, response=EntityResponse)

@@ -165,8 +165,7 @@ async def search(request: Request, project: str) -> Response:
     """
     wanted = _read_search(request, project)
     found = await search_project(get_context(request).core, wanted)
-    contents = [_to_item(entity) for entity in found.page.content]
-    response = page_response(contents, found.page, number=wanted.page, size=wanted.size)
+    response = page_response(found.page, number=wanted.page, size=wanted.size, show=_to_item)
     if found.bound is not None:
         response.headers["X-Search-Bounded"] = found.bound
     return response

@@ -8,7 +8,7 @@ from runyard.api.if_match import read_expected_revision
 from runyard.api.list_parameters import LIST, read_query
 from runyard.api.openapi_models import EntityResponse, PageResponse, VolumeBody
 from runyard.api.request_bodies import read_body
-from runyard.api.responses import entity_response, entity_to_json, json_response, page_response
+from runyard.api.responses import entity_response, json_response, page_response
 from runyard.api.routing import Routes, get_principal
 from runyard.app.entities import list_entities
 from runyard.app.volumes import create_volume, delete_volume, get_volume
@@ -22,7 +22,7 @@ async def list_all(request: Request, project: str) -> Response:
     """List volumes by name."""
     query = read_query(request, "volume", default_sort="name")
     page = await list_entities(get_context(request).core, query)
-    return page_response([entity_to_json(one) for one in page.content], page, number=query.page, size=query.size)
+    return page_response(page, number=query.page, size=query.size)
 
 
 @routes.post("", permission=Permission.WRITE, body=VolumeBody, response=EntityResponse, name="create_volume")
