@@ -31,6 +31,13 @@ _USER_FIELDS = (
 )
 
 
+def unset_twice(fields: dict[str, Any]) -> None:
+    """Drop `envs` if it sets a variable that a secret sets too: reading refuses that."""
+    variables = {use if isinstance(use, str) else use["name"] for use in fields.get("secrets", ())}
+    if not variables.isdisjoint(read_pairs(fields.get("envs", {}))):
+        del fields["envs"]
+
+
 class ProfileDraws:
     """Draws the files of profiles."""
 
@@ -63,9 +70,7 @@ class ProfileDraws:
         else:
             ids = {"runAsUser": "run_as_user", "runAsGroup": "run_as_group", "fsGroup": "fs_group"}
             fields |= {ids[key]: value for key, value in context.items()}
-        variables = {use if isinstance(use, str) else use["name"] for use in fields.get("secrets", ())}
-        if not variables.isdisjoint(read_pairs(fields.get("envs", {}))):
-            del fields["envs"]  # reading refuses a variable that is set twice
+        unset_twice(fields)
         if draws.chance(0.3):
             fields = {spell_camel(key): value for key, value in fields.items()}
         return {"id": name, "name": f"The {name}", "description": "for tests", **fields}

@@ -93,19 +93,17 @@ def _rules() -> st.SearchStrategy[dict[str, Any]]:
 def profiles(name: str) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Legal profiles: hypothesis says which fields are set, a seed draws the value; and some with base objects."""
     chosen = st.dictionaries(st.sampled_from((*profile_draws.FIELDS, "resources")), _SEEDS, max_size=6)
-    plain = chosen.map(
-        lambda seeds: [
-            {
-                "id": name,
-                **{
-                    field: profile_draws.ProfileDraws(Draws(f"field {seed}")).draw_field(field)
-                    for field, seed in seeds.items()
-                },
-            }
-        ]
-    )
+    plain = chosen.map(lambda seeds: [{"id": name, **_draw_fields(seeds)}])
     whole = _SEEDS.map(lambda seed: profile_draws.ProfileDraws(Draws(f"profile {seed}")).draw_file(name))
     return plain | whole
+
+
+def _draw_fields(seeds: dict[str, int]) -> dict[str, Any]:
+    fields = {
+        field: profile_draws.ProfileDraws(Draws(f"field {seed}")).draw_field(field) for field, seed in seeds.items()
+    }
+    profile_draws.unset_twice(fields)
+    return fields
 
 
 @st.composite
