@@ -8,9 +8,9 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from runyard.app.document_thread import compute, is_large
 from runyard.app.entities import make_key
 from runyard.app.model import Entity, Json, Run, Transition
-from runyard.app.offloading import compute, is_large
 from runyard.app.ports import Page
 from runyard.app.projects import ListedEntity
 from runyard.app.runs import NOTES

@@ -38,19 +38,6 @@ def fill(template: Any, values: Mapping[str, Any]) -> Any:
     return _Filling(values).fill(template, ())
 
 
-def has_more_values(template: Any, most: int) -> bool:
-    """Whether a template has more than so many values, at any depth. Stops counting there."""
-    count, waiting = 0, [template]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, Mapping | list):
-            count += len(value)
-            if count > most:
-                return True
-            waiting += value.values() if isinstance(value, Mapping) else value
-    return False
-
-
 def find_problem(template: Any, *, roots: tuple[str, ...]) -> str | None:
     """The first problem with the placeholders of a template that no values could solve, or None."""
     count = 0

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runyard.domain.placeholders import find_problem, has_more_values
+from runyard.domain.placeholders import find_problem
 from runyard.domain.schedule import ScheduleError, parse_schedule
+from runyard.spec.document_size import count_values
 from runyard.spec.patterns import matches
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, find_nearest
@@ -96,7 +97,7 @@ def _check_template(spec: Mapping[str, Any]) -> list[Problem]:
                 value=True,
             )
         ]
-    if has_more_values(template, MOST_TEMPLATE_VALUES):
+    if count_values(template, most=MOST_TEMPLATE_VALUES) > MOST_TEMPLATE_VALUES:
         allowed = f"at most {MOST_TEMPLATE_VALUES}"
         return [Problem(Code.SIZE_ENTRIES, path, "the template has too many values", allowed=allowed)]
     found = find_problem(template, roots=ROOTS)

@@ -17,7 +17,7 @@ from sqlalchemy import (
     select,
 )
 
-from runyard.app.offloading import is_large
+from runyard.app.document_thread import is_large
 from runyard.store.driver_errors import translate_errors
 from runyard.store.errors import ReadOnly, UnstorableText
 from runyard.store.expressions import Insert, is_one_of, make_insert

@@ -6,6 +6,7 @@ from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
+from runyard.app.document_thread import compute
 from runyard.app.entities.drafts import EntityDraft, check_id, check_merged, check_project, read_restored_draft
 from runyard.app.entities.entity_types import TYPES, EntityType
 from runyard.app.entities.ignored_fields import find_kept, find_unused, take_status, with_warnings
@@ -14,7 +15,6 @@ from runyard.app.entities.spec_checks import check_new, check_spec, find_near_ki
 from runyard.app.errors import Conflict, Missing, NotPossible
 from runyard.app.locks import lock_of_entity, lock_of_project
 from runyard.app.model import Entity, Json, Principal
-from runyard.app.offloading import compute
 from runyard.app.ports import Duplicate, Page, Query, Stale, UnitOfWork
 from runyard.spec.digitalhub.client_specs import restore_task_spec, shape_function_spec
 from runyard.spec.problem_codes import Code

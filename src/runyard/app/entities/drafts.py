@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from runyard.app.entities.entity_types import STATES
 from runyard.app.model import Json
-from runyard.app.offloading import check_values, count_values
 from runyard.spec.digitalhub.original_fields import restore_spec
+from runyard.spec.document_size import check_values, count_values
 from runyard.spec.names import check_slug
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem

@@ -5,12 +5,12 @@ from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
+from runyard.app.document_thread import compute
 from runyard.app.entities.crud import lock_entity, replace_entity, require_entity
 from runyard.app.entities.drafts import drop_nulls
 from runyard.app.entities.ownership import check_own_entity
 from runyard.app.locks import lock_of_project
 from runyard.app.model import Json, Principal
-from runyard.app.offloading import compute
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import Findings, describe_type, expect_mapping, refuse
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from runyard.app.audit import note_act
 from runyard.app.core import Core
+from runyard.app.document_thread import compute
 from runyard.app.entities.crud import enter_project, require_project
 from runyard.app.entities.inventory import list_secret_names
 from runyard.app.errors import Forbidden
 from runyard.app.locks import lock_of_secret_values
 from runyard.app.model import Principal
-from runyard.app.offloading import compute
 from runyard.app.ports import UnitOfWork
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words

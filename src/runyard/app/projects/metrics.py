@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from runyard.app.core import Core
+from runyard.app.document_thread import compute
 from runyard.app.entities import check_own_entity, expect_name, require_entity
 from runyard.app.locks import lock_of_entity, lock_of_project
 from runyard.app.model import Entity, Principal, Run
-from runyard.app.offloading import compute
 from runyard.app.ports import UnitOfWork
 from runyard.app.runs import check_own_run, check_same_run, require_run
 from runyard.spec.problem_codes import Code

@@ -5,6 +5,7 @@ from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
+from runyard.app.document_thread import compute
 from runyard.app.entities import (
     LISTED_IN_PROJECTS,
     TYPES,
@@ -20,7 +21,6 @@ from runyard.app.entities import (
 from runyard.app.errors import NotPossible
 from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Json, Principal
-from runyard.app.offloading import compute
 from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
 from runyard.app.runs import begin_run_deletions, finish_deletions
 from runyard.spec.entities import read_entity

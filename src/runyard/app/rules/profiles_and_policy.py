@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runyard.app.core import Core
+from runyard.app.document_thread import compute
 from runyard.app.errors import Missing, NotPossible
 from runyard.app.model import Json, Principal, Revision
-from runyard.app.offloading import compute
 from runyard.app.rules.contradictions import (
     NOWHERE,
     find_contradictions,

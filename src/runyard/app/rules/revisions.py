@@ -8,9 +8,9 @@ from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Conflict, Missing
 from runyard.app.model import Json, Principal, Revision
-from runyard.app.offloading import check_values
 from runyard.app.ports import UnitOfWork
 from runyard.app.rules.current_rules import POLICY_NAME
+from runyard.spec.document_size import check_values
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import expect_mapping, refuse
 

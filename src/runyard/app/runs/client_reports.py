@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runyard.app.core import Core
+from runyard.app.document_thread import compute
 from runyard.app.engine import STATUS_KEYS
 from runyard.app.entities import (
     EntityDraft,
@@ -15,7 +16,6 @@ from runyard.app.entities import (
 )
 from runyard.app.errors import NotPossible
 from runyard.app.model import Json, Principal, Run
-from runyard.app.offloading import compute
 from runyard.app.runs.transitions import NOTES, Change, Move, change_run
 from runyard.domain.lifecycle import State, can_follow
 from runyard.domain.reasons import Reason

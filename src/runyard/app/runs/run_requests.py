@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runyard.app.document_thread import compute
 from runyard.app.entities import (
     EntityDraft,
     check_id,
@@ -19,7 +20,6 @@ from runyard.app.entities import (
     unknown_reference,
 )
 from runyard.app.model import Entity, Json
-from runyard.app.offloading import compute
 from runyard.app.ports import EntityLookup, UnitOfWork
 from runyard.domain.project_references import list_config_maps
 from runyard.domain.resolution import find_profile, iter_winning_volumes

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
+from runyard.app.document_thread import compute
 from runyard.app.entities import (
     EntityDraft,
     drop_nulls,
@@ -23,7 +24,6 @@ from runyard.app.entities import (
 )
 from runyard.app.errors import Duplicate
 from runyard.app.model import Json, Principal, Run, Transition
-from runyard.app.offloading import compute
 from runyard.app.ports import UnitOfWork
 from runyard.app.rules import CurrentRules, load_current
 from runyard.app.runs.run_requests import RunRequest, load_inventory, read_run_request

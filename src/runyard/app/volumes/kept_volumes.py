@@ -7,11 +7,11 @@ from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
+from runyard.app.document_thread import compute
 from runyard.app.entities import MOST_VOLUMES, make_claim_name, require_project
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
 from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Principal, Run
-from runyard.app.offloading import compute
 from runyard.app.ports import Query, UnitOfWork
 from runyard.app.rules import load_current
 from runyard.app.runs import can_be_resumed

@@ -1,36 +1,9 @@
-"""Work on large documents, on a thread: a large document must not hold the event loop.
+"""How many values and characters a parsed document has, counted no further than a bound."""
 
-There is one such thread per process. Python runs one thread at a time anyway, and several busy ones would keep the
-event loop waiting for its turn.
-"""
-
-import asyncio
-import contextvars
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
-
-LARGE_VALUES = 500
-LARGE_CHARACTERS = 1 << 16
-"""Documents with more values or characters are read, checked and written on the thread."""
-T = TypeVar("T")
-
-
-async def compute(work: Callable[[], T], *, over: Any) -> T:
-    """What the work returns; done on the thread if what it goes over is large. The work may use no event loop."""
-    if not is_large(over):
-        return work()
-    context = contextvars.copy_context()
-    return await asyncio.get_running_loop().run_in_executor(_get_thread(), context.run, work)
-
-
-def is_large(document: Any) -> bool:
-    """Whether a document has more than `LARGE_VALUES` values or `LARGE_CHARACTERS` characters. Stops when it knows."""
-    return count_values(document, most=LARGE_VALUES, most_characters=LARGE_CHARACTERS) > LARGE_VALUES
 
 
 def check_values(document: Any, *, most: int) -> None:
@@ -57,8 +30,3 @@ def count_values(document: Any, *, most: int, most_characters: int | None = None
         if count + len(waiting) > most or (most_characters is not None and characters > most_characters):
             return most + 1
     return count
-
-
-@cache
-def _get_thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-documents")

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from runyard.app.offloading import LARGE_CHARACTERS, LARGE_VALUES, check_values, compute, is_large
-from tests.unit.spec.refusals import find_problem
+from runyard.app.document_thread import LARGE_CHARACTERS, LARGE_VALUES, compute, is_large
 
 LARGE = [
     [0] * (LARGE_VALUES + 1),
@@ -40,9 +39,3 @@ async def test_failure_is_raised_when_the_work_on_the_thread_fails() -> None:
 
     with pytest.raises(ValueError, match="no"):
         await compute(fail, over=LARGE[0])
-
-
-def test_document_is_refused_when_nested_values_are_too_many() -> None:
-    check_values({"a": [1, 2]}, most=4)
-    problem = find_problem(lambda document: check_values(document, most=3), {"a": [1, 2]})
-    assert (problem.code, problem.allowed) == ("size.values", "at most 3, nested ones included")
