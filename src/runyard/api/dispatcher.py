@@ -1,15 +1,18 @@
 """The router: finds the route of a request, checks its permission, reads its query and calls its endpoint."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, suppress
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runyard.api.context import get_context
 from runyard.api.query_parameters import read_parameters
+from runyard.api.responses import LargeJsonResponse
 from runyard.api.routing import Route, check_access, get_principal
+from runyard.api.throttle import PAGES_EACH, READS_EACH, get_throttle, throttle_key
 from runyard.app.errors import Forbidden
 from runyard.app.identity import RefusalAudit
 from runyard.app.ports import Unavailable, Unstorable
@@ -39,19 +42,38 @@ class Dispatcher:
         named = {part[1:-1]: parts[index] for index, part in enumerate(route.path.split("/")) if part[:1] == "{"}
         scope["route"], scope["path_params"] = route, named
         request = Request(scope, receive, send)
-        try:
-            await check_access(request, route.permission)
-            with limit_nearest():
-                # Public routes ignore the query: probes and sign-in clients add parameters of their own.
-                if route.permission is not Permission.PUBLIC:
-                    limits = get_context(request).limits
-                    request.state.parameters = read_parameters(request.query_params, route.parameters, limits=limits)
-                response = await route.endpoint(request, **named)
-        except Forbidden as error:
-            await _audit_denied_access(request, route, error)
-            raise
-        with limit_nearest():
+        async with AsyncExitStack() as turn:
+            try:
+                await check_access(request, route.permission)
+                response = await self._answer(request, route, named, turn)
+            except Forbidden as error:
+                await _audit_denied_access(request, route, error)
+                raise
+            if not isinstance(response, LargeJsonResponse):
+                await turn.aclose()
             await response(scope, receive, send)
+
+    async def _answer(self, request: Request, route: Route, named: Mapping[str, str], turn: AsyncExitStack) -> Response:
+        """The response; a large one is written. The principal waits while too many of its answers are in memory."""
+        if route.method != "GET" or route.permission is Permission.PUBLIC:
+            return await self._call(request, route, named)
+        throttle, key = get_throttle(request), throttle_key(request, get_principal(request))
+        await turn.enter_async_context(throttle.take_turn(f"reads of {key}", most=READS_EACH))
+        if not route.has_many:
+            return await self._call(request, route, named)
+        async with throttle.take_turn(f"pages of {key}", most=PAGES_EACH):
+            response = await self._call(request, route, named)
+            if isinstance(response, LargeJsonResponse):
+                await response.write()
+            return response
+
+    async def _call(self, request: Request, route: Route, named: Mapping[str, str]) -> Response:
+        with limit_nearest():
+            # Public routes ignore the query: probes and sign-in clients add parameters of their own.
+            if route.permission is not Permission.PUBLIC:
+                limits = get_context(request).limits
+                request.state.parameters = read_parameters(request.query_params, route.parameters, limits=limits)
+            return await route.endpoint(request, **named)
 
     def _find(self, method: str, parts: list[str]) -> Route:
         taken: set[str] = set()

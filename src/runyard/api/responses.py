@@ -1,5 +1,6 @@
 """Entities, runs and pages as JSON, in shapes that every client can read."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from runyard.api.streams import SEND_SECONDS
 from runyard.app.document_thread import compute, is_large
 from runyard.app.entities import make_key
 from runyard.app.model import Entity, Json, Run, Transition
@@ -15,6 +17,7 @@ from runyard.app.ports import Page
 from runyard.app.projects import ListedEntity
 from runyard.app.runs import NOTES
 from runyard.spec.digitalhub.original_fields import show_spec
+from runyard.spec.problems import limit_nearest
 
 SENT_BYTES = 1 << 18
 """What is sent of a large response at once."""
@@ -38,17 +41,26 @@ class LargeJsonResponse(Response):
         self._over = over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        """Write it, unless that was done before, and send it."""
-        if (make := self._make) is not None:
-            self.body = await compute(lambda: _write_parts(make()), over=self._over)
-            self._make = self._over = None
-            self.headers["content-length"] = str(len(self.body))
+        """Write it, unless that was done before, and send it as long as the client reads."""
+        await self.write()
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         # In parts, so that a slow client holds it back (back-pressure), and the event loop is free between two.
         for start in range(0, len(self.body), SENT_BYTES):
             part = self.body[start : start + SENT_BYTES]
-            await send({"type": "http.response.body", "body": part, "more_body": True})
+            try:
+                async with asyncio.timeout(SEND_SECONDS):
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            except TimeoutError:
+                return
         await send({"type": "http.response.body", "body": b""})
+
+    async def write(self) -> None:
+        """Make the body, unless that was done before. Nothing else stays in memory: the client may read slowly."""
+        if (make := self._make) is not None:
+            with limit_nearest():
+                self.body = await compute(lambda: _write_parts(make()), over=self._over)
+            self._make = self._over = None
+            self.headers["content-length"] = str(len(self.body))
 
 
 def json_response(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

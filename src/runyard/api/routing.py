@@ -47,6 +47,13 @@ class Route:
     name: str = ""
     """Name of the operation; by default that of the endpoint."""
     tag: str = ""
+    is_listing: bool = False
+    """Whether it answers many entities without a page size."""
+
+    @property
+    def has_many(self) -> bool:
+        """Whether it answers many entities at once."""
+        return self.is_listing or any(parameter.is_page_size for parameter in self.parameters)
 
 
 class Routes:

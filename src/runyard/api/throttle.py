@@ -1,8 +1,9 @@
-"""Rate limiting: a token bucket per principal for requests, a count of open streams."""
+"""Rate limiting: a token bucket per principal for requests, a count of open streams, turns for large answers."""
 
+import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from starlette.requests import HTTPConnection
 
@@ -13,6 +14,10 @@ from runyard.app.model import Principal
 
 MOST_KNOWN = 10_000
 """Principals whose buckets are kept; a forgotten one starts full."""
+READS_EACH = 32
+"""Reading requests of one principal at a time; the others wait. Each may have an entity of many megabytes in memory."""
+PAGES_EACH = 2
+"""Pages of one principal that are read and written at a time; the others wait. Each may be 200 MB of objects."""
 
 
 class Throttle:
@@ -24,6 +29,7 @@ class Throttle:
         self._streams, self._streams_each = streams, streams_each
         self._buckets: LruMap[str, tuple[float, float]] = LruMap(most=MOST_KNOWN)
         self._open: dict[str, int] = {}
+        self._turns: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
     def take(self, name: str, *, now: float | None = None) -> None:
         """Take one token from a bucket; raises `TooMany` if it is empty."""
@@ -49,6 +55,23 @@ class Throttle:
             self._open[name] -= 1
             if not self._open[name]:
                 del self._open[name]
+
+    @asynccontextmanager
+    async def take_turn(self, name: str, *, most: int) -> AsyncIterator[None]:
+        """Wait until fewer than `most` others have a turn under this name."""
+        turn, _ = self._turns.get(name) or (asyncio.Semaphore(most), 0)
+        self._count_turn(name, turn, 1)
+        try:
+            async with turn:
+                yield
+        finally:
+            self._count_turn(name, turn, -1)
+
+    def _count_turn(self, name: str, turn: asyncio.Semaphore, change: int) -> None:
+        count = self._turns.get(name, (turn, 0))[1] + change
+        self._turns[name] = (turn, count)
+        if not count:
+            del self._turns[name]
 
 
 def get_throttle(connection: HTTPConnection) -> Throttle:

@@ -1,7 +1,10 @@
 """Entities and runs as JSON."""
 
+import asyncio
+import gc
 import json
 import threading
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -181,3 +184,35 @@ async def test_project_lists_embedded_functions_in_short_when_they_are_too_large
     monkeypatch.setattr(projects, "MOST_EMBEDDED_BYTES", 45_000)
     listed = (await demo.get("/api/v1/projects/demo")).json()["spec"]["functions"]
     assert [(one["id"], "spec" in one) for one in listed[:3]] == [("e2", True), ("e1", True), ("e0", False)]
+
+
+async def _receive_nothing() -> Any:
+    await asyncio.Event().wait()
+
+
+class _Document(dict[str, Any]):
+    """A mapping that can be referred to weakly."""
+
+
+def _answer_document() -> tuple[LargeJsonResponse, "weakref.ref[_Document]"]:
+    document = _Document({f"k{number}": number for number in range(1000)})
+    response = json_response(document)
+    assert isinstance(response, LargeJsonResponse)
+    return response, weakref.ref(document)
+
+
+async def test_only_the_written_bytes_stay_in_memory_when_a_client_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    response, document = _answer_document()
+    monkeypatch.setattr(responses, "SEND_SECONDS", 0.05)
+    seen: list[object] = []
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            gc.collect()
+            seen.append(document())
+            await asyncio.Event().wait()
+
+    await asyncio.wait_for(response({"type": "http", "method": "GET"}, _receive_nothing, send), timeout=10)
+    assert seen == [None]

@@ -1,17 +1,22 @@
 """Rate limiting: token buckets and open streams."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 from starlette.requests import HTTPConnection
 
 from runyard.api.application import make_app
 from runyard.api.context import Limits
-from runyard.api.throttle import MOST_KNOWN, Throttle, throttle_key
+from runyard.api.routes import runs as run_routes
+from runyard.api.throttle import MOST_KNOWN, PAGES_EACH, Throttle, throttle_key
 from runyard.app.errors import TooMany
 from runyard.app.identity.personal_tokens import create_personal_token
 from runyard.app.identity.sign_in import EXCHANGE_GRANT, PERSONAL_TYPE, REFRESH_GRANT
 from runyard.app.model import Principal
+from runyard.app.runs import list_runs
 from tests.http_servers import serve
 
 
@@ -126,3 +131,38 @@ async def test_bucket_is_of_the_run_the_user_or_the_address_when_a_principal_is_
     async with serve(tmp_path, is_open=is_open) as server:
         connection = HTTPConnection({"type": "http", "app": make_app(server.context), "headers": []})
         assert throttle_key(connection, who) == key
+
+
+async def test_a_user_waits_when_two_of_its_pages_are_in_memory(
+    demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, most = 0, 0
+
+    async def list_slowly(*given: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return await list_runs(*given)
+
+    monkeypatch.setattr(run_routes, "list_runs", list_slowly)
+    answers = await asyncio.gather(*(demo.get("/api/v1/-/demo/runs") for _ in range(6)))
+    assert [answer.status_code for answer in answers] == [200] * 6
+    assert most == PAGES_EACH
+
+
+async def test_turns_are_forgotten_when_nobody_waits_for_them() -> None:
+    throttle = Throttle(per_second=1, streams=1, streams_each=1)
+    for _ in range(2):
+        async with throttle.take_turn("a", most=1):
+            waiting = asyncio.ensure_future(_take(throttle))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+        await waiting
+        assert throttle._turns == {}
+
+
+async def _take(throttle: Throttle) -> None:
+    async with throttle.take_turn("a", most=1):
+        return

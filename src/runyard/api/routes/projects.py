@@ -51,7 +51,7 @@ async def create(request: Request) -> Response:
     )
 
 
-@routes.get("/projects/{project}", permission=Permission.READ, response=EntityResponse)
+@routes.get("/projects/{project}", permission=Permission.READ, response=EntityResponse, is_listing=True)
 async def get(request: Request, project: str) -> Response:
     """Get a project and the newest entities in it."""
     entity, content = await get_project(get_context(request).core, project)

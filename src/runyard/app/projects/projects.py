@@ -29,7 +29,7 @@ from runyard.spec.problems import Problem, Refused
 
 MOST_LISTED = 1000
 """How many entities of each type a project lists."""
-MOST_EMBEDDED_BYTES = 16 << 20
+MOST_EMBEDDED_BYTES = 4 << 20
 """Size of the newest entities of a type, of which a project lists the embedded ones completely."""
 
 
