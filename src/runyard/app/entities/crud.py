@@ -20,6 +20,9 @@ from runyard.spec.digitalhub.client_specs import restore_task_spec, shape_functi
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 
+_ONLY_ONCE = {"task": "a task of this kind for the same function or workflow", "secret": "a secret of this name"}
+"""Types with a second unique key besides the id, and what it says."""
+
 _FIXED_IN_TASKS = ("function", "workflow")
 
 
@@ -61,7 +64,7 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
         try:
             await unit.entities.add(entity)
         except Duplicate:
-            raise Duplicate(f"Duplicated entity {type_name}:{entity_id}.") from None
+            raise Duplicate(await _describe_duplicate(unit, entity)) from None
         await audit(core, unit, who, f"{type_name}.create", entity)
         await unit.commit()
     unused = find_unused(entity, draft, is_clients=entity_type.has_clients_state)
@@ -201,6 +204,15 @@ def _apply(core: Core, who: Principal, entity_type: EntityType, stored: Entity, 
         updated_by=who.name,
     )
     return note_change(stored, changed, who, at=now)
+
+
+async def _describe_duplicate(unit: UnitOfWork, entity: Entity) -> str:
+    """Say what exists already: the id, or what a project has only once. SDKs search for `Duplicated entity`."""
+    text = f"Duplicated entity {entity.type}:{entity.id}"
+    if await unit.entities.find(entity.type, entity.id, project=entity.project) is not None:
+        return f"{text}."
+    what = _ONLY_ONCE.get(entity.type, "one of its name")
+    return f"{text}: there is already {what}."
 
 
 def _choose_state(entity_type: EntityType, draft: EntityDraft, otherwise: str) -> str:

@@ -45,7 +45,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 async def test_entity_is_a_duplicate_when_the_same_is_posted_again(core: Core, type_name: str) -> None:
     document = DOCUMENTS[type_name]
     await create_entity(core, ADA, type_name, "demo", document)
-    with pytest.raises(Duplicate, match=f"Duplicated entity {type_name}:x"):
+    with pytest.raises(Duplicate, match=rf"^Duplicated entity {type_name}:x\.$"):
         await create_entity(core, ADA, type_name, "demo", document)
     assert len(await list_audit(core, f"{type_name}.create")) == (3 if type_name == "task" else 1) + (
         type_name == "function"
@@ -61,14 +61,19 @@ async def test_id_is_free_when_only_another_project_has_it(core: Core, type_name
 
 
 async def test_task_is_a_duplicate_when_its_function_has_one_of_the_kind(core: Core) -> None:
-    with pytest.raises(Duplicate):
-        await create_entity(core, ADA, "task", "demo", {"kind": "container+job", "spec": {"function": FUNCTION}})
+    task = {"kind": "container+job", "id": "another", "spec": {"function": FUNCTION}}
+    with pytest.raises(Duplicate) as caught:
+        await create_entity(core, ADA, "task", "demo", task)
+    assert str(caught.value) == (
+        "Duplicated entity task:another: there is already a task of this kind for the same function or workflow."
+    )
 
 
 async def test_secret_is_a_duplicate_when_its_name_is_taken(core: Core) -> None:
     await create_entity(core, ADA, "secret", "demo", {"kind": "secret", "name": "x", "id": "a"})
-    with pytest.raises(Duplicate):
+    with pytest.raises(Duplicate) as caught:
         await create_entity(core, ADA, "secret", "demo", {"kind": "secret", "name": "x", "id": "b"})
+    assert str(caught.value) == "Duplicated entity secret:b: there is already a secret of this name."
     await create_entity(core, ADA, "secret", "other", {"kind": "secret", "name": "x", "id": "c"})
 
 
