@@ -23,7 +23,8 @@ def print_token(flags: Flags, *, name: str, label: str, scopes: tuple[str, ...],
     lasting = _read_life(life, most=settings.personal_token_life)
 
     async def work() -> Any:
-        async with open_core(settings) as core:
+        async with open_core(settings) as core, suggest_account(core):
+            await identity.list_account_tokens(core, WHO, name)  # raises if the account is unknown
             # Act as the user, so that the token cannot have more rights than they have.
             who = Principal(name=name, via="system", address="command line")
             return await identity.create_personal_token(core, who, name=label, scopes=scopes, life=lasting)

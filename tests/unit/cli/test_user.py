@@ -101,8 +101,19 @@ def test_account_is_gone_when_deleted(call: Call, ada: str) -> None:
     assert "bob" not in list_users(call)
 
 
+def test_option_is_named_when_nobody_confirms_a_deletion(call: Call, ada: str) -> None:
+    called = call("user", "delete", "ada", stdin="")
+    assert called.code == 2
+    assert called.err.endswith("error: no answer on standard input: use --yes\n")
+
+
 def test_nearest_name_is_told_when_there_is_no_such_account(call: Call, ada: str) -> None:
-    for words in (["disable", "adda"], ["delete", "adda", "-y"], ["password", "adda", "--password-stdin"]):
+    for words in (
+        ["disable", "adda"],
+        ["delete", "adda", "-y"],
+        ["password", "adda", "--password-stdin"],
+        ["token", "adda"],
+    ):
         called = call("user", *words, stdin=f"{PASSWORD}\n")
         assert (called.code, called.err) == (1, "error: unknown account adda; did you mean ada?\n")
 

@@ -82,6 +82,19 @@ def enable(name: str, **flags: Any) -> None:
     _call("set_disabled", flags, name=name, is_disabled=False)
 
 
+def _confirm(question: str) -> None:
+    """Ask a question on standard input; raises `Abort` if the answer is no, and `UsageError` if there is none."""
+    stdin = load("runyard.cli.files:get_stdin")()
+    try:
+        is_confirmed = click.confirm(question)
+    except click.Abort:  # Ctrl-C, or the end of standard input
+        if stdin.isatty():
+            raise
+        raise click.UsageError("no answer on standard input: use --yes") from None
+    if not is_confirmed:
+        raise click.Abort
+
+
 @click.command()
 @click.argument("name")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -89,8 +102,7 @@ def enable(name: str, **flags: Any) -> None:
 def delete(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Delete the account NAME with its tokens and memberships."""
     if not yes:
-        load("runyard.cli.files:get_stdin")()
-        click.confirm(f"Delete the account {name}?", abort=True)
+        _confirm(f"Delete the account {name}?")
     _call("delete", flags, name=name)
 
 
