@@ -12,7 +12,7 @@ from runyard.spec.images import ImageError, find_image, parse_image
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.names import check_dns_label, check_dns_subdomain, suggest_dns_label
 from runyard.spec.problem_codes import Code
-from runyard.spec.problems import find_nearest
+from runyard.spec.problems import Refused, find_nearest
 from runyard.spec.readers import (
     Findings,
     expect_keys,
@@ -148,9 +148,7 @@ def read_mount_path(given: Any) -> str:
     """A mount path, normalised: absolute, without `..`, outside of system directories."""
     path = expect_text(given, what="a mount path", most=1024)
     if not path.startswith("/"):
-        raise refuse(
-            Code.MOUNT_PATH_RELATIVE, "must be an absolute path", value=path, suggestion=f"/{path.lstrip('./')}"
-        )
+        raise refuse(Code.MOUNT_PATH_RELATIVE, "must be an absolute path", value=path, suggestion=_find_absolute(path))
     if ".." in path:
         raise refuse(Code.MOUNT_PATH_DOTS, "must not contain `..`", value=path)
     if ":" in path or "\\" in path:
@@ -168,6 +166,14 @@ def read_mount_path(given: Any) -> str:
                 allowed="any other path; /dev/shm for shared memory",
             )
     return normal
+
+
+def _find_absolute(path: str) -> str | None:
+    """The absolute form of a relative mount path, or None if it would be refused as well."""
+    try:
+        return read_mount_path(f"/{path.lstrip('./')}")
+    except Refused:
+        return None
 
 
 def _read_volume(given: Any) -> Volume:

@@ -295,6 +295,11 @@ def test_a_mount_path_is_refused_when_it_is_no_clean_absolute_path(path: Any, co
     assert find_problem(read_mount_path, path).code == code
 
 
+@pytest.mark.parametrize("path", ["etc", "./proc/self", ".", "../etc"])
+def test_no_path_is_proposed_when_the_absolute_one_would_be_refused(path: str) -> None:
+    assert find_problem(read_mount_path, path).suggestion is None
+
+
 def test_the_absolute_path_is_proposed_when_a_relative_one_is_given() -> None:
     assert find_problem(read_mount_path, "./data").suggestion == "/data"
 
