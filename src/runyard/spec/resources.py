@@ -189,7 +189,7 @@ def note_spelling(path: Path, side: str) -> Problem:
 
 
 def _note_empty(name: str, *path: str) -> Problem:
-    message = f"`{name}` is empty and has no effect; clients drop the names they do not know before they send it"
+    message = f"`{name}` is empty and has no effect; some clients drop names that they do not know"
     return Problem(Code.RESOURCES_EMPTY, path, message, allowed=_ALLOWED_WHEN_EMPTY, suggestion=f"leave `{name}` out")
 
 

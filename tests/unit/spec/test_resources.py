@@ -216,7 +216,7 @@ def test_an_empty_object_is_noted_with_its_likely_cause_when_it_sets_no_amount(
     assert [(note.code, note.path) for note in read.notes] == [("resources.empty", path)]
     name = path[-1] if path else "resources"
     assert read.notes[0].message == (
-        f"`{name}` is empty and has no effect; clients drop the names they do not know before they send it"
+        f"`{name}` is empty and has no effect; some clients drop names that they do not know"
     )
     assert read.notes[0].allowed == "cpu, mem (not memory), gpu, disk; each an amount, or requests and limits"
 
