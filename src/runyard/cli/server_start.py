@@ -14,7 +14,9 @@ from runyard.cli.profile_files import load_profiles
 from runyard.cli.setting_options import load_settings, run_async, run_sync
 from runyard.cli.tables import print_table
 from runyard.settings import SETTINGS, Loaded, Settings
+from runyard.settings.value_readers import read_size
 from runyard.spec.duration import format_duration
+from runyard.spec.kubernetes.quantity import Quantity
 
 
 def serve(flags: Mapping[str, Any]) -> None:
@@ -60,16 +62,21 @@ def _list_rows(loaded: Loaded) -> list[tuple[str, str, str]]:
 
 def _show(settings: Settings, name: str) -> str:
     value = getattr(settings, name)
+    setting = next(setting for setting in SETTINGS if setting.name == name)
     if name == "database":
         return str(run_sync(lambda: load("runyard.store:show_url")(value)))
     if name == "auth" and value is None:
         return "accounts if the database has any, else open"
     if value is None:
         return "forever" if name.startswith("keep_") else "-"
-    if next(setting for setting in SETTINGS if setting.name == name).is_secret:
+    if setting.is_secret:
         return "(set)"
     if hasattr(value, "total_seconds"):
         return format_duration(int(value.total_seconds()))
+    if setting.read is read_size:
+        return Quantity.from_bytes(value).text
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
     if isinstance(value, tuple):
         return ", ".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -83,6 +83,8 @@ def test_settings_are_shown_with_their_sources_when_checked(
     assert rows["port"] == ["9000", "--port"]
     assert rows["keep_runs"] == ["14d", "--keep-runs"]
     assert rows["keep_audit"] == ["forever", "default"]
+    assert rows["max_body_bytes"] == ["4Mi", "default"]
+    assert rows["max_requests"] == ["200", "default"]
     assert rows["key"] == ["(set)", "RUNYARD_KEY"]
     assert rows["data"] == [str(data), "RUNYARD_DATA"]
     assert "a-secret-key-text" not in called.out
