@@ -186,10 +186,11 @@ _OPTIONS = (
     click.option(
         "--config-map",
         "config_maps",
-        metavar="NAME=PATH",
+        metavar="NAME[:VERSION]=PATH",
         multiple=True,
         callback=_read_config_maps,
-        help="Config map of the project, and its content: a file, or a directory of files. Repeatable.",
+        help="Config map of the project, or one version of it, and its content: a file, or a directory of files. "
+        "Repeatable.",
     ),
     click.option("--strict", is_flag=True, help="Refuse the run if a value you set would be ignored."),
 )

@@ -48,7 +48,7 @@ SETTINGS: tuple[Setting, ...] = (
         read=value_readers.read_host,
         metavar="HOST",
         default="127.0.0.1",
-        help="Address to listen on. Addresses other than loopback require --auth accounts, "
+        help="Address to listen on. Addresses other than loopback require accounts, "
         "and a TLS certificate or --behind-proxy.",
     ),
     Setting(
