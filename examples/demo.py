@@ -15,6 +15,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from runyard.spec.figures import format_figure
+
 HERE = Path(__file__).parent
 RUNYARD = Path(sys.executable).parent / "runyard"
 START_SECONDS = 30
@@ -61,7 +63,9 @@ def show(url: str) -> int:
     say("What would this run get, and who decides each value? (POST …/runs/explain)")
     for leaf in ask(url, "POST", "/api/v1/-/vision/runs/explain", run)["provenance"]:
         replaced = ", ".join(f"{other['value']} ({other['by']})" for other in leaf["replaced"])
-        print(f"  {leaf['path']:28} {leaf['value']!s:26} {leaf['source']:18} {replaced and 'instead of ' + replaced}")
+        given = leaf["value"]
+        value = format_figure(leaf["path"], given) if isinstance(given, str | int) else json.dumps(given)
+        print(f"  {leaf['path']:24} {value:30} {leaf['source']:18} {replaced and 'instead of ' + replaced}".rstrip())
 
     say("Submit it twice with the same id: one run is stored")
     first, again = (ask(url, "POST", "/api/v1/-/vision/runs", run) for _ in range(2))
@@ -76,7 +80,8 @@ def show(url: str) -> int:
 
     say("What would a stricter policy change? (POST /api/v1/policy/rehearse)")
     policy = {"resources.mem": {"max": "32Gi"}}
-    print(f"  {json.dumps(ask(url, 'POST', '/api/v1/policy/rehearse', {'policy': policy})['counts'])}")
+    counts = ask(url, "POST", "/api/v1/policy/rehearse", {"policy": policy})["counts"]
+    print("  " + ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in counts.items() if count))
     return 0 if first == again else 1
 
 
