@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from runyard.api.connection_limits import ConnectionLimits
+from runyard.spec.figures import format_bytes
 
 MOST_HEAD_BYTES = 1 << 16
 """Limit of a request head: request line and header fields. Trailers and chunk extensions have the same limit."""
@@ -135,7 +136,7 @@ class LimitedProtocol(HttpToolsProtocol):
             # The client would take another response for that of its earlier request.
             self.abort()
         else:
-            self._refuse(431, f"the request head has more than {MOST_HEAD_BYTES} bytes", lingers=True)
+            self._refuse(431, f"the request head has more than {format_bytes(MOST_HEAD_BYTES)}", lingers=True)
 
     def _refuse(self, status: int, message: str, *, lingers: bool) -> None:
         self._is_refused = True

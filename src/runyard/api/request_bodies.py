@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from runyard.api.context import get_context
 from runyard.app.entities import MOST_DEPTH, is_deeper
+from runyard.spec.figures import format_bytes
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Refused
 from runyard.spec.readers import refuse
@@ -84,7 +85,7 @@ async def read_bytes(request: Request, *, most: int | None = None) -> bytes:
         except ClientDisconnect:
             raise HTTPException(400, "the client disconnected before its body was complete") from None
         if len(content) > most:
-            raise HTTPException(413, f"the body has more than {most} bytes")
+            raise HTTPException(413, f"the body has more than {format_bytes(most)}")
 
 
 async def _parse_json(content: bytes) -> Any:
@@ -93,7 +94,7 @@ async def _parse_json(content: bytes) -> Any:
 
 async def _parse_yaml(request: Request, content: bytes) -> Any:
     if len(content) > MOST_YAML_BYTES:
-        raise HTTPException(413, f"the body has more than {MOST_YAML_BYTES} bytes of YAML; send it as JSON")
+        raise HTTPException(413, f"the body has more than {format_bytes(MOST_YAML_BYTES)} of YAML; send it as JSON")
     # One at a time: many at once would occupy the threads that hash passwords.
     turn: asyncio.Semaphore = request.app.state.yaml_turn
     async with turn:

@@ -12,6 +12,7 @@ from runyard.spec.config_maps import (
     parse_config_map_reference,
     read_config_data,
 )
+from runyard.spec.figures import format_bytes
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.readers import MOST_ENTRIES
@@ -44,7 +45,9 @@ def _read_files(path: str) -> dict[str, str]:
         left -= len(content)
         if left < 0:
             message = "the config map is too large"
-            raise Refused([Problem(Code.SIZE_BYTES, (), message, allowed=f"at most {MOST_CONFIG_MAP_BYTES} bytes")])
+            raise Refused(
+                [Problem(Code.SIZE_BYTES, (), message, allowed=f"at most {format_bytes(MOST_CONFIG_MAP_BYTES)}")]
+            )
         try:
             read[file.name] = content.decode()
         except UnicodeDecodeError:

@@ -17,6 +17,7 @@ from runyard.cli.output import clean, count_things, print_data, print_note
 from runyard.cli.run_files import MOST_RUNS_BYTES, MOST_RUNS_DOCUMENTS
 from runyard.cli.setting_options import DATABASE, load_settings, run_async, run_sync
 from runyard.settings import Settings
+from runyard.spec.figures import format_bytes
 from runyard.spec.problems import Refused
 
 Flags = Mapping[str, Any]
@@ -88,8 +89,8 @@ def export_requests(flags: Flags, *, project: str | None, since: str | None, unt
     print_note(", ".join([f"{count_things(counts['exported'], 'request')} exported", *others]))
     if counts["exported"] > MOST_RUNS_DOCUMENTS or size > MOST_RUNS_BYTES:
         print_note(
-            f"`runyard policy diff` reads at most {MOST_RUNS_DOCUMENTS:,} requests and {MOST_RUNS_BYTES:,} bytes per "
-            "file: export fewer with --project, --since and --until"
+            f"`runyard policy diff` reads at most {MOST_RUNS_DOCUMENTS:,} requests and "
+            f"{format_bytes(MOST_RUNS_BYTES)} per file: export fewer with --project, --since and --until"
         )
 
 

@@ -7,6 +7,8 @@ from typing import TextIO
 
 import click
 
+from runyard.spec.figures import format_bytes
+
 STDIN = "-"
 MOST_BYTES = 1024 * 1024
 PROFILE_ENDINGS = (".yaml", ".yml", ".json")
@@ -34,7 +36,7 @@ def read_bytes(file: str, *, most_bytes: int = MOST_BYTES) -> bytes:
     except OSError as error:
         raise Unreadable(f"{show_name(file)}: cannot be read: {error.strerror or error}") from None
     if len(content) > most_bytes:
-        raise Unreadable(f"{show_name(file)}: larger than the limit of {most_bytes:,} bytes")
+        raise Unreadable(f"{show_name(file)}: larger than the limit of {format_bytes(most_bytes)}")
     return content
 
 

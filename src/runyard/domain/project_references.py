@@ -15,6 +15,7 @@ from runyard.spec.config_maps import (
     count_bytes,
     parse_config_map_reference,
 )
+from runyard.spec.figures import format_bytes
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Path, Problem, find_nearest, list_words
 from runyard.spec.volumes import SCRATCH_PATH, Volume
@@ -72,7 +73,7 @@ def _find_excess(volumes: Sequence[Volume], inventory: ProjectInventory) -> Prob
     size = count_bytes(*(files for volume in volumes if (files := _find_files(volume, inventory)) is not None))
     if size > MOST_RUN_CONFIG_BYTES:
         message = "the config maps of the run are too large together"
-        return Problem(Code.SIZE_BYTES, ("volumes",), message, allowed=f"at most {MOST_RUN_CONFIG_BYTES} bytes")
+        return Problem(Code.SIZE_BYTES, ("volumes",), message, allowed=f"at most {format_bytes(MOST_RUN_CONFIG_BYTES)}")
     return None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.spec.environment import find_variables_set_twice
+from runyard.spec.figures import format_bytes
 from runyard.spec.kinds.registry import get_kind
 from runyard.spec.names import check_config_key
 from runyard.spec.problem_codes import Code
@@ -127,5 +128,8 @@ def _iter_secret_problems(spec: EffectiveSpec, values: Mapping[str, str]) -> Ite
             yield Problem(Code.SECRETS_MISSING, ("secrets", index), message, value=use.name, allowed=known)
     if sum(len(value.encode()) for value in used.values() if value) > MOST_SECRET_BYTES:
         yield Problem(
-            Code.SIZE_BYTES, ("secrets",), "the secrets of one run are too large", allowed=f"{MOST_SECRET_BYTES} bytes"
+            Code.SIZE_BYTES,
+            ("secrets",),
+            "the secrets of one run are too large",
+            allowed=f"at most {format_bytes(MOST_SECRET_BYTES)}",
         )

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from runyard.spec.digitalhub.reference_strings import parse_key
+from runyard.spec.figures import format_bytes
 from runyard.spec.names import check_config_key, check_dns_subdomain, check_slug
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import MOST_BITS
@@ -83,7 +84,7 @@ def read_config_data(given: Any, *, most_bytes: int = MOST_CONFIG_MAP_BYTES) -> 
     At most `MOST_ENTRIES` files, and `most_bytes` for their names and contents together.
     """
     files = expect_mapping(given, of="file names to contents")
-    too_large = refuse(Code.SIZE_BYTES, "the config map is too large", allowed=f"at most {most_bytes} bytes")
+    too_large = refuse(Code.SIZE_BYTES, "the config map is too large", allowed=f"at most {format_bytes(most_bytes)}")
     # Characters are counted first: no text longer than the limit is scanned.
     if sum(len(value) for value in files.values() if isinstance(value, str)) > most_bytes:
         raise too_large

@@ -1,7 +1,7 @@
 """Figures for people: amounts and durations as tables and messages show them. JSON always has the exact value.
 
 A figure that is short is shown exactly as it is: `32Gi`, `500m`, `8d`. A long one is rounded to three digits, with the
-exact figure beside it: `about 35.2Gi (37795712205)`, `about 1.16d (100000s)`.
+exact figure beside it: `about 35.2Gi (37795712205)`, `about 1.16d (100000s)`. Sizes in sentences are `512 KiB`.
 """
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal
@@ -18,6 +18,7 @@ DURATION_FIELDS = frozenset({"timeout", "pending_timeout", "ttl", "grace_period"
 """Fields whose values are seconds."""
 
 _ROUND = Context(prec=SIGNIFICANT_DIGITS, rounding=ROUND_HALF_EVEN)
+_BYTE_UNITS = tuple((f"{letter}iB", Decimal(1024**power)) for power, letter in enumerate("KMGTPE", start=1))
 _BINARY_UNITS = tuple((f"{letter}i", Decimal(1024**power)) for power, letter in enumerate("KMGTPE", start=1))
 _DECIMAL_UNITS = tuple((letter, Decimal(1000**power)) for power, letter in enumerate("kMGTPE", start=1))
 _DURATION_UNITS = (("m", Decimal(60)), ("h", Decimal(3600)), ("d", Decimal(86400)))
@@ -33,6 +34,16 @@ def format_amount(amount: Quantity, *, is_bytes: bool = False) -> str:
 def format_seconds(seconds: int) -> str:
     """A duration: `8d`, `90m`, `about 1.16d (100000s)`."""
     return _format(format_duration(seconds), Decimal(seconds), _DURATION_UNITS)
+
+
+def format_bytes(size: int) -> str:
+    """A number of bytes in a sentence: `600 bytes`, `512 KiB`, `about 879 KiB (900000 bytes)`."""
+    if size < 1024:
+        return f"{size} byte{'s' * (size != 1)}"
+    name, unit = next((name, unit) for name, unit in reversed(_BYTE_UNITS) if size >= unit)
+    rounded = _ROUND.divide(Decimal(size), unit)
+    text = f"{rounded.normalize():f} {name}"
+    return text if rounded * unit == size else f"about {text} ({size} bytes)"
 
 
 def format_figure(field: str, value: Any) -> str:

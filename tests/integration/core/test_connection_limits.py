@@ -87,7 +87,7 @@ def test_head_is_refused_when_a_header_has_two_megabytes(core: CoreProcess) -> N
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
     assert b"connection: close" in head
-    assert json.loads(body)["message"] == f"the request head has more than {MOST_HEAD_BYTES} bytes"
+    assert json.loads(body)["message"] == "the request head has more than 64 KiB"
 
 
 @pytest.mark.parametrize("place", ["url", "fields", "chunk extension", "trailer", "after a request"])
@@ -141,7 +141,7 @@ def test_token_form_is_refused_when_it_is_large_or_has_very_many_fields(core: Co
     large = b"grant_type=" + b"a" * MOST_FORM_BYTES
     answer = send_and_read(core, head % len(large) + large)
     assert answer.startswith(b"HTTP/1.1 413 ")
-    assert f"the body has more than {MOST_FORM_BYTES} bytes".encode() in answer
+    assert b"the body has more than 64 KiB" in answer
     many = b"&".join(b"a%d=b" % number for number in range(51))
     assert b"body.form" in send_and_read(core, head % len(many) + many)
 

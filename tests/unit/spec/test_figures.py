@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runyard.spec.duration import LONGEST
-from runyard.spec.figures import format_amount, format_figure, format_seconds
+from runyard.spec.figures import format_amount, format_bytes, format_figure, format_seconds
 from runyard.spec.kubernetes.quantity import Quantity
 
 
@@ -86,3 +86,20 @@ def test_rounded_amount_is_within_half_a_percent_when_it_is_read_back(number: in
 @given(st.integers(min_value=0, max_value=LONGEST))
 def test_every_duration_is_short_when_shown(seconds: int) -> None:
     assert len(format_seconds(seconds)) <= len("about 99.99d (9999999999s)")
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (1023, "1023 bytes"),
+        (524288, "512 KiB"),
+        (1572864, "1.5 MiB"),
+        (4194304, "4 MiB"),
+        (900000, "about 879 KiB (900000 bytes)"),
+        (1048575, "about 1020 KiB (1048575 bytes)"),
+    ],
+)
+def test_size_in_a_sentence_has_the_largest_unit_when_it_is_exact(size: int, shown: str) -> None:
+    assert format_bytes(size) == shown

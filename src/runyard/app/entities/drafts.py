@@ -11,6 +11,7 @@ from runyard.app.entities.entity_types import STATES
 from runyard.app.model import Json
 from runyard.spec.digitalhub.original_fields import restore_spec
 from runyard.spec.document_size import check_values, count_values
+from runyard.spec.figures import format_bytes
 from runyard.spec.names import check_slug
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
@@ -127,7 +128,9 @@ def check_merged(*, metadata: Json, status: Json) -> None:
 
 def _check_metadata_bytes(metadata: Json) -> None:
     if (size := len(json.dumps(metadata, ensure_ascii=False).encode(errors="surrogatepass"))) > MOST_METADATA_BYTES:
-        raise refuse(Code.SIZE_BYTES, f"has {size} bytes", allowed=f"at most {MOST_METADATA_BYTES} bytes as JSON")
+        raise refuse(
+            Code.SIZE_BYTES, f"has {format_bytes(size)}", allowed=f"at most {format_bytes(MOST_METADATA_BYTES)} as JSON"
+        )
 
 
 def expect_name(given: Any, *, what: str, most: int = MOST_NAME) -> str:

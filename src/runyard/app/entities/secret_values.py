@@ -12,6 +12,7 @@ from runyard.app.errors import Forbidden
 from runyard.app.locks import lock_of_secret_values
 from runyard.app.model import Principal
 from runyard.app.ports import UnitOfWork
+from runyard.spec.figures import format_bytes
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words
 from runyard.spec.readers import Findings, describe_type, expect_mapping, refuse
@@ -91,7 +92,9 @@ def _read_values(given: Any) -> Mapping[str, str]:
         findings.read(_check_value, value, name)
     findings.finish()
     if sum(len(value.encode()) for value in document.values()) > MOST_BYTES:
-        raise refuse(Code.SIZE_BYTES, "the values are too large", allowed=f"at most {MOST_BYTES} bytes together")
+        raise refuse(
+            Code.SIZE_BYTES, "the values are too large", allowed=f"at most {format_bytes(MOST_BYTES)} together"
+        )
     return document
 
 

@@ -10,6 +10,7 @@ from runyard.app.locks import lock_of_entity, lock_of_project
 from runyard.app.model import Entity, Principal, Run
 from runyard.app.ports import UnitOfWork
 from runyard.app.runs import check_own_run, check_same_run, require_run
+from runyard.spec.figures import format_bytes
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import describe_type, refuse
 
@@ -53,8 +54,8 @@ def _check_size(count: int, size: int) -> None:
     if count > MOST_METRICS:
         raise refuse(Code.SIZE_ENTRIES, f"there would be {count} metrics", allowed=f"at most {MOST_METRICS}")
     if size > MOST_METRICS_BYTES:
-        allowed = f"at most {MOST_METRICS_BYTES} bytes for all metrics together"
-        raise refuse(Code.SIZE_BYTES, f"the metrics would have {size} bytes", allowed=allowed)
+        allowed = f"at most {format_bytes(MOST_METRICS_BYTES)} for all metrics together"
+        raise refuse(Code.SIZE_BYTES, f"the metrics would have {format_bytes(size)}", allowed=allowed)
 
 
 async def _require(unit: UnitOfWork, type_name: str, project: str, entity_id: str) -> Entity:

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from runyard.spec.figures import format_bytes
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.strict_json import InvalidJson, parse_json
@@ -17,7 +18,10 @@ def check_text(given: str | bytes, *, most_bytes: int) -> str:
     """The decoded text; raises `Refused` where it is too large, not UTF-8 or has forbidden characters."""
     data = given if isinstance(given, bytes) else given.encode("utf-8", "surrogatepass")
     if len(data) > most_bytes:
-        raise _refuse(Code.YAML_TOO_LARGE, f"the text has {len(data):,} bytes; at most {most_bytes:,} are allowed")
+        raise _refuse(
+            Code.YAML_TOO_LARGE,
+            f"the text has {format_bytes(len(data))}; allowed: at most {format_bytes(most_bytes)}",
+        )
     if data.startswith(_MARKS):
         raise _refuse(
             Code.YAML_ENCODING,

@@ -107,6 +107,8 @@ async def test_metric_is_refused_when_there_are_too_many_or_too_large_ones(core:
     series = [number / 7 for number in range(MOST_POINTS)]
     for number in range(10):
         await put_metric(core, ADA, "run", "demo", "r1", name=f"m{number}", given=series)
-    with pytest.raises(Refused, match=r"the metrics would have [0-9]+ bytes; allowed: at most 8388608 bytes"):
+    with pytest.raises(
+        Refused, match=r"the metrics would have about [0-9.]+ MiB \([0-9]+ bytes\); allowed: at most 8 MiB for all"
+    ):
         await put_metric(core, ADA, "run", "demo", "r1", name="m10", given=series)
     assert len(await list_metrics(core, "run", "demo", "r1")) == MOST_METRICS
