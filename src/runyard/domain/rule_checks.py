@@ -58,7 +58,7 @@ def _check_unbounded(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:
     if cap is not None and board.find("resources", "mem", LIMITS) is None:
         most = format_figure("resources.mem", cap[0])
         message = f"the {cap[1].name} caps memory at {most}; without `resources.mem` the run would be unbounded"
-        yield Problem(Code.POLICY_UNBOUNDED, ("resources", "mem"), message, allowed=f"at most {cap[0]}")
+        yield Problem(Code.POLICY_UNBOUNDED, ("resources", "mem"), message, allowed=f"at most {most}")
 
 
 def _check_late_lock(name: str, policy: ProjectPolicy, scope: Scope, ruled: RuledValue) -> Iterator[Problem]:
@@ -194,12 +194,12 @@ def _check_bounds(name: str, rule: Rule, scope: Scope, ruled: RuledValue) -> Ite
     if rule.max is not None and ruled.value > rule.max:
         limit = _write(name, rule.max)
         message = f"{shown} from {ruled.offer.source} is above the {scope.name}'s max"
-        allowed = f"at most {limit}"
+        allowed = f"at most {format_figure(name, rule.max)}"
         yield Problem(Code.POLICY_MAX, ruled.path, message, value=value, allowed=allowed, suggestion=limit)
     if rule.min is not None and ruled.value < rule.min:
         limit = _write(name, rule.min)
         message = f"{shown} from {ruled.offer.source} is below the {scope.name}'s min"
-        allowed = f"at least {limit}"
+        allowed = f"at least {format_figure(name, rule.min)}"
         yield Problem(Code.POLICY_MIN, ruled.path, message, value=value, allowed=allowed, suggestion=limit)
 
 
@@ -208,9 +208,8 @@ def _check_lists(name: str, rule: Rule, scope: Scope, ruled: RuledValue) -> Iter
         shown, options = _write(name, ruled.value), [_write(name, option) for option in rule.options]
         message = f"{format_figure(name, ruled.value)} is not one of the {scope.name}'s options"
         nearest = find_nearest(shown, options)
-        yield Problem(
-            Code.POLICY_OPTIONS, ruled.path, message, value=shown, allowed=list_words(options), suggestion=nearest
-        )
+        allowed = list_words([format_figure(name, option) for option in rule.options])
+        yield Problem(Code.POLICY_OPTIONS, ruled.path, message, value=shown, allowed=allowed, suggestion=nearest)
     if rule.allowed is not None and not any(_allows(name, entry, ruled.value) for entry in rule.allowed):
         shown, allowed = _write(name, ruled.value), list_words([show(entry) for entry in rule.allowed])
         yield Problem(

@@ -301,3 +301,26 @@ def test_figures_are_for_people_when_the_policy_refuses_a_derived_amount() -> No
     told = {problem.where: problem for problem in resolution.refusals}["resources.mem.limits"]
     assert told.message == "about 35.2Gi (37795712205) from platform default is above the policy's max"
     assert (told.value, told.suggestion) == ("37795712205", "31Gi")
+
+
+@pytest.mark.parametrize(
+    ("policy", "allowed", "suggestion"),
+    [
+        ({"max": "37795712205"}, "at most about 35.2Gi (37795712205)", "37795712205"),
+        ({"min": "75591424410"}, "at least about 70.4Gi (75591424410)", "75591424410"),
+        ({"options": ["1Gi", "37795712205"]}, "1Gi, about 35.2Gi (37795712205)", None),
+    ],
+)
+def test_bounds_are_for_people_and_proposals_exact_when_the_policy_refuses(
+    policy: dict[str, Any], allowed: str, suggestion: str | None
+) -> None:
+    resolution = decide({"resources": {"mem": "64Gi"}}, policy={"resources.mem.requests": policy})
+
+    told = {problem.where: problem for problem in resolution.refusals}["resources.mem.requests"]
+    assert (told.allowed, told.suggestion) == (allowed, suggestion)
+
+
+def test_bounds_are_for_people_when_memory_would_be_unbounded() -> None:
+    resolution = decide({}, policy={"resources.mem": {"max": "37795712205"}})
+    told = {problem.where: problem for problem in resolution.refusals}["resources.mem"]
+    assert told.allowed == "at most about 35.2Gi (37795712205)"
