@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from runyard.cli.command_errors import print_error
 from runyard.cli.lazy_commands import load
 from runyard.settings import SETTINGS, Loaded, Setting, read_settings
 from runyard.settings.table import SETTINGS_FILE
@@ -38,9 +39,8 @@ class WrongSettings(click.ClickException):
 
     def show(self, file: Any = None) -> None:  # noqa: ARG002 - click's signature
         """Print all lines to standard error."""
-        clean = load("runyard.cli.output:clean")
         for line in self._lines:
-            click.echo(f"error: {clean(line)}", err=True)
+            print_error(line)
 
 
 def add_settings(names: Collection[str] | None = None) -> Callable[[Command], Command]:

@@ -106,3 +106,13 @@ def test_certificate_and_key_are_a_pair_when_checked(call: Call, tmp_path: Path)
     called = call("server", "--check", "--tls-certificate", tmp_path / "tls.crt", "--tls-key", tmp_path / "tls.key")
     assert called.code == 1
     assert "do not match" in called.err
+
+
+def test_wrong_settings_are_coloured_like_other_errors_when_on_a_terminal(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runyard.cli.output.has_colour", lambda _stream: True)
+    for arguments in (["--port", "y"], ["--prot", "9"]):
+        called = call("server", *arguments)
+        assert called.code == 2
+        assert "\x1b[31m\x1b[1merror:\x1b[0m " in called.err
