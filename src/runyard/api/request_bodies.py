@@ -57,11 +57,19 @@ async def read_body(request: Request, *, is_secret: bool = False) -> Any:
         raise refuse(Code.BODY_INVALID, message, allowed="JSON, or YAML with the values in quotes") from None
 
 
+async def hold_body(request: Request) -> None:
+    """Read the raw body before the request waits for its turn: a slow body must not take the turn of others."""
+    request.state.content = await read_bytes(request)
+
+
 async def read_bytes(request: Request, *, most: int | None = None) -> bytes:
     """The raw body, by default up to the limit of all bodies, whatever its header says.
 
     Raises 413 if it is larger, and 408 if it stalls or takes too long as a whole (slow-body attack).
     """
+    held: bytes | None = getattr(request.state, "content", None)
+    if held is not None:
+        return held
     limits = get_context(request).limits
     most = limits.body_bytes if most is None else most
     content = bytearray()

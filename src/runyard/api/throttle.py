@@ -14,6 +14,9 @@ from runyard.app.model import Principal
 
 MOST_KNOWN = 10_000
 """Principals whose buckets are kept; a forgotten one starts full."""
+WRITES_EACH = 3
+"""Requests with a body of one principal that are processed at a time; the others wait. They share one thread for large
+documents, and hold one of few database connections meanwhile: many of one user would keep everybody waiting."""
 READS_EACH = 32
 """Reading requests of one principal at a time; the others wait. Each may have an entity of many megabytes in memory."""
 PAGES_EACH = 2

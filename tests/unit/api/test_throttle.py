@@ -11,12 +11,12 @@ from starlette.requests import HTTPConnection
 from runyard.api.application import make_app
 from runyard.api.context import Limits
 from runyard.api.routes import runs as run_routes
-from runyard.api.throttle import MOST_KNOWN, PAGES_EACH, Throttle, throttle_key
+from runyard.api.throttle import MOST_KNOWN, PAGES_EACH, WRITES_EACH, Throttle, throttle_key
 from runyard.app.errors import TooMany
 from runyard.app.identity.personal_tokens import create_personal_token
 from runyard.app.identity.sign_in import EXCHANGE_GRANT, PERSONAL_TYPE, REFRESH_GRANT
 from runyard.app.model import Principal
-from runyard.app.runs import list_runs
+from runyard.app.runs import explain_run, list_runs
 from tests.http_servers import serve
 
 
@@ -150,6 +150,26 @@ async def test_a_user_waits_when_two_of_its_pages_are_in_memory(
     answers = await asyncio.gather(*(demo.get("/api/v1/-/demo/runs") for _ in range(6)))
     assert [answer.status_code for answer in answers] == [200] * 6
     assert most == PAGES_EACH
+
+
+async def test_a_user_waits_when_three_of_its_requests_are_processed(
+    demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, most = 0, 0
+
+    async def explain_slowly(*given: Any, **options: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return await explain_run(*given, **options)
+
+    monkeypatch.setattr(run_routes, "explain_run", explain_slowly)
+    run = {"kind": "container+job:run", "spec": {"task": "container+job://demo/t1"}}
+    answers = await asyncio.gather(*(demo.post("/api/v1/-/demo/runs/explain", json=run) for _ in range(10)))
+    assert [answer.status_code for answer in answers] == [200] * 10
+    assert most == WRITES_EACH
 
 
 async def test_turns_are_forgotten_when_nobody_waits_for_them() -> None:
