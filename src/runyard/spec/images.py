@@ -16,10 +16,11 @@ MOST_PATH_CHARACTERS = 255
 HTTPS_PORT, HTTP_PORT = 443, 80
 MOST_PORT = 65_535
 
-_DOCKER_HUB = frozenset({DEFAULT_HOST, "index.docker.io", "registry-1.docker.io"})
-"""The names of Docker Hub. The runtimes use the first two; the last one is the host that answers."""
+_DOCKER_HUB = frozenset({DEFAULT_HOST, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
+"""The names of Docker Hub. The runtimes use the first two; the others are hosts that answer."""
 _OFFICIAL = "library/"
 _HOST_LABEL = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?")
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 _IPV6_HOST = re.compile(r"\[[a-fA-F0-9:]+\]")
 _PATH_COMPONENT = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -155,8 +156,19 @@ def _check_domain(domain: str) -> None:
     host, port = split_port(domain)
     if not _IPV6_HOST.fullmatch(host) and not all(_HOST_LABEL.fullmatch(label) for label in host.split(".")):
         raise ImageError(f"`{host}` is not a host name: letters, digits and `-`, separated by single dots")
+    if _NUMBER.fullmatch(host.rpartition(".")[2]) and not _is_ipv4(host):
+        # Resolvers read `127.1` and `0x7f.0.0.1` as addresses, which would dodge a rule for `127.0.0.1`.
+        raise ImageError(f"`{host}` is not a host name: an IPv4 address has four decimal numbers")
     if domain != host and not (port.isascii() and port.isdecimal() and 0 < int(port) <= MOST_PORT):
         raise ImageError(f"`{port}` is not a port: a number up to {MOST_PORT}")
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_path(path: str) -> None:
