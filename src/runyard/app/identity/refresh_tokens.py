@@ -19,9 +19,13 @@ from runyard.app.ports import UnitOfWork
 MOST_SESSIONS = 200
 """Limit per user; the oldest are deleted. Scripts that sign in each time must not fill the database."""
 MOST_USED = 500
-"""Used refresh tokens per user that are kept until they expire, to detect a second use; the oldest are deleted."""
+"""Used refresh tokens per user that are kept until they expire, to detect a second use; the oldest are deleted. As many
+revoked families are remembered."""
 TOMBSTONE_LIFE = timedelta(days=7)
 """How long a revoked family is remembered: no access token lives longer (`--access-token-life`)."""
+
+_TOMBSTONE = ".revoked"
+"""Ends the id of the entry of a revoked family. It outlives used tokens: without it, access tokens are valid again."""
 
 
 def start_family() -> str:
@@ -82,7 +86,7 @@ async def revoke_reused(core: Core, unit: UnitOfWork, token_hash: str, *, addres
             await unit.accounts.delete_token(one.id, user=token.user)
     await unit.accounts.put_token(
         Token(
-            id=f"{family}.revoked",
+            id=f"{family}{_TOMBSTONE}",
             user=token.user,
             kind="refresh",
             hash=_hash_tombstone(family),
@@ -113,8 +117,11 @@ async def find_origin(unit: UnitOfWork, token: Token) -> Token | None:
 
 async def _delete_useless(unit: UnitOfWork, user: str, *, now: datetime) -> None:
     held = [token for token in await unit.accounts.list_tokens(user) if token.kind == "refresh"]
-    used = [token for token in held if token.revoked_at is not None]
+    revoked = [token for token in held if token.id.endswith(_TOMBSTONE)]
+    used = [token for token in held if token.revoked_at is not None and not token.id.endswith(_TOMBSTONE)]
     active = [token for token in held if token.revoked_at is None]
     ended = [token for token in held if token.expires_at is not None and now >= token.expires_at]
-    for token in {one.id: one for one in (*ended, *active[MOST_SESSIONS:], *used[MOST_USED:])}.values():
+    for token in {
+        one.id: one for one in (*ended, *active[MOST_SESSIONS:], *used[MOST_USED:], *revoked[MOST_USED:])
+    }.values():
         await unit.accounts.delete_token(token.id, user=user)

@@ -144,6 +144,22 @@ async def test_family_is_revoked_when_a_token_comes_again_after_many_days(world:
         await world.send(newest["access_token"])
 
 
+async def test_access_token_stays_revoked_when_other_sessions_are_refreshed_often(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refresh_tokens, "MOST_USED", 3)
+    token = (await world.add_token("ada")).text
+    stolen, other = await exchange(world, token), await exchange(world, token)
+    newest = await refresh(world, stolen["refresh_token"])
+    with pytest.raises(GrantRefused, match="already used"):
+        await refresh(world, stolen["refresh_token"])
+    for _ in range(6):
+        world.turn(minutes=1)
+        other = await refresh(world, other["refresh_token"])
+    with pytest.raises(Unauthenticated, match="used twice, so the session was ended: sign in again"):
+        await world.send(newest["access_token"])
+
+
 async def test_access_token_stays_revoked_when_the_password_changes_afterwards(world: World) -> None:
     stolen = await begin_session(world)
     newest = await refresh(world, stolen["refresh_token"])
