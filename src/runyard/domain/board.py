@@ -9,7 +9,7 @@ from runyard.domain.effective_spec import USERS, Leaf, Owner, Replaced, to_plain
 from runyard.spec.figures import format_figure
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problem_codes import Code
-from runyard.spec.problems import Path, Problem
+from runyard.spec.problems import Path, Problem, shorten
 
 _NOTHING: Mapping[Path, "Offer"] = {}
 
@@ -126,4 +126,4 @@ def format_value(path: Path, value: Any) -> str:
 def show(value: Any) -> Any:
     """A value for programs, exact: the `value` of a problem."""
     plain = to_plain(value)
-    return plain if isinstance(plain, str | int | float | bool) else str(plain)
+    return plain if isinstance(plain, str | int | float | bool) else shorten(plain)

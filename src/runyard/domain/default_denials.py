@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runyard.domain.board import Board
+from runyard.domain.board import Board, show
 from runyard.domain.environment_variables import list_variables
 from runyard.domain.project_policy import ProjectPolicy
 from runyard.domain.rule_checks import allows_toleration
@@ -49,7 +49,7 @@ def _check_tolerations(board: Board, policy: ProjectPolicy) -> Iterator[Problem]
                 else f"the taint `{key}` keeps nodes for the cluster's own components"
             )
             allowed = "tolerations of other taints"
-            yield Problem(Code.DENIED_TOLERATION, path, what, value=str(offer.value), allowed=allowed)
+            yield Problem(Code.DENIED_TOLERATION, path, what, value=show(offer.value), allowed=allowed)
 
 
 def _check_service_type(board: Board, policy: ProjectPolicy) -> Iterator[Problem]:

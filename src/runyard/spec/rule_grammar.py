@@ -207,5 +207,5 @@ def _check_figures(name: str, rule: Rule, findings: Findings) -> None:
         findings.add(Code.POLICY_CONTRADICTION, ("default",), f"default {default} is below min {least}")
     if rule.options is not None and rule.default not in rule.options:
         findings.add(
-            Code.POLICY_CONTRADICTION, ("default",), "the default is not one of the options", value=str(rule.default)
+            Code.POLICY_CONTRADICTION, ("default",), "the default is not one of the options", value=rule.default
         )

@@ -10,6 +10,7 @@ from runyard.spec.config_maps import ConfigMap
 from runyard.spec.policy import read_policy
 from runyard.spec.profile_documents import read_profiles
 from runyard.spec.run_fields import Action, read_run_fields
+from tests.adversary import words
 from tests.adversary.draws import Draws
 from tests.adversary.placements import draw_affinity, draw_spread, draw_toleration, respell
 
@@ -20,7 +21,7 @@ SECRETS = {"TOKEN": "t0ken", "kaggle": '{"key": "ü"}', "hf.token": "", "_x-1": 
 POLICY: dict[str, Any] = {
     "service_type": {"allowed": ["*", "LoadBalancer"]},
     "affinity.namespaces": {"allowed": ["*"]},
-    "tolerations": {"allowed": [{"key": "*"}, {"key": ""}, {"key": "node-role.kubernetes.io/control-plane"}]},
+    "tolerations": {"allowed": [{"key": "*"}, {"key": ""}, *({"key": key} for key in words.TAINT_KEYS)]},
     "volumes.claim_name": {"allowed": ["*"]},
 }
 _LONG_LABEL, _LONG_NAME = "L" + "x._-" * 15 + "y9", "a" + ".b-c0" * 50

@@ -264,3 +264,8 @@ def test_every_denial_is_told_when_a_run_asks_for_several() -> None:
     }
 
     assert len(_decide(run).refusals) == 4
+
+
+def test_given_toleration_is_shown_as_json_when_it_is_denied() -> None:
+    [problem] = _decide(_tolerate({"key": "CriticalAddonsOnly", "operator": "Exists"})).refusals
+    assert 'given: {"key": "CriticalAddonsOnly", "operator": "Exists"}' in str(problem)

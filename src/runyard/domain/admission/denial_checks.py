@@ -41,7 +41,7 @@ def check_denials(facts: Facts, admin: AdminInputs) -> Iterator[Problem]:
                 continue
             if not any(denial.is_lifted_by(entry, value.value) for entry in entries):
                 message = f"{denial.explanation}, and the policy does not allow it"
-                yield Problem(denial.code, value.path, message, value=str(value.value))
+                yield Problem(denial.code, value.path, message, value=value.value)
 
 
 def _list_entries(denial: Denial, rule: Rule | None) -> list[Any]:
