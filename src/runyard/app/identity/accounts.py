@@ -21,6 +21,9 @@ MOST_CHARACTERS = 1024
 RESERVED = frozenset({"anonymous", "files", "nobody", "runyard", "system"})
 """Names that the audit uses for other actors, or that look like them."""
 MOST_NAMED = 5
+REVOKED_FAMILY = ".revoked"
+"""Ends the id of the entry of a revoked family of refresh tokens. The entry outlives the sessions of the account:
+without it, access tokens of the family would be valid again."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,126}")
 _NAME_RULE = "lower-case letters, digits and `.`, `_`, `@`, `+`, `-`, beginning with a letter or digit, at most 127"
@@ -172,8 +175,7 @@ async def _check_not_last(unit: UnitOfWork, account: Account, *, act: str) -> No
 
 async def _end_sessions(unit: UnitOfWork, name: str, *, keeps_tokens: bool) -> None:
     for token in await unit.accounts.list_tokens(name):
-        # Used refresh tokens stay: they detect a second use.
-        is_session = token.kind == "refresh" and token.revoked_at is None
+        is_session = token.kind == "refresh" and not token.id.endswith(REVOKED_FAMILY)
         if is_session or (token.kind == "personal" and not keeps_tokens):
             await unit.accounts.delete_token(token.id, user=name)
 

@@ -4,28 +4,32 @@ Refresh token rotation with reuse detection (RFC 9700, OAuth 2.0 Security Best C
 token by a new one of the same family. If a used token comes again, one of the two clients stole it, and the server
 cannot know which. So the whole family is revoked: the newest refresh token and all access tokens.
 
-The name of a refresh token is the hash of its personal token. Its id starts with the id of its family.
+The name of a refresh token is the hash of its personal token. Its id starts with the id of its family, and its text
+ends with it. Each family has one more entry, its anchor, as long as a token of it may be used. A token that is not
+stored any more, but whose family has an anchor, was used before. So used tokens need not be kept, and a thief who
+refreshes often cannot make the server forget the token that was stolen.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
 from runyard.app.audit import note_act
 from runyard.app.core import Core
+from runyard.app.identity.accounts import REVOKED_FAMILY
 from runyard.app.identity.personal_tokens import REFRESH_PREFIX, hash_token, is_usable, make_token_text
 from runyard.app.model import Principal, Token
 from runyard.app.ports import UnitOfWork
 
 MOST_SESSIONS = 200
 """Limit per user; the oldest are deleted. Scripts that sign in each time must not fill the database."""
-MOST_USED = 500
-"""Used refresh tokens per user that are kept until they expire, to detect a second use; the oldest are deleted. As many
-revoked families are remembered."""
+MOST_REVOKED = 500
+"""Revoked families per user that are remembered; the oldest are deleted."""
 TOMBSTONE_LIFE = timedelta(days=7)
 """How long a revoked family is remembered: no access token lives longer (`--access-token-life`)."""
 
-_TOMBSTONE = ".revoked"
-"""Ends the id of the entry of a revoked family. It outlives used tokens: without it, access tokens are valid again."""
+_ANCHOR = ".anchor"
+"""Ends the id of the anchor of a family."""
 
 
 def start_family() -> str:
@@ -44,23 +48,31 @@ async def put_refresh_token(
     """Create a refresh token and return its text. Deletes the user's obsolete ones."""
     now = core.clock.now()
     await _delete_useless(unit, user, now=now)
-    text = make_token_text(REFRESH_PREFIX)
+    text = f"{make_token_text(REFRESH_PREFIX)}.{family}"
     ends = [now + core.options.refresh_token_life]
     if origin is not None and origin.expires_at is not None:
         ends.append(origin.expires_at)
-    await unit.accounts.put_token(
-        Token(
-            id=f"{family}.{uuid4().hex}",
-            user=user,
-            kind="refresh",
-            hash=hash_token(text),
-            name="" if origin is None else origin.hash,
-            scopes=tuple(sorted(scopes)),
-            created_at=now,
-            expires_at=min(ends),
-        )
+    token = Token(
+        id=f"{family}.{uuid4().hex}",
+        user=user,
+        kind="refresh",
+        hash=hash_token(text),
+        name="" if origin is None else origin.hash,
+        scopes=tuple(sorted(scopes)),
+        created_at=now,
+        expires_at=min(ends),
     )
+    # The anchor is no token: if its text is sent as one, it counts as used.
+    anchor = replace(token, id=f"{family}{_ANCHOR}", hash=_hash_anchor(family), scopes=(), revoked_at=now)
+    for entry in (token, anchor):
+        await unit.accounts.put_token(entry)
     return text
+
+
+async def find_refresh_token(unit: UnitOfWork, text: str) -> Token | None:
+    """The refresh token of a text; the anchor of its family if the token was used before and is not stored any more."""
+    found = await unit.accounts.find_token(hash_token(text))
+    return found or await unit.accounts.find_token(_hash_anchor(text.rpartition(".")[2]))
 
 
 async def check_refreshable(core: Core, unit: UnitOfWork, token: Token) -> str | None:
@@ -75,9 +87,9 @@ async def check_refreshable(core: Core, unit: UnitOfWork, token: Token) -> str |
     return None
 
 
-async def revoke_reused(core: Core, unit: UnitOfWork, token_hash: str, *, address: str | None) -> str:
+async def revoke_reused(core: Core, unit: UnitOfWork, text: str, *, address: str | None) -> str:
     """Revoke the family of a refresh token that is used a second time. Returns the message for the client."""
-    token = await unit.accounts.find_token(token_hash)
+    token = await find_refresh_token(unit, text)
     if token is None or token.kind != "refresh":
         return "unknown refresh token: sign in again"
     family, now = get_family(token), core.clock.now()
@@ -86,7 +98,7 @@ async def revoke_reused(core: Core, unit: UnitOfWork, token_hash: str, *, addres
             await unit.accounts.delete_token(one.id, user=token.user)
     await unit.accounts.put_token(
         Token(
-            id=f"{family}{_TOMBSTONE}",
+            id=f"{family}{REVOKED_FAMILY}",
             user=token.user,
             kind="refresh",
             hash=_hash_tombstone(family),
@@ -105,6 +117,10 @@ async def is_family_revoked(unit: UnitOfWork, family: str) -> bool:
     return await unit.accounts.find_token(_hash_tombstone(family)) is not None
 
 
+def _hash_anchor(family: str) -> str:
+    return hash_token(f"anchor of family {family}")
+
+
 def _hash_tombstone(family: str) -> str:
     return hash_token(f"revoked family {family}")
 
@@ -117,11 +133,12 @@ async def find_origin(unit: UnitOfWork, token: Token) -> Token | None:
 
 async def _delete_useless(unit: UnitOfWork, user: str, *, now: datetime) -> None:
     held = [token for token in await unit.accounts.list_tokens(user) if token.kind == "refresh"]
-    revoked = [token for token in held if token.id.endswith(_TOMBSTONE)]
-    used = [token for token in held if token.revoked_at is not None and not token.id.endswith(_TOMBSTONE)]
-    active = [token for token in held if token.revoked_at is None]
-    ended = [token for token in held if token.expires_at is not None and now >= token.expires_at]
-    for token in {
-        one.id: one for one in (*ended, *active[MOST_SESSIONS:], *used[MOST_USED:], *revoked[MOST_USED:])
-    }.values():
-        await unit.accounts.delete_token(token.id, user=user)
+    anchors = [token for token in held if token.id.endswith(_ANCHOR)]
+    tombstones = [token for token in held if token.id.endswith(REVOKED_FAMILY)]
+    tokens = [token for token in held if not token.id.endswith((_ANCHOR, REVOKED_FAMILY))]
+    useless = [token for token in held if token.expires_at is not None and now >= token.expires_at]
+    useless += [token for token in tokens if token.revoked_at is not None]
+    useless += [token for token in tokens if token.revoked_at is None][MOST_SESSIONS:]
+    useless += [*anchors[MOST_SESSIONS:], *tombstones[MOST_REVOKED:]]
+    for token_id in {token.id for token in useless}:
+        await unit.accounts.delete_token(token_id, user=user)

@@ -17,6 +17,7 @@ from runyard.app.identity.personal_tokens import hash_token, narrow
 from runyard.app.identity.refresh_tokens import (
     check_refreshable,
     find_origin,
+    find_refresh_token,
     get_family,
     put_refresh_token,
     revoke_reused,
@@ -142,19 +143,19 @@ async def note_failure(core: Core, name: str | None, *, address: str | None) -> 
 async def _refresh(
     core: Core, issuer: TokenIssuer, form: Mapping[str, str], *, address: str | None, admit: Admit
 ) -> Json:
-    token_hash = hash_token(_require(form, "refresh_token"))
+    text = _require(form, "refresh_token")
     async with core.store.begin(is_read_only=True) as unit:
         # Made-up tokens must not cause writes.
-        found = await unit.accounts.find_token(token_hash)
+        found = await find_refresh_token(unit, text)
     if found is None:
         raise GrantRefused("invalid_grant", "unknown refresh token: sign in again")
     who = Principal(name=found.user, via="token", address=address)
     admit(who)
     async with core.store.begin() as unit:
         await lock_accounts(unit)
-        token = await unit.accounts.use_refresh_token(token_hash)
+        token = await unit.accounts.use_refresh_token(hash_token(text))
         if token is None:
-            problem: str | None = await revoke_reused(core, unit, token_hash, address=address)
+            problem: str | None = await revoke_reused(core, unit, text, address=address)
         else:
             problem = await check_refreshable(core, unit, token)
         if token is None or problem is not None:
