@@ -13,7 +13,7 @@ from runyard.api.query_parameters import read_parameters
 from runyard.api.request_bodies import hold_body
 from runyard.api.responses import LargeJsonResponse
 from runyard.api.routing import Route, check_access, get_principal
-from runyard.api.throttle import PAGES_EACH, READS_EACH, WRITES_EACH, get_throttle, throttle_key
+from runyard.api.throttle import BODIES_EACH, PAGES_EACH, READS_EACH, WRITES_EACH, get_throttle, throttle_key
 from runyard.app.errors import Forbidden
 from runyard.app.identity import RefusalAudit
 from runyard.app.ports import Unavailable, Unstorable
@@ -60,9 +60,10 @@ class Dispatcher:
             return await self._call(request, route, named)
         throttle, key = get_throttle(request), throttle_key(request, get_principal(request))
         if route.method != "GET":
-            await hold_body(request)
-            async with throttle.take_turn(f"writes of {key}", most=WRITES_EACH):
-                return await self._call(request, route, named)
+            async with throttle.take_turn(f"bodies of {key}", most=BODIES_EACH):
+                await hold_body(request)
+                async with throttle.take_turn(f"writes of {key}", most=WRITES_EACH):
+                    return await self._call(request, route, named)
         await turn.enter_async_context(throttle.take_turn(f"reads of {key}", most=READS_EACH))
         if not route.has_many:
             return await self._call(request, route, named)

@@ -14,6 +14,8 @@ from runyard.app.model import Principal
 
 MOST_KNOWN = 10_000
 """Principals whose buckets are kept; a forgotten one starts full."""
+BODIES_EACH = 16
+"""Request bodies of one principal that are in memory at a time; the others wait in the sockets."""
 WRITES_EACH = 3
 """Requests with a body of one principal that are processed at a time; the others wait. They share one thread for large
 documents, and hold one of few database connections meanwhile: many of one user would keep everybody waiting."""

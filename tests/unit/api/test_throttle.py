@@ -6,12 +6,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 
+from runyard.api import dispatcher
 from runyard.api.application import make_app
 from runyard.api.context import Limits
+from runyard.api.request_bodies import hold_body
 from runyard.api.routes import runs as run_routes
-from runyard.api.throttle import MOST_KNOWN, PAGES_EACH, WRITES_EACH, Throttle, throttle_key
+from runyard.api.throttle import BODIES_EACH, MOST_KNOWN, PAGES_EACH, WRITES_EACH, Throttle, throttle_key
 from runyard.app.errors import TooMany
 from runyard.app.identity.personal_tokens import create_personal_token
 from runyard.app.identity.sign_in import EXCHANGE_GRANT, PERSONAL_TYPE, REFRESH_GRANT
@@ -170,6 +172,26 @@ async def test_a_user_waits_when_three_of_its_requests_are_processed(
     answers = await asyncio.gather(*(demo.post("/api/v1/-/demo/runs/explain", json=run) for _ in range(10)))
     assert [answer.status_code for answer in answers] == [200] * 10
     assert most == WRITES_EACH
+
+
+async def test_a_user_waits_when_many_of_its_bodies_are_being_read(
+    demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, most = 0, 0
+
+    async def read_slowly(request: Request) -> None:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        await asyncio.sleep(0.01)
+        await hold_body(request)
+        reading -= 1
+
+    monkeypatch.setattr(dispatcher, "hold_body", read_slowly)
+    run = {"kind": "container+job:run", "spec": {"task": "container+job://demo/t1"}}
+    answers = await asyncio.gather(*(demo.post("/api/v1/-/demo/runs/explain", json=run) for _ in range(20)))
+    assert [answer.status_code for answer in answers] == [200] * 20
+    assert most == BODIES_EACH
 
 
 async def test_turns_are_forgotten_when_nobody_waits_for_them() -> None:
