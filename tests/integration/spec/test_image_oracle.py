@@ -5,6 +5,7 @@
 
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -129,15 +130,23 @@ def describe(text: str) -> Document | None:
     return {"domain": image.domain, "path": image.path, "tag": image.tag, "digest": image.digest}
 
 
+BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+IPV4 = re.compile(rf"{BYTE}(?:\.{BYTE}){{3}}")
+NUMBER = re.compile("[0-9]+|0[xX][0-9a-fA-F]*")
+
+
 def read_answer(answer: Document) -> Document | None:
-    """The runtimes' answer, but None for two forms that only we refuse.
+    """The runtimes' answer, but None for three forms that only we refuse.
 
     Where the first component is neither a host nor a path (`a_b.io/x`), the parser answers without a domain, and the
-    runtimes would ask the host `a_b.io`. A port above 65535 parses, and no connection is possible.
+    runtimes would ask the host `a_b.io`. A port above 65535 parses, and no connection is possible. A host that ends
+    with a number and is not a plain IPv4 address (`127.1`, `0x7f.0.0.1`) is another spelling of one for some resolvers.
     """
     if "error" in answer or not answer["domain"]:
         return None
-    port = split_port(answer["domain"])[1]
+    host, port = split_port(answer["domain"])
+    if NUMBER.fullmatch(host.rpartition(".")[2]) and not IPV4.fullmatch(host):
+        return None
     return None if port and not 0 < int(port) <= MOST_PORT else answer
 
 

@@ -12,6 +12,7 @@ import pytest
 from runyard.app.ports import Query, Stale
 from runyard.store import SqlStore, backup, open_store, postgresql_backups, read_status, restore, show_url
 from runyard.store.errors import BackupFailed, ForeignSchema, FutureSchema, StoreLocked
+from runyard.store.schema import list_known_revisions
 from tests.contract.store.builders import make_audit, make_entity, make_run, make_transition
 from tests.contract.store.test_secrets import make_value
 from tests.postgres import PASSWORD, Postgres
@@ -208,7 +209,7 @@ async def test_nothing_is_restored_when_the_backup_is_from_the_future(
         try:
             await backup(database, tmp_path / "backup")
         finally:
-            server.run_sql(change.format("0001"), database=name)
+            server.run_sql(change.format(list_known_revisions()[-1]), database=name)
 
     with pytest.raises(FutureSchema, match="9999"):
         await restore(tmp_path / "backup", target)

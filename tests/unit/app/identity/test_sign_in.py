@@ -247,6 +247,15 @@ async def test_session_ends_when_the_account_is_disabled_deleted_or_gets_another
         await refresh(world, third["refresh_token"])
 
 
+async def test_session_ends_when_the_password_changes_and_personal_tokens_are_kept(world: World) -> None:
+    token = (await world.add_token("ada")).text
+    answer = await exchange(world, token)
+    await set_password(world.core, SYSTEM, world.passwords, name="ada", password="brand new words", keeps_tokens=True)
+    with pytest.raises(GrantRefused, match="unknown refresh token"):
+        await refresh(world, answer["refresh_token"])
+    assert (await world.send(token)).name == "ada"
+
+
 async def test_limits_stay_when_a_limited_token_is_exchanged_and_refreshed(world: World) -> None:
     answer = await begin_session(world, scopes=["read"])
     for _ in range(3):
