@@ -69,10 +69,14 @@ class Lifecycles:
         return bool(self._scans)
 
     def keep(self, projects: Iterable[str]) -> None:
-        """Forget all other projects: they have no triggers any more."""
+        """Forget all other projects: they have no lifecycle triggers any more."""
         kept = set(projects)
         self._scans = {project: scan for project, scan in self._scans.items() if project in kept}
         self._scanned_at = {project: at for project, at in self._scanned_at.items() if project in kept}
+
+    def abandon(self, project: str) -> None:
+        """Give up an unfinished scan that failed; the next one begins where it began, after the loop's pause."""
+        self._scans.pop(project, None)
 
     async def take_turn(self, project: str, triggers: Sequence[Entity], turn: Turn) -> int:
         """Fire for everything in a project that changed since its last scan, as far as the turn goes."""

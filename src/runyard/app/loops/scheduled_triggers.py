@@ -35,17 +35,13 @@ class Schedules:
         self._core = core
         self._is_open = is_open
         self._plans: dict[tuple[str, str], _Plan] = {}
-        self._is_busy = False
-
-    @property
-    def is_busy(self) -> bool:
+        self.is_busy = False
         """Whether a trigger that may be due was left for the next turn of its project."""
-        return self._is_busy
 
     def keep(self, keys: Iterable[tuple[str, str]]) -> None:
         """Forget all but these triggers, by project and id. Call it at the start of a pass."""
         self._plans = {key: self._plans[key] for key in keys if key in self._plans}
-        self._is_busy = False
+        self.is_busy = False
 
     async def take_turn(self, triggers: Sequence[Entity], turn: Turn) -> int:
         """Fire what is due, as far as the turn goes. Returns how many occasions were fired or recorded as missed."""
@@ -54,7 +50,7 @@ class Schedules:
             if not self._may_be_due(trigger):
                 continue
             if turn.is_over:
-                self._is_busy = True
+                self.is_busy = True
                 break
             used = await contain(self._process(trigger, turn), trigger=trigger.id, project=trigger.project)
             if used is None:

@@ -40,15 +40,18 @@ class TriggerLoop:
     async def fire_due(self) -> int:
         """One pass: a turn for each project. Returns the number of occasions."""
         await self._refresh()
+        active = [trigger for trigger in self._triggers.values() if is_active(trigger)]
         projects: dict[str, list[Entity]] = {}
-        for trigger in self._triggers.values():
-            if is_active(trigger):
-                projects.setdefault(trigger.project, []).append(trigger)
+        for trigger in active:
+            projects.setdefault(trigger.project, []).append(trigger)
         self._schedules.keep(self._triggers)
-        self._lifecycles.keep(projects)
+        self._lifecycles.keep(trigger.project for trigger in active if trigger.kind == LIFECYCLE)
         fired = 0
         for project, triggers in projects.items():
-            fired += await contain(self._take_turn(project, triggers), project=project) or 0
+            used = await contain(self._take_turn(project, triggers), project=project)
+            if used is None:
+                self._lifecycles.abandon(project)
+            fired += used or 0
         return fired
 
     @property

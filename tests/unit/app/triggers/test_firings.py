@@ -647,3 +647,33 @@ async def test_new_trigger_is_read_when_its_id_was_used_before(shop: World) -> N
     shop.clock.at += HOUR
     assert await fire_all(loop) == 1
     assert len(await list_runs(shop)) == 1
+
+
+async def test_loop_rests_when_the_triggers_of_an_unfinished_scan_are_stopped(
+    shop: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schedule of the same project goes on: its next time is far, and nothing is left to do until then."""
+    monkeypatch.setattr(turns, "TURN_FIRINGS", 1)
+    await add(shop, make_trigger("yearly", spec={"schedule": "@yearly"}))
+    await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
+    for number in range(3):
+        await add(shop, make_entity("model", f"m{number}", state="READY"))
+    loop = TriggerLoop(shop.core)
+    await loop.fire_due()
+    assert loop.is_busy
+    await stop_trigger(shop.core, ADA, "p", "after")
+    await loop.fire_due()
+    assert not loop.is_busy
+
+
+async def test_loop_rests_when_the_changes_of_a_project_cannot_be_read(
+    shop: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*given: Any, **named: Any) -> Any:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(SqlEntities, "list_changed", fail)
+    await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
+    loop = TriggerLoop(shop.core)
+    assert await loop.fire_due() == 0
+    assert not loop.is_busy
