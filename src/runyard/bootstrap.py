@@ -323,20 +323,24 @@ async def _measure(context: ServerContext) -> None:
 
 
 def _announce(context: ServerContext, address: str, settings: Settings) -> None:
-    """Print the address to standard output, flushed, for people and programs alike; the log format does not matter."""
-    sys.stdout.write(f"runyard listens on {address}\n")
+    """Print the address to standard output for people and programs alike; the log format does not matter.
+
+    One write: whoever waits for the address finds the warnings too.
+    """
+    lines = [f"runyard listens on {address}"]
     if context.is_open and settings.open_to_everyone_on_this_machine:
-        sys.stdout.write(
+        lines.append(
             "!! --open-to-everyone-on-this-machine: accounts are ignored. Every program on this machine has admin "
-            "rights and can read the values of all secrets. Cross-origin requests are refused.\n"
+            "rights and can read the values of all secrets. Cross-origin requests are refused."
         )
     elif context.is_open:
-        sys.stdout.write(
-            "!! No accounts: every program on this machine has admin rights. Cross-origin requests are refused.\n"
-            "!! Beyond a laptop, run `runyard user create NAME --admin`; then clients must sign in.\n"
-        )
+        lines += [
+            "!! No accounts: every program on this machine has admin rights. Cross-origin requests are refused.",
+            "!! Beyond a laptop, run `runyard user create NAME --admin`; then clients must sign in.",
+        ]
     if settings.engine == "none":
-        sys.stdout.write("No engine: runs are accepted, resolved and stored, and stay READY.\n")
+        lines.append("No engine: runs are accepted, resolved and stored, and stay READY.")
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
 
