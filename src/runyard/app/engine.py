@@ -1,21 +1,37 @@
 """The Engine port: what executes runs. Engines observe and act; they never write runs.
 
 An engine knows a run by its **anchor**, the one object that a run begins with: held back at first, its name derived
-from the run's uid, known by a UID of its own from then on. The reconcile loop calls `ensure_anchor`, commits the UID,
-calls `release`, and from there on only observes, stops and removes. Every obligation here is held to by
-`tests/contract/engine`. Any call may be repeated, by several replicas, at any time, and after any crash.
+from the run's uid, known by a UID of its own from then on. The life of a run, as the loops drive it:
+
+1. `ensure_project`, `ensure_anchor`; the UID is committed; `release`.
+2. `changes` reports what happens, as observations; `observe` asks where a report may be missing.
+3. `list_log_sources` and `follow_log` give the output of its containers, which `app` stores.
+4. `stop` on request or at a deadline.
+5. After the end, once the log is stored: `settle`. `remove` when the run is deleted.
+
+Any call may be repeated, by several replicas, at any time, and after any crash. Every obligation is held to by
+`tests/contract/engine`. What only some engines can do is a protocol of its own: `Interactive`, `Metered`.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from datetime import datetime
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from runyard.app.model import Json
+from runyard.domain.admission import AdmittedObjects
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.outcomes import Seen
+from runyard.pods.snapshot import Snapshot
 
-STATUS_KEYS = ("pods", "service", "k8s", "events")
+STATUS_KEYS = ("pods", "service", "events")
 """The keys of a run's status that an observation may set."""
+LARGEST_DETAILS_BYTES = 16 * 1024
+"""How large the details of an observation may be, as JSON; an engine shortens them, the loop leaves larger ones out."""
+LARGEST_DESCRIPTION_BYTES = 4 << 20
+"""How large `describe` may answer, as JSON."""
+MOST_ENDS = 50
+"""How many ended containers an observation may list, the newest last."""
 
 
 class EngineError(Exception):
@@ -34,6 +50,19 @@ class EngineRefusal(EngineError):
     """The call can never succeed: the engine refuses the run, and a retry would not help."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an engine acts. Absence in one place says nothing about another."""
+
+    engine: str
+    """`kubernetes`, `local` …"""
+    uid: str
+    """Of the cluster or installation. It does not change when the engine is restarted, moved or renamed."""
+
+    def __str__(self) -> str:
+        return f"{self.engine}/{self.uid}"
+
+
 class Access(Protocol):
     """Secrets and token of a run, read when needed and stored nowhere."""
 
@@ -42,6 +71,18 @@ class Access(Protocol):
 
     async def issue_token(self) -> str:
         """A token for that run alone."""
+
+
+class Admission(Protocol):
+    """The last validator, with the policy and profile revisions that the run was resolved with."""
+
+    async def admit(
+        self, objects: Sequence[Mapping[str, Any]], *, is_anchor: bool = False, kubernetes_version: str = "latest"
+    ) -> AdmittedObjects:
+        """Check objects that are sent together; raises `EngineRefusal` with every reason not to send them.
+
+        What it returns is all that an engine may send: `AdmittedObjects` cannot be made in another way.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,52 +105,255 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """What an engine observes of an anchor."""
+class Anchor:
+    """An anchor that exists or has existed: enough to find it, to read it, and to remove it without the run's row."""
 
+    run_uid: str
+    run_id: str
+    project: str
+    action: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerEnd:
+    """How one instance of a container ended. A restarted container is another instance."""
+
+    pod: str
+    container: str
+    instance: int = 0
+    exit_code: int | None = None
+    signal: int | None = None
+    is_out_of_memory: bool = False
+    peak_bytes: int | None = None
+    """The most memory that it used; None: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What an engine observes of an anchor: small, whatever the run. `describe` has the rest."""
+
+    run_uid: str
     uid: str
     seen: Seen
+    epoch: int = 0
+    """Grows when versions begin anew, as after the restore of an etcd. Never decreases at one place."""
     version: int = 0
-    """Never decreases for one anchor. Meaningless if the anchor is absent."""
+    """Never decreases for one anchor in one epoch. Meaningless if the anchor is absent."""
     generation: int = 0
     """The newest generation that the anchor has obeyed. Meaningless if the anchor is absent."""
     reason: str | None = None
     message: str | None = None
+    ends: tuple[ContainerEnd, ...] = ()
+    """At most `MOST_ENDS`. Also of an anchor that is absent now, as far as the engine saw it end."""
     details: Json = field(default_factory=dict)
-    """Some of `STATUS_KEYS`, each complete as far as the engine knows."""
+    """Some of `STATUS_KEYS`, each complete as far as the engine knows; at most `LARGEST_DETAILS_BYTES`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnchorList:
+    """The anchors of this installation at the engine's place."""
+
+    observations: Sequence[tuple[Anchor, Observation]]
+    is_complete: bool
+    """False if a part could not be read: then absence from the list means nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSource:
+    """The output of one instance of a container."""
+
+    run_uid: str
+    pod: str
+    container: str
+    instance: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChunk:
+    """Output, in order and without overlap; `position` is where the next chunk begins."""
+
+    content: bytes
+    at: datetime
+    position: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogGap:
+    """Output that cannot be read anymore, and why: `rotated`, `pod deleted`, `node lost` …"""
+
+    since: datetime
+    until: datetime
+    cause: str
+    position: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptVolume:
+    """A volume that lives longer than the runs that mount it. `claim` is unique in the project."""
+
+    project: str
+    claim: str
+    volume_id: str
+    size: str | None = None
+    storage_class: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeState:
+    """A kept volume as the engine finds it."""
+
+    project: str
+    claim: str
+    volume_id: str | None
+    """None: it carries no id of a volume of this installation."""
+    phase: Literal["pending", "bound", "lost", "removing"]
+    size: str | None = None
+    """What it really has."""
+    storage_class: str | None = None
+    mounted_by: tuple[str, ...] = ()
+    """Uids of the runs that have it mounted now."""
+    message: str | None = None
 
 
 class Engine(Protocol):
     """Executes runs. Raises `EngineUnavailable` and `EngineRefusal`; any other exception counts as the former."""
 
-    name: str
+    @property
+    def place(self) -> Place:
+        """Where it acts; known before the first call, and the same for its whole life."""
 
     async def find_anchor(self, assignment: Assignment) -> str | None:
         """The UID of the run's anchor, or None; asks the cluster itself, not a cache."""
 
     async def ensure_anchor(self, assignment: Assignment) -> str:
-        """Create the run's anchor, suspended, or find it by its name; concurrent calls create only one. Idempotent.
+        """Create the run's anchor, held back, or find it by its name; concurrent calls create only one. Idempotent.
 
         An anchor of another run with the same id does not count: of an earlier one, or of one in another project.
         """
 
     async def release(self, assignment: Assignment, uid: str) -> None:
-        """Start a suspended anchor, with everything it needs, owned by it; or start it again after a stop.
+        """Start an anchor that is held back, with everything it needs, owned by it; or start it again after a stop.
 
         Changes only that UID: if it is absent, nothing is created. An anchor that has ended by itself is not restarted.
+        Sends only what `assignment.admission` admitted.
         """
 
-    async def observe(self, assignment: Assignment, uid: str) -> Observation:
+    async def observe(self, anchor: Anchor) -> Observation:
         """The current observation, possibly from a cache; `absent` only after asking the cluster itself."""
 
-    async def stop(self, assignment: Assignment, uid: str) -> None:
-        """Begin to stop the run. A service keeps its anchor; a suspended anchor stays suspended."""
+    async def describe(self, anchor: Anchor) -> Json:
+        """The large view, for people: the objects of the run as they are now; at most `LARGEST_DESCRIPTION_BYTES`."""
 
-    async def remove(self, assignment: Assignment, uid: str) -> None:
+    async def stop(self, assignment: Assignment, uid: str) -> None:
+        """Begin to stop the run. Its anchor stays, and so does its output until it is read; one held back stays so."""
+
+    async def settle(self, assignment: Assignment, uid: str) -> bool:
+        """Clean up after the end of a run whose log is stored; returns whether all is done.
+
+        Removes the values of secrets; asks for deletion after the spec's `ttl_seconds`. An anchor that never ran is
+        removed with everything it owns. A stopped service keeps what `release` needs to start it again. An absent
+        anchor is settled.
+        """
+
+    async def remove(self, anchor: Anchor) -> None:
         """Begin to remove the anchor of that UID and everything it owns, running or not."""
 
-    def changes(self) -> AsyncIterator[str]:
-        """Uids of runs that may have changed. Only a hint: every run is observed from time to time anyway."""
+    async def list_anchors(self) -> AnchorList:
+        """Every anchor of this installation, with its observation; asks the cluster itself, or a synced cache."""
+
+    def changes(self) -> AsyncIterator[Sequence[Observation]]:
+        """Observations as they change, in batches; of one run the newest only. Equal ones need not be repeated.
+
+        Every change after the call is reported, absence too. What was before, `list_anchors` says.
+        """
+
+    async def list_log_sources(self, anchor: Anchor) -> Sequence[LogSource]:
+        """The outputs that exist or have existed, as far as the engine knows; in the order in which they began."""
+
+    def follow_log(self, source: LogSource, *, after: str | None = None) -> AsyncIterator[LogChunk | LogGap]:
+        """The output after a position, from its beginning if None; ends when the instance has ended and all was read.
+
+        A part that cannot be read is a gap. Raises `EngineUnavailable` if the rest may be readable later.
+        """
+
+    async def ensure_project(self, project: str) -> None:
+        """Prepare what runs of a project need (a namespace and its rules). Idempotent."""
+
+    async def remove_project(self, project: str) -> bool:
+        """Remove what `ensure_project` made; returns whether it is gone. Never removes what it did not make."""
+
+    async def ensure_volume(self, volume: KeptVolume) -> VolumeState:
+        """Create a kept volume, or find it; never one of the same claim with another id: `EngineRefusal`."""
+
+    async def remove_volume(self, volume: KeptVolume) -> bool:
+        """Begin to remove a kept volume with its data; returns whether it is gone. Only that id."""
+
+    async def list_volumes(self) -> Sequence[VolumeState]:
+        """Every kept volume of this installation, and claims of projects that nobody knows (orphans)."""
+
+    async def snapshot(self) -> Snapshot:
+        """What the place has and what is used, for the explainer; possibly from a cache."""
 
     async def close(self) -> None:
         """Close connections. Runs continue."""
+
+
+class Channel(Protocol):
+    """A two-way stream of messages, each with the number of its channel as in Kubernetes: 0 stdin, 1 stdout, 2 stderr,
+    3 error (the status at the end, as JSON), 4 resize.
+    """
+
+    async def send(self, channel: int, content: bytes) -> None:
+        """Send; waits while the other side does not read (back-pressure)."""
+
+    def receive(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Messages until the other side has ended."""
+
+    async def close(self) -> None:
+        """End it. Idempotent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What a user asks for: which container, and how."""
+
+    pod: str | None = None
+    """None: the newest that runs."""
+    container: str | None = None
+    command: tuple[str, ...] = ()
+    has_stdin: bool = False
+    is_tty: bool = False
+
+
+@runtime_checkable
+class Interactive(Protocol):
+    """An engine into whose containers users can look."""
+
+    async def open_exec(self, anchor: Anchor, session: Session) -> Channel:
+        """Start a command in a container. Raises `EngineRefusal` if there is none that runs."""
+
+    async def open_attach(self, anchor: Anchor, session: Session) -> Channel:
+        """Attach to the main process of a container."""
+
+    async def open_port(self, anchor: Anchor, port: int, *, pod: str | None = None) -> Channel:
+        """Connect to a TCP port of a pod: channel 0 in both directions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the containers of a run use."""
+
+    at: datetime
+    pod: str
+    container: str
+    cpu_cores: float | None = None
+    memory_bytes: int | None = None
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """An engine that measures what runs use."""
+
+    async def list_usage(self, anchor: Anchor) -> Sequence[Usage]:
+        """One entry per container that runs now."""

@@ -19,8 +19,10 @@ Desired = Literal["run", "stop", "delete"]
 class Seen(StrEnum):
     """What an engine sees of a run's anchor."""
 
+    HELD = "held"
+    """It exists and was not released."""
     PENDING = "pending"
-    """It exists and does not run yet, or is being restarted."""
+    """It was released and does not run yet, or is being restarted."""
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -91,6 +93,7 @@ _LOST = Outcome(
 )
 _WANTED: Mapping[Seen, Outcome] = MappingProxyType(
     {
+        Seen.HELD: Outcome(state=State.PENDING),
         Seen.PENDING: Outcome(state=State.PENDING),
         Seen.RUNNING: Outcome(state=State.RUNNING),
         Seen.SUCCEEDED: Outcome(state=State.COMPLETED),

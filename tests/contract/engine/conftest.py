@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from runyard.app.engine import Assignment, Engine
+from runyard.app.engine import Anchor, Assignment, Engine
 from runyard.domain.effective_spec import EffectiveSpec
 from tests.engines.memory import MemoryEngine
 
@@ -43,6 +43,7 @@ class MemoryLab:
 
     def __init__(self) -> None:
         self.memory = MemoryEngine()
+        self.memory.projects = {"p", "q"}
         self.engine: Engine = self.memory
 
     async def settle(self) -> None:
@@ -74,3 +75,9 @@ def assign(run_id: str = "r1", **fields: Any) -> Assignment:
         "access": FixedAccess(),
     }
     return Assignment(run_id=run_id, **{**chosen, **fields})
+
+
+def anchor(uid: str, assignment: Assignment | None = None) -> Anchor:
+    """The anchor of an assignment, which is `r1` unless told otherwise."""
+    run = assignment or assign()
+    return Anchor(run_uid=run.run_uid, run_id=run.run_id, project=run.project, action=run.effective.action, uid=uid)

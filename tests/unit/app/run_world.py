@@ -166,7 +166,7 @@ class World:
     async def _summarise(self) -> Any:
         async with self.store.begin(is_read_only=True) as unit:
             rows = await unit.session.fetch_all(select(tables.runs.c.id, tables.runs.c.revision))
-        phases = [(anchor.uid, anchor.phase, len(anchor.history)) for anchor in self.engine.anchors.values()]
+        phases = [(thing.anchor.uid, thing.phase, len(thing.history)) for thing in self.engine.things.values()]
         return [tuple(row.values()) for row in rows], phases
 
 

@@ -129,8 +129,8 @@ class Reconciler:
             _log.exception("a lease could not be released", extra={"run_uid": lease.run_uid})
 
     async def _follow_engine(self, engine: Engine) -> None:
-        async for run_uid in engine.changes():
-            self._changed.add(run_uid)
+        async for batch in engine.changes():
+            self._changed.update(seen.run_uid for seen in batch)
             self._core.signals.due.set()
 
     async def _find_waiting(self, state: State) -> list[str]:

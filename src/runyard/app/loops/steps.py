@@ -13,7 +13,7 @@ from runyard.app.core import Core
 from runyard.app.engine import Engine, EngineError, EngineRefusal, EngineUnavailable
 from runyard.app.errors import Conflict
 from runyard.app.loops import run_updates
-from runyard.app.loops.assignments import IssueToken, make_assignment
+from runyard.app.loops.assignments import IssueToken, make_anchor, make_assignment
 from runyard.app.loops.deadlines import find_deadline, has_timeouts
 from runyard.app.loops.pace import Pace
 from runyard.app.model import Lease, Run
@@ -92,6 +92,7 @@ class Stepper:
 
     async def _anchor(self, engine: Engine, run: Run, lease: Lease) -> Run:
         assignment = make_assignment(self._core, run, issue_token=self._issue_token)
+        await self._call(engine.ensure_project(run.project))
         uid = await self._call(engine.ensure_anchor(assignment))
         try:
             return await self._write(lease, run_updates.store_anchor(uid))
@@ -102,11 +103,10 @@ class Stepper:
     async def _release(self, engine: Engine, run: Run, lease: Lease) -> Run:
         assignment = make_assignment(self._core, run, issue_token=self._issue_token)
         await self._call(engine.release(assignment, _get_uid(run)))
-        return await self._write(lease, run_updates.mark_released(run.desired_generation, engine.name))
+        return await self._write(lease, run_updates.mark_released(run.desired_generation, engine.place.engine))
 
     async def _watch(self, engine: Engine, run: Run, lease: Lease) -> Run | Wait:
-        assignment = make_assignment(self._core, run, issue_token=self._issue_token)
-        seen = await self._call(engine.observe(assignment, _get_uid(run)))
+        seen = await self._call(engine.observe(make_anchor(run, _get_uid(run))))
         stored = await self._write(lease, run_updates.record_observation(seen))
         if is_final(State(stored.state)) or stored.desired != "run":
             return stored
@@ -133,8 +133,9 @@ class Stepper:
                 return await self._write(lease, run_updates.stop_without_anchor)
             await finish_run_deletion(self._core, run, lease=lease)
             return None
-        await self._call((engine.stop if step is Step.STOP else engine.remove)(assignment, uid))
-        seen = await self._call(engine.observe(assignment, uid))
+        anchor = make_anchor(run, uid)
+        await self._call(engine.stop(assignment, uid) if step is Step.STOP else engine.remove(anchor))
+        seen = await self._call(engine.observe(anchor))
         if step is Step.REMOVE:
             if seen.seen is not Seen.ABSENT:
                 return self._pace.stop_poll
@@ -153,12 +154,12 @@ class Stepper:
             if stored.anchor_uid == uid or (stored.anchor_uid is None and is_wanted):
                 return
         _log.warning("removing an orphaned anchor", extra={"run": run.id, "uid": uid})
-        await self._call(engine.remove(make_assignment(self._core, run, issue_token=self._issue_token), uid))
+        await self._call(engine.remove(make_anchor(run, uid)))
 
     async def _back_off(self, lease: Lease, error: EngineError) -> Wait:
         """Keep the run as it is and retry with exponential backoff: wait as long as calls have failed so far."""
         now = self._core.clock.now()
-        name = None if self._engine is None else self._engine.name
+        name = None if self._engine is None else self._engine.place.engine
         run = await self._write(lease, run_updates.record_engine_failure(error, now=now, engine=name))
         since = run_updates.find_failing_since(run) or now
         return min(max(now - since, self._pace.min_backoff), self._pace.max_backoff)

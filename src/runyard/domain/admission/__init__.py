@@ -9,6 +9,7 @@ Start at `objects.check_objects`. It fails closed, in two steps:
 May import `pods` and `spec`; never `domain.resolution`, `domain.layer_merge` or `manifests`.
 """
 
+from runyard.domain.admission.admitted_objects import AdmittedObject, AdmittedObjects, admit
 from runyard.domain.admission.objects import check_objects
 
-__all__ = ["check_objects"]
+__all__ = ["AdmittedObject", "AdmittedObjects", "admit", "check_objects"]

@@ -97,4 +97,4 @@ async def _end(world: World, run_id: str, *, life: str, rest: str) -> None:
         assert all(may_follow(a, b, can_resume=True) for a, b in itertools.pairwise(states))
         await delete_run(world.core, ADA, "p", run_id)
         await world.settle()
-    assert world.engine.anchors == {}
+    assert world.engine.things == {}

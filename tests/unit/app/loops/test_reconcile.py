@@ -82,7 +82,7 @@ async def test_run_is_lost_when_its_anchor_is_gone(world: World) -> None:
     await world.settle()
     run = await world.get()
     assert (run.state, run.reason) == ("ERROR", "run.lost")
-    assert world.engine.anchors == {}
+    assert world.engine.things == {}
 
 
 async def test_run_fails_when_it_is_stopped_behind_our_back(world: World) -> None:
@@ -236,10 +236,19 @@ async def test_details_do_not_go_back_when_the_engine_remembers_wrongly(world: W
 
 def test_observation_counts_for_its_own_anchor_when_there_was_another() -> None:
     run = make_run("r1", state="RUNNING", anchor_uid="mine", status={"reconcile": {"version": 5}})
-    assert record_observation(Observation(uid="other", seen=Seen.ABSENT))(run) is None
-    assert record_observation(Observation(uid="mine", seen=Seen.SUCCEEDED, version=4, generation=1))(run) is None
-    assert record_observation(Observation(uid="mine", seen=Seen.SUCCEEDED, version=5, generation=0))(run) is None
-    assert record_observation(Observation(uid="mine", seen=Seen.SUCCEEDED, version=5, generation=1))(run) is not None
+    assert record_observation(Observation(run_uid="uid", uid="other", seen=Seen.ABSENT))(run) is None
+    assert (
+        record_observation(Observation(run_uid="uid", uid="mine", seen=Seen.SUCCEEDED, version=4, generation=1))(run)
+        is None
+    )
+    assert (
+        record_observation(Observation(run_uid="uid", uid="mine", seen=Seen.SUCCEEDED, version=5, generation=0))(run)
+        is None
+    )
+    assert (
+        record_observation(Observation(run_uid="uid", uid="mine", seen=Seen.SUCCEEDED, version=5, generation=1))(run)
+        is not None
+    )
 
 
 async def test_anchor_is_found_and_not_made_again_when_the_loop_died_before_it_was_stored(world: World) -> None:
@@ -254,7 +263,7 @@ async def test_anchor_is_found_and_not_made_again_when_the_loop_died_before_it_w
     world.engine.at = crash
     with pytest.raises(BaseExceptionGroup):
         await world.make_loop().reconcile_due()
-    [uid] = world.engine.anchors
+    [uid] = world.engine.things
     world.engine.at = lambda point: asyncio.sleep(0)
     await stop_run(world.core, ADA, "p", "r1")
     await world.settle()
@@ -262,7 +271,7 @@ async def test_anchor_is_found_and_not_made_again_when_the_loop_died_before_it_w
     assert (stopped.state, stopped.anchor_uid) == ("STOPPED", uid)
     await delete_run(world.core, ADA, "p", "r1")
     await world.settle()
-    assert world.engine.anchors == {}
+    assert world.engine.things == {}
     assert await world.find() is None
 
 
@@ -283,7 +292,7 @@ async def test_anchor_is_removed_when_it_was_made_after_the_run_had_ended(world:
         await world.settle()
         assert (await world.get()).state == "STOPPED"
         thawed.set()
-    assert world.engine.anchors == {}
+    assert world.engine.things == {}
     assert world.engine.released == []
 
 
@@ -306,7 +315,7 @@ async def test_anchor_is_removed_when_its_id_was_used_again_before_it_was_made(w
         world.turn(timedelta(seconds=1))
         await world.submit()
         thawed.set()
-    assert world.engine.anchors == {}
+    assert world.engine.things == {}
     assert (await world.get()).anchor_uid is None
 
 
@@ -384,7 +393,7 @@ async def test_end_waits_for_an_engine_when_something_was_made_by_one(world: Wor
     await world.make_loop().requeue_waiting()
     await world.settle()
     assert await world.find() is None
-    assert world.engine.anchors == {}
+    assert world.engine.things == {}
 
 
 @pytest.mark.parametrize(
@@ -413,7 +422,7 @@ async def test_run_is_stopped_and_ends_in_error_when_it_is_overdue(
     await world.settle()
     run = await world.get()
     assert (run.state, run.reason, run.desired) == ("ERROR", reason, "stop")
-    assert [anchor.phase for anchor in world.engine.anchors.values()] == ["stopped"]
+    assert [anchor.phase for anchor in world.engine.things.values()] == ["stopped"]
 
 
 async def test_run_that_made_it_is_completed_when_the_timer_was_late(world: World) -> None:
@@ -456,7 +465,7 @@ async def test_loop_works_by_itself_when_it_runs(world: World) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert world.engine.anchors == {}
+    assert world.engine.things == {}
 
 
 async def test_lease_is_given_back_when_the_loop_is_cancelled_at_work(world: World) -> None:
@@ -497,7 +506,7 @@ async def test_lease_is_renewed_when_each_call_takes_most_of_it(world: World) ->
     pace = Pace()
 
     async def take_long(point: str) -> None:
-        if not point.endswith("done"):
+        if point in ("ensure_anchor", "release", "observe"):
             world.turn(pace.lease * 0.6)
 
     await world.submit()
@@ -518,7 +527,7 @@ async def test_nothing_is_written_when_the_lease_expired_during_a_call(world: Wo
     world.engine.at = take_too_long
     await world.make_loop(pace=pace).reconcile_due()
     run = await world.get()
-    assert (run.state, run.anchor_uid) == ("READY", "uid-1")
+    assert (run.state, run.anchor_uid) == ("READY", "a-1")
 
 
 async def test_each_replica_processes_its_own_part_when_the_queue_is_sharded(world: World) -> None:

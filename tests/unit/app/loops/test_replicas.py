@@ -64,7 +64,7 @@ async def test_each_run_has_one_anchor_and_one_history_when_three_servers_race(r
     await asyncio.gather(*tasks, return_exceptions=True)
 
     assert [len(uids) for uids in engine.made.values()] == [1] * len(NAMES)
-    assert len(engine.anchors) == len(wanted)
+    assert len(engine.things) == len(wanted)
     for name in wanted:
         states = [State(state) for state in await first.states(name)]
         assert states == ["CREATED", "READY", "PENDING", "RUNNING", "STOP", "STOPPED"]

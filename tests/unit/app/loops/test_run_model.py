@@ -185,7 +185,7 @@ class RunMachine(RuleBasedStateMachine):
     def check_engine(self, run: Run) -> None:
         made = self.world.engine.made.get(run.uid, [])
         assert len(set(made) - self.lost_before_stored) <= 1
-        anchor = self.world.engine.anchors.get(run.anchor_uid or "")
+        anchor = self.world.engine.things.get(run.anchor_uid or "")
         if run.state == State.STOPPED and anchor is not None:
             assert anchor.phase not in ("pending", "running")
 
@@ -217,7 +217,7 @@ class RunMachine(RuleBasedStateMachine):
             self.runner.run(delete_run(self.world.core, ADA, "p", run.id))
         self.runner.run(self.world.settle())
         assert self.list_runs() == []
-        assert self.world.engine.anchors == {}
+        assert self.world.engine.things == {}
 
     def list_runs(self) -> list[Run]:
         async def find() -> list[Run]:

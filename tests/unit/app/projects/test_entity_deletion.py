@@ -20,14 +20,14 @@ async def test_project_goes_with_its_last_run_when_an_engine_holds_it(world: Wor
         await unit.entities.add(entity)
         await unit.commit()
     await world.settle()
-    assert world.engine.anchors
+    assert world.engine.things
 
     await delete_project(world.core, ADA, name, is_cascading=True)
     loop = DeletionLoop(world.core)
     assert await loop.finish() == 0
 
     await world.settle()
-    assert not world.engine.anchors
+    assert not world.engine.things
     assert await loop.finish() == 1
     async with world.store.begin(is_read_only=True) as unit:
         assert await unit.entities.find_project(name) is None

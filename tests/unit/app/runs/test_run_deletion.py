@@ -20,7 +20,7 @@ async def test_nothing_is_left_when_a_run_is_deleted_at_any_time(world: World, p
     assert (await delete_run(world.core, ADA, "p", "r1")).revision == answered.revision
     await world.settle()
     assert await world.find() is None
-    assert world.engine.anchors == {}
+    assert world.engine.things == {}
     assert world.logs.deleted == [run.uid]
     async with world.store.begin(is_read_only=True) as unit:
         assert await unit.runs.has_tombstone("r1", project="p")
@@ -45,7 +45,7 @@ async def test_ended_run_goes_too_when_it_is_deleted(world: World, phase: str) -
     await delete_run(world.core, ADA, "p", "r1")
     await world.settle()
     assert await world.find() is None
-    assert world.engine.anchors == {}
+    assert world.engine.things == {}
 
 
 async def test_new_run_of_that_id_has_an_anchor_of_its_own_when_the_old_one_was_deleted(world: World) -> None:
@@ -63,7 +63,7 @@ async def test_run_stays_when_its_anchor_is_not_gone_yet(world: World) -> None:
     await world.settle()
     await delete_run(world.core, ADA, "p", "r1")
     await world.make_loop().reconcile_due()
-    assert [anchor.phase for anchor in world.engine.anchors.values()] == ["removing"]
+    assert [anchor.phase for anchor in world.engine.things.values()] == ["removing"]
     assert (await world.get()).state == "DELETING"
     world.engine.tick()
     world.make_due()
@@ -120,7 +120,7 @@ async def test_run_stays_when_its_anchor_is_gone_and_the_log_cannot_be_deleted(w
     await delete_run(world.core, ADA, "p", "r1")
     world.logs.is_busy = True
     await world.settle()
-    assert world.engine.anchors == {}
+    assert world.engine.things == {}
     kept = await world.get()
     assert (kept.state, kept.reason) == ("DELETING", Reason.LOGS_UNAVAILABLE)
     world.logs.is_busy = False
