@@ -77,11 +77,17 @@ class Admission(Protocol):
     """The last validator, with the policy and profile revisions that the run was resolved with."""
 
     async def admit(
-        self, objects: Sequence[Mapping[str, Any]], *, is_anchor: bool = False, kubernetes_version: str = "latest"
+        self,
+        objects: Sequence[Mapping[str, Any]],
+        *,
+        unsent: Sequence[Mapping[str, Any]] = (),
+        is_anchor: bool = False,
+        kubernetes_version: str = "latest",
     ) -> AdmittedObjects:
         """Check objects that are sent together; raises `EngineRefusal` with every reason not to send them.
 
-        What it returns is all that an engine may send: `AdmittedObjects` cannot be made in another way.
+        What it returns is all that an engine may send: `AdmittedObjects` cannot be made in another way. `unsent` are
+        objects of the run that are sent at another time: they are checked with the others and not returned.
         """
 
 

@@ -1,6 +1,7 @@
-"""Admission: the last validator. Reads exactly the dictionaries that will be sent; does not know how they were made.
+"""Admission: the last validator. Reads exactly what will be sent; does not know how the objects were made.
 
-Start at `objects.check_objects`. It fails closed, in two steps:
+Start at `admitted_objects.admit`, which returns the bytes to send, and `objects.check_objects`, which lists the reasons
+not to send them. It fails closed, in two steps:
 1. Shapes: `plain_json`, `shapes`, `object_shapes` and `pod_shapes` accept only the kinds, keys and values that we send.
 2. Content: `identity` and `labels_and_annotations` check whose objects they are, `pods` Pod Security and references.
    `facts` and `amounts` collect the values that rules apply to. `rule_enforcement`, `locks` and `denial_checks` hold
