@@ -25,6 +25,11 @@ class Reason(StrEnum):
         member.remedy = remedy
         return member
 
+    ADMISSION_REFUSED = (
+        "admission.refused",
+        "the run's objects break a rule of the policy or profile that it was resolved with, so they were not sent",
+        "submit the run again, to resolve it by the current rules; if it is refused again, report a bug",
+    )
     CLIENT_ERROR = (
         "client.error",
         "the client that executes the run reported an error",

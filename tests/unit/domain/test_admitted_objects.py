@@ -196,9 +196,9 @@ def test_admitted_objects_cannot_be_changed_when_they_exist() -> None:
     found = ask(make_job())
 
     with pytest.raises(AttributeError):
-        found[0].body = b"{}"  # type: ignore[misc]
+        found[0].body = b"{}"
     with pytest.raises(AttributeError):
-        found._objects = ()  # type: ignore[misc]
+        found._objects = ()
     with pytest.raises(AttributeError):
         del found[0].body
     with pytest.raises(TypeError):

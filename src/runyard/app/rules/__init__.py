@@ -17,11 +17,13 @@ from runyard.app.rules.profiles_and_policy import (
     put_profile,
     read_profile,
 )
+from runyard.app.rules.recorded_rules import RecordedRules
 from runyard.app.rules.revisions import get_revision, list_revisions
 from runyard.app.rules.rule_files import import_policy, import_profiles
 
 __all__ = [
     "CurrentRules",
+    "RecordedRules",
     "StoredPolicy",
     "StoredProfile",
     "assume_recorded",
