@@ -378,7 +378,7 @@ class RunEvent(BaseModel):
 
 
 class ContainerLog(BaseModel):
-    """The log of one container of a run."""
+    """The log of one instance of a container of a run."""
 
     id: str = Field(description="Run, pod and container.", examples=["r1-pod-main"])
     kind: str = Field(description="`log`.", examples=["log"])
@@ -392,8 +392,9 @@ class ContainerLog(BaseModel):
         examples=[{"run": "r1", "timestamp": 1794726783348}],
     )
     status: Json = Field(
-        description="Container and pod, the total size in bytes, and the offset of the first byte in `content`.",
-        examples=[{"container": "main", "pod": "r1-abcde", "size": 5, "offset": 0}],
+        description="Container, pod and instance (1 after the first restart), the total size in bytes, and the offset "
+        "of the first byte in `content`. `complete`: nothing will follow; `cause`: why it was cut, such as `limit`.",
+        examples=[{"container": "main", "pod": "r1-abcde", "instance": 0, "size": 5, "offset": 0, "complete": True}],
     )
     content: str = Field(description="The last 2 MiB, base64 of UTF-8.", examples=["aGkgNDEK"])
 

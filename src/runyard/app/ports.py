@@ -487,13 +487,32 @@ class Clock(Protocol):
         """The current time, aware and in UTC."""
 
 
+LARGEST_POSITION_BYTES = 1024
+"""How long an engine's position in a log may be, in UTF-8."""
+LARGEST_CAUSE_BYTES = 4096
+"""How long the cause of a gap, or of the early end of a stream, may be, in UTF-8. Longer ones are cut."""
+
+
+class StreamComplete(ValueError):
+    """The stream is complete, and these bytes or this gap are not in it; nothing was written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The log of one container of a run, which is known by its uid. `pod` distinguishes attempts and replicas."""
+    """The log of one instance of a container of a run, which is known by its uid.
+
+    `pod` distinguishes attempts and replicas. A restarted container is another instance, and so another stream.
+    """
 
     run_uid: str
     pod: str
     container: str
+    instance: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its name within the run, for people: `pod/container`, `pod/container/1` after the first restart."""
+        return f"{self.pod}/{self.container}" + (f"/{self.instance}" if self.instance else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -504,6 +523,14 @@ class StreamInfo:
     size: int
     first_at: datetime | None
     last_at: datetime | None
+    position: str | None = None
+    """Where the engine continues: the last position that was stored. None: from the beginning."""
+    position_offset: int = 0
+    """The offset of the first byte after `position`. It is less than `size` if a writer died between two writes."""
+    is_complete: bool = False
+    """Whether nothing will follow."""
+    cause: str | None = None
+    """Why it is complete before its container ended, such as `limit`; None if everything was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -521,15 +548,35 @@ class LogPiece:
 class LogStore(Protocol):
     """Storage of log bytes. Never shares a writer with run state."""
 
-    async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
+    async def append(
+        self, stream: Stream, content: bytes, *, offset: int, at: datetime, position: str | None = None
+    ) -> int:
         """Append bytes that begin at `offset` and were written at `at`; returns the stream's new size.
 
+        `position` is the engine's position after these bytes. It is stored with them: never one without the other.
         Idempotent: bytes that are already stored are skipped. Raises `ValueError` for an offset past the end, which
-        would leave a hole.
+        would leave a hole, and `StreamComplete` for new bytes of a complete stream.
         """
 
-    async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
-        """Record at the current end that something is missing, and why."""
+    async def mark_gap(
+        self,
+        stream: Stream,
+        *,
+        since: datetime,
+        until: datetime,
+        cause: str,
+        offset: int | None = None,
+        position: str | None = None,
+    ) -> None:
+        """Record that something is missing at `offset`, and why; at the current end if None.
+
+        `position` is the engine's position after the gap, stored with it. Idempotent: a gap before the end, of the
+        position that is stored, or of the same offset, cause and `since` is already known. Raises `ValueError` for an
+        offset past the end, and `StreamComplete`.
+        """
+
+    async def finish(self, stream: Stream, *, cause: str | None, at: datetime) -> None:
+        """Mark the stream as complete at that time; creates one without bytes. Idempotent: the first cause stays."""
 
     async def list_streams(self, run_uid: str) -> Sequence[StreamInfo]:
         """The streams of a run, in the order in which they began."""
@@ -547,7 +594,7 @@ class LogStore(Protocol):
         """Delete all streams of a run. Idempotent. Raises `Unavailable`."""
 
     async def prune(self, *, before: datetime) -> int:
-        """Delete streams whose last bytes are older; returns how many."""
+        """Delete streams whose last bytes are older; returns how many. Without bytes, their last gap or end counts."""
 
     async def close(self) -> None:
         """Close files and connections. Idempotent."""

@@ -18,7 +18,16 @@ from runyard.app.ports import LogPiece, Stream, StreamInfo
 from runyard.logs import database_rows as rows
 from runyard.logs import extent_reader
 from runyard.logs.errors import LogsUnavailable
-from runyard.logs.pieces import Extent, Gap, Piece, check_stream, to_microseconds
+from runyard.logs.pieces import (
+    Completion,
+    Extent,
+    Gap,
+    Piece,
+    check_position,
+    check_stream,
+    cut_cause,
+    to_microseconds,
+)
 
 T = TypeVar("T")
 _Job = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any]"]
@@ -33,17 +42,39 @@ class DatabaseLogs:
         self._waiting: deque[_Job] = deque()
         self._connection: sqlite3.Connection | None = None
 
-    async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
+    async def append(
+        self, stream: Stream, content: bytes, *, offset: int, at: datetime, position: str | None = None
+    ) -> int:
         """See `LogStore`."""
         check_stream(stream)
+        check_position(position)
         written_at = to_microseconds(at)
-        return await self._do(lambda db: rows.append(db, stream, content, offset=offset, at=written_at))
+        return await self._do(
+            lambda db: rows.append(db, stream, content, offset=offset, at=written_at, position=position)
+        )
 
-    async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
+    async def mark_gap(
+        self,
+        stream: Stream,
+        *,
+        since: datetime,
+        until: datetime,
+        cause: str,
+        offset: int | None = None,
+        position: str | None = None,
+    ) -> None:
         """See `LogStore`."""
         check_stream(stream)
+        check_position(position)
         first, last = to_microseconds(since), to_microseconds(until)
-        await self._do(lambda db: rows.add_gap(db, stream, since=first, until=last, cause=cause))
+        gap = Gap(offset=offset or 0, since=first, until=last, cause=cut_cause(cause))
+        await self._do(lambda db: rows.add_gap(db, stream, gap, position=position, is_at_end=offset is None))
+
+    async def finish(self, stream: Stream, *, cause: str | None, at: datetime) -> None:
+        """See `LogStore`."""
+        check_stream(stream)
+        completion = Completion(None if cause is None else cut_cause(cause), to_microseconds(at))
+        await self._do(lambda db: rows.finish(db, stream, completion))
 
     async def list_streams(self, run_uid: str) -> Sequence[StreamInfo]:
         """See `LogStore`."""

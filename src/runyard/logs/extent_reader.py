@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from runyard.app.ports import LogPiece, Stream, StreamInfo
-from runyard.logs.pieces import Extent, Gap, Piece, from_microseconds
+from runyard.logs.pieces import Checkpoint, Completion, Extent, Gap, Piece, from_microseconds
 
 
 class Source(Protocol):
@@ -68,25 +68,42 @@ async def find_tail(source: Source, stream: Stream, lines: int) -> int:
     return extents[0].offset
 
 
-def make_info(stream: Stream, extents: Sequence[Extent]) -> StreamInfo:
-    """Size and times of a stream, from all its extents."""
+def make_info(
+    stream: Stream, extents: Sequence[Extent], *, checkpoint: Checkpoint | None, completion: Completion | None
+) -> StreamInfo:
+    """What is stored of a stream, from all its extents."""
     return StreamInfo(
         stream=stream,
         size=extents[-1].end if extents else 0,
         first_at=from_microseconds(extents[0].first_at) if extents else None,
         last_at=from_microseconds(max(extent.last_at for extent in extents)) if extents else None,
+        position=checkpoint.position if checkpoint else None,
+        position_offset=checkpoint.offset if checkpoint else 0,
+        is_complete=completion is not None,
+        cause=completion.cause if completion else None,
     )
 
 
-def find_beginning(extents: Sequence[Extent], gaps: Sequence[Gap]) -> int:
-    """When a stream began: the time of its first bytes or of a gap before them."""
-    return min([*(extent.first_at for extent in extents[:1]), *(gap.since for gap in gaps)], default=0)
+def find_beginning(extents: Sequence[Extent], gaps: Sequence[Gap], completion: Completion | None) -> int:
+    """When a stream began: the time of its first bytes or of a gap before them; of its end if it has neither."""
+    times = [*(extent.first_at for extent in extents[:1]), *(gap.since for gap in gaps)]
+    return min(times, default=0 if completion is None else completion.at)
 
 
-def find_end(extents: Sequence[Extent], gaps: Sequence[Gap]) -> int:
-    """The time of its last bytes, or the end of its last gap if it has none."""
+def find_end(extents: Sequence[Extent], gaps: Sequence[Gap], completion: Completion | None) -> int:
+    """The time of its last bytes, or the end of its last gap if it has none; of its end if it has neither."""
     times = [extent.last_at for extent in extents] or [gap.until for gap in gaps]
-    return max(times, default=0)
+    return max(times, default=0 if completion is None else completion.at)
+
+
+def sort_infos(found: Sequence[tuple[int, StreamInfo]]) -> list[StreamInfo]:
+    """Streams in the order of the times at which they began."""
+    return [
+        info
+        for _, info in sorted(
+            found, key=lambda one: (one[0], one[1].stream.pod, one[1].stream.container, one[1].stream.instance)
+        )
+    ]
 
 
 def _clip(pieces: Sequence[Piece], *, start: int, end: int) -> Iterator[Piece]:

@@ -18,7 +18,16 @@ from runyard.logs import extent_reader
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.folder_stream import NAMES_FILE, FolderStream, is_stream_folder
 from runyard.logs.names import load_stream, name_run_folder, name_stream_folder
-from runyard.logs.pieces import Extent, Gap, Piece, check_stream, to_microseconds
+from runyard.logs.pieces import (
+    Completion,
+    Extent,
+    Gap,
+    Piece,
+    check_position,
+    check_stream,
+    cut_cause,
+    to_microseconds,
+)
 
 T = TypeVar("T")
 THREADS = 4
@@ -34,17 +43,39 @@ class FolderLogs:
         self._known: LruMap[Path, FolderStream] = LruMap(most=_KNOWN_STREAMS)
         self._known_lock = Lock()
 
-    async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
+    async def append(
+        self, stream: Stream, content: bytes, *, offset: int, at: datetime, position: str | None = None
+    ) -> int:
         """See `LogStore`."""
         check_stream(stream)
+        check_position(position)
         written_at = to_microseconds(at)
-        return await self._do(lambda: self._open(stream).append(stream, content, offset=offset, at=written_at))
+        return await self._do(
+            lambda: self._open(stream).append(stream, content, offset=offset, at=written_at, position=position)
+        )
 
-    async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
+    async def mark_gap(
+        self,
+        stream: Stream,
+        *,
+        since: datetime,
+        until: datetime,
+        cause: str,
+        offset: int | None = None,
+        position: str | None = None,
+    ) -> None:
         """See `LogStore`."""
         check_stream(stream)
+        check_position(position)
         first, last = to_microseconds(since), to_microseconds(until)
-        await self._do(lambda: self._open(stream).add_gap(stream, since=first, until=last, cause=cause))
+        gap = Gap(offset=offset or 0, since=first, until=last, cause=cut_cause(cause))
+        await self._do(lambda: self._open(stream).add_gap(stream, gap, position=position, is_at_end=offset is None))
+
+    async def finish(self, stream: Stream, *, cause: str | None, at: datetime) -> None:
+        """See `LogStore`."""
+        check_stream(stream)
+        completion = Completion(None if cause is None else cut_cause(cause), to_microseconds(at))
+        await self._do(lambda: self._open(stream).finish(stream, completion))
 
     async def list_streams(self, run_uid: str) -> Sequence[StreamInfo]:
         """See `LogStore`."""
@@ -111,16 +142,18 @@ class FolderLogs:
             with suppress(FileNotFoundError, ValueError):
                 stream = load_stream((path / NAMES_FILE).read_bytes())
                 files = self._open_path(path)
+                completion, checkpoint = files.find_completion(), files.find_checkpoint()
                 extents = files.list_extents()
-                began_at = extent_reader.find_beginning(extents, files.list_gaps())
-                found.append(((began_at, stream.pod, stream.container), extent_reader.make_info(stream, extents)))
-        return [info for _, info in sorted(found, key=lambda pair: pair[0])]
+                began_at = extent_reader.find_beginning(extents, files.list_gaps(), completion)
+                info = extent_reader.make_info(stream, extents, checkpoint=checkpoint, completion=completion)
+                found.append((began_at, info))
+        return extent_reader.sort_infos(found)
 
     def _iter_old(self, before: int) -> Iterator[Path]:
         for run in self._iter_streams(self._path):
             for path in self._iter_streams(run):
                 files = self._open_path(path)
-                if extent_reader.find_end(files.list_extents(), files.list_gaps()) < before:
+                if extent_reader.find_end(files.list_extents(), files.list_gaps(), files.find_completion()) < before:
                     yield path
 
     def _iter_streams(self, folder: Path) -> Iterator[Path]:

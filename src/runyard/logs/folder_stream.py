@@ -1,4 +1,5 @@
-"""One stream as a directory: `chunks` (compressed), `tail` (pieces that are not compacted yet), `gaps`, `stream.json`.
+"""One stream as a directory: `chunks` (compressed), `tail` (pieces that are not compacted yet), `gaps`, `stream.json`,
+and `complete.json` once it is complete. Behind its content, a frame has the checkpoint that holds after it.
 
 A writer locks `chunks`, also against other processes. A chunk is on the disk before its pieces leave the tail, and
 readers read the tail first: they may see a piece twice, but never miss one.
@@ -9,16 +10,36 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from runyard.app.ports import Stream
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.frames import Frame, iter_frames, make_frame, read_frame, write_frames
-from runyard.logs.names import dump_stream
-from runyard.logs.pieces import CHUNK_BYTES, Extent, Gap, Piece, cut_new, drop_overlaps, make_extent, pack, unpack
+from runyard.logs.names import dump_completion, dump_stream, load_completion
+from runyard.logs.pieces import (
+    CHUNK_BYTES,
+    Checkpoint,
+    Completion,
+    Extent,
+    Gap,
+    Piece,
+    cut_new,
+    drop_overlaps,
+    dump_checkpoint,
+    find_checkpoint,
+    load_checkpoint,
+    make_extent,
+    pack,
+    plan_gap,
+    refuse_complete,
+    set_checkpoints,
+    unpack,
+)
 
 NAMES_FILE = "stream.json"
+COMPLETION_FILE = "complete.json"
 
 
 class FolderStream:
@@ -27,35 +48,76 @@ class FolderStream:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known: list[Frame] = []
+        self._last_piece: tuple[Frame, Piece] | None = None
 
-    def append(self, stream: Stream, content: bytes, *, offset: int, at: int) -> int:
+    def append(self, stream: Stream, content: bytes, *, offset: int, at: int, position: str | None) -> int:
         """Store the new part of the content; returns the stream's size."""
         if not self._path.exists():
             if not list(cut_new(content, offset=offset, size=0, at=at)):
                 return 0
             self._create(stream)
         with self._lock() as chunks:
-            tail, position = self._read_tail()
+            tail, end_position = self._read_tail()
             size = max(self._find_end(chunks), *(piece.end for piece in tail), 0)
             pieces = list(cut_new(content, offset=offset, size=size, at=at))
             if not pieces:
                 return size
-            self._write_tail(pieces, position=position)
+            if self.find_completion() is not None:
+                raise refuse_complete(stream)
+            pieces = set_checkpoints(pieces, position, before=self._find_checkpoint(chunks, tail))
+            self._write_tail(pieces, position=end_position)
             tail += pieces
             if sum(len(piece.content) for piece in tail) >= CHUNK_BYTES:
                 self._pack_tail(chunks, tail)
             return pieces[-1].end
 
-    def add_gap(self, stream: Stream, *, since: int, until: int, cause: str) -> None:
-        """Record a gap at the current end."""
+    def add_gap(self, stream: Stream, gap: Gap, *, position: str | None, is_at_end: bool) -> None:
+        """Record a gap, at the current end if `is_at_end`."""
         if not self._path.exists():
+            plan_gap(replace(gap, offset=0) if is_at_end else gap, position, size=0, known=(), before=None)
             self._create(stream)
         with self._lock() as chunks, _open(self._path / "gaps", os.O_RDWR | os.O_CREAT) as gaps:
             tail, _ = self._read_tail()
             size = max(self._find_end(chunks), *(piece.end for piece in tail), 0)
-            ends = [frame.end_position for frame in iter_frames(gaps)]
-            frame = make_frame(cause.encode(), offset=size, length=0, first_at=since, last_at=until)
-            write_frames(gaps, frame, position=max(ends, default=0))
+            gap = replace(gap, offset=size) if is_at_end else gap
+            frames = list(iter_frames(gaps))
+            known = [_load_gap(gaps, frame) for frame in frames if frame.offset == gap.offset]
+            planned = plan_gap(gap, position, size=size, known=known, before=self._find_checkpoint(chunks, tail))
+            if planned is None:
+                return
+            if self.find_completion() is not None:
+                raise refuse_complete(stream)
+            write_frames(gaps, _dump_gap(planned), position=max((one.end_position for one in frames), default=0))
+
+    def finish(self, stream: Stream, completion: Completion) -> None:
+        """Mark the stream as complete."""
+        if not self._path.exists():
+            self._create(stream)
+        with self._lock():
+            if self.find_completion() is not None:
+                return
+            part = self._path / f".{COMPLETION_FILE}"
+            with _open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
+                os.write(file, dump_completion(completion))
+                os.fsync(file)
+            part.rename(self._path / COMPLETION_FILE)
+            _sync_folder(self._path)
+
+    def find_completion(self) -> Completion | None:
+        """None: it is not complete."""
+        try:
+            return load_completion((self._path / COMPLETION_FILE).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def find_checkpoint(self) -> Checkpoint | None:
+        """The last checkpoint."""
+        tail, _ = self._read_tail()
+        try:
+            with _open(self._path / "chunks", os.O_RDONLY) as chunks:
+                return self._find_checkpoint(chunks, tail)
+        except FileNotFoundError:
+            return None
 
     def list_extents(self, *, offset: int = 0) -> list[Extent]:
         """The extents in order, without overlaps."""
@@ -70,16 +132,7 @@ class FolderStream:
         """Gaps from the offset on."""
         try:
             with _open(self._path / "gaps", os.O_RDONLY) as gaps:
-                return [
-                    Gap(
-                        offset=frame.offset,
-                        since=frame.first_at,
-                        until=frame.last_at,
-                        cause=read_frame(gaps, frame).decode(),
-                    )
-                    for frame in iter_frames(gaps)
-                    if frame.offset >= offset
-                ]
+                return [_load_gap(gaps, frame) for frame in iter_frames(gaps) if frame.offset >= offset]
         except FileNotFoundError:
             return []
 
@@ -127,14 +180,20 @@ class FolderStream:
                     content = read_frame(tail, frame)
                 except LogsUnavailable:  # an incomplete piece after a power loss was not acknowledged
                     break
-                pieces.append(Piece(offset=frame.offset, at=frame.first_at, content=content))
+                checkpoint = load_checkpoint(content[frame.length :])
+                content = content[: frame.length]
+                pieces.append(Piece(offset=frame.offset, at=frame.first_at, content=content, checkpoint=checkpoint))
                 position = frame.end_position
         return pieces, position
 
     def _write_tail(self, pieces: Sequence[Piece], *, position: int) -> None:
         frames = b"".join(
             make_frame(
-                piece.content, offset=piece.offset, length=len(piece.content), first_at=piece.at, last_at=piece.at
+                piece.content + dump_checkpoint(piece.checkpoint),
+                offset=piece.offset,
+                length=len(piece.content),
+                first_at=piece.at,
+                last_at=piece.at,
             )
             for piece in pieces
         )
@@ -165,6 +224,16 @@ class FolderStream:
         frames = self._list_frames(chunks)
         return frames[-1].offset + frames[-1].length if frames else 0
 
+    def _find_checkpoint(self, chunks: int, tail: Sequence[Piece]) -> Checkpoint | None:
+        frames = self._list_frames(chunks)
+        last = tail[-1] if tail else None
+        if frames and (last is None or last.end <= frames[-1].offset + frames[-1].length):
+            if self._last_piece is None or self._last_piece[0] != frames[-1]:
+                piece = unpack(read_frame(chunks, frames[-1]), offset=frames[-1].offset)[-1]
+                self._last_piece = frames[-1], replace(piece, offset=piece.end, content=b"")
+            last = self._last_piece[1]
+        return find_checkpoint(last, self.list_gaps())
+
     def _list_frames(self, chunks: int) -> list[Frame]:
         """All heads. The file only grows, so it suffices to check the last known head."""
         known = self._known
@@ -173,6 +242,24 @@ class FolderStream:
             frames = list(iter_frames(chunks))  # another file of that name
         self._known = frames
         return frames
+
+
+def _dump_gap(gap: Gap) -> bytes:
+    cause = gap.cause.encode()
+    content = cause + dump_checkpoint(gap.checkpoint)
+    return make_frame(content, offset=gap.offset, length=len(cause), first_at=gap.since, last_at=gap.until)
+
+
+def _load_gap(gaps: int, frame: Frame) -> Gap:
+    content = read_frame(gaps, frame)
+    length = frame.length or len(content)  # 0: of an older release, without a checkpoint
+    return Gap(
+        offset=frame.offset,
+        since=frame.first_at,
+        until=frame.last_at,
+        cause=content[:length].decode(),
+        checkpoint=load_checkpoint(content[length:]),
+    )
 
 
 def _make_frame_extent(frame: Frame) -> Extent:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from runyard.app.ports import Stream
+from runyard.app.ports import LARGEST_CAUSE_BYTES, LARGEST_POSITION_BYTES, Stream, StreamComplete
 from runyard.logs.errors import LogsUnavailable
 
 LARGEST_PIECE = 256 * 1024
@@ -21,6 +21,27 @@ CHUNK_BYTES = 64 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COUNT = struct.Struct(">I")
 _MARK = struct.Struct(">Iq")
+_CHECKPOINT = struct.Struct(">Q")
+_LARGEST_INSTANCE = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """An engine's position, and the offset of the first byte after it.
+
+    Every piece and gap carries the checkpoint that holds after it, so that the last one of a stream is enough.
+    """
+
+    position: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A stream is complete since then; `cause` says why it was cut."""
+
+    cause: str | None
+    at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +51,7 @@ class Piece:
     offset: int
     at: int
     content: bytes
+    checkpoint: Checkpoint | None = None
 
     @property
     def end(self) -> int:
@@ -63,6 +85,7 @@ class Gap:
     since: int
     until: int
     cause: str
+    checkpoint: Checkpoint | None = None
 
 
 def check_stream(stream: Stream) -> None:
@@ -71,6 +94,21 @@ def check_stream(stream: Stream) -> None:
         if not name or len(name) > 1000:
             raise ValueError("run, pod and container of a stream have 1 to 1000 characters each")
         name.encode()  # an unpaired surrogate raises UnicodeEncodeError, which is a ValueError
+    if not 0 <= stream.instance <= _LARGEST_INSTANCE:
+        raise ValueError(f"the instance of a container is 0 to {_LARGEST_INSTANCE}")
+
+
+def check_position(position: str | None) -> None:
+    """Raises `ValueError` for a position that is too long, or is not text."""
+    if position is not None and len(position.encode()) > LARGEST_POSITION_BYTES:
+        raise ValueError(f"a position in a log has at most {LARGEST_POSITION_BYTES} bytes")
+
+
+def cut_cause(cause: str) -> str:
+    """At most `LARGEST_CAUSE_BYTES`. Raises `ValueError` if it is empty."""
+    if not cause:
+        raise ValueError("a gap or a cut needs its cause")
+    return cause.encode(errors="replace")[:LARGEST_CAUSE_BYTES].decode(errors="ignore")
 
 
 def to_microseconds(at: datetime) -> int:
@@ -93,6 +131,42 @@ def cut_new(content: bytes, *, offset: int, size: int, at: int) -> Iterator[Piec
         yield Piece(offset=offset + start, at=at, content=content[start : start + LARGEST_PIECE])
 
 
+def set_checkpoints(pieces: Sequence[Piece], position: str | None, *, before: Checkpoint | None) -> list[Piece]:
+    """The pieces of one append with their checkpoints: only the last one has reached the position."""
+    kept = [replace(piece, checkpoint=before) for piece in pieces]
+    if position is not None and kept:
+        kept[-1] = replace(kept[-1], checkpoint=Checkpoint(position, kept[-1].end))
+    return kept
+
+
+def plan_gap(
+    gap: Gap, position: str | None, *, size: int, known: Sequence[Gap], before: Checkpoint | None
+) -> Gap | None:
+    """The gap with its checkpoint; None if it is already known. Raises `ValueError` if it is past the end."""
+    if gap.offset > size:
+        raise ValueError(f"offset {gap.offset} is not within the {size} bytes that are stored: no gap was recorded")
+    same = [one for one in known if (one.offset, one.since, one.cause) == (gap.offset, gap.since, gap.cause)]
+    if gap.offset < size or same:
+        return None
+    if position is None:
+        return replace(gap, checkpoint=before)
+    is_stored = before is not None and (before.position, before.offset) == (position, size)
+    return None if is_stored else replace(gap, checkpoint=Checkpoint(position, size))
+
+
+def find_checkpoint(last: Piece | None, gaps: Sequence[Gap]) -> Checkpoint | None:
+    """The checkpoint of a stream, from its last piece and from its gaps in the order in which they were recorded."""
+    end = 0 if last is None else last.end
+    if gaps and gaps[-1].offset >= end:
+        return gaps[-1].checkpoint
+    return None if last is None else last.checkpoint
+
+
+def refuse_complete(stream: Stream) -> StreamComplete:
+    """The error for a write to a complete stream."""
+    return StreamComplete(f"{stream.name} is complete: nothing was appended")
+
+
 def make_extent(pieces: Sequence[Piece], place: Any = None) -> Extent:
     """The extent of consecutive pieces."""
     return Extent(
@@ -105,9 +179,10 @@ def make_extent(pieces: Sequence[Piece], place: Any = None) -> Extent:
 
 
 def pack(pieces: Sequence[Piece]) -> bytes:
-    """Encode a chunk: lengths and times of the pieces, then their bytes, compressed together."""
+    """Encode a chunk: lengths and times of the pieces, their bytes, the last checkpoint, compressed together."""
     marks = b"".join(_MARK.pack(len(piece.content), piece.at) for piece in pieces)
-    return zlib.compress(_COUNT.pack(len(pieces)) + marks + b"".join(piece.content for piece in pieces))
+    content = b"".join(piece.content for piece in pieces)
+    return zlib.compress(_COUNT.pack(len(pieces)) + marks + content + dump_checkpoint(pieces[-1].checkpoint))
 
 
 def unpack(packed: bytes, *, offset: int) -> list[Piece]:
@@ -120,9 +195,24 @@ def unpack(packed: bytes, *, offset: int) -> list[Piece]:
         for length, at in _MARK.iter_unpack(body[_COUNT.size : position]):
             pieces.append(Piece(offset=offset, at=at, content=body[position : position + length]))
             position, offset = position + length, offset + length
-    except (zlib.error, struct.error) as error:
+        if pieces:
+            pieces[-1] = replace(pieces[-1], checkpoint=load_checkpoint(body[position:]))
+    except (zlib.error, struct.error, UnicodeDecodeError) as error:
         raise LogsUnavailable(f"a chunk of a log is damaged: {error}") from error
     return pieces
+
+
+def dump_checkpoint(checkpoint: Checkpoint | None) -> bytes:
+    """Encode a checkpoint; no bytes for None."""
+    return b"" if checkpoint is None else _CHECKPOINT.pack(checkpoint.offset) + checkpoint.position.encode()
+
+
+def load_checkpoint(content: bytes) -> Checkpoint | None:
+    """Decode what `dump_checkpoint` wrote. Raises `struct.error`, `UnicodeDecodeError`."""
+    if not content:
+        return None
+    (offset,) = _CHECKPOINT.unpack_from(content)
+    return Checkpoint(content[_CHECKPOINT.size :].decode(), offset)
 
 
 def drop_overlaps(extents: Sequence[Extent]) -> list[Extent]:

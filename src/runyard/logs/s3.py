@@ -1,6 +1,7 @@
 """Logs in S3-compatible storage: one object per piece, compacted into chunks.
 
-S3 cannot append, so every append is a PUT, acknowledged after S3 has. A server killed between the PUT of a chunk and
+S3 cannot append, so every append is a PUT, acknowledged after S3 has. The checkpoint that holds after an object is a
+note on it (user metadata), stored by the same PUT. A server killed between the PUT of a chunk and
 the DELETE of its pieces leaves both; readers skip duplicates.
 """
 
@@ -14,21 +15,37 @@ from runyard.app.ports import LogPiece, Stream, StreamInfo
 from runyard.logs import extent_reader
 from runyard.logs.aws_signature import Signer
 from runyard.logs.errors import LogsUnavailable
-from runyard.logs.names import dump_stream, load_stream, name_run_folder, name_stream_folder
+from runyard.logs.names import (
+    dump_completion,
+    dump_stream,
+    load_completion,
+    load_stream,
+    name_run_folder,
+    name_stream_folder,
+)
 from runyard.logs.pieces import (
     CHUNK_BYTES,
+    Checkpoint,
+    Completion,
     Extent,
     Gap,
     Piece,
+    check_position,
     check_stream,
+    cut_cause,
     cut_new,
+    dump_checkpoint,
+    load_checkpoint,
     make_extent,
     pack,
+    plan_gap,
+    refuse_complete,
+    set_checkpoints,
     to_microseconds,
     unpack,
 )
 from runyard.logs.s3_bucket import Bucket
-from runyard.logs.s3_index import NAMES_KEY, Index, Stored, find_stored, make_stored
+from runyard.logs.s3_index import COMPLETION_KEY, NAMES_KEY, Index, Stored, find_stored, make_stored
 
 CHUNK_OBJECTS = 64
 """This many pieces are compacted into a chunk, however small they are."""
@@ -49,30 +66,80 @@ class S3Logs:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._known: LruMap[str, Index] = LruMap(most=_KNOWN_STREAMS)
+        self._checkpoints: LruMap[str, tuple[Checkpoint | None]] = LruMap(most=_KNOWN_STREAMS)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def append(self, stream: Stream, content: bytes, *, offset: int, at: datetime) -> int:
-        """See `LogStore`. A stream has one writer at a time, by the run's lease."""
+    async def append(
+        self, stream: Stream, content: bytes, *, offset: int, at: datetime, position: str | None = None
+    ) -> int:
+        """See `LogStore`. Writers on several servers store the same bytes twice at worst; readers skip duplicates.
+
+        If one of them finishes the stream while another appends, bytes may follow the end.
+        """
         check_stream(stream)
+        check_position(position)
         written_at, folder = to_microseconds(at), self._name(stream)
         async with self._locks[folder]:
             index = await self._look(folder)
-            for piece in cut_new(content, offset=offset, size=index.size, at=written_at):
+            pieces = list(cut_new(content, offset=offset, size=index.size, at=written_at))
+            if pieces and index.is_complete:
+                raise refuse_complete(stream)
+            before = await self._find_checkpoint(index) if pieces else None
+            for piece in set_checkpoints(pieces, position, before=before):
                 await self._ensure_names(stream, folder, index)
                 await self._put_piece(folder, index, piece)
                 await self._pack_loose(folder, index)
             return index.size
 
-    async def mark_gap(self, stream: Stream, *, since: datetime, until: datetime, cause: str) -> None:
+    async def mark_gap(
+        self,
+        stream: Stream,
+        *,
+        since: datetime,
+        until: datetime,
+        cause: str,
+        offset: int | None = None,
+        position: str | None = None,
+    ) -> None:
         """See `LogStore`."""
         check_stream(stream)
+        check_position(position)
         first, last, folder = to_microseconds(since), to_microseconds(until), self._name(stream)
         async with self._locks[folder]:
             index = await self._look(folder)
+            gap = Gap(offset=index.size if offset is None else offset, since=first, until=last, cause=cut_cause(cause))
+            known = [await self._load_gap(one) for one in index.list_gaps() if one.offset == gap.offset]
+            before = await self._find_checkpoint(index)
+            planned = plan_gap(gap, position, size=index.size, known=known, before=before)
+            if planned is None:
+                return
+            if index.is_complete:
+                raise refuse_complete(stream)
             await self._ensure_names(stream, folder, index)
-            gap = make_stored(folder, offset=index.size, length=0, first_at=first, last_at=last, kind="gap")
-            await self._bucket.put(gap.key, cause.encode())
-            index.add([gap])
+            stored = make_stored(
+                folder,
+                offset=gap.offset,
+                length=0,
+                first_at=first,
+                last_at=last,
+                kind="gap",
+                sequence=len(known),
+            )
+            await self._put(stored, gap.cause.encode(), planned.checkpoint)
+            index.add([stored])
+
+    async def finish(self, stream: Stream, *, cause: str | None, at: datetime) -> None:
+        """See `LogStore`."""
+        check_stream(stream)
+        completion = Completion(None if cause is None else cut_cause(cause), to_microseconds(at))
+        folder = self._name(stream)
+        async with self._locks[folder]:
+            index = await self._look(folder)
+            if index.is_complete:
+                return
+            await self._ensure_names(stream, folder, index)
+            await self._bucket.put(f"{folder}/{COMPLETION_KEY}", dump_completion(completion))
+            self._known.discard(folder)
 
     async def list_streams(self, run_uid: str) -> Sequence[StreamInfo]:
         """See `LogStore`."""
@@ -83,9 +150,12 @@ class S3Logs:
                 continue
             stream, extents = load_stream(names), index.list_extents()
             gaps = [_make_gap(gap, "") for gap in index.list_gaps()]
-            began_at = extent_reader.find_beginning(extents, gaps)
-            found.append(((began_at, stream.pod, stream.container), extent_reader.make_info(stream, extents)))
-        return [info for _, info in sorted(found, key=lambda pair: pair[0])]
+            completion = await self._find_completion(folder, index)
+            began_at = extent_reader.find_beginning(extents, gaps, completion)
+            checkpoint = await self._find_checkpoint(index)
+            info = extent_reader.make_info(stream, extents, checkpoint=checkpoint, completion=completion)
+            found.append((began_at, info))
+        return extent_reader.sort_infos(found)
 
     async def read(self, stream: Stream, *, offset: int = 0, limit: int = 1 << 20) -> Sequence[LogPiece]:
         """See `LogStore`."""
@@ -106,11 +176,13 @@ class S3Logs:
     async def prune(self, *, before: datetime) -> int:
         """See `LogStore`. Lists every key, so call it rarely."""
         oldest = to_microseconds(before)
-        old = [
-            folder
-            for folder, index in (await self._list_folders(self._prefix)).items()
-            if extent_reader.find_end(index.list_extents(), [_make_gap(gap, "") for gap in index.list_gaps()]) < oldest
-        ]
+        old = []
+        for folder, index in (await self._list_folders(self._prefix)).items():
+            extents, gaps = index.list_extents(), [_make_gap(gap, "") for gap in index.list_gaps()]
+            # Only a stream without bytes and gaps is as old as its end.
+            completion = None if extents or gaps else await self._find_completion(folder, index)
+            if extent_reader.find_end(extents, gaps, completion) < oldest:
+                old.append(folder)
         for folder in old:
             await self._delete_under(f"{folder}/")
         return len(old)
@@ -129,7 +201,7 @@ class S3Logs:
         folder = self._name(stream)
         index = self._known.find(folder) or await self._look(folder)
         gaps = [gap for gap in index.list_gaps() if gap.offset >= offset]
-        return [_make_gap(gap, (await self._bucket.find(gap.key) or b"").decode()) for gap in gaps]
+        return [await self._load_gap(gap) for gap in gaps]
 
     async def load(self, stream: Stream, extent: Extent) -> Sequence[Piece]:
         """For `extent_reader`. A missing piece was compacted meanwhile, or the stream was deleted."""
@@ -166,8 +238,34 @@ class S3Logs:
         stored = make_stored(
             folder, offset=piece.offset, length=len(piece.content), first_at=piece.at, last_at=piece.at, kind="raw"
         )
-        await self._bucket.put(stored.key, piece.content)
+        await self._put(stored, piece.content, piece.checkpoint)
         index.add([stored])
+
+    async def _put(self, stored: Stored, content: bytes, checkpoint: Checkpoint | None) -> None:
+        await self._bucket.put(stored.key, content, note=dump_checkpoint(checkpoint))
+        self._checkpoints.put(stored.key, (checkpoint,))
+
+    async def _find_checkpoint(self, index: Index) -> Checkpoint | None:
+        """The checkpoint after the last object, which does not change once it is stored."""
+        last = index.last
+        if last is None:
+            return None
+        known = self._checkpoints.find(last.key)
+        if known is None:
+            note = await self._bucket.find_note(last.key)
+            if note is None:
+                return None  # compacted or deleted meanwhile
+            known = (load_checkpoint(note),)
+            self._checkpoints.put(last.key, known)
+        return known[0]
+
+    async def _find_completion(self, folder: str, index: Index) -> Completion | None:
+        if not index.is_complete:
+            return None
+        return load_completion(await self._bucket.find(f"{folder}/{COMPLETION_KEY}") or b"")
+
+    async def _load_gap(self, stored: Stored) -> Gap:
+        return _make_gap(stored, (await self._bucket.find(stored.key) or b"").decode())
 
     async def _pack_loose(self, folder: str, index: Index) -> None:
         """Compact pieces into a chunk. A failure is ignored; the next append retries."""
@@ -179,9 +277,11 @@ class S3Logs:
             whole = make_extent(pieces)
             if whole.length != sum(len(piece.content) for piece in pieces):
                 return  # another writer is compacting
+            last = max(loose, key=lambda stored: (stored.offset, stored.length))
+            checkpoint = await self._find_checkpoint(Index({last.key: last}))
             times = {"first_at": whole.first_at, "last_at": whole.last_at}
             packed = make_stored(folder, offset=whole.offset, length=whole.length, **times, kind="packed")
-            await self._bucket.put(packed.key, await asyncio.to_thread(pack, pieces))
+            await self._put(packed, await asyncio.to_thread(pack, pieces), checkpoint)
             index.add([packed])
             await self._bucket.delete(stored.key for stored in loose)
         except LogsUnavailable:
@@ -207,6 +307,8 @@ class S3Logs:
         await self._bucket.delete(await self._bucket.list_keys(prefix))
         for folder in [folder for folder in self._known if folder.startswith(prefix) or f"{folder}/" == prefix]:
             self._known.discard(folder)
+        for key in [key for key in self._checkpoints if key.startswith(prefix)]:
+            self._checkpoints.discard(key)
 
 
 def _read_pieces(stored: Stored, content: bytes) -> list[Piece]:

@@ -1,6 +1,7 @@
 """A bucket of S3-compatible storage: get, put, delete, list. Knows nothing of logs."""
 
 import asyncio
+import base64
 import hashlib
 import random
 import xml.etree.ElementTree as ET
@@ -16,6 +17,7 @@ from runyard.logs.errors import LogsUnavailable
 ATTEMPTS = 4
 SECONDS = 30.0
 _AT_ONCE = 8
+_NOTE = "x-amz-meta-runyard-note"
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -36,14 +38,20 @@ class Bucket:
         self._client: httpx2.AsyncClient | None = None
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def put(self, key: str, content: bytes) -> None:
-        """Store an object. Every reader sees it when this returns."""
-        await self._send("PUT", key, content=content)
+    async def put(self, key: str, content: bytes, *, note: bytes = b"") -> None:
+        """Store an object with a note, in one step. Every reader sees both when this returns."""
+        headers = {_NOTE: base64.b64encode(note).decode()} if note else {}
+        await self._send("PUT", key, content=content, headers=headers)
 
     async def find(self, key: str) -> bytes | None:
         """An object's content, or None."""
         answer = await self._send("GET", key)
         return None if answer.status_code == 404 else answer.content
+
+    async def find_note(self, key: str) -> bytes | None:
+        """The note of an object, empty if it has none; None without an object."""
+        answer = await self._send("HEAD", key)
+        return None if answer.status_code == 404 else base64.b64decode(answer.headers.get(_NOTE, ""))
 
     async def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; missing ones are ignored."""
@@ -77,7 +85,13 @@ class Bucket:
             self._client = None
 
     async def _send(
-        self, method: str, key: str, *, query: Mapping[str, str] | None = None, content: bytes = b""
+        self,
+        method: str,
+        key: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        content: bytes = b"",
+        headers: Mapping[str, str] | None = None,
     ) -> httpx2.Response:
         """The response, if it is a success or 404. Raises `LogsUnavailable` otherwise."""
         wait, reason = 0.1, ""
@@ -86,7 +100,7 @@ class Bucket:
                 await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - to spread, not to hide
                 wait *= 4
             try:
-                answer = await self._send_once(method, key, query=query or {}, content=content)
+                answer = await self._send_once(method, key, query=query or {}, content=content, headers=headers or {})
             except httpx2.TransportError as error:
                 reason = f"{type(error).__name__}: {error}"
                 continue
@@ -98,18 +112,20 @@ class Bucket:
                 break
         raise LogsUnavailable(f"{method} of an object at {self._host} failed: {reason}")
 
-    async def _send_once(self, method: str, key: str, *, query: Mapping[str, str], content: bytes) -> httpx2.Response:
+    async def _send_once(
+        self, method: str, key: str, *, query: Mapping[str, str], content: bytes, headers: Mapping[str, str]
+    ) -> httpx2.Response:
         path = encode_path(f"{self._root}/{key}" if key or not self._root else self._root)
         now = datetime.now(UTC)
         digest = hashlib.sha256(content).hexdigest()
-        headers = {"host": self._host, "x-amz-content-sha256": digest, "x-amz-date": format_time(now)}
-        headers["authorization"] = self._signer.sign(
-            method, path, query=query, headers=headers, content_hash=digest, at=now
+        signed = {"host": self._host, "x-amz-content-sha256": digest, "x-amz-date": format_time(now), **headers}
+        signed["authorization"] = self._signer.sign(
+            method, path, query=query, headers=signed, content_hash=digest, at=now
         )
         url = f"{self._base}{path}" + (f"?{encode_query(query)}" if query else "")
         if self._client is None:
             self._client = httpx2.AsyncClient(timeout=SECONDS, trust_env=False)
-        return await self._client.request(method, url, headers=headers, content=content or None)
+        return await self._client.request(method, url, headers=signed, content=content or None)
 
 
 def _find_code(answer: httpx2.Response) -> str:

@@ -33,7 +33,8 @@ async def write_until_killed(place: str, options: dict[str, Any], output: int) -
     while True:
         line = make_line(number)
         if end + len(line) > size:
-            told = await logs.append(STREAM, line, offset=end, at=after(number))
+            position = str(end + len(line))
+            told = await logs.append(STREAM, line, offset=end, at=after(number), position=position)
             assert told == end + len(line)
             os.write(output, b"%d\n" % told)
         end, number = end + len(line), number + 1

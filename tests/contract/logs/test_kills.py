@@ -12,7 +12,7 @@ import pytest
 
 from runyard.app.ports import LogStore
 from runyard.logs import open_logs
-from tests.contract.logs.builders import read_all
+from tests.contract.logs.builders import STREAM, read_all
 from tests.contract.logs.kill_writer import make_line
 from tests.contract.logs.s3_server import S3Server
 
@@ -36,6 +36,9 @@ async def check_all(logs: LogStore, *, told: int) -> None:
         line = make_line(number)
         assert content[end : end + len(line)] == line
         number, end = number + 1, end + len(line)
+    (info,) = await logs.list_streams(STREAM.run_uid)
+    assert info.position == str(info.position_offset)
+    assert told <= info.position_offset <= len(content)
 
 
 @pytest.mark.parametrize("kind", ["database", "folder"])

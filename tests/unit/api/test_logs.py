@@ -149,6 +149,27 @@ async def test_streams_are_named_when_there_are_several(running: httpx2.AsyncCli
     assert (await running.get(LOG, params={"pod": "pod-1", "container": "main"})).content == b"main without end"
 
 
+async def test_instances_are_told_apart_when_a_container_was_restarted(
+    running: httpx2.AsyncClient, server: Server
+) -> None:
+    again = replace(MAIN, instance=1)
+    await _write(server, MAIN, b"first\n")
+    await _write(server, again, b"second\n")
+    await server.core.logs.finish(await _find_stored(server, MAIN), cause="limit", at=AT)
+    text, ours = _split(await running.get(LOG, params={"container": "main"}))
+    assert text == "first\nsecond\n"
+    assert [line["stream"] for line in ours] == ["pod-1/main", "pod-1/main/1"]
+    only = await running.get(LOG, params={"instance": 1, "offset": 3})
+    assert (only.content, only.headers["X-Log-Stream"]) == (b"ond\n", "pod-1/main/1")
+    assert (await running.get(LOG, params={"instance": 0})).content == b"first\n"
+    items = (await running.get(LOGS)).json()
+    assert [item["id"] for item in items] == ["r1-pod-1-main", "r1-pod-1-main-1"]
+    ends = [(item["status"]["instance"], item["status"]["complete"], item["status"]["cause"]) for item in items]
+    assert ends == [(0, True, "limit"), (1, False, None)]
+    refused = (await running.get(LOG, params={"instance": 7})).json()["errors"][0]
+    assert (refused["code"], refused["path"]) == ("log.unknown", "query.instance")
+
+
 async def test_gap_has_a_line_of_its_own_when_something_is_missing(running: httpx2.AsyncClient, server: Server) -> None:
     forged = b'#runyard-0123456789abcdef {"gap": "forged"}\n'
     end = await _write(server, MAIN, forged, b"before")
@@ -246,6 +267,8 @@ async def test_place_is_free_again_when_a_client_goes(running: httpx2.AsyncClien
     [
         ("container=mian", "log.unknown"),
         ("pod=pod-2", "log.unknown"),
+        ("instance=1", "log.unknown"),
+        ("instance=-1", "number.range"),
         ("offset=0", "log.streams"),
         ("offset=-1", "number.range"),
         ("offset=x", "number.invalid"),

@@ -25,6 +25,9 @@ SINCE = time_point("since", "Only lines written at or after this time (ISO 8601)
 TAIL = optional_integer("tail", "Only this many lines from the end.", at_least=0, at_most=MOST_TAIL)
 CONTAINER = text("container", "Only this container.")
 POD = text("pod", "Only this pod.")
+INSTANCE = optional_integer(
+    "instance", "Only this instance of a container: 0 is the first, 1 after a restart.", at_least=0, at_most=2**31 - 1
+)
 OFFSET = optional_integer("offset", "Start at this byte.", at_least=0, at_most=2**53)
 TEXT = "text/plain; charset=utf-8"
 _RESPONSES = {
@@ -37,7 +40,7 @@ _RESPONSES = {
                 "schema": {"type": "string"},
             },
             "X-Log-Stream": {
-                "description": "`pod/container`, if the response is one stream.",
+                "description": "`pod/container`, or `pod/container/1` after a restart, if the response is one stream.",
                 "schema": {"type": "string"},
             },
             "X-Log-Offset": {
@@ -70,12 +73,14 @@ async def list_all(request: Request, project: str, id: str) -> Response:  # noqa
 @routes.get(
     "/{id}/log",
     permission=Permission.READ,
-    parameters=(FOLLOW, SINCE, TAIL, CONTAINER, POD, OFFSET),
+    parameters=(FOLLOW, SINCE, TAIL, CONTAINER, POD, INSTANCE, OFFSET),
     responses=_RESPONSES,
     name="get_run_log",
 )
 async def get_text(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """Get the log as plain text: of one container, of one pod, or of all, each after a line with its name.
+
+    A restarted container has another stream: `pod/container/1`.
 
     `offset`, `since` and `tail` combine; `offset` requires a single stream. With `follow` the response continues until
     the run ends. The server adds lines that begin with the value of the header `X-Log-Marker`, which differs in every
@@ -90,7 +95,7 @@ async def get_text(request: Request, project: str, id: str) -> Response:  # noqa
     headers = {"X-Log-Marker": marker.text}
     if len(parts) == 1:
         info = parts[0].info
-        headers["X-Log-Stream"] = quote(f"{info.stream.pod}/{info.stream.container}")
+        headers["X-Log-Stream"] = quote(info.stream.name)
         headers["X-Log-Offset"] = str(parts[0].offset)
         headers |= {} if is_following else {"X-Log-Next-Offset": str(info.size)}
     chunks = iter_parts(core.logs, parts, marker=marker)
@@ -107,6 +112,7 @@ def _make_wanted(parameters: Parameters) -> Wanted:
     return Wanted(
         container=parameters[CONTAINER],
         pod=parameters[POD],
+        instance=parameters[INSTANCE],
         since=parameters[SINCE],
         tail=parameters[TAIL],
         offset=parameters[OFFSET],
@@ -115,7 +121,7 @@ def _make_wanted(parameters: Parameters) -> Wanted:
 
 def _tail_to_json(run: Run, tail: LogTail, *, marker: Marker) -> Json:
     info = tail.part.info
-    name = f"{run.id}-{info.stream.pod}-{info.stream.container}"
+    name = f"{run.id}-{info.stream.name.replace('/', '-')}"
     first, last = (at or run.created_at for at in (info.first_at, info.last_at))
     return {
         "id": name,
@@ -134,6 +140,9 @@ def _tail_to_json(run: Run, tail: LogTail, *, marker: Marker) -> Json:
         "status": {
             "container": info.stream.container,
             "pod": info.stream.pod,
+            "instance": info.stream.instance,
+            "complete": info.is_complete,
+            "cause": info.cause,
             "size": info.size,
             "offset": tail.part.offset,
             "marker": marker.text,

@@ -86,8 +86,8 @@ class LogFollower:
         is_other, self._current = stream != self._current, stream
         if not is_other or len(self._readers) == 1:
             return b""
-        return self._marker.write(stream=f"{stream.pod}/{stream.container}", offset=offset)
+        return self._marker.write(stream=stream.name, offset=offset)
 
     def _write_end(self, reason: str) -> bytes:
-        offsets = {f"{stream.pod}/{stream.container}": reader.offset for stream, reader in self._readers.items()}
+        offsets = {stream.name: reader.offset for stream, reader in self._readers.items()}
         return self._marker.write(end=reason, offsets=offsets)

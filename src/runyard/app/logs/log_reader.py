@@ -34,6 +34,8 @@ class Wanted:
 
     container: str | None = None
     pod: str | None = None
+    instance: int | None = None
+    """Of a container: 0 is the first, 1 the one after its first restart."""
     since: datetime | None = None
     tail: int | None = None
     """Last lines of each stream."""
@@ -42,7 +44,9 @@ class Wanted:
 
     def takes(self, stream: Stream) -> bool:
         """Whether it selects that stream."""
-        return self.container in (None, stream.container) and self.pod in (None, stream.pod)
+        wanted = (self.container, self.pod, self.instance)
+        found = (stream.container, stream.pod, stream.instance)
+        return all(one in (None, other) for one, other in zip(wanted, found, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +143,8 @@ async def choose_parts(core: Core, run: Run, wanted: Wanted, *, can_come: bool =
     if infos and not chosen and not can_come:
         _name_unknown(findings, wanted, [info.stream for info in infos])
     if wanted.offset is not None and len(chosen) > 1:
-        streams = [f"{info.stream.pod}/{info.stream.container}" for info in chosen]
-        message = f"an offset needs a single stream; {len(chosen)} match: set `pod` and `container`"
+        streams = [info.stream.name for info in chosen]
+        message = f"an offset needs a single stream; {len(chosen)} match: set `pod`, `container` and `instance`"
         findings.add(Code.LOG_STREAMS, ("query", "offset"), message, value=wanted.offset, allowed=list_words(streams))
     findings.finish()
     return [Part(info=info, offset=await find_start(core.logs, info, wanted)) for info in chosen]
@@ -161,14 +165,14 @@ async def iter_parts(logs: LogStore, parts: Sequence[Part], *, marker: Marker) -
     for part in parts:
         stream = part.info.stream
         if len(parts) > 1:
-            yield marker.write(stream=f"{stream.pod}/{stream.container}", offset=part.offset)
+            yield marker.write(stream=stream.name, offset=part.offset)
         reader = PartReader(logs, stream, offset=part.offset, end=part.info.size)
         try:
             while pieces := await reader.read():
                 yield write_pieces(pieces, marker=marker)
         except Unavailable:
             # The response has started, so its status cannot change.
-            yield marker.write(end="unavailable", offsets={f"{stream.pod}/{stream.container}": reader.offset})
+            yield marker.write(end="unavailable", offsets={stream.name: reader.offset})
             return
 
 
@@ -199,7 +203,11 @@ def _name_unknown(findings: Findings, wanted: Wanted, streams: Sequence[Stream])
             message = f"unknown {name}: none of that name has written a log"
             findings.add(Code.LOG_UNKNOWN, ("query", name), message, value=given, allowed=allowed, suggestion=nearest)
     if not findings.problems:
-        allowed = list_words([f"{stream.pod}/{stream.container}" for stream in streams])
+        allowed = list_words([stream.name for stream in streams])
+        if wanted.instance is not None:
+            message = "unknown instance: none of that number has written a log"
+            findings.add(Code.LOG_UNKNOWN, ("query", "instance"), message, value=wanted.instance, allowed=allowed)
+            return
         message = f"pod {wanted.pod} has no container {wanted.container} with a log"
         findings.add(Code.LOG_UNKNOWN, ("query", "container"), message, value=wanted.container, allowed=allowed)
 
