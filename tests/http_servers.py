@@ -13,6 +13,7 @@ from argon2 import PasswordHasher
 from runyard.api.application import add_middleware, make_app
 from runyard.api.context import Limits, ServerContext
 from runyard.app.core import Core, Options
+from runyard.app.engine import Engine
 from runyard.app.model import Account, Run
 from runyard.app.ports import Clock, LogStore
 from runyard.app.times import SystemClock
@@ -78,6 +79,7 @@ async def serve(
     url: str | None = None,
     options: Mapping[str, Any] | None = None,
     wrap_logs: Callable[[LogStore], Any] | None = None,
+    engine: Engine | None = None,
 ) -> AsyncIterator[Server]:
     """A server whose data is in the folder; nothing listens, requests go straight in."""
     store = await open_store(url or f"sqlite:///{folder}/runyard.db")
@@ -87,6 +89,7 @@ async def serve(
         vault=open_vault(folder / "keys", text=None),
         logs=logs if wrap_logs is None else wrap_logs(logs),
         clock=clock or SystemClock(),
+        engine=engine,
         options=Options(endpoint=ENDPOINT, **(options or {})),
     )
     # Real hashing at its least cost: these tests sign in hundreds of times.

@@ -16,6 +16,7 @@ from runyard.api.routes import (
     attachments,
     audit,
     discovery,
+    engine,
     entities,
     events,
     health,
@@ -29,12 +30,14 @@ from runyard.api.routes import (
     start_page,
     tokens,
     triggers,
+    usage,
     volumes,
 )
 from runyard.api.routing import Routes
 from runyard.api.throttle import Throttle
 from runyard.api.write_probe import WriteProbe
 from runyard.app.identity import RefusalAudit
+from runyard.app.sessions import EngineViews
 from runyard.telemetry import Observer
 
 ALL_ROUTES: tuple[Routes, ...] = (
@@ -46,12 +49,14 @@ ALL_ROUTES: tuple[Routes, ...] = (
     runs.routes,
     events.routes,
     logs.routes,
+    usage.routes,
     volumes.routes,
     triggers.routes,
     search.routes,
     profiles.routes,
     policies.routes,
     audit.routes,
+    engine.routes,
     tokens.routes,
     *attachments.make_attachment_routes(),
     *entities.ROUTES,
@@ -68,6 +73,7 @@ def make_app(context: ServerContext, *, lifespan: Lifespan | None = None) -> App
     app.state.context = context
     app.state.yaml_turn = asyncio.Semaphore(1)
     app.state.refusals = RefusalAudit(context.core)
+    app.state.engine_views = EngineViews(context.core)
     app.state.write_probe = WriteProbe(context.core)
     limits = context.limits
     app.state.throttle = Throttle(

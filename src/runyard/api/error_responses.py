@@ -10,7 +10,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.responses import json_response
-from runyard.app.errors import Conflict, Duplicate, Forbidden, Missing, NotPossible, Stale, TooMany, Unauthenticated
+from runyard.app.engine import EngineRefusal, EngineUnavailable
+from runyard.app.errors import (
+    Conflict,
+    Duplicate,
+    Forbidden,
+    Missing,
+    NotPossible,
+    NotSupported,
+    Stale,
+    TooMany,
+    Unauthenticated,
+)
 from runyard.app.identity import GrantRefused
 from runyard.app.ports import Unavailable, Unstorable
 from runyard.domain.effective_document import UnknownSchema
@@ -43,6 +54,9 @@ _STATUSES: dict[type[Exception], tuple[int, str]] = {
     Stale: (412, "conflict"),
     TooMany: (429, "too_many"),
     Unavailable: (503, "unavailable"),
+    NotSupported: (501, "not_supported"),
+    EngineRefusal: (400, "engine"),
+    EngineUnavailable: (503, "engine"),
 }
 
 
@@ -76,7 +90,7 @@ async def _respond_to_known(request: Request, error: Exception) -> Response:
     elif isinstance(error, Unavailable):
         # The address of the database and the cause belong into the log, not into the response.
         request.state.failure, message = message, "the database is unavailable; try again later"
-    elif isinstance(error, NotPossible):
+    elif isinstance(error, NotPossible | NotSupported | EngineRefusal | EngineUnavailable):
         code = error.code
     elif isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = 'Bearer realm="runyard"'

@@ -399,6 +399,57 @@ class ContainerLog(BaseModel):
     content: str = Field(description="The last 2 MiB, base64 of UTF-8.", examples=["aGkgNDEK"])
 
 
+class ContainerUsage(BaseModel):
+    """What one container of a run uses."""
+
+    pod: str = Field(description="The pod.", examples=["r1-abcde"])
+    container: str = Field(description="The container.", examples=["main"])
+    at: str = Field(description="When it was measured.", examples=["2026-11-15T12:00:00.000000Z"])
+    cpu_cores: float | None = Field(default=None, description="CPU, in cores.", examples=[0.25])
+    memory_bytes: int | None = Field(default=None, description="Memory, in bytes.", examples=[268435456])
+
+
+class UsageResponse(BaseModel):
+    """What the containers of a run use."""
+
+    run: str = Field(description="The run's id.", examples=["r1"])
+    containers: list[ContainerUsage] = Field(description="One entry per container that runs now, at most 1000.")
+
+
+class EngineError(BaseModel):
+    """Why the engine did not answer."""
+
+    reason: str = Field(description="Stable code, for programs.", examples=[Reason.ENGINE_TIMEOUT.value])
+    message: str = Field(description="For people.", examples=["the engine did not answer within 5 s"])
+
+
+class SnapshotResponse(BaseModel):
+    """A summary of what the engine's place has."""
+
+    at: str = Field(description="When it was taken.", examples=["2026-11-15T12:00:00Z"])
+    nodes: int = Field(description="Number of nodes.", examples=[12])
+    pods: int = Field(description="Number of pods that the engine sees.", examples=[140])
+    allocatable: dict[str, str] = Field(
+        description="What all schedulable nodes have for pods, by resource.", examples=[{"cpu": "96", "memory": "1Ti"}]
+    )
+    unseen: list[Json] = Field(
+        description="Parts of the cluster that the engine may not see, and the right that is missing; at most 100.",
+        examples=[[{"what": "pods of other namespaces", "missing": "list pods in all namespaces"}]],
+    )
+
+
+class EngineResponse(BaseModel):
+    """The engine of this server."""
+
+    engine: str | None = Field(description="Its kind; null if there is none.", examples=["kubernetes"])
+    place: str | None = Field(description="Where it executes runs.", examples=["kubernetes/0c1e"])
+    capabilities: list[str] = Field(
+        description="What it can do besides: exec, attach, portforward, usage.", examples=[["exec", "usage"]]
+    )
+    snapshot: SnapshotResponse | None = Field(default=None, description="For admins.")
+    error: EngineError | None = Field(default=None, description="For admins: why there is no snapshot.")
+
+
 class ProfileList(RootModel[list[ProfileResponse]]):
     """Profiles by name."""
 

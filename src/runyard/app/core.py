@@ -5,6 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from runyard.app.engine import Engine
 from runyard.app.ports import Clock, LogStore, Store, Vault
 
 
@@ -60,5 +61,7 @@ class Core:
     vault: Vault
     logs: LogStore
     clock: Clock
+    engine: Engine | None = None
+    """What executes runs, for use cases that only look or open sessions; the loops do the rest."""
     options: Options = field(default_factory=Options)
     signals: Signals = field(default_factory=Signals)

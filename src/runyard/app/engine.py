@@ -16,6 +16,7 @@ Any call may be repeated, by several replicas, at any time, and after any crash.
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import IntEnum
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from runyard.app.model import Json
@@ -32,6 +33,11 @@ LARGEST_DESCRIPTION_BYTES = 4 << 20
 """How large `describe` may answer, as JSON."""
 MOST_ENDS = 50
 """How many ended containers an observation may list, the newest last."""
+
+LARGEST_MESSAGE_BYTES = 256 * 1024
+"""How large one message of a session (exec, attach, port-forward) may be, in either direction."""
+MOST_USAGES = 1000
+"""How many containers `list_usage` may list."""
 
 
 class EngineError(Exception):
@@ -305,19 +311,42 @@ class Engine(Protocol):
         """Close connections. Runs continue."""
 
 
+class ChannelId(IntEnum):
+    """The first byte of a message, as in Kubernetes' subprotocol `v5.channel.k8s.io`."""
+
+    STDIN = 0
+    """Also both directions of a forwarded port."""
+    STDOUT = 1
+    STDERR = 2
+    ERROR = 3
+    """The status at the end, as JSON: `{"status": "Success"}`, or `Failure` with a `message` and, for a command that
+    ended with an error, the reason `NonZeroExitCode` and the exit code in `details.causes`."""
+    RESIZE = 4
+    """The size of the terminal, as JSON: `{"Width": 80, "Height": 24}`."""
+    CLOSE = 255
+    """Ends the channel whose number is the content (half-close): `b"\\x00"` is the end of stdin."""
+
+
 class Channel(Protocol):
-    """A two-way stream of messages, each with the number of its channel as in Kubernetes: 0 stdin, 1 stdout, 2 stderr,
-    3 error (the status at the end, as JSON), 4 resize.
+    """A two-way stream of messages to a container. `send` and `receive` are called concurrently, each by one task.
+
+    If a call is cancelled, only `close` follows.
     """
 
-    async def send(self, channel: int, content: bytes) -> None:
-        """Send; waits while the other side does not read (back-pressure)."""
+    async def send(self, channel: ChannelId, content: bytes) -> None:
+        """Send at most `LARGEST_MESSAGE_BYTES`; waits while the container does not read (back-pressure).
 
-    def receive(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Messages until the other side has ended."""
+        Sends STDIN, RESIZE and CLOSE only. What the container cannot take anymore is dropped.
+        """
+
+    def receive(self) -> AsyncIterator[tuple[ChannelId, bytes]]:
+        """STDOUT, STDERR and at last ERROR, at most `LARGEST_MESSAGE_BYTES` each, until the other side has ended.
+
+        Reads only as fast as it is iterated (back-pressure). Raises `EngineUnavailable` if the connection breaks.
+        """
 
     async def close(self) -> None:
-        """End it. Idempotent."""
+        """Close the connection, wherever it is. Idempotent. A command that was started may go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,28 +356,30 @@ class Session:
     pod: str | None = None
     """None: the newest that runs."""
     container: str | None = None
+    """None: the one that executes the run."""
     command: tuple[str, ...] = ()
+    """Empty for `attach`."""
     has_stdin: bool = False
     is_tty: bool = False
 
 
 @runtime_checkable
 class Interactive(Protocol):
-    """An engine into whose containers users can look."""
+    """An engine into whose containers users can look. An anchor of that UID only; `EngineRefusal` if it is absent."""
 
     async def open_exec(self, anchor: Anchor, session: Session) -> Channel:
         """Start a command in a container. Raises `EngineRefusal` if there is none that runs."""
 
     async def open_attach(self, anchor: Anchor, session: Session) -> Channel:
-        """Attach to the main process of a container."""
+        """Attach to the main process of a container. Raises `EngineRefusal` if there is none that runs."""
 
     async def open_port(self, anchor: Anchor, port: int, *, pod: str | None = None) -> Channel:
-        """Connect to a TCP port of a pod: channel 0 in both directions."""
+        """Connect to a TCP port of a pod: STDIN in both directions, and ERROR if the connection fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the containers of a run use."""
+    """What one container of a run uses."""
 
     at: datetime
     pod: str
@@ -362,4 +393,4 @@ class Metered(Protocol):
     """An engine that measures what runs use."""
 
     async def list_usage(self, anchor: Anchor) -> Sequence[Usage]:
-        """One entry per container that runs now."""
+        """One entry per container that runs now, at most `MOST_USAGES`; possibly some seconds old."""

@@ -6,7 +6,17 @@ An invalid request raises `spec.problems.Refused` instead, with all its problems
 from runyard.app.ports import Duplicate, Stale
 from runyard.spec.problem_codes import Code
 
-__all__ = ["Conflict", "Duplicate", "Forbidden", "Missing", "NotPossible", "Stale", "TooMany", "Unauthenticated"]
+__all__ = [
+    "Conflict",
+    "Duplicate",
+    "Forbidden",
+    "Missing",
+    "NotPossible",
+    "NotSupported",
+    "Stale",
+    "TooMany",
+    "Unauthenticated",
+]
 
 
 class Missing(Exception):
@@ -34,6 +44,14 @@ class NotPossible(Exception):
 
     `code` is dotted and stable, like the code of a `Problem`.
     """
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NotSupported(Exception):
+    """This server cannot do it at all: it has no engine, or one without that capability."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)

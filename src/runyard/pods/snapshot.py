@@ -4,6 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runyard.spec.kubernetes.quantity import Quantity, QuantityError
+
+MOST_RESOURCES = 100
+"""How many different resources of nodes are added up; the others are left out."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
@@ -24,3 +29,20 @@ class Snapshot:
     nodes: tuple[Mapping[str, Any], ...] = ()
     pods: tuple[Mapping[str, Any], ...] = ()
     unseen: tuple[Unseen, ...] = ()
+
+
+def sum_allocatable(snapshot: Snapshot) -> dict[str, str]:
+    """What all nodes that take pods have for them, by resource. Leaves out amounts that cannot be read."""
+    total: dict[str, Quantity] = {}
+    for node in snapshot.nodes:
+        if (node.get("spec") or {}).get("unschedulable"):
+            continue
+        for resource, given in ((node.get("status") or {}).get("allocatable") or {}).items():
+            if resource not in total and len(total) >= MOST_RESOURCES:
+                continue
+            try:
+                amount = Quantity.parse(given)
+                total[resource] = total[resource] + amount if resource in total else amount
+            except QuantityError:
+                continue
+    return {resource: amount.text for resource, amount in sorted(total.items())}

@@ -67,6 +67,7 @@ _RUNS = {
     "GET /runs/{id}/metrics/{name}": "readers",
     "PUT /runs/{id}/metrics/{name}": "producers",
     "GET /runs/{id}/relationships": "readers",
+    "GET /runs/{id}/usage": "readers",
 }
 _SECRETS = {
     "GET /secrets/data": "producers",
@@ -96,6 +97,7 @@ _ADMIN = {
     "GET /api/v1/policy/revisions/{revision}": "admins",
     "POST /api/v1/policy/rehearse": "admins",
     "GET /api/v1/audit": "admins",
+    "GET /api/v1/engine": "accounts",
 }
 
 

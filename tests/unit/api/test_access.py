@@ -66,7 +66,8 @@ async def find_wrong(client: httpx2.AsyncClient, role: str, row: str, who: str) 
     for name in ("name", "entity", "kind", "revision"):
         address = address.replace(f"{{{name}}}", "1")
     answer = await client.request(method, address)
-    assert answer.status_code < 500, (row, answer.text)
+    # 501: a server without an engine, which answers after it has checked the permission.
+    assert answer.status_code < 500 or answer.status_code == 501, (row, answer.text)
     if role in WHO[who]:
         return answer.status_code in (401, 403)
     return answer.status_code != (401 if role == NOBODY else 403)

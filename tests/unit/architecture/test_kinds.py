@@ -30,6 +30,7 @@ OTHER_MEANINGS = {
     ("api/openapi_models.py", "container"): "examples for readers of the API, and the container of a log",
     ("api/openapi_models.py", "container+job:run"): "an example for readers of the API",
     ("api/routes/logs.py", "container"): "Kubernetes' container",
+    ("api/routes/usage.py", "container"): "Kubernetes' container",
     ("app/logs/log_reader.py", "container"): "Kubernetes' container",
     ("kube/streams/exec.py", "container"): "Kubernetes' container",
     ("kube/streams/logs.py", "container"): "Kubernetes' container",

@@ -16,7 +16,16 @@ PODS_OWN = ("pods/container_failure.py", "image.root")
 RULED_FIELD = "volumes.type"
 """The path of a field in a policy as well; these modules speak of the field."""
 RULED_FIELD_MODULES = ("domain/admission/facts.py", "domain/rule_checks.py", "spec/rule_grammar.py")
-TAKE_A_CODE_FIRST = ("EngineError", "EngineRefusal", "EngineUnavailable", "Failure", "NotPossible", "Problem", "refuse")
+TAKE_A_CODE_FIRST = (
+    "EngineError",
+    "EngineRefusal",
+    "EngineUnavailable",
+    "Failure",
+    "NotPossible",
+    "NotSupported",
+    "Problem",
+    "refuse",
+)
 
 TAKE_A_REASON = ("Deadline", "Move", "Observation", "Outcome", "Run", "make_first_transitions")
 PINNED = Path(__file__).parents[2] / "data" / "codes"

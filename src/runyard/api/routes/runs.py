@@ -9,7 +9,7 @@ from runyard.api.context import get_context
 from runyard.api.if_match import read_expected_revision
 from runyard.api.list_parameters import LIST, read_query
 from runyard.api.openapi_models import EffectiveResponse, EntityBody, EntityResponse, ExplanationResponse, PageResponse
-from runyard.api.query_parameters import CASCADE, NAME, STRICT, get_parameters, text
+from runyard.api.query_parameters import CASCADE, NAME, STRICT, flag, get_parameters, text
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import (
     entity_response,
@@ -23,9 +23,11 @@ from runyard.api.routing import Routes, get_principal
 from runyard.app.errors import Missing
 from runyard.app.model import Entity, Json, Run
 from runyard.app.runs import delete_run, explain_run, get_run, list_runs, report_run, resume_run, stop_run, submit_run
+from runyard.app.sessions import Described, EngineViews
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")
+DESCRIBE = flag("describe", "Ask the engine for the run's objects; takes up to 5 seconds.")
 REASON = text("reason", "Why, in your own words; recorded in the transition.")
 
 
@@ -69,13 +71,22 @@ async def explain(request: Request, project: str) -> Response:
     )
 
 
-@routes.get("/{id}", permission=Permission.READ, parameters=(NAME,), response=EntityResponse)
+@routes.get("/{id}", permission=Permission.READ, parameters=(NAME, DESCRIBE), response=EntityResponse)
 async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """Get a run with its transitions, newest first. With `name`, only if that is its name."""
-    wanted = get_parameters(request)[NAME]
+    """Get a run with its transitions, newest first. With `name`, only if that is its name.
+
+    With `describe`, `status.k8s` has the objects of the run as the engine sees them now. If the engine cannot say,
+    `status.k8s_error` has the reason and message, and the rest of the run is shown. Both are absent for a run without
+    objects.
+    """
+    parameters = get_parameters(request)
+    wanted = parameters[NAME]
     run, transitions = await get_run(get_context(request).core, project, id)
     if wanted not in (None, run.name):
         raise Missing("run", f"{wanted}:{id}")
+    if parameters[DESCRIBE]:
+        views: EngineViews = request.app.state.engine_views
+        run = _add_description(run, await views.describe(run))
     return entity_response(run, transitions)
 
 
@@ -136,3 +147,11 @@ async def _run_response(request: Request, run: Run) -> Response:
     """The run with its transitions."""
     async with get_context(request).core.store.begin(is_read_only=True) as unit:
         return entity_response(run, await unit.runs.list_transitions(run.uid))
+
+
+def _add_description(run: Run, described: Described) -> Run:
+    """The run as it is shown, with what the engine says; nothing of it is stored."""
+    if described.error is not None:
+        error = {"reason": described.error.code, "message": str(described.error)}
+        return replace(run, status={**run.status, "k8s_error": error})
+    return run if described.objects is None else replace(run, status={**run.status, "k8s": described.objects})

@@ -1,0 +1,46 @@
+"""Find the engine and the anchor of a run that a request wants to look into."""
+
+from runyard.app.core import Core
+from runyard.app.engine import Anchor, Engine, Interactive, Metered
+from runyard.app.errors import NotPossible, NotSupported
+from runyard.app.model import Run
+from runyard.app.runs import find_action
+from runyard.domain.lifecycle import State
+from runyard.spec.problem_codes import Code
+
+
+def get_engine(core: Core) -> Engine:
+    """The engine of this server; raises `NotSupported` if it has none."""
+    if core.engine is None:
+        raise NotSupported(Code.ENGINE_NONE, "this server has no engine: ask an operator to configure one")
+    return core.engine
+
+
+def find_capabilities(engine: Engine) -> tuple[str, ...]:
+    """What the engine can do besides executing runs."""
+    interactive = ("exec", "attach", "portforward") if isinstance(engine, Interactive) else ()
+    return (*interactive, *(("usage",) if isinstance(engine, Metered) else ()))
+
+
+def cannot(engine: Engine, what: str) -> NotSupported:
+    """The error for a capability that the engine lacks."""
+    return NotSupported(Code.ENGINE_CANNOT, f"the engine {engine.place.engine} of this server does not support {what}")
+
+
+def find_anchor(run: Run) -> Anchor | None:
+    """The anchor of a run; None if it has none."""
+    if run.is_local or run.anchor_uid is None:
+        return None
+    return Anchor(
+        run_uid=run.uid, run_id=run.id, project=run.project, action=find_action(run) or "", uid=run.anchor_uid
+    )
+
+
+def get_running_anchor(run: Run) -> Anchor:
+    """The anchor of a run that runs now; raises `NotPossible`, which says why there is none."""
+    if run.is_local:
+        raise NotPossible(Code.RUN_LOCAL, f"the client of run {run.id} executes it itself: it has no container here")
+    anchor = find_anchor(run)
+    if anchor is None or run.state != State.RUNNING:
+        raise NotPossible(Code.RUN_NOT_RUNNING, f"run {run.id} is {run.state}; only a RUNNING run has containers")
+    return anchor

@@ -1,0 +1,299 @@
+"""What requests see of the engine: descriptions of runs, usage, the engine itself."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from runyard.app.engine import LARGEST_DESCRIPTION_BYTES, Anchor, EngineUnavailable, Usage
+from runyard.app.sessions import engine_views
+from runyard.pods.snapshot import Snapshot, Unseen, sum_allocatable
+from tests.engines.interactive import NOON, InteractiveEngine
+from tests.engines.memory import MemoryEngine
+from tests.http_servers import Server, serve
+from tests.unit.api.engine_runs import ANCHOR, mark_running, submit_run
+
+RUN = "/api/v1/-/demo/runs/r1"
+NODES: tuple[dict[str, Any], ...] = (
+    {"status": {"allocatable": {"cpu": "7500m", "memory": "30Gi", "nvidia.com/gpu": "2"}}},
+    {"status": {"allocatable": {"cpu": "500m", "memory": "2Gi"}}, "spec": {}},
+    {"status": {"allocatable": {"cpu": "64"}}, "spec": {"unschedulable": True}},
+    {"status": {"allocatable": {"cpu": "many"}}},
+    {},
+)
+
+
+class SeenEngine(InteractiveEngine):
+    """Describes what the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.objects: Any = {"job": {"kind": "Job"}}
+        self.seen = Snapshot(at="2026-11-15T12:00:00Z")
+        self.described: list[Anchor] = []
+
+    async def describe(self, anchor: Anchor) -> Any:
+        await self._enter("describe")
+        self.described.append(anchor)
+        return self.objects
+
+    async def snapshot(self) -> Snapshot:
+        await self._enter("snapshot")
+        return self.seen
+
+
+@dataclass
+class Demo:
+    engine: SeenEngine
+    client: httpx2.AsyncClient
+    server: Server
+
+    async def describe(self) -> dict[str, Any]:
+        answer = await self.client.get(RUN, params={"describe": "true"})
+        assert answer.status_code == 200, answer.text
+        status: dict[str, Any] = answer.json()["status"]
+        return status
+
+
+@pytest.fixture
+async def demo_run(tmp_path: Path) -> AsyncIterator[Demo]:
+    engine = SeenEngine()
+    async with serve(tmp_path, engine=engine) as server, server.client() as client:
+        await submit_run(client)
+        mark_running(tmp_path)
+        yield Demo(engine, client, server)
+
+
+async def test_run_is_described_when_asked(demo_run: Demo) -> None:
+    assert (await demo_run.describe())["k8s"] == {"job": {"kind": "Job"}}
+    (anchor,) = demo_run.engine.described
+    run = await demo_run.server.find_run("demo", "r1")
+    assert anchor == Anchor(run_uid=run.uid, run_id="r1", project="demo", action="job", uid=ANCHOR)
+
+
+async def test_engine_is_not_called_when_no_description_is_asked_for(demo_run: Demo) -> None:
+    for path in (RUN, "/api/v1/-/demo/runs", f"{RUN}?describe=false", f"{RUN}/effective", f"{RUN}/events"):
+        answer = await demo_run.client.get(path)
+        assert answer.status_code == 200
+        assert "k8s" not in answer.text
+    assert demo_run.engine.calls == []
+
+
+async def test_description_is_not_stored_when_it_was_shown(demo_run: Demo) -> None:
+    before = await demo_run.server.find_run("demo", "r1")
+    shown = (await demo_run.client.get(RUN, params={"describe": "true"})).json()
+    answer = await demo_run.client.put(RUN, json=shown)
+    assert answer.status_code == 200, answer.text
+    stored = await demo_run.server.find_run("demo", "r1")
+    assert stored.status == before.status
+
+
+@pytest.mark.parametrize("anchor", [None, ANCHOR])
+async def test_run_is_shown_without_description_when_there_is_no_anchor_or_no_engine(
+    tmp_path: Path, anchor: str | None
+) -> None:
+    engine = None if anchor else SeenEngine()
+    async with serve(tmp_path, engine=engine) as server, server.client() as client:
+        await submit_run(client)
+        mark_running(tmp_path, anchor=anchor)
+        status = (await client.get(RUN, params={"describe": "true"})).json()["status"]
+        assert not {"k8s", "k8s_error"} & status.keys()
+        assert engine is None or engine.calls == []
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "message"),
+    [
+        (EngineUnavailable("engine.timeout", "no answer"), "engine.timeout", "no answer"),
+        (RuntimeError("password=1234"), "engine.failed", "the call failed: RuntimeError"),
+    ],
+)
+async def test_run_is_shown_with_the_reason_when_the_engine_fails(
+    demo_run: Demo, error: Exception, reason: str, message: str
+) -> None:
+    demo_run.engine.failures.append(error)  # type: ignore[arg-type] # one that the port does not name, too
+    status = await demo_run.describe()
+    assert status["state"] == "RUNNING"
+    assert "k8s" not in status
+    assert status["k8s_error"] == {"reason": reason, "message": message}
+
+
+async def test_run_is_shown_with_the_reason_when_the_engine_does_not_answer(
+    demo_run: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_views, "VIEW_SECONDS", 0.05)
+
+    async def hang(_point: str) -> None:
+        await asyncio.Event().wait()
+
+    demo_run.engine.at = hang
+    status = await demo_run.describe()
+    assert status["k8s_error"] == {
+        "reason": "engine.timeout",
+        "message": "the engine did not answer within 0.05 s",
+    }
+
+
+@pytest.mark.parametrize(
+    ("objects", "message"),
+    [
+        ({"a": "x" * (LARGEST_DESCRIPTION_BYTES - 8)}, None),
+        ({"a": "x" * (LARGEST_DESCRIPTION_BYTES - 7)}, "the description has more than 4 MiB"),
+        ({"a": ["é" * 100] * 30_000}, "the description has more than 4 MiB"),
+        ({"a": float("nan")}, "the description is not JSON: ValueError"),
+        ({"a": object()}, "the description is not JSON: TypeError"),
+    ],
+    ids=["largest", "larger", "in UTF-8", "nan", "object"],
+)
+async def test_description_is_left_out_when_it_is_too_large_or_no_json(
+    demo_run: Demo, objects: Any, message: str | None
+) -> None:
+    demo_run.engine.objects = objects
+    status = await demo_run.describe()
+    if message is None:
+        assert status["k8s"] == objects
+    else:
+        assert status["k8s_error"] == {"reason": "engine.failed", "message": message}
+
+
+async def test_engine_is_asked_for_few_views_at_a_time_when_many_are_wanted(demo_run: Demo) -> None:
+    busy, most, gate = 0, 0, asyncio.Event()
+
+    async def count(_point: str) -> None:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        await gate.wait()
+        busy -= 1
+
+    demo_run.engine.at = count
+    asked = [asyncio.ensure_future(demo_run.describe()) for _ in range(20)]
+    async with asyncio.timeout(10):
+        while busy < engine_views.VIEWS_AT_ONCE:  # noqa: ASYNC110 - until the requests are there
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    gate.set()
+    assert ["k8s" in status for status in await asyncio.gather(*asked)] == [True] * 20
+    assert most == engine_views.VIEWS_AT_ONCE
+
+
+async def test_usage_is_listed_when_the_engine_measures_it(demo_run: Demo) -> None:
+    demo_run.engine.usage = [
+        Usage(at=NOON, pod="r1-0", container="main", cpu_cores=0.25, memory_bytes=1 << 20),
+        Usage(at=NOON, pod="r1-0", container="side"),
+    ]
+    answer = await demo_run.client.get(f"{RUN}/usage")
+    assert answer.status_code == 200, answer.text
+    at = "2026-11-15T12:00:00.000000Z"
+    assert answer.json() == {
+        "run": "r1",
+        "containers": [
+            {"pod": "r1-0", "container": "main", "at": at, "cpu_cores": 0.25, "memory_bytes": 1 << 20},
+            {"pod": "r1-0", "container": "side", "at": at},
+        ],
+    }
+
+
+async def test_usage_is_cut_when_the_engine_lists_too_many(demo_run: Demo) -> None:
+    demo_run.engine.usage = [Usage(at=NOON, pod=f"r1-{number}", container="main") for number in range(1001)]
+    assert len((await demo_run.client.get(f"{RUN}/usage")).json()["containers"]) == 1000
+
+
+@pytest.mark.parametrize(
+    ("engine", "status", "code", "message"),
+    [
+        (None, 501, "engine.none", "this server has no engine: ask an operator to configure one"),
+        (MemoryEngine(), 501, "engine.cannot", "the engine memory of this server does not support usage"),
+    ],
+)
+async def test_usage_is_not_supported_when_the_engine_does_not_measure(
+    tmp_path: Path, engine: MemoryEngine | None, status: int, code: str, message: str
+) -> None:
+    async with serve(tmp_path, engine=engine) as server, server.client() as client:
+        await submit_run(client)
+        mark_running(tmp_path)
+        answer = await client.get(f"{RUN}/usage")
+        assert (answer.status_code, answer.json()["errorCode"], answer.json()["message"]) == (status, code, message)
+
+
+async def test_usage_is_refused_when_the_run_does_not_run(demo_run: Demo, tmp_path: Path) -> None:
+    for state, anchor in (("READY", None), ("PENDING", ANCHOR), ("COMPLETED", ANCHOR), ("RUNNING", None)):
+        mark_running(tmp_path, state=state, anchor=anchor)
+        answer = await demo_run.client.get(f"{RUN}/usage")
+        assert answer.status_code == 400
+        assert answer.json()["errorCode"] == "run.not_running"
+        assert answer.json()["message"] == f"run r1 is {state}; only a RUNNING run has containers"
+    assert (await demo_run.client.get("/api/v1/-/demo/runs/r2/usage")).status_code == 404
+    assert demo_run.engine.calls == []
+
+
+async def test_usage_is_unavailable_when_the_engine_fails(demo_run: Demo) -> None:
+    demo_run.engine.failures.append(EngineUnavailable("engine.timeout", "no answer"))
+    answer = await demo_run.client.get(f"{RUN}/usage")
+    assert (answer.status_code, answer.json()["errorCode"]) == (503, "engine.timeout")
+
+
+async def test_engine_is_summarized_when_an_admin_asks(demo_run: Demo) -> None:
+    unseen = Unseen(what="pods of other namespaces", missing="list pods in all namespaces")
+    demo_run.engine.seen = replace(demo_run.engine.seen, nodes=NODES, pods=({},) * 3, unseen=(unseen,))
+    answer = await demo_run.client.get("/api/v1/engine")
+    assert answer.json() == {
+        "engine": "memory",
+        "place": "memory/a",
+        "capabilities": ["exec", "attach", "portforward", "usage"],
+        "snapshot": {
+            "at": "2026-11-15T12:00:00Z",
+            "nodes": 5,
+            "pods": 3,
+            "allocatable": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "2"},
+            "unseen": [{"what": unseen.what, "missing": unseen.missing}],
+        },
+    }
+
+
+async def test_snapshot_is_taken_once_when_many_ask_within_seconds(
+    demo_run: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.gather(*(demo_run.client.get("/api/v1/engine") for _ in range(10)))
+    assert demo_run.engine.calls == ["snapshot"]
+    monkeypatch.setattr(engine_views, "SNAPSHOT_SECONDS", 0.0)
+    await demo_run.client.get("/api/v1/engine")
+    assert demo_run.engine.calls == ["snapshot"] * 2
+
+
+async def test_engine_is_shown_with_the_error_when_it_has_no_snapshot(demo_run: Demo) -> None:
+    demo_run.engine.failures.append(EngineUnavailable("engine.failed", "the cluster is away"))
+    answer = await demo_run.client.get("/api/v1/engine")
+    assert answer.status_code == 200
+    assert answer.json()["error"] == {"reason": "engine.failed", "message": "the cluster is away"}
+    assert "snapshot" not in answer.json()
+
+
+async def test_engine_is_shown_without_snapshot_when_the_user_is_no_admin(tmp_path: Path) -> None:
+    engine = SeenEngine()
+    async with serve(tmp_path, engine=engine, is_open=False) as server:
+        await server.add_user("ada")
+        async with server.client("ada") as client:
+            answer = await client.get("/api/v1/engine")
+    assert answer.json() == {
+        "engine": "memory",
+        "place": "memory/a",
+        "capabilities": ["exec", "attach", "portforward", "usage"],
+    }
+    assert engine.calls == []
+
+
+@pytest.mark.parametrize("engine", [None, MemoryEngine()])
+async def test_no_capability_is_named_when_the_engine_has_none(tmp_path: Path, engine: MemoryEngine | None) -> None:
+    async with serve(tmp_path, engine=engine) as server, server.client() as client:
+        shown = (await client.get("/api/v1/engine")).json()
+    assert (shown["engine"], shown["capabilities"]) == ("memory" if engine else None, [])
+
+
+def test_only_so_many_resources_are_added_up_when_nodes_name_many() -> None:
+    nodes = tuple({"status": {"allocatable": {f"example.com/r{number}": "1"}}} for number in range(200))
+    assert len(sum_allocatable(Snapshot(at="", nodes=nodes))) == 100
