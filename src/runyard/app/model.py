@@ -99,9 +99,23 @@ class Run(Entity):
         """Its effective spec; None for a run that its client executes. Raises `UnknownSchema`."""
         return None if self.effective is None else read_effective(self.effective)
 
+    @property
+    def key(self) -> "RunKey":
+        """Which run it is."""
+        return RunKey(uid=self.uid, project=self.project, id=self.id)
+
     def list_provenance(self) -> tuple[Json, ...]:
         """Its provenance, with the paths of the current schema version."""
         return upgrade_provenance(self.provenance, self.effective)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunKey:
+    """Which run: enough to delete its log and its row."""
+
+    uid: str
+    project: str
+    id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

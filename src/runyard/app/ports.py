@@ -19,6 +19,7 @@ from runyard.app.model import (
     Lease,
     Revision,
     Run,
+    RunKey,
     SealedValue,
     Share,
     Token,
@@ -199,8 +200,14 @@ class Entities(EntityLookup, Protocol):
     async def delete(self, entity_type: str, entity_id: str, *, project: str) -> bool:
         """Returns whether there was one. The next older version of its name becomes the latest."""
 
+    async def delete_content(self, project: str, *, limit: int) -> int:
+        """Delete entities and secret values of a project that is DELETING, about `limit` rows; returns how many.
+
+        Whatever depends on them goes too. Neither the project itself nor its runs are deleted.
+        """
+
     async def delete_project(self, project: str) -> None:
-        """Delete a project with all entities and secret values in it. The caller holds the project's lock.
+        """Delete a project and all that is left in it. The caller holds the project's lock.
 
         Raises `Stale` if the project still has runs: a run is deleted after its log, by `Runs.delete`.
         """
@@ -229,8 +236,13 @@ class Runs(Protocol):
         `after` is the update time and id of the last one of the page before.
         """
 
-    async def list_ids(self, *, project: str, task: str | None = None) -> Sequence[str]:
-        """The ids of the runs of a project, or of one of its tasks (by reference), sorted."""
+    async def list_ids(
+        self, *, project: str, task: str | None = None, is_without_deleting: bool = False
+    ) -> Sequence[str]:
+        """The ids of the runs of a project, or of one of its tasks (by reference), sorted.
+
+        With `is_without_deleting` only of those that are not DELETING.
+        """
 
     async def list_transitions(self, run_uid: str, *, after: int = 0) -> Sequence[Transition]:
         """The transitions of a run whose sequence is greater, in order."""
@@ -261,14 +273,14 @@ class Runs(Protocol):
     async def has_tombstone(self, run_id: str, *, project: str) -> bool:
         """Whether the project once had a run of that id, and has none now."""
 
-    async def expire(self, *, ended_before: datetime, at: datetime, limit: int) -> Sequence[str]:
-        """Mark runs that ended before that time as DELETING, for `Reason.RETENTION_EXPIRED`; returns their uids.
+    async def expire(self, *, ended_before: datetime, at: datetime, limit: int) -> Sequence[RunKey]:
+        """Mark runs that ended before that time as DELETING, for `Reason.RETENTION_EXPIRED`; returns them.
 
         Leaves out runs that are leased, or that the reconcile loop is still to look at.
         """
 
-    async def list_expired(self, *, limit: int) -> Sequence[str]:
-        """The uids of runs that `expire` has marked and nobody has deleted yet."""
+    async def list_expired(self, *, limit: int) -> Sequence[RunKey]:
+        """Runs that `expire` has marked and nobody has deleted yet."""
 
     async def list_unswept(self, *, deleted_before: datetime, limit: int) -> Sequence[str]:
         """The uids of deleted runs whose log was not deleted again after the row; oldest first."""
@@ -369,7 +381,7 @@ class Accounts(Protocol):
 
 
 class Audit(Protocol):
-    """The audit log. Append-only."""
+    """The audit log. Entries are added and read; only retention deletes old ones."""
 
     async def add(self, entry: AuditEntry) -> None:
         """Add an entry in the unit of work of the act itself."""
@@ -378,6 +390,9 @@ class Audit(Protocol):
         self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
     ) -> Sequence[tuple[int, AuditEntry]]:
         """Entries with their sequence numbers, newest first."""
+
+    async def delete_before(self, written_before: datetime, *, limit: int) -> int:
+        """Delete entries that are older, at most `limit` of them, oldest first; returns how many."""
 
 
 class Metrics(Protocol):
@@ -444,9 +459,6 @@ class Store(Protocol):
 
     def begin(self, *, is_read_only: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
         """Begin a unit of work. A read-only one does not wait for writers."""
-
-    async def prune_audit(self, now: datetime, *, written_before: datetime) -> int:
-        """Delete older audit entries, in several small transactions; returns how many. The audit notes it."""
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""

@@ -1,30 +1,26 @@
 """Retention: delete old runs with their logs, old logs and old audit entries, by the loop or by `runyard db prune`.
 
-A run's log is deleted before its row, and outside of transactions: expired runs are first marked DELETING, then their
-logs are deleted, then their rows. If the log storage fails, they stay DELETING until a later pass.
+Expired runs are first marked DELETING; then `app.run_rows` deletes their logs and rows. If the log storage fails, they
+stay DELETING until a later pass.
 
 A writer may append to a log while its run is being deleted. Such orphaned bytes are out of reach, because no later run
 has that uid. A pass removes them: it deletes the log of every deleted run a second time, `SWEEP_AFTER` its deletion.
 """
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from runyard.app.model import AuditEntry
-from runyard.app.ports import LogStore, Store, Unavailable
+from runyard.app.ports import LogStore, Store, UnitOfWork
+from runyard.app.run_rows import RUNS_AT_ONCE, Note, RunRemover
 
-RUNS_AT_ONCE = 200
-"""How many runs are marked, or deleted, in one transaction."""
+ENTRIES_AT_ONCE = 5000
+"""How many audit entries are deleted in one transaction."""
 MOST_LEFT_OVER = 10_000
 """How many runs that an earlier pass could not finish are tried again in one pass."""
-MOST_FAILURES = 10
-"""After so many failures in a row the log storage counts as down, and the pass leaves the rest to the next."""
 SWEEP_AFTER = timedelta(hours=1)
 """When the log of a deleted run is deleted again; by then nothing writes to it anymore."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,91 +47,69 @@ async def prune(store: Store, logs: LogStore, retention: Retention, *, now: date
     """Delete what is older than the retention. Several processes may do so at once."""
     audit_entries = 0
     if retention.audit is not None:
-        audit_entries = await store.prune_audit(now, written_before=now - retention.audit)
-    runs = await _prune_runs(store, _LogDeletion(logs), retention.runs, now=now)
-    await _sweep_logs(store, _LogDeletion(logs))
+        audit_entries = await _prune_audit(store, now - retention.audit, now=now)
+    runs = await _prune_runs(store, RunRemover(store, logs), retention.runs, now=now)
+    await _sweep_logs(store, RunRemover(store, logs))
     streams = 0 if retention.logs is None else await logs.prune(before=now - retention.logs)
     return Pruned(runs=runs, log_streams=streams, audit_entries=audit_entries)
 
 
-class _LogDeletion:
-    """Deletes logs one by one. A log that cannot be deleted is skipped in this pass."""
-
-    def __init__(self, logs: LogStore) -> None:
-        self._logs = logs
-        self._failures_in_a_row = 0
-        self.failed: set[str] = set()
-
-    @property
-    def is_down(self) -> bool:
-        """Whether the log storage counts as down."""
-        return self._failures_in_a_row >= MOST_FAILURES
-
-    async def delete(self, run_uids: Iterable[str]) -> list[str]:
-        """Returns the runs whose logs are deleted."""
-        deleted = []
-        for run_uid in run_uids:
-            if self.is_down:
-                break
-            try:
-                await self._logs.delete(run_uid)
-            except Unavailable as error:
-                _log.warning("the log of a deleted run cannot be deleted: %s", error, extra={"run_uid": run_uid})
-                self._failures_in_a_row += 1
-                self.failed.add(run_uid)
-            else:
-                self._failures_in_a_row = 0
-                deleted.append(run_uid)
-        return deleted
+async def _prune_audit(store: Store, written_before: datetime, *, now: datetime) -> int:
+    entries = 0
+    while True:
+        async with store.begin() as unit:
+            number = await unit.audit.delete_before(written_before, limit=ENTRIES_AT_ONCE)
+            if number:
+                await unit.audit.add(_make_entry({"audit": number}, now=now))
+            await unit.commit()
+        entries += number
+        if number < ENTRIES_AT_ONCE:
+            return entries
 
 
-async def _prune_runs(store: Store, logs: _LogDeletion, kept: timedelta | None, *, now: datetime) -> int:
+async def _prune_runs(store: Store, remover: RunRemover, kept: timedelta | None, *, now: datetime) -> int:
     """Returns how many runs were deleted."""
+    note = _make_note(now)
     async with store.begin(is_read_only=True) as unit:
         left_over = await unit.runs.list_expired(limit=MOST_LEFT_OVER)
-    count = 0
-    for start in range(0, len(left_over), RUNS_AT_ONCE):
-        count += await _delete_runs(store, logs, left_over[start : start + RUNS_AT_ONCE], now=now)
-    while kept is not None and not logs.is_down:
+    count = len(await remover.remove(left_over, note=note))
+    while kept is not None and not remover.is_down:
         async with store.begin() as unit:
             expired = await unit.runs.expire(ended_before=now - kept, at=now, limit=RUNS_AT_ONCE)
             await unit.commit()
-        count += await _delete_runs(store, logs, expired, now=now)
+        count += len(await remover.remove(expired, note=note))
         if len(expired) < RUNS_AT_ONCE:
             break
     return count
 
 
-async def _delete_runs(store: Store, logs: _LogDeletion, run_uids: Iterable[str], *, now: datetime) -> int:
-    """Delete the logs of runs, then the rows."""
-    if not (deletable := await logs.delete(run_uids)):
-        return 0
-    async with store.begin() as unit:
-        number = len(await unit.runs.delete(deletable))
-        if number:
-            await unit.audit.add(
-                AuditEntry(
-                    at=now,
-                    actor="system",
-                    action="retention.prune",
-                    project=None,
-                    type=None,
-                    id=None,
-                    result="ok",
-                    details={"runs": number},
-                )
-            )
-        await unit.commit()
-    return number
+def _make_note(now: datetime) -> Note:
+    async def note(unit: UnitOfWork, number: int) -> None:
+        await unit.audit.add(_make_entry({"runs": number}, now=now))
+
+    return note
 
 
-async def _sweep_logs(store: Store, logs: _LogDeletion) -> None:
+def _make_entry(details: Mapping[str, int], *, now: datetime) -> AuditEntry:
+    return AuditEntry(
+        at=now,
+        actor="system",
+        action="retention.prune",
+        project=None,
+        type=None,
+        id=None,
+        result="ok",
+        details=details,
+    )
+
+
+async def _sweep_logs(store: Store, remover: RunRemover) -> None:
     """Delete the logs of deleted runs once more."""
-    while not logs.is_down:
+    while not remover.is_down:
         async with store.begin(is_read_only=True) as unit:
             before = await unit.read_clock() - SWEEP_AFTER
-            found = await unit.runs.list_unswept(deleted_before=before, limit=RUNS_AT_ONCE + len(logs.failed))
-        swept = await logs.delete(run_uid for run_uid in found if run_uid not in logs.failed)
+            found = await unit.runs.list_unswept(deleted_before=before, limit=RUNS_AT_ONCE + len(remover.failed))
+        swept = await remover.delete_logs(run_uid for run_uid in found if run_uid not in remover.failed)
         if not swept:
             return
         async with store.begin() as unit:

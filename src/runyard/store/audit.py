@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
+from datetime import datetime
 
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 
 from runyard.app.model import AuditEntry
 from runyard.store import tables
@@ -40,3 +41,8 @@ class SqlAudit:
             statement = statement.where(_columns.sequence < min(before, LARGEST))
         rows = await self._session.fetch_all(statement)
         return [(row["sequence"], AuditEntry(**{name: row[name] for name in _FIELDS})) for row in rows]
+
+    async def delete_before(self, written_before: datetime, *, limit: int) -> int:
+        """Delete entries that are older, at most `limit` of them, oldest first; returns how many."""
+        old = select(_columns.sequence).where(_columns.at < written_before).order_by(_columns.at).limit(limit)
+        return await self._session.write(delete(tables.audit).where(_columns.sequence.in_(old)))

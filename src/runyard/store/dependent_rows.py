@@ -1,5 +1,6 @@
 """Rows that depend on an entity, a run or a project: labels, metrics, firings, tombstones."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from sqlalchemy import ScalarSelect, Table, delete, func, insert, select
@@ -77,8 +78,27 @@ async def delete_runs(session: Session, uids: Sequence[str]) -> list[str]:
     return [row["uid"] for row in gone]
 
 
+async def delete_project_content(session: Session, project: str, *, limit: int) -> int:
+    """Delete entities of a project with what depends on them, then secret values: about `limit` rows."""
+    columns = tables.entities.c
+    is_content = columns.project == project, columns.type != "project"
+    rows = await session.fetch_all(select(columns.type, columns.id).where(*is_content).limit(limit))
+    ids_by_type: defaultdict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        ids_by_type[row["type"]].append(row["id"])
+    for entity_type, ids in ids_by_type.items():
+        is_theirs = columns.type == entity_type, columns.project == project, session.is_one_of(columns.id, ids)
+        await session.write(delete(tables.entities).where(*is_theirs))
+        await delete_dependent_rows(session, entity_type, project=project, ids=ids)
+    if rows:
+        return len(rows)
+    secrets = tables.secrets.c
+    names = select(secrets.name).where(secrets.project == project).distinct().limit(limit)
+    return await session.write(delete(tables.secrets).where(secrets.project == project, secrets.name.in_(names)))
+
+
 async def delete_project_rows(session: Session, project: str) -> None:
-    """Delete a project with its entities, secret values and shares. Raises `Stale` if it still has runs."""
+    """Delete a project with all that is left in it, and its shares. Raises `Stale` if it still has runs."""
     if await session.fetch_value(select(tables.runs.c.uid).where(tables.runs.c.project == project).limit(1)):
         raise Stale(f"project {project} still has runs; they are deleted first, after their logs")
     for table in (

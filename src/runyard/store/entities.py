@@ -16,6 +16,7 @@ from runyard.store.dependent_rows import (
     add_labels,
     count_labels,
     delete_dependent_rows,
+    delete_project_content,
     delete_project_rows,
     replace_labels,
 )
@@ -173,8 +174,12 @@ class SqlEntities:
             await self._set_latest(entity)
         return bool(deleted)
 
+    async def delete_content(self, project: str, *, limit: int) -> int:
+        """Delete entities and secret values of a project, about `limit` rows; returns how many."""
+        return await delete_project_content(self._session, project, limit=limit)
+
     async def delete_project(self, project: str) -> None:
-        """Delete a project with all entities and secret values, under its lock. Raises `Stale` if it has runs."""
+        """Delete a project and all that is left in it, under its lock. Raises `Stale` if it has runs."""
         await delete_project_rows(self._session, project)
 
     async def _make_way(self, entity: Entity) -> bool:

@@ -1,35 +1,29 @@
-"""Retention in the database: expired runs, logs to sweep after deleted runs, old audit entries.
+"""Retention in the database: expired runs, and logs to sweep after deleted runs.
 
-All in small transactions, so that nobody waits for long. `app.retention` deletes the logs in between: never inside a
-transaction.
+`app.retention` calls it in small transactions, and deletes the logs in between: never inside a transaction.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, func, insert, not_, null, or_, select, update
+from sqlalchemy import func, insert, not_, null, or_, select, update
 
-from runyard.app.model import AuditEntry
+from runyard.app.model import RunKey
 from runyard.domain.lifecycle import FINAL, State
 from runyard.domain.reasons import Reason
 from runyard.store import tables
 from runyard.store.clock import DatabaseNow
 from runyard.store.session import Session
 
-if TYPE_CHECKING:
-    from runyard.store.sql_store import SqlStore
-    from runyard.store.unit_of_work import SqlUnitOfWork
-
-ENTRIES_AT_ONCE = 5000
 _ENDED = sorted(state.value for state in FINAL | {State.DELETED})
 _runs, _tombstones = tables.runs.c, tables.tombstones.c
+_KEY = (_runs.uid, _runs.project, _runs.id)
 
 
-async def expire_runs(session: Session, *, ended_before: datetime, at: datetime, limit: int) -> list[str]:
+async def expire_runs(session: Session, *, ended_before: datetime, at: datetime, limit: int) -> list[RunKey]:
     """`app.ports.Runs.expire`."""
     found = await session.fetch_all(
-        select(_runs.uid)
+        select(*_KEY)
         .where(
             _runs.state.in_(_ENDED),
             _runs.updated_at < ended_before,
@@ -60,7 +54,7 @@ async def expire_runs(session: Session, *, ended_before: datetime, at: datetime,
         )
     )
     await _add_transitions(session, uids, at=at)
-    return uids
+    return sorted((RunKey(**row) for row in found), key=lambda run: run.uid)
 
 
 async def _add_transitions(session: Session, uids: Sequence[str], *, at: datetime) -> None:
@@ -79,11 +73,11 @@ async def _add_transitions(session: Session, uids: Sequence[str], *, at: datetim
     )
 
 
-async def list_expired(session: Session, *, limit: int) -> list[str]:
+async def list_expired(session: Session, *, limit: int) -> list[RunKey]:
     """`app.ports.Runs.list_expired`."""
     is_expired = _runs.state == State.DELETING.value, _runs.reason == Reason.RETENTION_EXPIRED.value
-    rows = await session.fetch_all(select(_runs.uid).where(*is_expired).order_by(_runs.updated_at).limit(limit))
-    return [row["uid"] for row in rows]
+    rows = await session.fetch_all(select(*_KEY).where(*is_expired).order_by(_runs.updated_at).limit(limit))
+    return [RunKey(**row) for row in rows]
 
 
 async def list_unswept(session: Session, *, deleted_before: datetime, limit: int) -> list[str]:
@@ -101,35 +95,3 @@ async def mark_swept(session: Session, uids: Sequence[str]) -> None:
     """`app.ports.Runs.mark_swept`."""
     is_named = session.is_one_of(_tombstones.run_uid, uids)
     await session.write(update(tables.tombstones).where(is_named).values(is_swept=True))
-
-
-async def prune_audit(store: "SqlStore", now: datetime, *, written_before: datetime) -> int:
-    """`app.ports.Store.prune_audit`."""
-    entries = 0
-    while True:
-        async with store.begin() as work:
-            number = await _prune_entries(work, written_before=written_before)
-            if number:
-                details = {"audit": number}
-                await work.audit.add(
-                    AuditEntry(
-                        at=now,
-                        actor="system",
-                        action="retention.prune",
-                        project=None,
-                        type=None,
-                        id=None,
-                        result="ok",
-                        details=details,
-                    )
-                )
-            await work.commit()
-        entries += number
-        if number < ENTRIES_AT_ONCE:
-            return entries
-
-
-async def _prune_entries(work: "SqlUnitOfWork", *, written_before: datetime) -> int:
-    columns = tables.audit.c
-    old = select(columns.sequence).where(columns.at < written_before).order_by(columns.at).limit(ENTRIES_AT_ONCE)
-    return await work.session.write(delete(tables.audit).where(columns.sequence.in_(old)))

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, RowMapping, Select, bindparam, exists, func, insert, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
-from runyard.app.model import Lease, Run, Transition
+from runyard.app.model import Lease, Run, RunKey, Transition
 from runyard.app.ports import ChangedRun, Duplicate, Page, Query, Stale
 from runyard.domain.lifecycle import State
 from runyard.store import tables
@@ -95,11 +95,15 @@ class SqlRuns:
         """Runs updated since then, with the states entered since then."""
         return await list_changed_runs(self._session, project=project, since=since, after=after, limit=limit)
 
-    async def list_ids(self, *, project: str, task: str | None = None) -> Sequence[str]:
+    async def list_ids(
+        self, *, project: str, task: str | None = None, is_without_deleting: bool = False
+    ) -> Sequence[str]:
         """The ids of the runs of a project, or of one of its tasks (by reference), sorted."""
         conditions = [tables.runs.c.project == project]
         if task is not None:
             conditions.append(tables.runs.c.task == task)
+        if is_without_deleting:
+            conditions.append(tables.runs.c.state != State.DELETING.value)
         statement = select(tables.runs.c.id).where(*conditions).order_by(tables.runs.c.id)
         return [row["id"] for row in await self._session.fetch_all(statement)]
 
@@ -171,12 +175,12 @@ class SqlRuns:
         is_alive = exists().where(living.project == project, living.id == run_id)
         return bool(await self._session.fetch_value(select(is_ended & ~is_alive)))
 
-    async def expire(self, *, ended_before: datetime, at: datetime, limit: int) -> Sequence[str]:
-        """Mark runs that ended before that time as DELETING; returns their uids."""
+    async def expire(self, *, ended_before: datetime, at: datetime, limit: int) -> Sequence[RunKey]:
+        """Mark runs that ended before that time as DELETING; returns them."""
         return await expire_runs(self._session, ended_before=ended_before, at=at, limit=limit)
 
-    async def list_expired(self, *, limit: int) -> Sequence[str]:
-        """The uids of runs that `expire` has marked and nobody has deleted yet."""
+    async def list_expired(self, *, limit: int) -> Sequence[RunKey]:
+        """Runs that `expire` has marked and nobody has deleted yet."""
         return await list_expired(self._session, limit=limit)
 
     async def list_unswept(self, *, deleted_before: datetime, limit: int) -> Sequence[str]:

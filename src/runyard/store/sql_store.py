@@ -2,14 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime
 
 from runyard import store
 from runyard.store.connections import make_read_only_factory, make_transaction_factory
 from runyard.store.driver_errors import translate_errors
 from runyard.store.errors import StoreUnavailable
 from runyard.store.lockfile import ProcessLock, take_file
-from runyard.store.retention import prune_audit
 from runyard.store.schema import read_schema
 from runyard.store.session import Session
 from runyard.store.transactions import TransactionFactory
@@ -73,10 +71,6 @@ class SqlStore:
             session.end()
             with translate_errors(self.shown_url):
                 await transaction.close()
-
-    async def prune_audit(self, now: datetime, *, written_before: datetime) -> int:
-        """Delete older audit entries, in several small transactions; returns how many."""
-        return await prune_audit(self, now, written_before=written_before)
 
     async def close(self) -> None:
         """Give connections back, and the database to other processes. Idempotent."""

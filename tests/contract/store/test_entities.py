@@ -277,6 +277,34 @@ async def test_nothing_of_a_project_is_left_when_it_is_deleted(store: Store) -> 
         assert await work.runs.has_tombstone("q-r", project="q") is False
 
 
+async def test_content_of_a_project_goes_in_batches_when_it_is_deleted(store: Store) -> None:
+    await add(store, *(make_entity(name, type="project", project=name, name=name) for name in ("p", "q")))
+    await add(store, *(make_entity(f"f{number}", metadata={"labels": ["x"]}) for number in range(5)))
+    await add(store, make_entity("f1", project="q"))
+    async with store.begin() as work:
+        await work.metrics.put("function", "f1", "loss", 1.0, project="p")
+        for version in (1, 2):
+            await work.secrets.put(make_value(version=version))
+        await work.secrets.put(make_value(project="q"))
+        await work.commit()
+
+    numbers = []
+    for _ in range(5):
+        async with store.begin() as work:
+            numbers.append(await work.entities.delete_content("p", limit=2))
+            await work.commit()
+
+    assert numbers == [2, 2, 1, 2, 0]
+    async with store.begin(is_read_only=True) as work:
+        assert (await work.entities.find_page(Query(type="function", project="p"))).total == 0
+        assert list(await work.entities.list_labels("p")) == []
+        assert not await work.metrics.list_values("function", "f1", project="p")
+        assert await work.secrets.find("p", "key") is None
+        assert await work.entities.find_project("p") is not None
+        assert await work.entities.find("function", "f1", project="q") is not None
+        assert await work.secrets.find("q", "key") is not None
+
+
 async def test_project_stays_when_it_still_has_runs(store: Store) -> None:
     await add(store, make_entity("p", type="project", name="p"), make_entity("f1"))
     async with store.begin() as work:

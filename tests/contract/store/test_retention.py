@@ -1,7 +1,6 @@
 """What is old goes, what is not stays, and what went is known."""
 
 import asyncio
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 
 from runyard.app.ports import Query
 from runyard.domain.reasons import Reason
-from runyard.store import SqlStore, retention, tables
+from runyard.store import SqlStore
 from tests.contract.store.builders import NOON, make_audit, make_run, make_transition
 
 DAY = timedelta(days=1)
@@ -26,7 +25,8 @@ async def expire(store: SqlStore, *, limit: int = 100) -> list[str]:
     async with store.begin() as work:
         expired = await work.runs.expire(ended_before=NOON - 30 * DAY, at=NOON, limit=limit)
         await work.commit()
-    return sorted(expired)
+    assert all((run.project, run.id) == ("p", run.uid) for run in expired)
+    return sorted(run.uid for run in expired)
 
 
 async def list_runs(store: SqlStore, **filters: Any) -> set[str]:
@@ -50,7 +50,7 @@ async def test_ended_runs_expire_when_they_are_older_than_the_setting(store: Sql
     assert expired == ["forgotten", "old-COMPLETED", "old-DELETED", "old-ERROR", "old-STOPPED"]
     assert await list_runs(store, state="DELETING") == {*expired, "live-DELETING"}
     async with store.begin(is_read_only=True) as work:
-        assert sorted(await work.runs.list_expired(limit=100)) == expired
+        assert sorted(run.uid for run in await work.runs.list_expired(limit=100)) == expired
         run = await work.runs.find("old-ERROR", project="p")
         history = await work.runs.list_transitions("old-ERROR")
     assert run is not None
@@ -111,20 +111,25 @@ async def test_logs_of_deleted_runs_are_named_until_they_are_swept(store: SqlSto
         assert await work.runs.has_tombstone("r0", project="p") is True
 
 
-async def test_old_audit_goes_when_there_is_more_than_is_deleted_at_once(store: SqlStore) -> None:
-    older, kept = retention.ENTRIES_AT_ONCE + 7, 3
+async def prune_audit(store: SqlStore, *, days: int, limit: int = 100) -> int:
     async with store.begin() as work:
-        for number in range(kept):
-            await work.audit.add(make_audit(id=f"kept-{number}", at=NOON - DAY))
-        row = asdict(make_audit(at=NOON - 100 * DAY))
-        await work.session.write_all(tables.audit.insert(), (row for _ in range(older)))
+        number = await work.audit.delete_before(NOON - days * DAY, limit=limit)
+        await work.commit()
+    return number
+
+
+async def test_oldest_audit_goes_first_when_there_is_more_than_the_limit(store: SqlStore) -> None:
+    async with store.begin() as work:
+        for days in (1, 120, 100, 110):
+            await work.audit.add(make_audit(id=f"{days} days", at=NOON - days * DAY))
         await work.commit()
 
-    assert await store.prune_audit(NOON, written_before=NOON - 90 * DAY) == older
+    assert await prune_audit(store, days=90, limit=2) == 2
 
     async with store.begin(is_read_only=True) as work:
         entries = [entry for _, entry in await work.audit.list_entries(limit=100)]
-    assert [entry.action for entry in entries] == ["retention.prune"] * 2 + ["run.create"] * kept
+    assert [entry.id for entry in entries] == ["100 days", "1 days"]
+    assert await prune_audit(store, days=90, limit=2) == 1
 
 
 @pytest.mark.parametrize("days", [1, 99])
@@ -132,4 +137,4 @@ async def test_audit_stays_when_it_is_not_old(store: SqlStore, days: int) -> Non
     async with store.begin() as work:
         await work.audit.add(make_audit(at=NOON - days * DAY))
         await work.commit()
-    assert await store.prune_audit(NOON, written_before=NOON - 100 * DAY) == 0
+    assert await prune_audit(store, days=100) == 0

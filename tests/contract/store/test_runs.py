@@ -328,6 +328,12 @@ async def test_ids_are_of_one_project_and_task_when_they_are_listed(store: Store
         assert list(await work.runs.list_ids(project="p", task="python+job://p/t1")) == ["r2"]
 
 
+async def test_deleting_runs_are_left_out_when_ids_of_others_are_asked_for(store: Store) -> None:
+    await add(store, make_run("r1", state="DELETING"), make_run("r2"))
+    async with store.begin(is_read_only=True) as work:
+        assert list(await work.runs.list_ids(project="p", is_without_deleting=True)) == ["r2"]
+
+
 async def test_histories_are_whole_when_several_runs_are_asked_for(store: Store) -> None:
     async with store.begin() as work:
         for name in ("r1", "r2", "r3"):

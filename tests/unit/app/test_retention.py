@@ -4,12 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from runyard.app import retention
+from runyard.app import retention, run_rows
 from runyard.app.ports import Unavailable
-from runyard.app.retention import MOST_FAILURES, SWEEP_AFTER, Pruned, Retention, prune
+from runyard.app.retention import SWEEP_AFTER, Pruned, Retention, prune
+from runyard.app.run_rows import MOST_FAILURES
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.domain.reasons import Reason
+from tests.contract.store.builders import make_audit
 from tests.unit.app.run_world import ADA, World
 
 KEPT = Retention(runs=timedelta(days=30))
@@ -48,7 +50,8 @@ async def test_runs_stay_and_go_later_when_their_logs_cannot_be_deleted(bare_wor
 
 
 async def test_others_go_when_one_log_cannot_be_deleted(bare_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "RUNS_AT_ONCE", 2)
+    for module in (retention, run_rows):
+        monkeypatch.setattr(module, "RUNS_AT_ONCE", 2)
     uids = await add_old(bare_world, *"abcdefg")
     real = bare_world.logs.delete
 
@@ -103,3 +106,21 @@ async def test_resumed_run_is_not_touched_when_it_expires_no_more(bare_world: Wo
     bare_world.logs.is_busy = True
     await prune_once(bare_world, Retention(runs=timedelta(days=32)))
     assert (await bare_world.get("a")).state == "STOPPED"
+
+
+async def test_audit_names_each_batch_when_old_entries_are_pruned(
+    bare_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "ENTRIES_AT_ONCE", 3)
+    async with bare_world.store.begin() as unit:
+        for number in range(5):
+            await unit.audit.add(make_audit(id=f"e{number}", at=bare_world.clock.now() - timedelta(days=9)))
+        await unit.commit()
+
+    pruned = await prune_once(bare_world, Retention(audit=timedelta(days=8)))
+
+    assert pruned.audit_entries == 5
+    assert [(entry.action, entry.details) for entry in await bare_world.audit()] == [
+        ("retention.prune", {"audit": 3}),
+        ("retention.prune", {"audit": 2}),
+    ]

@@ -1,10 +1,10 @@
-"""Background loops: `reconcile` (runs), `trigger_loop`, `retention`, `project_deletion`; `supervise` restarts them.
+"""Background loops: `reconcile` (runs), `trigger_loop`, `retention_loop`, `deletion_loop`; `supervise` restarts them.
 
 Each loop is a coroutine that runs until it is cancelled; tests call single passes. Every replica may run all loops:
 leases and used occasions prevent double work.
 """
 
-from runyard.app.loops.project_deletion import DeletionLoop
+from runyard.app.loops.deletion_loop import DeletionLoop
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.loops.retention_loop import RetentionLoop
 from runyard.app.loops.supervisor import Loop, supervise

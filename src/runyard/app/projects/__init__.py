@@ -5,11 +5,10 @@ May import `entities` and `runs`.
 
 from runyard.app.projects.entity_deletion import delete_entity, delete_named
 from runyard.app.projects.metrics import list_metrics, put_metric
+from runyard.app.projects.project_deletion import delete_project, finish_project_deletion
 from runyard.app.projects.projects import (
     ListedEntity,
     create_project,
-    delete_project,
-    finish_project_deletion,
     get_project,
     list_labels,
     list_projects,

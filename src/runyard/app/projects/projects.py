@@ -1,4 +1,4 @@
-"""Projects: create, read, update, list and delete. Reading one also lists the newest entities in it."""
+"""Projects: create, read, update and list. Reading one also lists the newest entities in it."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +10,6 @@ from runyard.app.entities import (
     LISTED_IN_PROJECTS,
     TYPES,
     EntityDraft,
-    check_revision,
     enter_project,
     find_unused,
     read_draft,
@@ -18,11 +17,8 @@ from runyard.app.entities import (
     require_entity,
     with_warnings,
 )
-from runyard.app.errors import NotPossible
-from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Json, Principal
 from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
-from runyard.app.runs import begin_run_deletions, finish_deletions
 from runyard.spec.entities import read_entity
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
@@ -109,48 +105,6 @@ async def update_project(
     return with_warnings(saved, find_unused(saved, draft, is_clients=False))
 
 
-async def delete_project(
-    core: Core, who: Principal, project: str, *, is_cascading: bool = False, expected_revision: int | None = None
-) -> None:
-    """Delete a project; one that is not empty needs `is_cascading`. Its runs are stopped first.
-
-    The project is DELETING until its last run is gone; `finish_project_deletion` completes it. Without an engine that
-    is before this returns, unless a log cannot be deleted now.
-    """
-    async with core.store.begin() as unit:
-        await unit.lock(lock_of_project(project))
-        entity = await require_entity(unit, "project", project, project)
-        check_revision(entity, expected_revision)
-        if not is_cascading and (kept := await _describe_content(unit, project)):
-            message = f"project {project} is not empty: it has {kept}; delete it with cascade=true"
-            raise NotPossible(Code.PROJECT_NOT_EMPTY, message)
-        await audit(core, unit, who, "project.delete", entity)
-        deleting = await begin_run_deletions(core, unit, who, project=project)
-        if deleting.without_engine or deleting.in_engine:
-            await unit.entities.replace(replace(entity, state="DELETING", updated_at=core.clock.now()))
-        else:
-            await unit.entities.delete_project(project)
-        await unit.commit()
-    core.signals.due.set()
-    if deleting.without_engine:
-        await finish_deletions(core, deleting.without_engine)
-        await finish_project_deletion(core, project)
-
-
-async def finish_project_deletion(core: Core, project: str) -> bool:
-    """Delete a project that is DELETING and has no runs left; returns whether it did."""
-    async with core.store.begin() as unit:
-        await unit.lock(lock_of_project(project))
-        entity = await unit.entities.find("project", project, project=project)
-        if entity is None or entity.state != "DELETING":
-            return False
-        if (await unit.runs.find_page(Query(type="run", project=project, size=1))).total:
-            return False
-        await unit.entities.delete_project(project)
-        await unit.commit()
-        return True
-
-
 async def list_labels(core: Core, project: str, text: str | None) -> list[str]:
     """The labels of a project that contain the text, sorted."""
     async with core.store.begin(is_read_only=True) as unit:
@@ -181,15 +135,3 @@ async def _list_newest(unit: UnitOfWork, project: str, plural: str) -> tuple[Lis
         page = await unit.entities.find_page(replace(query, is_summary=False, most_bytes=MOST_EMBEDDED_BYTES))
         whole = {entity.id: entity for entity in page.content if entity.metadata.get("embedded") is True}
     return tuple(ListedEntity(whole.get(entity.id, entity), is_whole=entity.id in whole) for entity in listed)
-
-
-async def _describe_content(unit: UnitOfWork, project: str) -> str:
-    counts = {
-        entity_type.plural: (
-            await unit.entities.find_page(Query(type=name, project=project, versions="all", size=1))
-        ).total
-        for name, entity_type in TYPES.items()
-    }
-    counts["volumes"] = (await unit.entities.find_page(Query(type="volume", project=project, size=1))).total
-    counts["runs"] = (await unit.runs.find_page(Query(type="run", project=project, size=1))).total
-    return ", ".join(f"{count} {plural}" for plural, count in counts.items() if count)

@@ -9,9 +9,9 @@ from runyard.app.runs.policy_rehearsal import rehearse_candidate
 from runyard.app.runs.request_export import RequestExport, RequestFilter
 from runyard.app.runs.resume import resume_run
 from runyard.app.runs.run_deletion import (
-    DeletingRuns,
     begin_run_deletions,
     delete_run,
+    delete_runs,
     finish_deletions,
     finish_run_deletion,
 )
@@ -39,7 +39,6 @@ __all__ = [
     "SYSTEM",
     "Change",
     "Decide",
-    "DeletingRuns",
     "Move",
     "RequestExport",
     "RequestFilter",
@@ -49,6 +48,7 @@ __all__ = [
     "check_own_run",
     "check_same_run",
     "delete_run",
+    "delete_runs",
     "explain_run",
     "find_action",
     "finish_deletions",

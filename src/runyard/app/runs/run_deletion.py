@@ -7,16 +7,16 @@ finishes it, by a client or by the reconcile loop.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.engine import EngineUnavailable
 from runyard.app.locks import lock_of_entity
-from runyard.app.model import Lease, Principal, Run
+from runyard.app.model import Lease, Principal, Run, RunKey
 from runyard.app.ports import Unavailable, UnitOfWork
 from runyard.app.retry import retry_on_conflict
+from runyard.app.run_rows import RUNS_AT_ONCE, RunRemover
 from runyard.app.runs.transitions import (
     SYSTEM,
     Change,
@@ -31,8 +31,6 @@ from runyard.domain.reasons import Reason
 
 LOOP_TAKES_OVER_AFTER = timedelta(seconds=30)
 """When the reconcile loop repeats a deletion that the request itself should have finished."""
-RUNS_AT_ONCE = 100
-"""How many rows are deleted in one transaction, after their logs."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +58,10 @@ async def delete_run(
 
     deleting = await retry_on_conflict(begin_once, on=f"run {run_id}")
     if is_without_engine(core, deleting):
-        await _delete_logs_and_rows(core, [deleting])
+        remover = RunRemover(core.store, core.logs)
+        await _remove(core, [deleting.key], remover)
+        for error in remover.failed.values():
+            raise error
     return deleting
 
 
@@ -102,31 +103,49 @@ async def finish_run_deletion(core: Core, run: Run, *, lease: Lease) -> None:
     core.signals.notify(run.uid)
 
 
-@dataclass(frozen=True, slots=True)
-class DeletingRuns:
-    """Many runs that are DELETING."""
+async def delete_runs(core: Core, who: Principal, *, project: str, task: str | None = None) -> None:
+    """Delete every run of a project or task that exists now, in batches; never inside a unit of work.
 
-    without_engine: list[Run] = field(default_factory=list)
-    """The caller passes them to `finish_deletions` after its commit."""
-    in_engine: list[Run] = field(default_factory=list)
-    """The reconcile loop completes them."""
-
-    def add(self, other: "DeletingRuns") -> None:
-        """Add the runs of another."""
-        self.without_engine.extend(other.without_engine)
-        self.in_engine.extend(other.in_engine)
+    Runs without objects in an engine are gone when this returns, unless a log cannot be deleted now. The reconcile loop
+    completes the others. After a crash a repeated call goes on.
+    """
+    async with core.store.begin(is_read_only=True) as unit:
+        run_ids = await unit.runs.list_ids(project=project, task=task)
+    remover = RunRemover(core.store, core.logs)
+    for start in range(0, len(run_ids), RUNS_AT_ONCE):
+        async with core.store.begin() as unit:
+            deleting = await _begin_all(core, unit, who, project, run_ids[start : start + RUNS_AT_ONCE])
+            await unit.commit()
+        core.signals.due.set()
+        await _remove(core, deleting, remover)
 
 
 async def begin_run_deletions(
-    core: Core, unit: UnitOfWork, who: Principal, *, project: str, task: str | None = None
-) -> DeletingRuns:
-    """Request the deletion of every run of a project or task, in the caller's unit of work."""
-    deleting = DeletingRuns()
-    for run_id in await unit.runs.list_ids(project=project, task=task):
-        run = await _begin(core, unit, who, project, run_id)
-        if run is not None:
-            (deleting.without_engine if is_without_engine(core, run) else deleting.in_engine).append(run)
-    return deleting
+    core: Core, unit: UnitOfWork, who: Principal, *, project: str, task: str
+) -> Sequence[RunKey]:
+    """Request the deletion of the runs of a task that are not DELETING yet, in the caller's unit of work.
+
+    Call `delete_runs` before: this is for the few that were submitted meanwhile. Returns the runs that the caller
+    passes to `finish_deletions` after its commit.
+    """
+    run_ids = await unit.runs.list_ids(project=project, task=task, is_without_deleting=True)
+    return await _begin_all(core, unit, who, project, run_ids)
+
+
+async def finish_deletions(core: Core, runs: Sequence[RunKey]) -> None:
+    """Delete the logs and rows of runs that are DELETING and in no engine; never inside a unit of work.
+
+    A run whose log cannot be deleted now is left to the reconcile loop.
+    """
+    await _remove(core, runs, RunRemover(core.store, core.logs))
+
+
+async def _begin_all(
+    core: Core, unit: UnitOfWork, who: Principal, project: str, run_ids: Sequence[str]
+) -> list[RunKey]:
+    """Returns the runs that no engine has."""
+    begun = [await _begin(core, unit, who, project, run_id) for run_id in run_ids]
+    return [run.key for run in begun if run is not None and is_without_engine(core, run)]
 
 
 async def _begin(core: Core, unit: UnitOfWork, who: Principal, project: str, run_id: str) -> Run | None:
@@ -139,36 +158,6 @@ async def _begin(core: Core, unit: UnitOfWork, who: Principal, project: str, run
     return await retry_on_conflict(begin_once, on=f"run {run_id}")
 
 
-async def finish_deletions(core: Core, runs: Sequence[Run]) -> None:
-    """Delete the logs and rows of runs that are DELETING and in no engine; never inside a unit of work.
-
-    If a log cannot be deleted now, that run and the rest are left to the reconcile loop.
-    """
-    try:
-        await _delete_logs_and_rows(core, runs)
-    except Unavailable as error:
-        _log.warning("deleted runs are left to the reconcile loop: %s", error)
-
-
-async def _delete_logs_and_rows(core: Core, runs: Sequence[Run]) -> None:
-    """Raises `Unavailable`; the runs whose logs were deleted before that are gone."""
-    for start in range(0, len(runs), RUNS_AT_ONCE):
-        done: list[Run] = []
-        try:
-            for run in runs[start : start + RUNS_AT_ONCE]:
-                await core.logs.delete(run.uid)
-                done.append(run)
-        finally:
-            if done:
-                await _delete_rows(core, done)
-
-
-async def _delete_rows(core: Core, runs: Sequence[Run]) -> None:
-    async with core.store.begin() as unit:
-        # As in `delete_run`. In one order, so that two deletions cannot wait for each other.
-        for name in sorted(lock_of_entity("run", run.project, run.id) for run in runs):
-            await unit.lock(name)
-        await unit.runs.delete([run.uid for run in runs])
-        await unit.commit()
-    for run in runs:
+async def _remove(core: Core, runs: Sequence[RunKey], remover: RunRemover) -> None:
+    for run in await remover.remove(runs):
         core.signals.notify(run.uid)

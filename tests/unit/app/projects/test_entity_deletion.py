@@ -2,10 +2,10 @@
 
 import pytest
 
-from runyard.app.loops.project_deletion import DeletionLoop
+from runyard.app.loops.deletion_loop import DeletionLoop
 from runyard.app.model import Run
 from runyard.app.projects.entity_deletion import delete_entity, delete_named
-from runyard.app.projects.projects import delete_project
+from runyard.app.projects.project_deletion import delete_project
 from runyard.app.runs.submission import submit_run
 from tests.contract.store.builders import make_entity
 from tests.unit.app.run_world import ADA, World

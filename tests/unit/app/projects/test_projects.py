@@ -9,10 +9,9 @@ from runyard.app.entities.crud import create_entity
 from runyard.app.entities.secret_values import put_secret_values
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
 from runyard.app.ports import Query, Stream
+from runyard.app.projects.project_deletion import delete_project, finish_project_deletion
 from runyard.app.projects.projects import (
     create_project,
-    delete_project,
-    finish_project_deletion,
     get_project,
     list_projects,
     update_project,
