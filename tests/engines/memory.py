@@ -1,19 +1,24 @@
 """An engine that keeps the contract and everything in memory; tests say what happens to its runs."""
 
-import asyncio
+import copy
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
+from typing import Self
+from weakref import WeakSet
 
 from runyard.app.engine import (
+    LARGEST_DESCRIPTION_BYTES,
+    MOST_ENDS,
     Anchor,
     AnchorList,
     Assignment,
     ContainerEnd,
     EngineError,
     EngineRefusal,
+    EngineUnavailable,
     KeptVolume,
     LogChunk,
     LogGap,
@@ -24,79 +29,26 @@ from runyard.app.engine import (
 )
 from runyard.app.model import Json
 from runyard.domain.outcomes import Seen
+from runyard.domain.reasons import Reason
 from runyard.pods.snapshot import Snapshot
+from tests.engines.memory_objects import Output, Subscriber, Thing, keep_newest
 
 RESUMABLE = frozenset({"serve", "deploy"})
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 ENDED = ("succeeded", "failed", "stopped")
+CAPACITY_CORES = 64
+"""A run that requests more waits forever."""
 
 
 async def pass_by(_point: str) -> None:
     """Nothing happens at that point."""
 
 
-@dataclass
-class Output:
-    """What one instance of a container wrote."""
-
-    content: bytearray = field(default_factory=bytearray)
-    lost: int = 0
-    """How many bytes from the beginning cannot be read anymore."""
-    is_ended: bool = False
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-@dataclass
-class Thing:
-    """The objects of one run; their history is what observers may remember."""
-
-    anchor: Anchor
-    generation: int
-    phase: str = "held"
-    """held, pending, running, stopping, stopped, succeeded, failed, removing"""
-    was_released: bool = False
-    has_secrets: bool = False
-    is_settled: bool = False
-    instance: int = 0
-    epoch: int = 0
-    ends: list[ContainerEnd] = field(default_factory=list)
-    history: list[Observation] = field(default_factory=list)
-
-    def note(self, *, reason: str | None = None, message: str | None = None) -> None:
-        """Something changed."""
-        last = self.history[-1] if self.history else None
-        version = last.version + 1 if last is not None and last.epoch == self.epoch else 1
-        details = {"pods": [{"name": f"{self.anchor.run_id}-0"}]} if self.phase in ("running", "stopping") else {}
-        self.history.append(
-            Observation(
-                run_uid=self.anchor.run_uid,
-                uid=self.anchor.uid,
-                seen=_SEEN[self.phase],
-                epoch=self.epoch,
-                version=version,
-                generation=self.generation,
-                reason=reason,
-                message=message,
-                ends=tuple(self.ends),
-                details=details,
-            )
-        )
-
-
-_SEEN = {
-    "held": Seen.HELD,
-    "pending": Seen.PENDING,
-    "running": Seen.RUNNING,
-    "stopping": Seen.RUNNING,
-    "removing": Seen.RUNNING,
-    "stopped": Seen.STOPPED,
-    "succeeded": Seen.SUCCEEDED,
-    "failed": Seen.FAILED,
-}
-
-
 class MemoryEngine:
-    """`app.engine.Engine`. `at` is called before and after every act, so that tests can fail or crash there."""
+    """`app.engine.Engine`. `at` is called before and after every act, so that tests can fail or crash there.
+
+    Runs are named by their id, or by their uid where an id is used twice.
+    """
 
     def __init__(self, place: str = "a") -> None:
         self.place = Place("memory", place)
@@ -109,20 +61,44 @@ class MemoryEngine:
         self.released: list[str] = []
         self.secrets: dict[str, dict[str, str]] = {}
         """What runs were given when they were released, by UID."""
-        self.sent: list[Json] = []
-        """What was sent after its admission."""
+        self.sent: defaultdict[str, list[bytes]] = defaultdict(list)
+        """What was sent after its admission, by the run's uid."""
         self.outputs: dict[LogSource, Output] = {}
+        self.tokens: dict[str, str] = {}
+        """The token of each run that was released, by UID; gone with its secrets."""
         self.projects: set[str] = set()
+        self.foreign_projects: set[str] = set()
+        """Made by somebody else."""
+        self.foreign_anchors: dict[str, Anchor] = {}
+        """Anchors of another installation, by the run's uid."""
+        self.strangers: set[str] = set()
+        """Objects of another installation that have the names of these runs' anchors, by the run's uid."""
         self.volumes: dict[tuple[str, str], VolumeState] = {}
+        """By project and claim. What mounts them is read from the runs."""
+        self.files: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        """The contents of volumes."""
         self.failures: list[EngineError] = []
         """Raised, one each, by the next calls."""
         self.at: Callable[[str], Awaitable[None]] = pass_by
         self.choose_age: Callable[[int], int] = lambda _known: 0
         """How many observations old what is remembered is."""
         self.is_list_complete = True
-        self.epoch = 0
+        self.hidden: set[str] = set()
+        """Projects that cannot be read now."""
+        self.is_cut = False
+        """The place cannot be reached; what was observed is remembered."""
+        self._epochs = [0]
         self._numbers = count(1)
-        self._watchers: list[asyncio.Queue[Observation]] = []
+        self._subscribers: WeakSet[Subscriber] = WeakSet()
+
+    def reopen(self) -> Self:
+        """Another engine at the same place, as another process has one."""
+        return copy.copy(self)
+
+    @property
+    def epoch(self) -> int:
+        """Of the versions that the place gives now."""
+        return self._epochs[-1]
 
     async def find_anchor(self, assignment: Assignment) -> str | None:
         """By the place itself."""
@@ -134,7 +110,9 @@ class MemoryEngine:
         """One, by its name."""
         await self._enter("ensure_anchor")
         if assignment.project not in self.projects:
-            raise EngineRefusal("project.absent", f"nobody prepared the project {assignment.project}")
+            raise EngineUnavailable(Reason.ENGINE_FAILED, f"project {assignment.project} was not prepared")
+        if assignment.run_uid in self.strangers:
+            raise EngineRefusal(Reason.ANCHOR_TAKEN, "an object that is not ours has the name of the run's anchor")
         found = self._find_own(assignment)
         if found is None:
             anchor = Anchor(
@@ -144,7 +122,9 @@ class MemoryEngine:
                 action=assignment.effective.action,
                 uid=f"{self.place.uid}-{next(self._numbers)}",
             )
-            found = Thing(anchor=anchor, generation=assignment.generation, epoch=self.epoch)
+            found = Thing(
+                anchor=anchor, generation=assignment.generation, epoch=self.epoch, effective=assignment.effective
+            )
             self.things[anchor.uid] = found
             self.made[assignment.run_uid].append(anchor.uid)
             self._note(found)
@@ -154,7 +134,7 @@ class MemoryEngine:
     async def release(self, assignment: Assignment, uid: str) -> None:
         """Start it, unless it is gone, has ended, or was told something newer."""
         await self._enter("release")
-        secrets = await assignment.access.read_secrets()
+        secrets, token = await assignment.access.read_secrets(), await assignment.access.issue_token()
         thing = self._obey(assignment, uid)
         if thing is not None and thing.phase in ("held", "stopped", "stopping"):
             thing.phase = "pending"
@@ -162,19 +142,22 @@ class MemoryEngine:
             thing.is_settled = False
             self._note(thing)
             self.released.append(uid)
-            self.secrets[uid] = dict(secrets)
+            self.secrets[uid], self.tokens[uid] = dict(secrets), token
         await self.at("release done")
 
     async def observe(self, anchor: Anchor) -> Observation:
         """As remembered; absence as it is."""
-        await self._enter("observe")
+        await self._enter("observe", is_remembered=anchor.uid in self.things)
         return self._remember(anchor)
 
     async def describe(self, anchor: Anchor) -> Json:
-        """Its phase."""
+        """Its phase and its newest events."""
         await self._enter("describe")
         thing = self.things.get(anchor.uid)
-        return {} if thing is None else {"phase": thing.phase, "generation": thing.generation}
+        if thing is None:
+            return {}
+        events = keep_newest(thing.events, most_bytes=LARGEST_DESCRIPTION_BYTES - 1024)
+        return {"phase": thing.phase, "generation": thing.generation, "events": events}
 
     async def stop(self, assignment: Assignment, uid: str) -> None:
         """Begin to end it."""
@@ -190,13 +173,12 @@ class MemoryEngine:
         await self._enter("settle")
         thing = self._obey(assignment, uid)
         if thing is not None and thing.phase in (*ENDED, "held"):
-            thing.has_secrets = False
-            self.secrets.pop(uid, None)
+            self._forget_secrets(thing)
             thing.is_settled = True
             if not thing.was_released:
                 self._delete(thing)
         await self.at("settle done")
-        return thing is None or thing.is_settled
+        return uid not in self.things or (thing is not None and thing.is_settled)
 
     async def remove(self, anchor: Anchor) -> None:
         """Begin to remove it."""
@@ -213,25 +195,18 @@ class MemoryEngine:
     async def list_anchors(self) -> AnchorList:
         """All there are."""
         await self._enter("list_anchors")
-        listed = [(thing.anchor, self._remember(thing.anchor)) for thing in self.things.values()]
-        return AnchorList(observations=listed, is_complete=self.is_list_complete)
+        listed = [
+            (thing.anchor, self._remember(thing.anchor))
+            for thing in self.things.values()
+            if thing.anchor.project not in self.hidden
+        ]
+        return AnchorList(observations=listed, is_complete=self.is_list_complete and not self.hidden)
 
     def changes(self) -> AsyncIterator[Sequence[Observation]]:
         """As they come."""
-        queue: asyncio.Queue[Observation] = asyncio.Queue()
-        self._watchers.append(queue)
-        return self._iterate(queue)
-
-    async def _iterate(self, queue: asyncio.Queue[Observation]) -> AsyncIterator[Sequence[Observation]]:
-        try:
-            while True:
-                batch = {(first := await queue.get()).run_uid: first}
-                while not queue.empty():
-                    following = queue.get_nowait()
-                    batch[following.run_uid] = following
-                yield list(batch.values())
-        finally:
-            self._watchers.remove(queue)
+        subscriber = Subscriber()
+        self._subscribers.add(subscriber)
+        return subscriber.iterate()
 
     async def list_log_sources(self, anchor: Anchor) -> Sequence[LogSource]:
         """Those that wrote or will write."""
@@ -247,6 +222,8 @@ class MemoryEngine:
             yield LogGap(since=NOON, until=NOON, cause="the container is gone", position=str(position))
             return
         while True:
+            if self.is_cut:
+                raise _UNREACHABLE
             if position < output.lost:
                 position = output.lost
                 yield LogGap(since=NOON, until=NOON, cause="rotated", position=str(position))
@@ -267,10 +244,14 @@ class MemoryEngine:
         self.projects.add(project)
 
     async def remove_project(self, project: str) -> bool:
-        """Forget it."""
+        """Forget it, unless somebody else made it."""
         await self._enter("remove_project")
         self.projects.discard(project)
         return True
+
+    def has_project(self, project: str) -> bool:
+        """Whether it is there, whoever made it."""
+        return project in self.projects | self.foreign_projects
 
     async def ensure_volume(self, volume: KeptVolume) -> VolumeState:
         """One per claim; bound at once."""
@@ -278,7 +259,9 @@ class MemoryEngine:
         key = (volume.project, volume.claim)
         found = self.volumes.get(key)
         if found is not None and found.volume_id != volume.volume_id:
-            raise EngineRefusal("volume.taken", f"the claim {volume.claim} belongs to another volume")
+            raise EngineRefusal(
+                Reason.VOLUME_TAKEN, f"claim {volume.claim} belongs to another volume or to somebody else"
+            )
         if found is None:
             found = self.volumes[key] = VolumeState(
                 project=volume.project,
@@ -288,30 +271,48 @@ class MemoryEngine:
                 size=volume.size,
                 storage_class=volume.storage_class or "standard",
             )
-        return found
+        return self._see_volume(found)
 
     async def remove_volume(self, volume: KeptVolume) -> bool:
-        """Remove it at once, unless a run has it mounted."""
+        """Remove it at once, or when no run has it mounted anymore."""
         await self._enter("remove_volume")
         key = (volume.project, volume.claim)
         found = self.volumes.get(key)
         if found is None or found.volume_id != volume.volume_id:
             return True
-        if found.mounted_by:
-            self.volumes[key] = replace(found, phase="removing")
-            return False
-        del self.volumes[key]
-        return True
+        self.volumes[key] = replace(found, phase="removing")
+        self._remove_unmounted()
+        return key not in self.volumes
 
     async def list_volumes(self) -> Sequence[VolumeState]:
         """All of them."""
         await self._enter("list_volumes")
-        return list(self.volumes.values())
+        return [self._see_volume(state) for state in self.volumes.values()]
+
+    def _see_volume(self, state: VolumeState) -> VolumeState:
+        mounts = (thing for thing in self.things.values() if thing.phase in ("running", "stopping", "removing"))
+        by = [thing.anchor.run_uid for thing in mounts if (state.project, state.claim) in list_claims(thing)]
+        return replace(state, mounted_by=tuple(sorted({*state.mounted_by, *by})))
+
+    def _remove_unmounted(self) -> None:
+        for key, state in list(self.volumes.items()):
+            if state.phase == "removing" and not self._see_volume(state).mounted_by:
+                del self.volumes[key]
+                self.files.pop(key, None)
 
     async def snapshot(self) -> Snapshot:
-        """An empty place."""
+        """One node with what runs on it."""
         await self._enter("snapshot")
-        return Snapshot(at=NOON.isoformat())
+        node = {"metadata": {"name": "memory"}, "status": {"allocatable": {"cpu": str(CAPACITY_CORES)}}}
+        running = [thing.anchor for thing in self.things.values() if thing.phase in ("running", "stopping", "removing")]
+        pods = [
+            {
+                "metadata": {"name": f"{anchor.run_id}-0", "namespace": anchor.project, "uid": anchor.uid},
+                "spec": {"nodeName": "memory"},
+            }
+            for anchor in running
+        ]
+        return Snapshot(at=NOON.isoformat(), nodes=(node,), pods=tuple(pods))
 
     async def close(self) -> None:
         """Nothing to give back."""
@@ -319,28 +320,39 @@ class MemoryEngine:
     def tick(self) -> None:
         """Time passes: what is pending starts, what is stopping ends, what is being removed goes."""
         for thing in list(self.things.values()):
-            if thing.phase == "removing":
+            is_expired = thing.is_settled and thing.phase in ENDED and thing.effective.ttl_seconds is not None
+            if thing.phase == "removing" or is_expired:
                 self._delete(thing)
             elif thing.phase == "pending":
-                self._start(thing)
+                self._place(thing)
             elif thing.phase == "stopping":
                 self._end(thing, "stopped")
+        self._remove_unmounted()
 
     def start(self, run_id: str) -> None:
         """It runs, in a new instance of its container."""
         self._start(self._get(run_id))
 
+    def _place(self, thing: Thing) -> None:
+        cores = thing.effective.resources.get("cpu")
+        requested = None if cores is None else cores.requests or cores.limits
+        if requested is None or requested.value <= CAPACITY_CORES:
+            self._start(thing)
+        elif thing.history[-1].reason is None:
+            self._note(thing, reason=Reason.ENGINE_RELEASED, message=f"no node has {requested.text} cores")
+
     def _start(self, thing: Thing) -> None:
         thing.phase = "running"
+        while self._source(thing) in self.outputs:
+            thing.instance += 1
         self.outputs[self._source(thing)] = Output()
         self._note(thing)
 
-    def restart(self, run_id: str, *, exit_code: int = 1) -> None:
+    def restart(self, run_id: str, *, exit_code: int = 1, end: ContainerEnd | None = None) -> None:
         """Its container ends and is started again."""
         thing = self._get(run_id)
         self._close_output(thing)
-        thing.ends.append(self._make_end(thing, exit_code=exit_code))
-        thing.instance += 1
+        thing.ends.append(end or self._make_end(thing, exit_code=exit_code))
         self._start(thing)
 
     def write_log(self, run_id: str, content: bytes) -> None:
@@ -370,6 +382,12 @@ class MemoryEngine:
         if thing is not None and thing.phase in ("pending", "running", "stopping"):
             self._end(thing, phase, reason=reason, message=message, end=end)
 
+    def add_events(self, run_id: str, events: Sequence[Json]) -> None:
+        """Things happen to it that people may want to know."""
+        thing = self._get(run_id)
+        thing.events += events
+        self._note(thing)
+
     def explain(self, run_id: str, *, reason: str, message: str) -> None:
         """Why it is as it is."""
         self._note(self._get(run_id), reason=reason, message=message)
@@ -382,9 +400,19 @@ class MemoryEngine:
         self._delete(thing)
         return thing.anchor.uid
 
+    def cut(self) -> None:
+        """The place cannot be reached from now on."""
+        self.is_cut = True
+        for output in self.outputs.values():
+            output.news.set()
+
+    def mend(self) -> None:
+        """The place can be reached again."""
+        self.is_cut = False
+
     def begin_epoch(self) -> None:
         """Versions begin anew, as after the restore of an etcd."""
-        self.epoch += 1
+        self._epochs.append(self.epoch + 1)
         for thing in self.things.values():
             thing.epoch = self.epoch
             self._note(thing)
@@ -419,8 +447,14 @@ class MemoryEngine:
             output.is_ended = True
             output.news.set()
 
+    def _forget_secrets(self, thing: Thing) -> None:
+        thing.has_secrets = False
+        self.secrets.pop(thing.anchor.uid, None)
+        self.tokens.pop(thing.anchor.uid, None)
+
     def _delete(self, thing: Thing) -> None:
         del self.things[thing.anchor.uid]
+        self._forget_secrets(thing)
         self._close_output(thing)
         for source in [source for source in self.outputs if source.run_uid == thing.anchor.run_uid]:
             del self.outputs[source]
@@ -430,9 +464,10 @@ class MemoryEngine:
                 uid=thing.anchor.uid,
                 seen=Seen.ABSENT,
                 epoch=self.epoch,
-                ends=tuple(thing.ends),
+                ends=tuple(thing.ends[-MOST_ENDS:]),
             )
         )
+        self._remove_unmounted()
 
     def _remember(self, anchor: Anchor) -> Observation:
         thing = self.things.get(anchor.uid)
@@ -456,7 +491,8 @@ class MemoryEngine:
         return next(own, None)
 
     def _find(self, run_id: str) -> Thing | None:
-        return next((thing for thing in self.things.values() if thing.anchor.run_id == run_id), None)
+        things = self.things.values()
+        return next((thing for thing in things if run_id in (thing.anchor.run_id, thing.anchor.run_uid)), None)
 
     def _get(self, run_id: str) -> Thing:
         thing = self._find(run_id)
@@ -468,11 +504,22 @@ class MemoryEngine:
         self._tell(thing.history[-1])
 
     def _tell(self, observation: Observation) -> None:
-        for watcher in self._watchers:
-            watcher.put_nowait(observation)
+        for subscriber in list(self._subscribers):
+            subscriber.tell(observation)
 
-    async def _enter(self, point: str) -> None:
+    async def _enter(self, point: str, *, is_remembered: bool = False) -> None:
         self.calls.append(point)
         await self.at(point)
         if self.failures:
             raise self.failures.pop(0)
+        if self.is_cut and not is_remembered:
+            raise _UNREACHABLE
+
+
+_UNREACHABLE = EngineUnavailable(Reason.ENGINE_FAILED, "the place cannot be reached")
+
+
+def list_claims(thing: Thing) -> set[tuple[str, str]]:
+    """The project and claim of each kept volume that it mounts."""
+    claims = (volume.claim_name for volume in thing.effective.volumes)
+    return {(thing.anchor.project, claim) for claim in claims if claim is not None}

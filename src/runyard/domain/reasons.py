@@ -30,6 +30,11 @@ class Reason(StrEnum):
         "the run's objects break a rule of the policy or profile that it was resolved with, so they were not sent",
         "submit the run again, to resolve it by the current rules; if it is refused again, report a bug",
     )
+    ANCHOR_TAKEN = (
+        "anchor.taken",
+        "an object that Runyard did not create has the name of the object that would execute the run",
+        "find out who created it and remove it, then submit the run again",
+    )
     CLIENT_ERROR = (
         "client.error",
         "the client that executes the run reported an error",
@@ -97,3 +102,8 @@ class Reason(StrEnum):
     USER_RESUME = "user.resume", "a user resumed the run", "nothing"
     USER_STOP = "user.stop", "a user stopped the run", "nothing; a stopped service can be resumed"
     USER_SUBMIT = "user.submit", "a user or a trigger submitted the run", "nothing"
+    VOLUME_TAKEN = (
+        "volume.taken",
+        "the volume's claim belongs to another volume, or Runyard did not create it",
+        "choose another name for the volume, or remove the claim",
+    )

@@ -1,151 +1,136 @@
-"""One run, one anchor: made once, held until it is released, touched only by its UID."""
+"""One run, one anchor: created once, held until it is released, changed only by its UID."""
 
 import asyncio
 
 import pytest
 
-from runyard.domain.effective_spec import EffectiveSpec
-from runyard.domain.outcomes import ENDED, Seen
-from tests.contract.engine.conftest import Lab, anchor, assign
-
-SERVICE = EffectiveSpec(kind="container", action="serve", image="nginx")
+from runyard.app.engine import EngineRefusal
+from runyard.domain.outcomes import Seen
+from runyard.domain.reasons import Reason
+from tests.contract.engine.lab import Lab, assign, assign_again, begin, begin_and_see, make_anchor, require, see
 
 
 async def test_anchor_is_the_same_when_it_is_ensured_again(lab: Lab) -> None:
-    first = await lab.engine.ensure_anchor(assign())
-    assert await lab.engine.ensure_anchor(assign(generation=3)) == first
-    assert await lab.engine.find_anchor(assign()) == first
+    run = assign(lab)
+    first = await lab.engine.ensure_anchor(run)
+    assert await lab.engine.ensure_anchor(run) == first
+    assert await lab.engine.find_anchor(run) == first
 
 
-async def test_there_is_one_anchor_when_many_ensure_it_at_once(lab: Lab) -> None:
-    found = await asyncio.gather(*(lab.engine.ensure_anchor(assign()) for _ in range(20)))
+async def test_there_is_one_anchor_when_two_processes_ensure_it_many_times_at_once(lab: Lab) -> None:
+    run = assign(lab)
+    other = await lab.reopen()
+    engines = [lab.engine, other] * 10
+    found = await asyncio.gather(*(engine.ensure_anchor(run) for engine in engines))
     assert len(set(found)) == 1
+    listed = (await lab.engine.list_anchors()).observations
+    assert [anchor.uid for anchor, _ in listed if anchor.run_uid == run.run_uid] == found[:1]
 
 
 async def test_runs_have_anchors_of_their_own_when_their_ids_differ(lab: Lab) -> None:
-    assert await lab.engine.ensure_anchor(assign("r1")) != await lab.engine.ensure_anchor(assign("r2"))
+    first, second = assign(lab, run_id="r1"), assign(lab, run_id="r2")
+    assert await lab.engine.ensure_anchor(first) != await lab.engine.ensure_anchor(second)
 
 
-async def test_no_anchor_is_found_when_none_was_made(lab: Lab) -> None:
-    assert await lab.engine.find_anchor(assign()) is None
+async def test_no_anchor_is_found_when_none_was_created(lab: Lab) -> None:
+    assert await lab.engine.find_anchor(assign(lab)) is None
+
+
+async def test_anchor_is_of_its_run_when_a_run_of_the_same_id_was_there_before(lab: Lab) -> None:
+    earlier, later = assign(lab), assign(lab)
+    first = await lab.engine.ensure_anchor(earlier)
+    assert await lab.engine.find_anchor(later) is None
+    second = await lab.engine.ensure_anchor(later)
+    assert second != first
+    assert (await lab.engine.find_anchor(earlier), await lab.engine.find_anchor(later)) == (first, second)
+
+
+async def test_only_one_starts_when_two_runs_of_different_projects_have_the_same_id(lab: Lab) -> None:
+    here, there = assign(lab), assign(lab, project=lab.other_project)
+    first = await lab.engine.ensure_anchor(here)
+    anchor = await begin_and_see(lab, there, Seen.RUNNING)
+    assert anchor.uid != first
+    assert (await lab.engine.observe(make_anchor(here, first))).seen is Seen.HELD
 
 
 async def test_nothing_starts_when_the_anchor_was_not_released(lab: Lab) -> None:
-    uid = await lab.engine.ensure_anchor(assign())
-    await lab.settle()
-    assert (await lab.engine.observe(anchor(uid))).seen is Seen.HELD
+    run = assign(lab)
+    anchor = make_anchor(run, await lab.engine.ensure_anchor(run))
+    await lab.pass_time()
+    assert (await lab.engine.observe(anchor)).seen is Seen.HELD
+    assert await lab.engine.list_log_sources(anchor) == []
 
 
-async def test_it_runs_when_it_was_released_and_again(lab: Lab) -> None:
-    uid = await lab.engine.ensure_anchor(assign())
-    await lab.engine.release(assign(), uid)
-    await lab.engine.release(assign(), uid)
-    await lab.settle()
-    await lab.engine.release(assign(), uid)
-    seen = await lab.engine.observe(anchor(uid))
-    assert (seen.uid, seen.seen, seen.generation) == (uid, Seen.RUNNING, 1)
+async def test_run_is_refused_and_the_stranger_stays_when_another_object_has_its_name(lab: Lab) -> None:
+    require(lab, "strangers")
+    run = assign(lab)
+    await lab.take_name(run)
+    with pytest.raises(EngineRefusal) as refusal:
+        await lab.engine.ensure_anchor(run)
+    assert refusal.value.code in set(Reason)
+    assert await lab.engine.find_anchor(run) is None
+    assert await lab.is_name_taken(run)
 
 
-async def test_it_is_absent_when_somebody_deleted_it_and_no_act_makes_it_again(lab: Lab) -> None:
-    uid = await lab.engine.ensure_anchor(assign())
-    await lab.lose("r1")
-    await lab.engine.release(assign(), uid)
-    await lab.engine.stop(assign(generation=2), uid)
-    await lab.engine.remove(anchor(uid))
-    assert (await lab.engine.observe(anchor(uid))).seen is Seen.ABSENT
-    assert await lab.engine.find_anchor(assign()) is None
+async def test_it_is_absent_when_somebody_deleted_it_and_no_call_creates_it_again(lab: Lab) -> None:
+    run = assign(lab)
+    anchor = await begin_and_see(lab, run, Seen.RUNNING)
+    await lab.lose(run)
+    await lab.engine.release(run, anchor.uid)
+    await lab.engine.stop(assign_again(run, generation=2), anchor.uid)
+    await lab.engine.settle(assign_again(run, generation=2), anchor.uid)
+    await lab.engine.remove(anchor)
+    await see(lab, anchor, Seen.ABSENT)
+    await lab.pass_time()
+    assert await lab.engine.find_anchor(run) is None
+    assert await lab.count_objects(run.run_uid) == 0
 
 
-@pytest.mark.parametrize("project", ["p", "q"])
-async def test_runs_have_an_anchor_each_when_they_have_the_same_id(lab: Lab, project: str) -> None:
-    other = assign(run_uid="second", project=project)
-    first = await lab.engine.ensure_anchor(assign())
-    assert await lab.engine.find_anchor(other) is None
-    second = await lab.engine.ensure_anchor(other)
-    assert second != first
-    assert (await lab.engine.find_anchor(assign()), await lab.engine.find_anchor(other)) == (first, second)
-    await lab.engine.release(other, second)
-    await lab.settle()
-    assert (await lab.engine.observe(anchor(first))).seen is Seen.HELD
-    assert (await lab.engine.observe(anchor(second, other))).seen is Seen.RUNNING
+async def test_newer_anchor_is_untouched_when_calls_name_the_older_uid(lab: Lab) -> None:
+    run = assign(lab)
+    old = make_anchor(run, await lab.engine.ensure_anchor(run))
+    await lab.lose(run)
+    await see(lab, old, Seen.ABSENT)
+    new = make_anchor(run, await lab.engine.ensure_anchor(run))
+    assert new.uid != old.uid
+    await lab.engine.release(run, old.uid)
+    await lab.engine.stop(assign_again(run, generation=2), old.uid)
+    await lab.engine.settle(assign_again(run, generation=2), old.uid)
+    await lab.engine.remove(old)
+    await lab.pass_time()
+    assert (await lab.engine.observe(old)).seen is Seen.ABSENT
+    seen = await lab.engine.observe(new)
+    assert (seen.uid, seen.seen, seen.generation) == (new.uid, Seen.HELD, 1)
 
 
-async def test_version_grows_when_something_happens(lab: Lab) -> None:
-    uid = await lab.engine.ensure_anchor(assign())
-    versions = [(await lab.engine.observe(anchor(uid))).version]
-    await lab.engine.release(assign(), uid)
-    versions.append((await lab.engine.observe(anchor(uid))).version)
-    await lab.settle()
-    versions.append((await lab.engine.observe(anchor(uid))).version)
-    await lab.engine.stop(assign(generation=2), uid)
-    await lab.settle()
-    versions.append((await lab.engine.observe(anchor(uid))).version)
-    assert versions == sorted(set(versions))
-
-
-async def test_it_ends_when_it_is_stopped(lab: Lab) -> None:
-    uid = await lab.engine.ensure_anchor(assign())
-    await lab.engine.release(assign(), uid)
-    await lab.settle()
-    await lab.engine.stop(assign(generation=2), uid)
-    await lab.engine.stop(assign(generation=2), uid)
-    await lab.settle()
-    assert (await lab.engine.observe(anchor(uid))).seen in {Seen.STOPPED, Seen.ABSENT}
-
-
-async def test_it_stays_stopped_when_an_older_release_comes_late(lab: Lab) -> None:
-    uid = await lab.engine.ensure_anchor(assign())
-    await lab.engine.stop(assign(generation=2), uid)
-    await lab.engine.release(assign(generation=1), uid)
-    await lab.settle()
-    assert (await lab.engine.observe(anchor(uid))).seen in ENDED
-
-
-async def test_it_goes_on_when_a_stopped_service_is_released_and_an_older_stop_comes_late(lab: Lab) -> None:
-    uid = await lab.engine.ensure_anchor(assign(effective=SERVICE))
-    await lab.engine.release(assign(effective=SERVICE), uid)
-    await lab.settle()
-    await lab.engine.stop(assign(effective=SERVICE, generation=2), uid)
-    await lab.settle()
-    await lab.engine.release(assign(effective=SERVICE, generation=3), uid)
-    await lab.engine.stop(assign(effective=SERVICE, generation=2), uid)
-    await lab.settle()
-    seen = await lab.engine.observe(anchor(uid))
-    assert (seen.seen, seen.generation) == (Seen.RUNNING, 3)
-
-
-async def test_it_is_not_started_again_when_its_work_had_ended(lab: Lab) -> None:
-    uid = await lab.engine.ensure_anchor(assign())
-    await lab.engine.release(assign(), uid)
-    await lab.settle()
-    await lab.finish("r1", is_success=True)
-    await lab.engine.release(assign(), uid)
-    await lab.settle()
-    assert (await lab.engine.observe(anchor(uid))).seen is Seen.SUCCEEDED
-
-
-async def test_failure_is_seen_when_the_work_fails(lab: Lab) -> None:
-    uid = await lab.engine.ensure_anchor(assign())
-    await lab.engine.release(assign(), uid)
-    await lab.settle()
-    await lab.finish("r1", is_success=False)
-    assert (await lab.engine.observe(anchor(uid))).seen is Seen.FAILED
+async def test_it_runs_once_when_it_is_released_again_and_again(lab: Lab) -> None:
+    run = assign(lab)
+    anchor = await begin(lab, run)
+    await asyncio.gather(*(lab.engine.release(run, anchor.uid) for _ in range(5)))
+    await see(lab, anchor, Seen.RUNNING)
+    await lab.engine.release(run, anchor.uid)
+    await lab.pass_time()
+    seen = await lab.engine.observe(anchor)
+    assert (seen.uid, seen.seen, seen.generation) == (anchor.uid, Seen.RUNNING, 1)
+    assert len(await lab.engine.list_log_sources(anchor)) == 1
 
 
 async def test_nothing_is_left_when_it_is_removed_at_work(lab: Lab) -> None:
-    uid = await lab.engine.ensure_anchor(assign())
-    await lab.engine.release(assign(), uid)
-    await lab.settle()
-    await lab.engine.remove(anchor(uid))
-    await lab.engine.remove(anchor(uid))
-    await lab.settle()
-    assert (await lab.engine.observe(anchor(uid))).seen is Seen.ABSENT
-    assert await lab.engine.find_anchor(assign()) is None
+    run = assign(lab)
+    anchor = await begin_and_see(lab, run, Seen.RUNNING)
+    await lab.engine.remove(anchor)
+    await lab.engine.remove(anchor)
+    await see(lab, anchor, Seen.ABSENT)
+    assert await lab.engine.find_anchor(run) is None
+    assert await lab.count_objects(run.run_uid) == 0
 
 
-async def test_run_is_named_when_something_changes(lab: Lab) -> None:
-    changes = lab.engine.changes()
-    uid = await lab.engine.ensure_anchor(assign())
-    await lab.engine.release(assign(), uid)
-    async with asyncio.timeout(30):
-        assert {seen.run_uid for seen in await anext(changes)} == {assign().run_uid}
+async def test_it_is_removed_when_another_process_knows_only_what_is_listed(lab: Lab) -> None:
+    run = assign(lab)
+    anchor = await begin_and_see(lab, run, Seen.RUNNING)
+    other = await lab.reopen()
+    listed = (await other.list_anchors()).observations
+    found = next(found for found, _ in listed if found.run_uid == run.run_uid)
+    assert found == anchor
+    await other.remove(found)
+    await see(lab, anchor, Seen.ABSENT)
