@@ -20,6 +20,10 @@ class Signals:
     def notify(self, run_uid: str) -> None:
         """Wake the waiters of that run, and the reconcile loop."""
         self.due.set()
+        self.notify_readers(run_uid)
+
+    def notify_readers(self, run_uid: str) -> None:
+        """Wake the waiters of that run only: its log has grown or is complete."""
         for event in self._waiting.get(run_uid, ()):
             event.set()
 

@@ -505,6 +505,16 @@ LARGEST_CAUSE_BYTES = 4096
 """How long the cause of a gap, or of the early end of a stream, may be, in UTF-8. Longer ones are cut."""
 
 
+class AnyPosition(Enum):
+    """The type of `ANY_POSITION`."""
+
+    ANY = "any"
+
+
+ANY_POSITION = AnyPosition.ANY
+"""Bytes and gaps that follow whatever is stored."""
+
+
 class StreamComplete(ValueError):
     """The stream is complete, and these bytes or this gap are not in it; nothing was written."""
 
@@ -561,13 +571,21 @@ class LogStore(Protocol):
     """Storage of log bytes. Never shares a writer with run state."""
 
     async def append(
-        self, stream: Stream, content: bytes, *, offset: int, at: datetime, position: str | None = None
+        self,
+        stream: Stream,
+        content: bytes,
+        *,
+        offset: int,
+        at: datetime,
+        after: str | AnyPosition | None = ANY_POSITION,
+        position: str | None = None,
     ) -> int:
         """Append bytes that begin at `offset` and were written at `at`; returns the stream's new size.
 
-        `position` is the engine's position after these bytes. It is stored with them: never one without the other.
-        Idempotent: bytes that are already stored are skipped. Raises `ValueError` for an offset past the end, which
-        would leave a hole, and `StreamComplete` for new bytes of a complete stream.
+        `after` is the engine's position from which they were read, `position` the one behind them. That is stored with
+        them: never one without the other. Idempotent: bytes that are already stored are skipped. Raises `ValueError`
+        for an offset past the end, which would leave a hole; `StreamComplete` for new bytes of a complete stream; and
+        `Stale` if another position than `after` is stored, because another replica has written (compare and set).
         """
 
     async def mark_gap(
@@ -577,14 +595,13 @@ class LogStore(Protocol):
         since: datetime,
         until: datetime,
         cause: str,
-        offset: int | None = None,
+        after: str | AnyPosition | None = ANY_POSITION,
         position: str | None = None,
-    ) -> None:
-        """Record that something is missing at `offset`, and why; at the current end if None.
+    ) -> int:
+        """Record at the current end that something is missing, and why; returns the stream's size.
 
-        `position` is the engine's position after the gap, stored with it. Idempotent: a gap before the end, of the
-        position that is stored, or of the same offset, cause and `since` is already known. Raises `ValueError` for an
-        offset past the end, and `StreamComplete`.
+        `after` and `position` as in `append`. Idempotent: a gap at the end with the same position, or with the same
+        cause and `since`, is already known. Raises `StreamComplete` and `Stale`.
         """
 
     async def finish(self, stream: Stream, *, cause: str | None, at: datetime) -> None:

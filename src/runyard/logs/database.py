@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runyard.app.ports import LogPiece, Stream, StreamInfo
+from runyard.app.ports import ANY_POSITION, AnyPosition, LogPiece, Stale, Stream, StreamInfo
 from runyard.logs import database_rows as rows
 from runyard.logs import extent_reader
 from runyard.logs.errors import LogsUnavailable
@@ -43,14 +43,21 @@ class DatabaseLogs:
         self._connection: sqlite3.Connection | None = None
 
     async def append(
-        self, stream: Stream, content: bytes, *, offset: int, at: datetime, position: str | None = None
+        self,
+        stream: Stream,
+        content: bytes,
+        *,
+        offset: int,
+        at: datetime,
+        after: str | AnyPosition | None = ANY_POSITION,
+        position: str | None = None,
     ) -> int:
         """See `LogStore`."""
         check_stream(stream)
         check_position(position)
         written_at = to_microseconds(at)
         return await self._do(
-            lambda db: rows.append(db, stream, content, offset=offset, at=written_at, position=position)
+            lambda db: rows.append(db, stream, content, offset=offset, at=written_at, after=after, position=position)
         )
 
     async def mark_gap(
@@ -60,15 +67,15 @@ class DatabaseLogs:
         since: datetime,
         until: datetime,
         cause: str,
-        offset: int | None = None,
+        after: str | AnyPosition | None = ANY_POSITION,
         position: str | None = None,
-    ) -> None:
+    ) -> int:
         """See `LogStore`."""
         check_stream(stream)
         check_position(position)
         first, last = to_microseconds(since), to_microseconds(until)
-        gap = Gap(offset=offset or 0, since=first, until=last, cause=cut_cause(cause))
-        await self._do(lambda db: rows.add_gap(db, stream, gap, position=position, is_at_end=offset is None))
+        gap = Gap(offset=0, since=first, until=last, cause=cut_cause(cause))
+        return await self._do(lambda db: rows.add_gap(db, stream, gap, after=after, position=position))
 
     async def finish(self, stream: Stream, *, cause: str | None, at: datetime) -> None:
         """See `LogStore`."""
@@ -173,7 +180,7 @@ def _try(database: sqlite3.Connection, work: Callable[[sqlite3.Connection], Any]
     database.execute("SAVEPOINT job")
     try:
         answer = work(database)
-    except (ValueError, LogsUnavailable) as error:
+    except (ValueError, Stale, LogsUnavailable) as error:
         database.execute("ROLLBACK TO job")
         database.execute("RELEASE job")
         return None, error

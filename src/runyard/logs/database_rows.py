@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from runyard.app.ports import Stream, StreamInfo
+from runyard.app.ports import AnyPosition, Stream, StreamInfo
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.pieces import (
     CHUNK_BYTES,
@@ -14,6 +14,7 @@ from runyard.logs.pieces import (
     Extent,
     Gap,
     Piece,
+    check_after,
     cut_new,
     from_microseconds,
     make_extent,
@@ -90,7 +91,14 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def append(
-    database: sqlite3.Connection, stream: Stream, content: bytes, *, offset: int, at: int, position: str | None
+    database: sqlite3.Connection,
+    stream: Stream,
+    content: bytes,
+    *,
+    offset: int,
+    at: int,
+    after: str | AnyPosition | None,
+    position: str | None,
 ) -> int:
     """Store the new part of the content with the position; returns the stream's size."""
     found = _find_stream(database, stream)
@@ -100,6 +108,7 @@ def append(
         return size
     if found is not None and found.is_complete:
         raise refuse_complete(stream)
+    check_after(after, before=found.checkpoint if found else None)
     stream_id = found.id if found else _add_stream(database, stream, began_at=at, ended_at=at)
     loose = found.loose if found else 0
     for piece in pieces:
@@ -119,15 +128,22 @@ def append(
     return pieces[-1].end
 
 
-def add_gap(database: sqlite3.Connection, stream: Stream, gap: Gap, *, position: str | None, is_at_end: bool) -> None:
-    """Record a gap with the position, at the current end if `is_at_end`."""
+def add_gap(
+    database: sqlite3.Connection,
+    stream: Stream,
+    gap: Gap,
+    *,
+    after: str | AnyPosition | None,
+    position: str | None,
+) -> int:
+    """Record a gap with the position at the current end; returns the stream's size."""
     found = _find_stream(database, stream)
     size = found.size if found else 0
-    gap = replace(gap, offset=size) if is_at_end else gap
+    gap = replace(gap, offset=size)
     known = list_gaps(database, stream, offset=size) if found else []
-    planned = plan_gap(gap, position, size=size, known=known, before=found.checkpoint if found else None)
+    planned = plan_gap(gap, position, after=after, known=known, before=found.checkpoint if found else None)
     if planned is None:
-        return
+        return size
     if found is not None and found.is_complete:
         raise refuse_complete(stream)
     stream_id = found.id if found else _add_stream(database, stream, began_at=gap.since, ended_at=gap.until)
@@ -147,6 +163,7 @@ def add_gap(database: sqlite3.Connection, stream: Stream, gap: Gap, *, position:
             checkpoint.offset if checkpoint else 0,
         ),
     )
+    return size
 
 
 def finish(database: sqlite3.Connection, stream: Stream, completion: Completion) -> None:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TypeVar
 
 from runyard.app.lru_map import LruMap
-from runyard.app.ports import LogPiece, Stream, StreamInfo
+from runyard.app.ports import ANY_POSITION, AnyPosition, LogPiece, Stream, StreamInfo
 from runyard.logs import extent_reader
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.folder_stream import NAMES_FILE, FolderStream, is_stream_folder
@@ -44,14 +44,23 @@ class FolderLogs:
         self._known_lock = Lock()
 
     async def append(
-        self, stream: Stream, content: bytes, *, offset: int, at: datetime, position: str | None = None
+        self,
+        stream: Stream,
+        content: bytes,
+        *,
+        offset: int,
+        at: datetime,
+        after: str | AnyPosition | None = ANY_POSITION,
+        position: str | None = None,
     ) -> int:
         """See `LogStore`."""
         check_stream(stream)
         check_position(position)
         written_at = to_microseconds(at)
         return await self._do(
-            lambda: self._open(stream).append(stream, content, offset=offset, at=written_at, position=position)
+            lambda: self._open(stream).append(
+                stream, content, offset=offset, at=written_at, after=after, position=position
+            )
         )
 
     async def mark_gap(
@@ -61,15 +70,15 @@ class FolderLogs:
         since: datetime,
         until: datetime,
         cause: str,
-        offset: int | None = None,
+        after: str | AnyPosition | None = ANY_POSITION,
         position: str | None = None,
-    ) -> None:
+    ) -> int:
         """See `LogStore`."""
         check_stream(stream)
         check_position(position)
         first, last = to_microseconds(since), to_microseconds(until)
-        gap = Gap(offset=offset or 0, since=first, until=last, cause=cut_cause(cause))
-        await self._do(lambda: self._open(stream).add_gap(stream, gap, position=position, is_at_end=offset is None))
+        gap = Gap(offset=0, since=first, until=last, cause=cut_cause(cause))
+        return await self._do(lambda: self._open(stream).add_gap(stream, gap, after=after, position=position))
 
     async def finish(self, stream: Stream, *, cause: str | None, at: datetime) -> None:
         """See `LogStore`."""

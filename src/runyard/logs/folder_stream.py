@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runyard.app.ports import Stream
+from runyard.app.ports import AnyPosition, Stream
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.frames import Frame, iter_frames, make_frame, read_frame, write_frames
 from runyard.logs.names import dump_completion, dump_stream, load_completion
@@ -25,6 +25,7 @@ from runyard.logs.pieces import (
     Extent,
     Gap,
     Piece,
+    check_after,
     cut_new,
     drop_overlaps,
     dump_checkpoint,
@@ -50,11 +51,21 @@ class FolderStream:
         self._known: list[Frame] = []
         self._last_piece: tuple[Frame, Piece] | None = None
 
-    def append(self, stream: Stream, content: bytes, *, offset: int, at: int, position: str | None) -> int:
+    def append(
+        self,
+        stream: Stream,
+        content: bytes,
+        *,
+        offset: int,
+        at: int,
+        after: str | AnyPosition | None,
+        position: str | None,
+    ) -> int:
         """Store the new part of the content; returns the stream's size."""
         if not self._path.exists():
             if not list(cut_new(content, offset=offset, size=0, at=at)):
                 return 0
+            check_after(after, before=None)
             self._create(stream)
         with self._lock() as chunks:
             tail, end_position = self._read_tail()
@@ -64,30 +75,32 @@ class FolderStream:
                 return size
             if self.find_completion() is not None:
                 raise refuse_complete(stream)
-            pieces = set_checkpoints(pieces, position, before=self._find_checkpoint(chunks, tail))
+            before = self._find_checkpoint(chunks, tail)
+            pieces = set_checkpoints(pieces, position, after=after, before=before)
             self._write_tail(pieces, position=end_position)
             tail += pieces
             if sum(len(piece.content) for piece in tail) >= CHUNK_BYTES:
                 self._pack_tail(chunks, tail)
             return pieces[-1].end
 
-    def add_gap(self, stream: Stream, gap: Gap, *, position: str | None, is_at_end: bool) -> None:
-        """Record a gap, at the current end if `is_at_end`."""
+    def add_gap(self, stream: Stream, gap: Gap, *, after: str | AnyPosition | None, position: str | None) -> int:
+        """Record a gap at the current end; returns the stream's size."""
         if not self._path.exists():
-            plan_gap(replace(gap, offset=0) if is_at_end else gap, position, size=0, known=(), before=None)
+            check_after(after, before=None)
             self._create(stream)
         with self._lock() as chunks, _open(self._path / "gaps", os.O_RDWR | os.O_CREAT) as gaps:
             tail, _ = self._read_tail()
             size = max(self._find_end(chunks), *(piece.end for piece in tail), 0)
-            gap = replace(gap, offset=size) if is_at_end else gap
             frames = list(iter_frames(gaps))
-            known = [_load_gap(gaps, frame) for frame in frames if frame.offset == gap.offset]
-            planned = plan_gap(gap, position, size=size, known=known, before=self._find_checkpoint(chunks, tail))
+            known = [_load_gap(gaps, frame) for frame in frames if frame.offset == size]
+            before = self._find_checkpoint(chunks, tail)
+            planned = plan_gap(replace(gap, offset=size), position, after=after, known=known, before=before)
             if planned is None:
-                return
+                return size
             if self.find_completion() is not None:
                 raise refuse_complete(stream)
             write_frames(gaps, _dump_gap(planned), position=max((one.end_position for one in frames), default=0))
+            return size
 
     def finish(self, stream: Stream, completion: Completion) -> None:
         """Mark the stream as complete."""

@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from runyard.app.ports import LARGEST_CAUSE_BYTES, LARGEST_POSITION_BYTES, Stream, StreamComplete
+from runyard.app.ports import (
+    ANY_POSITION,
+    LARGEST_CAUSE_BYTES,
+    LARGEST_POSITION_BYTES,
+    AnyPosition,
+    Stale,
+    Stream,
+    StreamComplete,
+)
 from runyard.logs.errors import LogsUnavailable
 
 LARGEST_PIECE = 256 * 1024
@@ -131,8 +139,11 @@ def cut_new(content: bytes, *, offset: int, size: int, at: int) -> Iterator[Piec
         yield Piece(offset=offset + start, at=at, content=content[start : start + LARGEST_PIECE])
 
 
-def set_checkpoints(pieces: Sequence[Piece], position: str | None, *, before: Checkpoint | None) -> list[Piece]:
-    """The pieces of one append with their checkpoints: only the last one has reached the position."""
+def set_checkpoints(
+    pieces: Sequence[Piece], position: str | None, *, after: str | AnyPosition | None, before: Checkpoint | None
+) -> list[Piece]:
+    """The pieces of one append with their checkpoints: only the last one has reached the position. Raises `Stale`."""
+    check_after(after, before=before)
     kept = [replace(piece, checkpoint=before) for piece in pieces]
     if position is not None and kept:
         kept[-1] = replace(kept[-1], checkpoint=Checkpoint(position, kept[-1].end))
@@ -140,18 +151,27 @@ def set_checkpoints(pieces: Sequence[Piece], position: str | None, *, before: Ch
 
 
 def plan_gap(
-    gap: Gap, position: str | None, *, size: int, known: Sequence[Gap], before: Checkpoint | None
+    gap: Gap,
+    position: str | None,
+    *,
+    after: str | AnyPosition | None,
+    known: Sequence[Gap],
+    before: Checkpoint | None,
 ) -> Gap | None:
-    """The gap with its checkpoint; None if it is already known. Raises `ValueError` if it is past the end."""
-    if gap.offset > size:
-        raise ValueError(f"offset {gap.offset} is not within the {size} bytes that are stored: no gap was recorded")
-    same = [one for one in known if (one.offset, one.since, one.cause) == (gap.offset, gap.since, gap.cause)]
-    if gap.offset < size or same:
+    """The gap at the end with its checkpoint; None if it is already known. Raises `Stale`."""
+    if any((one.offset, one.since, one.cause) == (gap.offset, gap.since, gap.cause) for one in known):
         return None
-    if position is None:
-        return replace(gap, checkpoint=before)
-    is_stored = before is not None and (before.position, before.offset) == (position, size)
-    return None if is_stored else replace(gap, checkpoint=Checkpoint(position, size))
+    # A gap that does not move the position is not told from the bytes before it by the position.
+    if known and position not in (None, after) and before == Checkpoint(position or "", gap.offset):
+        return None
+    check_after(after, before=before)
+    return replace(gap, checkpoint=before if position is None else Checkpoint(position, gap.offset))
+
+
+def check_after(after: str | AnyPosition | None, *, before: Checkpoint | None) -> None:
+    """Raises `Stale` if another position is stored."""
+    if after is not ANY_POSITION and after != (before and before.position):
+        raise Stale("another position is stored: nothing was written")
 
 
 def find_checkpoint(last: Piece | None, gaps: Sequence[Gap]) -> Checkpoint | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from runyard.app.lru_map import LruMap
-from runyard.app.ports import LogPiece, Stream, StreamInfo
+from runyard.app.ports import ANY_POSITION, AnyPosition, LogPiece, Stream, StreamInfo
 from runyard.logs import extent_reader
 from runyard.logs.aws_signature import Signer
 from runyard.logs.errors import LogsUnavailable
@@ -70,7 +70,14 @@ class S3Logs:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def append(
-        self, stream: Stream, content: bytes, *, offset: int, at: datetime, position: str | None = None
+        self,
+        stream: Stream,
+        content: bytes,
+        *,
+        offset: int,
+        at: datetime,
+        after: str | AnyPosition | None = ANY_POSITION,
+        position: str | None = None,
     ) -> int:
         """See `LogStore`. Writers on several servers store the same bytes twice at worst; readers skip duplicates.
 
@@ -84,8 +91,10 @@ class S3Logs:
             pieces = list(cut_new(content, offset=offset, size=index.size, at=written_at))
             if pieces and index.is_complete:
                 raise refuse_complete(stream)
-            before = await self._find_checkpoint(index) if pieces else None
-            for piece in set_checkpoints(pieces, position, before=before):
+            if not pieces:
+                return index.size
+            before = await self._find_checkpoint(index)
+            for piece in set_checkpoints(pieces, position, after=after, before=before):
                 await self._ensure_names(stream, folder, index)
                 await self._put_piece(folder, index, piece)
                 await self._pack_loose(folder, index)
@@ -98,21 +107,21 @@ class S3Logs:
         since: datetime,
         until: datetime,
         cause: str,
-        offset: int | None = None,
+        after: str | AnyPosition | None = ANY_POSITION,
         position: str | None = None,
-    ) -> None:
+    ) -> int:
         """See `LogStore`."""
         check_stream(stream)
         check_position(position)
         first, last, folder = to_microseconds(since), to_microseconds(until), self._name(stream)
         async with self._locks[folder]:
             index = await self._look(folder)
-            gap = Gap(offset=index.size if offset is None else offset, since=first, until=last, cause=cut_cause(cause))
+            gap = Gap(offset=index.size, since=first, until=last, cause=cut_cause(cause))
             known = [await self._load_gap(one) for one in index.list_gaps() if one.offset == gap.offset]
             before = await self._find_checkpoint(index)
-            planned = plan_gap(gap, position, size=index.size, known=known, before=before)
+            planned = plan_gap(gap, position, after=after, known=known, before=before)
             if planned is None:
-                return
+                return index.size
             if index.is_complete:
                 raise refuse_complete(stream)
             await self._ensure_names(stream, folder, index)
@@ -127,6 +136,7 @@ class S3Logs:
             )
             await self._put(stored, gap.cause.encode(), planned.checkpoint)
             index.add([stored])
+            return index.size
 
     async def finish(self, stream: Stream, *, cause: str | None, at: datetime) -> None:
         """See `LogStore`."""

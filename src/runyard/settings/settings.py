@@ -56,6 +56,8 @@ class Settings:
     max_list: int
     max_page_bytes: int
     max_streams: int
+    max_log_bytes: int
+    """Of all containers of one run together."""
     max_requests: float
     """Rate limit per principal, in requests per second."""
     drain: timedelta

@@ -265,6 +265,13 @@ SETTINGS: tuple[Setting, ...] = (
         help="Maximum number of log and event streams open at the same time.",
     ),
     Setting(
+        name="max_log_bytes",
+        read=value_readers.read_size,
+        metavar="SIZE",
+        default="1Gi",
+        help="Maximum size of the log of one run; the rest is not stored, and the log says so.",
+    ),
+    Setting(
         name="max_requests",
         read=value_readers.read_rate,
         metavar="NUMBER",

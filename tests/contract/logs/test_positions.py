@@ -2,7 +2,7 @@
 
 import pytest
 
-from runyard.app.ports import LARGEST_POSITION_BYTES, LogStore, Stream, StreamInfo
+from runyard.app.ports import LARGEST_POSITION_BYTES, LogStore, Stale, Stream, StreamInfo
 from tests.contract.logs.builders import START, STREAM, after, read_all, write
 from tests.contract.logs.conftest import OpenLogs
 
@@ -69,8 +69,8 @@ async def test_position_is_that_of_the_gap_when_it_is_the_last(open_store: OpenL
     await logs.append(STREAM, b"one\n", offset=0, at=after(2), position="p1")
     assert await find_position(open_store()) == ("p1", 4)
     # The newest is the one that was recorded last, whatever its times are.
-    await logs.mark_gap(STREAM, since=after(9), until=after(9), cause="node lost", offset=4, position="g1")
-    await logs.mark_gap(STREAM, since=after(3), until=after(4), cause="rotated", offset=4, position="g2")
+    await logs.mark_gap(STREAM, since=after(9), until=after(9), cause="node lost", after="p1", position="g1")
+    await logs.mark_gap(STREAM, since=after(3), until=after(4), cause="rotated", after="g1", position="g2")
     assert await find_position(open_store()) == ("g2", 4)
     assert [piece.gap for piece in await logs.read(STREAM, offset=4)] == ["node lost", "rotated"]
 
@@ -80,24 +80,51 @@ async def test_gap_is_stored_once_when_a_writer_repeats_itself(open_store: OpenL
     await one.append(STREAM, b"one\n", offset=0, at=START, position="p1")
     for logs, until in ((one, 2), (other, 5)):
         # Found again by its position.
-        await logs.mark_gap(STREAM, since=after(until - 1), until=after(until), cause="lost", offset=4, position="g1")
+        since, end = after(until - 1), after(until)
+        assert await logs.mark_gap(STREAM, since=since, until=end, cause="lost", after="p1", position="g1") == 4
     for logs in (one, other):
         # Found again by its beginning and cause.
-        await logs.mark_gap(STREAM, since=after(7), until=after(8), cause="limit")
-    await one.append(STREAM, b"two\n", offset=4, at=after(9), position="p2")
-    # Behind another writer: already recorded.
-    await other.mark_gap(STREAM, since=after(6), until=after(6), cause="behind", offset=4, position="g9")
+        assert await logs.mark_gap(STREAM, since=after(7), until=after(8), cause="limit", after="g1") == 4
     gaps = [piece.gap for piece in await one.read(STREAM) if piece.gap is not None]
     assert gaps == ["lost", "limit"]
-    assert await find_position(other) == ("p2", 8)
+    assert await find_position(other) == ("g1", 4)
 
 
-async def test_gap_is_refused_when_its_offset_is_past_the_end(logs: LogStore) -> None:
-    with pytest.raises(ValueError, match="offset 1 "):
-        await logs.mark_gap(STREAM, since=START, until=START, cause="lost", offset=1)
-    assert await logs.list_streams("run-1") == []
+async def test_gap_is_stored_when_it_does_not_move_the_position(logs: LogStore) -> None:
+    await logs.append(STREAM, b"one\n", offset=0, at=START, after=None, position="p1")
+    for _ in range(2):
+        await logs.mark_gap(STREAM, since=START, until=after(1), cause="gone", after="p1", position="p1")
+    assert [piece.gap for piece in await logs.read(STREAM) if piece.gap is not None] == ["gone"]
+    assert await find_position(logs) == ("p1", 4)
+
+
+async def test_nothing_is_written_when_another_writer_was_faster(open_store: OpenLogs) -> None:
+    one, other = open_store(), open_store()
+    await one.append(STREAM, b"0123", offset=0, at=START, after=None, position="four")
+    # The same bytes are known; more, read from the same position, would not be in their place after a gap.
+    assert await other.append(STREAM, b"0123", offset=0, at=START, after=None, position="four") == 4
+    for store in (one, other):
+        with pytest.raises(Stale):
+            await store.append(STREAM, b"012345", offset=0, at=START, after=None, position="six")
+        with pytest.raises(Stale):
+            await store.mark_gap(STREAM, since=START, until=START, cause="lost", after="three", position="six")
+    assert await read_all(one) == b"0123"
+    assert await one.append(STREAM, b"45", offset=4, at=START, after="four", position="six") == 6
+    # Parts without a position stand between two.
+    assert await one.append(STREAM, b"67", offset=6, at=START, after="six") == 8
+    assert await other.mark_gap(STREAM, since=START, until=START, cause="lost", after="six", position="ten") == 8
+    assert await find_position(one) == ("ten", 8)
+    assert await read_all(other) == b"01234567"
+
+
+async def test_nothing_is_made_when_a_position_was_expected(logs: LogStore) -> None:
+    with pytest.raises(Stale):
+        await logs.append(STREAM, b"x", offset=0, at=START, after="four", position="five")
+    with pytest.raises(Stale):
+        await logs.mark_gap(STREAM, since=START, until=START, cause="lost", after="four")
     with pytest.raises(ValueError, match="needs its cause"):
         await logs.mark_gap(STREAM, since=START, until=START, cause="")
+    assert await logs.list_streams("run-1") == []
 
 
 async def test_position_is_refused_when_it_is_too_long(logs: LogStore) -> None:
