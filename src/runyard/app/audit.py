@@ -38,18 +38,26 @@ async def note_act(
     details: Mapping[str, Any] | None = None,
 ) -> None:
     """Add an entry for an act on something else: an account, a token, a share. `of` is its type and id."""
-    await unit.audit.add(
-        AuditEntry(
-            at=core.clock.now(),
-            actor=who.name,
-            action=action,
-            project=project,
-            type=of[0],
-            id=of[1],
-            result=result,
-            address=who.address,
-            details=details or {},
-        )
+    await unit.audit.add(_make_entry(core, who, action, of=of, project=project, result=result, details=details))
+
+
+async def audit_many(
+    core: Core, unit: UnitOfWork, who: Principal, acts: Sequence[tuple[str, Entity, Mapping[str, Any]]]
+) -> None:
+    """Add an entry for each act: action, entity and details."""
+    await unit.audit.add_many(
+        [
+            _make_entry(
+                core,
+                who,
+                action,
+                of=(entity.type, entity.id),
+                project=entity.project,
+                result="done",
+                details=details,
+            )
+            for action, entity, details in acts
+        ]
     )
 
 
@@ -66,3 +74,26 @@ async def list_audit(
         return await unit.audit.list_entries(
             project=project, actor=actor, before=before, limit=min(limit, MOST_ENTRIES)
         )
+
+
+def _make_entry(
+    core: Core,
+    who: Principal,
+    action: str,
+    *,
+    of: tuple[str | None, str | None],
+    project: str | None,
+    result: str,
+    details: Mapping[str, Any] | None,
+) -> AuditEntry:
+    return AuditEntry(
+        at=core.clock.now(),
+        actor=who.name,
+        action=action,
+        project=project,
+        type=of[0],
+        id=of[1],
+        result=result,
+        address=who.address,
+        details=details or {},
+    )

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from runyard.domain.effective_document import read_effective, upgrade_provenance
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.lifecycle import State
+from runyard.domain.outcomes import Desired, Lane, choose_lane
 
 Json = dict[str, Any]
 
@@ -86,14 +87,32 @@ class Run(Entity):
     function: str | None = None
     workflow: str | None = None
     is_local: bool = False
-    desired: Literal["run", "stop", "delete"] = "run"
+    desired: Desired = "run"
     desired_generation: int = 1
     observed_generation: int = 0
+    observed_epoch: int = 0
+    observed_version: int = 0
+    """The newest observation that was written, as a pair with its epoch."""
     due_at: datetime | None = None
-    """When the reconcile loop looks at it next; None: only when something happens."""
+    """When the reconcile loop looks at it next, on the database's clock; None: only when something happens.
+
+    Only the store sets it, from `is_due` and `due_in`.
+    """
+    place: str | None = None
+    """The engine and the cluster that may have objects of the run. None: nothing exists for it anywhere."""
     anchor_uid: str | None = None
     reason: str | None = None
     message: str | None = None
+    last_sequence: int = 0
+    """The sequence of its last transition. The store counts it."""
+    settled_at: datetime | None = None
+    """When everything that follows the end was done: logs drained, objects released."""
+    is_log_complete: bool = False
+
+    @property
+    def lane(self) -> Lane:
+        """Its lane of the work queue."""
+        return choose_lane(State(self.state), desired=self.desired)
 
     def find_effective(self) -> EffectiveSpec | None:
         """Its effective spec; None for a run that its client executes. Raises `UnknownSchema`."""

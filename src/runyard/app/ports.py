@@ -26,6 +26,7 @@ from runyard.app.model import (
     Transition,
 )
 from runyard.domain.lifecycle import State
+from runyard.domain.outcomes import Lane
 
 
 class Duplicate(Exception):
@@ -48,6 +49,17 @@ class Unstorable(Exception):
     """A text that not every database can store in an indexed column. The message never contains the text."""
 
 
+class Unchanged(Enum):
+    """Keeps a value as it is, where None is a value, too."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
+DueIn = timedelta | None | Unchanged
+"""When a run is due, counted from now on the database's clock; None: only when something happens."""
+OVERDUE = timedelta(seconds=10)
+"""When a run that its own replica has not claimed is left to any other."""
 Span = tuple[datetime | None, datetime | None]
 
 
@@ -137,6 +149,16 @@ class ChangedRun:
     entered: tuple[EnteredState, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunUpdate:
+    """What `Runs.update_many` writes of one run."""
+
+    before: Run
+    after: Run
+    transitions: Sequence[Transition] = ()
+    due_in: DueIn = UNCHANGED
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page, and the number of matches in all."""
@@ -216,8 +238,11 @@ class Entities(EntityLookup, Protocol):
 class Runs(Protocol):
     """Runs, and the work queue that they form."""
 
-    async def add(self, run: Run, transitions: Sequence[Transition]) -> None:
-        """Add a run with its first transitions. Raises `Duplicate` if its project has a run of that id."""
+    async def add(self, run: Run, transitions: Sequence[Transition], *, is_due: bool = False) -> Run:
+        """Add a run with its first transitions; returns it as it is stored. `is_due`: due now, by the database's clock.
+
+        Raises `Duplicate` if its project has a run of that id.
+        """
 
     async def find(self, run_id: str, *, project: str) -> Run | None:
         """By id, which is unique in its project."""
@@ -253,18 +278,31 @@ class Runs(Protocol):
     async def list_histories(self, run_uids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
         """The transitions of several runs, in order, by uid. Runs without any are left out."""
 
-    async def replace(
+    async def update(
         self,
-        run: Run,
+        before: Run,
+        after: Run,
         *,
         transitions: Sequence[Transition] = (),
         lease: Lease | None = None,
-        expected_revision: int | None = None,
+        is_lease_ended: bool = False,
+        due_in: DueIn = UNCHANGED,
     ) -> Run:
-        """Write it with the next revision and append the transitions.
+        """Write the fields that differ and append the transitions; returns the run as it is stored now.
 
-        Raises `Stale` if it is gone, if it is not at the expected revision, or if the lease is not the row's or has
-        expired by the database's clock.
+        Raises `Stale` if the run is gone or is not at the revision of `before` (optimistic concurrency), or if the
+        lease is not the row's or has expired by the database's clock. `before` may be a run without some of its
+        documents; those must be the same in both. The revision grows if a field or the history changes. A call that
+        changes nothing only checks the revision and the lease, and locks the row.
+
+        `is_lease_ended` ends the lease of the caller in the same statement. `due_in` is relative to the database's
+        clock. It never postpones a wake-up that nobody has claimed yet: one by `wake`, or one by a write without a
+        lease while another holds the lease.
+        """
+
+    async def update_many(self, updates: Sequence[RunUpdate]) -> Sequence[Run]:
+        """The same for many runs that `lock_observed` returned in this unit of work; neither revisions nor leases are
+        checked. In few statements: at most two for each set of fields that differ.
         """
 
     async def delete(self, run_uids: Sequence[str]) -> Sequence[str]:
@@ -289,18 +327,62 @@ class Runs(Protocol):
         """Note that their logs were deleted again."""
 
     async def claim_due(
-        self, *, owner: str, limit: int, lease_for: timedelta, shard: tuple[int, int] = (0, 1)
+        self,
+        *,
+        owner: str,
+        limits: Mapping[Lane, int],
+        lease_for: timedelta,
+        place: str | None = None,
+        shard: tuple[int, int] = (0, 1),
     ) -> Sequence[tuple[Run, Lease]]:
-        """Lease due runs that nobody has leased to the caller, oldest first. No run is given to two callers."""
+        """Lease due runs that nobody has leased, up to the limit of each lane; by lane, then oldest first.
+
+        No run is given to two callers, and rows that others have locked are skipped. Runs of the caller's place and of
+        its shard (index and count), and those without a place, are claimed at once. Those of other places and shards
+        only when they are overdue by `OVERDUE`: their own replica does not take them.
+
+        Stores the caller's place, with the next revision, in runs without one that an engine may be asked to start
+        (lanes CREATE and WATCH). Runs that are to stop or have ended, and local runs, stay without one.
+        """
+
+    async def release(self, lease: Lease, *, due_in: timedelta | None) -> None:
+        """End the lease and write nothing else. Does nothing if the lease is stale. `due_in` as for `update`."""
 
     async def renew(self, lease: Lease, *, lease_for: timedelta) -> Lease:
         """Extend the lease. Raises `Stale` if it has expired or changed hands."""
 
-    async def release(self, lease: Lease, *, due_at: datetime | None) -> None:
-        """Give the lease back; the run is due at that time. Does nothing if the lease is stale."""
+    async def renew_leases(self, owner: str, *, lease_for: timedelta) -> int:
+        """Extend all leases of the owner that have not expired; returns how many. Rows that others have locked are
+        skipped.
+        """
 
-    async def nudge(self, run_uids: Sequence[str]) -> None:
-        """Make runs due now, even leased ones. Nothing else about them changes, nor does their revision."""
+    async def end_leases(self, owner: str | None) -> int:
+        """End all leases of the owner, or of everybody if None; returns how many. Those runs stay due."""
+
+    async def wake(self, run_uids: Sequence[str]) -> Sequence[str]:
+        """Make runs due now, even leased ones; returns their uids. Nothing else about them changes, nor does their
+        revision. Does not wait: runs that others have locked are left out, and so are runs that are gone
+        (`list_existing` tells them apart).
+        """
+
+    async def wake_waiting(self, place: str) -> int:
+        """Make runs due now that an engine at that place can go on with; returns how many.
+
+        Those are of that place or without one, not local and not settled; and they are to be created, stopped, deleted
+        or settled. Runs in lane WATCH are left to the engine's own reports.
+        """
+
+    async def lock_observed(self, run_uids: Sequence[str]) -> Sequence[Run]:
+        """Lock those runs until the end of the unit of work and read them; all documents but `status` are left empty.
+
+        Does not wait: runs that others have locked are left out, and so are runs that are gone.
+        """
+
+    async def list_existing(self, run_uids: Sequence[str]) -> Sequence[str]:
+        """Those of the uids that are of a run, locked or not."""
+
+    async def list_active(self, place: str, *, after: str = "", limit: int) -> Sequence[Run]:
+        """Runs of that place that are not settled yet, without documents, by uid; `after` is the last uid before."""
 
 
 class Secrets(Protocol):
@@ -385,6 +467,9 @@ class Audit(Protocol):
 
     async def add(self, entry: AuditEntry) -> None:
         """Add an entry in the unit of work of the act itself."""
+
+    async def add_many(self, entries: Sequence[AuditEntry]) -> None:
+        """The same for several, in their order."""
 
     async def list_entries(
         self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100

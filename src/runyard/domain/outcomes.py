@@ -6,7 +6,7 @@ desired and the observed state count, never the events between them, so every st
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Literal
 
@@ -48,6 +48,19 @@ class Step(StrEnum):
     REMOVE = "remove"
 
 
+class Lane(IntEnum):
+    """The part of the work queue that a run is in. Each lane has slots of its own, so that none waits for another."""
+
+    STOP = 0
+    """To be stopped or deleted."""
+    WATCH = 1
+    """In an engine: deadlines, and single observations."""
+    CREATE = 2
+    """Nothing was handed to an engine yet, or it is to be started again."""
+    SETTLE = 3
+    """Ended."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The next state of a run, and why."""
@@ -55,6 +68,15 @@ class Outcome:
     state: State
     reason: str | None = None
     message: str | None = None
+
+
+def choose_lane(state: State, *, desired: Desired) -> Lane:
+    """The lane of a run."""
+    if state in FINAL:
+        return Lane.SETTLE
+    if state in GONE or desired != "run":
+        return Lane.STOP
+    return Lane.WATCH if state in (State.PENDING, State.RUNNING) else Lane.CREATE
 
 
 def choose_step(state: State, *, desired: Desired, has_anchor: bool) -> Step:

@@ -7,7 +7,7 @@ deletion of a large entity made pages longer, a client between two pages would s
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, Text, func, select, type_coerce
+from sqlalchemy import ColumnElement, Label, Table, Text, func, select, type_coerce
 
 from runyard.app.ports import Query
 from runyard.store import tables
@@ -16,13 +16,13 @@ from runyard.store.session import Session
 SMALL_BYTES = 1 << 12
 """Entities up to this size are not noted: every page of 4096 of them fits the default budget of a page."""
 _largest = tables.largest_documents
-_LISTED = ("metadata", "spec", "status", "extensions", "warnings")
+LISTED_DOCUMENTS = ("metadata", "spec", "status", "extensions", "warnings")
 """The documents that lists show; `warnings` is a column of runs only."""
 
 
-def measure_documents(table: Table) -> ColumnElement[int]:
+def measure_documents(table: Table) -> Label[int]:
     """The size of a row's documents in the database. JSON is stored as ASCII, so a character is a byte."""
-    lengths = [func.length(type_coerce(table.c[name], Text)) for name in _LISTED if name in table.c]
+    lengths = [func.length(type_coerce(table.c[name], Text)) for name in LISTED_DOCUMENTS if name in table.c]
     total: ColumnElement[int] = lengths[0]
     for length in lengths[1:]:
         total = total + length

@@ -1,102 +1,268 @@
-"""The work queue in the table of runs: claims, leases and due times, all by the database's clock."""
+"""The work queue in the table of runs: claims, leases and due times, all by the database's clock.
 
-from collections.abc import Sequence
+A claim does not change when a run is due; the holder of the lease does, when it ends the lease. `is_woken` says that
+somebody has made the run due since it was last claimed. Nothing postpones such a wake-up, only a claim answers it.
+"""
+
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from secrets import token_hex
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, case, literal, null, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    Executable,
+    RowMapping,
+    Update,
+    and_,
+    bindparam,
+    case,
+    literal,
+    not_,
+    null,
+    or_,
+    select,
+    true,
+    union_all,
+    update,
+)
 
 from runyard.app.model import Lease
-from runyard.app.ports import Stale
+from runyard.app.ports import OVERDUE, Stale
+from runyard.domain.outcomes import Lane
 from runyard.store import tables
-from runyard.store.clock import DatabaseNow
-from runyard.store.columns import UtcTime
+from runyard.store.clock import DatabaseNow, DatabaseTimeIn
+from runyard.store.columns import Name, UtcTime
+from runyard.store.expressions import is_one_of
 from runyard.store.session import Session
 
 _runs = tables.runs.c
+_NO_LEASE = {"lease_owner": null(), "lease_token": null(), "lease_until": null()}
+_PLACED = (int(Lane.WATCH), int(Lane.CREATE))
+_WAITING = (int(Lane.STOP), int(Lane.CREATE), int(Lane.SETTLE))
+_READ_CLOCK = select(DatabaseNow())
 
 
 async def claim_due(
     session: Session,
     *,
     owner: str,
-    limit: int,
+    limits: Mapping[Lane, int],
     lease_for: timedelta,
+    place: str | None,
     shard: tuple[int, int],
     columns: Sequence[ColumnElement[Any]],
 ) -> list[tuple[RowMapping, Lease]]:
-    """Lease due runs to the caller, oldest first (SKIP LOCKED)."""
+    """`app.ports.Runs.claim_due`. Reads first (SKIP LOCKED): an idle queue costs no write."""
+    lanes = tuple(sorted(lane for lane, limit in limits.items() if limit > 0))
+    if not lanes:
+        return []
     now = await read_clock(session)
-    token, until = token_hex(16), now + lease_for
     index, count = shard
     # The time is bound as a value: an index cannot be searched with a volatile function.
     # It is slightly old; a lease that expires meanwhile is left to the next call.
-    due = (
-        select(_runs.uid)
-        .where(
-            _runs.due_at.is_not(None),
-            _runs.due_at <= now,
-            or_(_runs.lease_until.is_(None), _runs.lease_until <= now),
-            *([_runs.shard_key % count == index] if count > 1 else []),
-        )
-        .order_by(_runs.due_at, _runs.uid)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
+    due = await session.fetch_all(
+        _make_find_due(lanes, place is not None, count > 1),
+        {
+            **{f"limit_{lane:d}": limits[lane] for lane in lanes},
+            "now": now,
+            "overdue": now - OVERDUE,
+            "place": place,
+            "index": index,
+            "count": count,
+        },
     )
+    if not due:
+        return []
+    token, until = token_hex(16), now + lease_for
     rows = await session.write_returning(
-        update(tables.runs)
-        .where(_runs.uid.in_(due))
-        .values(lease_owner=owner, lease_token=token, lease_until=until, is_nudged=False)
-        .returning(*columns)
+        _make_claim(tuple(columns), place is not None, session.is_sqlite),
+        {
+            "owner": owner,
+            "token": token,
+            "until": until,
+            "claimed": [row["uid"] for row in due],
+            **({} if place is None else {"own_place": place}),
+        },
     )
-    oldest_first = sorted(rows, key=lambda row: (row["due_at"], row["uid"]))
-    return [(row, Lease(run_uid=row["uid"], token=token, until=until)) for row in oldest_first]
+    ranks = {row["uid"]: tuple(row.values()) for row in due}
+    claimed = sorted(rows, key=lambda row: ranks[row["uid"]])
+    return [(row, Lease(run_uid=row["uid"], token=token, until=until)) for row in claimed]
+
+
+@cache
+def _make_find_due(lanes: tuple[Lane, ...], has_place: bool, is_sharded: bool) -> Executable:  # noqa: FBT001 - the key of the cache
+    """The oldest of each lane."""
+    now, overdue = bindparam("now", type_=UtcTime()), bindparam("overdue", type_=UtcTime())
+    is_late = _runs.due_at <= overdue
+    own = [_runs.place.is_(None), is_late]
+    if has_place:
+        own.append(_runs.place == bindparam("place", type_=Name()))
+    conditions = [
+        _runs.due_at.is_not(None),
+        _runs.due_at <= now,
+        or_(_runs.lease_until.is_(None), _runs.lease_until <= now),
+        or_(*own),
+        *([or_(_runs.shard_key % bindparam("count") == bindparam("index"), is_late)] if is_sharded else []),
+    ]
+    parts = [
+        select(_runs.lane, _runs.due_at, _runs.uid)
+        .where(_runs.lane == literal(int(lane)), *conditions)
+        .order_by(_runs.due_at, _runs.uid)
+        .limit(bindparam(f"limit_{lane:d}"))
+        .with_for_update(skip_locked=True, key_share=True)
+        .subquery()
+        for lane in lanes
+    ]
+    return union_all(*(select(part) for part in parts))
+
+
+@cache
+def _make_claim(columns: tuple[ColumnElement[Any], ...], has_place: bool, is_sqlite: bool) -> Any:  # noqa: FBT001 - the key of the cache
+    values: dict[str, Any] = {
+        "lease_owner": bindparam("owner"),
+        "lease_token": bindparam("token"),
+        "lease_until": bindparam("until", type_=UtcTime()),
+        "is_woken": False,
+    }
+    if has_place:
+        gets_place = and_(_runs.place.is_(None), _runs.lane.in_(_PLACED), not_(_runs.is_local))
+        values["place"] = case((gets_place, bindparam("own_place", type_=Name())), else_=_runs.place)
+        values["revision"] = case((gets_place, _runs.revision + 1), else_=_runs.revision)
+    claimed = is_one_of(_runs.uid, "claimed", is_sqlite=is_sqlite)
+    return update(tables.runs).where(claimed).values(**values).returning(*columns)
 
 
 async def renew(session: Session, lease: Lease, *, lease_for: timedelta) -> Lease:
     """Extend a lease. Raises `Stale` if it has expired or changed hands."""
     until = await read_clock(session) + lease_for
-    renewed = await session.write(
-        update(tables.runs).where(_runs.uid == lease.run_uid, *hold_lease(lease)).values(lease_until=until)
-    )
+    renewed = await session.write(_RENEW, {**name_lease(lease), "until": until})
     if not renewed:
         raise Stale(f"the lease of run {lease.run_uid} has expired or changed hands")
     return Lease(run_uid=lease.run_uid, token=lease.token, until=until)
 
 
-async def release(session: Session, lease: Lease, *, due_at: datetime | None) -> None:
-    """Release a lease; the run is due at that time, or earlier if it was nudged meanwhile."""
-    wished = literal(due_at, UtcTime())
-    is_sooner = _runs.due_at < wished if due_at is not None else _runs.due_at.is_not(None)
-    await session.write(
-        update(tables.runs)
-        .where(_runs.uid == lease.run_uid, *hold_lease(lease))
-        .values(
-            due_at=case((_runs.is_nudged & is_sooner, _runs.due_at), else_=wished),
-            lease_owner=null(),
-            lease_token=null(),
-            lease_until=null(),
-        )
-    )
+async def release(session: Session, lease: Lease, *, due_in: timedelta | None) -> None:
+    """End a lease; the run is due then, or earlier if it was woken meanwhile."""
+    parameters = name_lease(lease)
+    if due_in is None:
+        await session.write(_RELEASE, parameters)
+    else:
+        await session.write(_RELEASE_UNTIL_DUE, {**parameters, "due_seconds": due_in.total_seconds()})
 
 
-async def nudge(session: Session, run_uids: Sequence[str]) -> None:
-    """Make runs due now; the holder of a lease cannot postpone that on release."""
-    now = await read_clock(session)
-    await session.write(
-        update(tables.runs)
-        .where(session.is_one_of(_runs.uid, run_uids))
-        .values(due_at=case((_runs.due_at < now, _runs.due_at), else_=literal(now, UtcTime())), is_nudged=True)
-    )
+async def renew_leases(session: Session, owner: str, *, lease_for: timedelta) -> int:
+    """`app.ports.Runs.renew_leases`."""
+    return await session.write(_RENEW_ALL, {"owner": owner, "lease_seconds": lease_for.total_seconds()})
 
 
-def hold_lease(lease: Lease) -> list[ColumnElement[bool]]:
-    """Condition: the lease is the row's and has not expired when the database evaluates it."""
-    return [_runs.lease_token == lease.token, _runs.lease_until > DatabaseNow()]
+async def end_leases(session: Session, owner: str | None) -> int:
+    """`app.ports.Runs.end_leases`."""
+    if owner is None:
+        return await session.write(_END_ALL)
+    return await session.write(_END_OWN, {"owner": owner})
+
+
+async def wake(session: Session, run_uids: Sequence[str]) -> list[str]:
+    """Make runs due now; the holder of a lease cannot postpone that. Rows that others have locked are left out."""
+    if not run_uids:
+        return []
+    woken = await session.write_returning(_make_wake(session.is_sqlite), {"woken": sorted(run_uids)})
+    return [row["uid"] for row in woken]
+
+
+async def wake_waiting(session: Session, place: str) -> int:
+    """`app.ports.Runs.wake_waiting`."""
+    return await session.write(_WAKE_WAITING, {"own_place": place})
+
+
+def make_due_values(due_in: timedelta | None, *, has_lease: bool) -> dict[str, Any]:
+    """The columns of a write that says when the run is due. Binds `due_seconds` unless that is None.
+
+    A wake-up stays. A write without a lease is itself one if it makes the run due now, or if another holds the lease.
+    """
+    if due_in is None:
+        return {"due_at": case((_runs.is_woken, _runs.due_at), else_=null())}
+    wished = DatabaseTimeIn(bindparam("due_seconds", type_=Double()))
+    if has_lease:
+        is_kept = _runs.is_woken & (_runs.due_at < wished)
+        return {"due_at": case((is_kept, _runs.due_at), else_=wished)}
+    if due_in <= timedelta(0):
+        return {"due_at": case((_runs.due_at < wished, _runs.due_at), else_=wished), "is_woken": True}
+    is_kept = _runs.is_woken & (_runs.due_at < wished)
+    return {
+        "due_at": case((is_kept, _runs.due_at), else_=wished),
+        "is_woken": or_(_runs.is_woken, _runs.lease_token.is_not(None)),
+    }
+
+
+def hold_lease() -> list[ColumnElement[bool]]:
+    """Condition: the lease is the row's and has not expired when the database evaluates it. Binds `name_lease`."""
+    return [
+        _runs.uid == bindparam("leased_uid", type_=Name()),
+        _runs.lease_token == bindparam("lease_token_held", type_=Name()),
+        _runs.lease_until > DatabaseNow(),
+    ]
+
+
+def name_lease(lease: Lease) -> dict[str, Any]:
+    """The parameters of `hold_lease`."""
+    return {"leased_uid": lease.run_uid, "lease_token_held": lease.token}
 
 
 async def read_clock(session: Session) -> datetime:
     """The database's clock."""
-    now: datetime = await session.fetch_value(select(DatabaseNow()))
+    now: datetime = await session.fetch_value(_READ_CLOCK)
     return now
+
+
+def _lock_free(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """The rows that nobody else has locked, as a condition of an update that does not wait."""
+    free = select(_runs.uid).where(*conditions).with_for_update(skip_locked=True, key_share=True)
+    return _runs.uid.in_(free)
+
+
+@cache
+def _make_wake(is_sqlite: bool) -> Any:  # noqa: FBT001 - the key of the cache
+    return (
+        update(tables.runs)
+        .where(_lock_free(is_one_of(_runs.uid, "woken", is_sqlite=is_sqlite)))
+        .values(**_DUE_NOW)
+        .returning(_runs.uid)
+    )
+
+
+_DUE_NOW = {
+    # An overdue run keeps its turn.
+    "due_at": case((_runs.due_at < DatabaseNow(), _runs.due_at), else_=DatabaseNow()),
+    "is_woken": True,
+}
+_RENEW = update(tables.runs).where(*hold_lease()).values(lease_until=bindparam("until", type_=UtcTime()))
+_RELEASE = update(tables.runs).where(*hold_lease()).values(**make_due_values(None, has_lease=True), **_NO_LEASE)
+_RELEASE_UNTIL_DUE = (
+    update(tables.runs).where(*hold_lease()).values(**make_due_values(timedelta(0), has_lease=True), **_NO_LEASE)
+)
+_RENEW_ALL: Update = (
+    update(tables.runs)
+    .where(_lock_free(_runs.lease_owner == bindparam("owner", type_=Name()), _runs.lease_until > DatabaseNow()))
+    .values(lease_until=DatabaseTimeIn(bindparam("lease_seconds", type_=Double())))
+)
+_END_OWN = (
+    update(tables.runs).where(_lock_free(_runs.lease_owner == bindparam("owner", type_=Name()))).values(**_NO_LEASE)
+)
+_END_ALL = update(tables.runs).where(_lock_free(_runs.lease_owner.is_not(None))).values(**_NO_LEASE)
+_WAKE_WAITING = (
+    update(tables.runs)
+    .where(
+        _lock_free(
+            or_(_runs.place.is_(None), _runs.place == bindparam("own_place", type_=Name())),
+            _runs.settled_at.is_(None),
+            _runs.lane.in_(_WAITING),
+            or_(_runs.due_at.is_(None), _runs.due_at > DatabaseNow()),
+            _runs.is_local != true(),
+        )
+    )
+    .values(**_DUE_NOW)
+)

@@ -6,10 +6,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, insert, not_, null, or_, select, update
+from sqlalchemy import insert, not_, null, or_, select, update
 
 from runyard.app.model import RunKey
 from runyard.domain.lifecycle import FINAL, State
+from runyard.domain.outcomes import choose_lane
 from runyard.domain.reasons import Reason
 from runyard.store import tables
 from runyard.store.clock import DatabaseNow
@@ -37,11 +38,13 @@ async def expire_runs(session: Session, *, ended_before: datetime, at: datetime,
     uids = sorted(row["uid"] for row in found)
     if not uids:
         return []
-    await session.write(
+    marked = await session.write_returning(
         update(tables.runs)
         .where(session.is_one_of(_runs.uid, uids))
         .values(
             state=State.DELETING.value,
+            lane=int(choose_lane(State.DELETING, desired="delete")),
+            last_sequence=_runs.last_sequence + 1,
             desired="delete",
             desired_generation=_runs.desired_generation + 1,
             reason=Reason.RETENTION_EXPIRED.value,
@@ -50,27 +53,16 @@ async def expire_runs(session: Session, *, ended_before: datetime, at: datetime,
             updated_at=at,
             updated_by="system",
             revision=_runs.revision + 1,
-            is_nudged=True,
+            is_woken=True,
         )
+        .returning(_runs.uid, _runs.last_sequence)
     )
-    await _add_transitions(session, uids, at=at)
-    return sorted((RunKey(**row) for row in found), key=lambda run: run.uid)
-
-
-async def _add_transitions(session: Session, uids: Sequence[str], *, at: datetime) -> None:
-    transitions = tables.transitions.c
-    last = func.max(transitions.sequence).label("last")
-    rows = await session.fetch_all(
-        select(transitions.run_uid, last)
-        .where(session.is_one_of(transitions.run_uid, uids))
-        .group_by(transitions.run_uid)
-    )
-    known = {row["run_uid"]: row["last"] for row in rows}
     added = {"state": State.DELETING.value, "at": at, "actor": "system", "reason": Reason.RETENTION_EXPIRED.value}
     await session.write_all(
         insert(tables.transitions),
-        ({"run_uid": uid, "sequence": known.get(uid, 0) + 1, "message": None, **added} for uid in uids),
+        ({"run_uid": row["uid"], "sequence": row["last_sequence"], "message": None, **added} for row in marked),
     )
+    return sorted((RunKey(**row) for row in found), key=lambda run: run.uid)
 
 
 async def list_expired(session: Session, *, limit: int) -> list[RunKey]:

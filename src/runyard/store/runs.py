@@ -6,22 +6,25 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Select, bindparam, exists, func, insert, select, update
+from sqlalchemy import RowMapping, Select, bindparam, exists, func, null, select
 from sqlalchemy.sql.dml import ReturningInsert
 
 from runyard.app.model import Lease, Run, RunKey, Transition
-from runyard.app.ports import ChangedRun, Duplicate, Page, Query, Stale
+from runyard.app.ports import UNCHANGED, ChangedRun, DueIn, Duplicate, Page, Query, RunUpdate
 from runyard.domain.lifecycle import State
+from runyard.domain.outcomes import Lane
 from runyard.store import tables
 from runyard.store.changes import list_changed_runs
-from runyard.store.columns import LARGEST
-from runyard.store.dependent_rows import add_labels, count_labels, delete_runs, replace_labels
+from runyard.store.clock import DatabaseNow
+from runyard.store.columns import LARGEST, Name
+from runyard.store.dependent_rows import add_labels, delete_runs
 from runyard.store.derived_columns import derive_columns, hash_to_shard_key
-from runyard.store.entities import check_fixed, list_documents
+from runyard.store.entities import list_documents
 from runyard.store.expressions import is_one_of, make_insert
 from runyard.store.largest_documents import measure_documents, note_size
 from runyard.store.lists import fetch_page
-from runyard.store.queue import claim_due, hold_lease, nudge, release, renew
+from runyard.store.narrow_updates import add_transitions, find_last_sequence, update_run, update_runs
+from runyard.store.queue import claim_due, end_leases, release, renew, renew_leases, wake, wake_waiting
 from runyard.store.retention import expire_runs, list_expired, list_unswept, mark_swept
 from runyard.store.session import Session
 from runyard.store.totals import count_runs
@@ -32,10 +35,14 @@ _TRANSITION_FIELDS = ("sequence", "state", "at", "actor", "reason", "message")
 _TRANSITION_COLUMNS = tuple(tables.transitions.c[name] for name in _TRANSITION_FIELDS)
 _ABSENT: Mapping[str, Any] = {"request": {}, "effective": None, "provenance": ()}
 _ABSENT_IN_SUMMARIES: Mapping[str, Any] = {**_ABSENT, "spec": {}, "status": {}, "extensions": (), "warnings": ()}
+_ABSENT_DOCUMENTS: Mapping[str, Any] = {**_ABSENT_IN_SUMMARIES, "metadata": {}}
 _BRIEF_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT)
 _SUMMARY_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT_IN_SUMMARIES)
 _BYTES = measure_documents(tables.runs)
-_FIXED = frozenset({"uid", "id", "project", "name", "created_at"})
+_ACTIVE_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT_DOCUMENTS)
+_OBSERVED_FIELDS = (*_ACTIVE_FIELDS, "status")
+_OBSERVED_COLUMNS = tuple(tables.runs.c[name] for name in _OBSERVED_FIELDS)
+_UNLEASED = ("lease_owner", "lease_token", "lease_until")
 _DERIVED = frozenset({"function", "workflow", "task"})
 _FIND = select(*RUN_COLUMNS).where(
     tables.runs.c.project == bindparam("in_project"), tables.runs.c.id == bindparam("run_id")
@@ -46,7 +53,16 @@ _LIST_TRANSITIONS = (
     .where(tables.transitions.c.run_uid == bindparam("run"), tables.transitions.c.sequence > bindparam("after"))
     .order_by(tables.transitions.c.sequence)
 )
-_ADD_TRANSITIONS = insert(tables.transitions)
+_LIST_ACTIVE = (
+    select(*(tables.runs.c[name] for name in _ACTIVE_FIELDS))
+    .where(
+        tables.runs.c.place == bindparam("of_place", type_=Name()),
+        tables.runs.c.settled_at.is_(None),
+        tables.runs.c.uid > bindparam("after_uid", type_=Name()),
+    )
+    .order_by(tables.runs.c.uid)
+    .limit(bindparam("most"))
+)
 
 
 class SqlRuns:
@@ -55,22 +71,27 @@ class SqlRuns:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def add(self, run: Run, transitions: Sequence[Transition]) -> None:
+    async def add(self, run: Run, transitions: Sequence[Transition], *, is_due: bool = False) -> Run:
         """Add a run with its first transitions. Raises `Duplicate`; the unit of work stays usable."""
+        run = replace(run, last_sequence=find_last_sequence(run, transitions))
         row = {
             **{name: getattr(run, name) for name in _FIELDS if name not in _DERIVED},
             **derive_columns(run),
+            "lane": int(run.lane),
             "shard_key": hash_to_shard_key(run.uid),
-            "is_nudged": False,
+            "is_woken": False,
         }
+        del row["due_at"]
         documents = [*list_documents(run), run.request]
-        added = await self._session.write_returning(_make_add(self._session.is_sqlite), row, documents=documents)
+        statement = _make_add(self._session.is_sqlite, is_due)
+        added = await self._session.write_returning(statement, row, documents=documents)
         if not added:
             raise Duplicate(f"run {run.id} exists already in project {run.project}")
         await note_size(self._session, "run", run.project, added[0]["document_bytes"])
         await count_runs(self._session, [run.project], step=1)
-        await self._add_transitions(run.uid, transitions)
+        await add_transitions(self._session, [(run.uid, transition) for transition in transitions])
         await add_labels(self._session, run)
+        return replace(run, due_at=added[0]["due_at"])
 
     async def find(self, run_id: str, *, project: str) -> Run | None:
         """By id, which is unique in its project."""
@@ -127,42 +148,30 @@ class SqlRuns:
             found.setdefault(row["run_uid"], []).append(_make_transition(tuple(row.values())[1:]))
         return found
 
-    async def replace(
+    async def update(
         self,
-        run: Run,
+        before: Run,
+        after: Run,
         *,
         transitions: Sequence[Transition] = (),
         lease: Lease | None = None,
-        expected_revision: int | None = None,
+        is_lease_ended: bool = False,
+        due_in: DueIn = UNCHANGED,
     ) -> Run:
-        """Write it with the next revision and append the transitions. Raises `Stale`.
-
-        A write without a lease nudges the run: the holder of its lease cannot postpone it on release.
-        """
-        values = {name: getattr(run, name) for name in _FIELDS if name not in _FIXED | _DERIVED}
-        values["revision"] = tables.runs.c.revision + 1
-        if lease is None:
-            values["is_nudged"] = True
-        rows = await self._session.write_returning(
-            update(tables.runs)
-            .where(*_guard(run, lease=lease, expected_revision=expected_revision))
-            .values(**values, **derive_columns(run))
-            .returning(
-                tables.runs.c.revision,
-                tables.runs.c.created_at,
-                tables.runs.c.name,
-                count_labels(run, tables.runs).label("labels"),
-                _BYTES,
-            ),
-            documents=list_documents(run),
+        """Write the fields that differ and append the transitions. Raises `Stale`."""
+        return await update_run(
+            self._session,
+            before,
+            after,
+            transitions=transitions,
+            lease=lease,
+            is_lease_ended=is_lease_ended,
+            due_in=due_in,
         )
-        if not rows:
-            raise Stale(f"run {run.id} is gone or was changed since it was read, or its lease is stale")
-        check_fixed(run, rows[0])
-        await note_size(self._session, "run", run.project, rows[0]["document_bytes"])
-        await self._add_transitions(run.uid, transitions)
-        await replace_labels(self._session, run, known=rows[0]["labels"])
-        return replace(run, revision=rows[0]["revision"])
+
+    async def update_many(self, updates: Sequence[RunUpdate]) -> Sequence[Run]:
+        """The same for many runs that are locked in this unit of work."""
+        return await update_runs(self._session, updates)
 
     async def delete(self, run_uids: Sequence[str]) -> Sequence[str]:
         """Delete rows with their transitions, and leave a tombstone for each; returns the uids that existed."""
@@ -192,47 +201,88 @@ class SqlRuns:
         await mark_swept(self._session, run_uids)
 
     async def claim_due(
-        self, *, owner: str, limit: int, lease_for: timedelta, shard: tuple[int, int] = (0, 1)
+        self,
+        *,
+        owner: str,
+        limits: Mapping[Lane, int],
+        lease_for: timedelta,
+        place: str | None = None,
+        shard: tuple[int, int] = (0, 1),
     ) -> Sequence[tuple[Run, Lease]]:
-        """Lease due runs to the caller, oldest first. Takes effect with the commit."""
+        """Lease due runs to the caller. Takes effect with the commit."""
         claimed = await claim_due(
-            self._session, owner=owner, limit=limit, lease_for=lease_for, shard=shard, columns=RUN_COLUMNS
+            self._session,
+            owner=owner,
+            limits=limits,
+            lease_for=lease_for,
+            place=place,
+            shard=shard,
+            columns=RUN_COLUMNS,
         )
         return [(row_to_run(row), lease) for row, lease in claimed]
+
+    async def release(self, lease: Lease, *, due_in: timedelta | None) -> None:
+        """End the lease; does nothing if it is stale."""
+        await release(self._session, lease, due_in=due_in)
 
     async def renew(self, lease: Lease, *, lease_for: timedelta) -> Lease:
         """Extend the lease. Raises `Stale` if it has expired or changed hands."""
         return await renew(self._session, lease, lease_for=lease_for)
 
-    async def release(self, lease: Lease, *, due_at: datetime | None) -> None:
-        """Release the lease; does nothing if it is stale."""
-        await release(self._session, lease, due_at=due_at)
+    async def renew_leases(self, owner: str, *, lease_for: timedelta) -> int:
+        """Extend all leases of the owner that have not expired."""
+        return await renew_leases(self._session, owner, lease_for=lease_for)
 
-    async def nudge(self, run_uids: Sequence[str]) -> None:
-        """Make runs due now, even leased ones."""
-        await nudge(self._session, run_uids)
+    async def end_leases(self, owner: str | None) -> int:
+        """End all leases of the owner, or of everybody if None."""
+        return await end_leases(self._session, owner)
 
-    async def _add_transitions(self, run_uid: str, transitions: Sequence[Transition]) -> None:
-        await self._session.write_all(
-            _ADD_TRANSITIONS,
-            [
-                {
-                    "run_uid": run_uid,
-                    "sequence": transition.sequence,
-                    "state": transition.state.value,
-                    "at": transition.at,
-                    "actor": transition.actor,
-                    "reason": transition.reason,
-                    "message": transition.message,
-                }
-                for transition in transitions
-            ],
-        )
+    async def wake(self, run_uids: Sequence[str]) -> Sequence[str]:
+        """Make runs due now, even leased ones; returns their uids."""
+        return await wake(self._session, run_uids)
+
+    async def wake_waiting(self, place: str) -> int:
+        """Make runs due now that an engine at that place can go on with."""
+        return await wake_waiting(self._session, place)
+
+    async def lock_observed(self, run_uids: Sequence[str]) -> Sequence[Run]:
+        """Lock those runs and read them (SKIP LOCKED); all documents but `status` are left empty."""
+        if not run_uids:
+            return []
+        statement = _make_lock_observed(self._session.is_sqlite)
+        rows = await self._session.fetch_all(statement, {"observed": sorted(run_uids)})
+        return [row_to_run(row, shown=_OBSERVED_FIELDS) for row in rows]
+
+    async def list_existing(self, run_uids: Sequence[str]) -> Sequence[str]:
+        """Those of the uids that are of a run, locked or not."""
+        if not run_uids:
+            return []
+        statement = select(tables.runs.c.uid).where(self._session.is_one_of(tables.runs.c.uid, run_uids))
+        return [row["uid"] for row in await self._session.fetch_all(statement)]
+
+    async def list_active(self, place: str, *, after: str = "", limit: int) -> Sequence[Run]:
+        """Runs of that place that are not settled yet, without documents, by uid."""
+        rows = await self._session.fetch_all(_LIST_ACTIVE, {"of_place": place, "after_uid": after, "most": limit})
+        return [row_to_run(row, shown=_ACTIVE_FIELDS) for row in rows]
 
 
 @cache
-def _make_add(is_sqlite: bool) -> ReturningInsert[Any]:  # noqa: FBT001 - the key of the cache
-    return make_insert(tables.runs, is_sqlite=is_sqlite).on_conflict_do_nothing().returning(tables.runs.c.uid, _BYTES)
+def _make_add(is_sqlite: bool, is_due: bool) -> ReturningInsert[Any]:  # noqa: FBT001 - the key of the cache
+    columns = [column.name for column in tables.runs.c if column.name not in ("due_at", *_UNLEASED)]
+    values = {name: bindparam(name, type_=tables.runs.c[name].type) for name in columns}
+    added = make_insert(tables.runs, is_sqlite=is_sqlite).values(**values, due_at=DatabaseNow() if is_due else null())
+    return added.on_conflict_do_nothing().returning(tables.runs.c.due_at, _BYTES)
+
+
+@cache
+def _make_lock_observed(is_sqlite: bool) -> Select[Any]:  # noqa: FBT001 - the key of the cache
+    columns = tables.runs.c
+    return (
+        select(*_OBSERVED_COLUMNS)
+        .where(is_one_of(columns.uid, "observed", is_sqlite=is_sqlite))
+        .order_by(columns.uid)
+        .with_for_update(skip_locked=True, key_share=True)
+    )
 
 
 @cache
@@ -248,19 +298,9 @@ def _make_list_histories(is_sqlite: bool) -> Select[Any]:  # noqa: FBT001 - the 
 def row_to_run(row: RowMapping, *, shown: Sequence[str] = _FIELDS) -> Run:
     """The run of a row, by the order of its columns: by name takes three times as long."""
     values = dict[str, Any](zip(shown, row.values(), strict=True))
-    return Run(type="run", **(values if shown is _FIELDS else {**_ABSENT_IN_SUMMARIES, **values}))
+    return Run(type="run", **(values if shown is _FIELDS else {**_ABSENT_DOCUMENTS, **values}))
 
 
 def _make_transition(values: Sequence[Any]) -> Transition:
     named = dict(zip(_TRANSITION_FIELDS, values, strict=True))
     return Transition(**{**named, "state": State(named["state"])})
-
-
-def _guard(run: Run, *, lease: Lease | None, expected_revision: int | None) -> list[ColumnElement[bool]]:
-    """Conditions of the write, evaluated by the database in the same statement (optimistic concurrency)."""
-    conditions = [tables.runs.c.uid == run.uid, tables.runs.c.project == run.project]
-    if lease is not None:
-        conditions += [tables.runs.c.uid == lease.run_uid, *hold_lease(lease)]
-    if expected_revision is not None:
-        conditions.append(tables.runs.c.revision == min(expected_revision, LARGEST))
-    return conditions

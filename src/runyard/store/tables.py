@@ -111,15 +111,22 @@ runs = Table(
     Column("desired", Name, nullable=False),
     Column("desired_generation", Count, nullable=False),
     Column("observed_generation", Count, nullable=False),
+    Column("observed_epoch", Count, nullable=False),
+    Column("observed_version", Count, nullable=False),
+    Column("lane", Integer, nullable=False),
     Column("due_at", UtcTime),
+    Column("place", Name),
     Column("anchor_uid", Name),
     Column("reason", Name),
     Column("message", Prose),
+    Column("last_sequence", Count, nullable=False),
+    Column("settled_at", UtcTime),
+    Column("is_log_complete", Boolean, nullable=False),
     Column("shard_key", Integer, nullable=False),
     Column("lease_owner", Name),
     Column("lease_token", Name),
     Column("lease_until", UtcTime),
-    Column("is_nudged", Boolean, nullable=False),
+    Column("is_woken", Boolean, nullable=False),
     *_make_documents(),
     Column("request", JsonText, nullable=False),
     Column("effective", JsonText),
@@ -137,7 +144,9 @@ runs = Table(
     Index("ix_runs_all_created", "created_at", "id"),
     Index("ix_runs_all_state", "state", "updated_at", "id"),
 )
-_index_where(runs, "ix_runs_due", "due_at uid", where="due_at IS NOT NULL")
+_index_where(runs, "ix_runs_due", "lane due_at uid", where="due_at IS NOT NULL")
+_index_where(runs, "ix_runs_leased", "lease_owner", where="lease_owner IS NOT NULL")
+_index_where(runs, "ix_runs_unsettled", "place uid", where="settled_at IS NULL")
 
 run_totals = Table(
     "run_totals",
@@ -268,6 +277,14 @@ firings = Table(
     UniqueConstraint("project", "trigger_id", "occasion"),
     Index("ix_firings_last", "project", "trigger_id", "sequence"),
     sqlite_autoincrement=True,
+)
+
+replicas = Table(
+    "replicas",
+    metadata,
+    Column("owner", Name, primary_key=True),
+    Column("place", Name),
+    Column("until", UtcTime, nullable=False),
 )
 
 meta = Table(

@@ -1,12 +1,17 @@
 """Entities and runs to store, with what a test does not care about filled in."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from runyard.app.model import AuditEntry, Entity, Run, Transition
-from runyard.app.ports import Store
+from runyard.app.model import AuditEntry, Entity, Lease, Run, Transition
+from runyard.app.ports import Store, UnitOfWork
 from runyard.domain.lifecycle import State
+from runyard.domain.outcomes import Lane
+from runyard.store import tables
+from runyard.store.unit_of_work import SqlUnitOfWork
 
 NOON = datetime(2026, 11, 15, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -50,7 +55,7 @@ def make_task(entity_id: str, **fields: Any) -> Entity:
 
 
 def make_run(run_id: str, **fields: Any) -> Run:
-    """A run of project `p` that is due at noon. Its uid is its id, as that of runs that are older than uids."""
+    """A run of project `p`. Its uid is its id, as that of runs that are older than uids."""
     chosen: dict[str, Any] = {
         "type": "run",
         "project": "p",
@@ -67,9 +72,28 @@ def make_run(run_id: str, **fields: Any) -> Run:
         "request_hash": f"hash of {run_id}",
         "task": "python+job://p/t1",
         "function": "python://p/f:f1",
-        "due_at": NOON,
     }
     return Run(id=run_id, **{**chosen, **fields})
+
+
+async def add_due(work: UnitOfWork, run: Run, due_at: datetime | None = NOON) -> Run:
+    """Store a run that is due at that time, which the port cannot say: there it is due now or not at all."""
+    await work.runs.add(run, [])
+    await set_columns(work, run.uid, due_at=due_at)
+    return replace(run, due_at=due_at)
+
+
+async def set_columns(work: UnitOfWork, run_uid: str, **values: Any) -> None:
+    """Write columns of a run that the port has no word for."""
+    assert isinstance(work, SqlUnitOfWork)
+    await work.session.write(tables.runs.update().where(tables.runs.c.uid == run_uid).values(**values))
+
+
+async def claim(
+    work: UnitOfWork, *, limit: int = 9, owner: str = "me", lease_for: timedelta = timedelta(minutes=5), **more: Any
+) -> Sequence[tuple[Run, Lease]]:
+    """Claim what is due, of every lane up to the limit."""
+    return await work.runs.claim_due(owner=owner, limits=dict.fromkeys(Lane, limit), lease_for=lease_for, **more)
 
 
 def make_transition(sequence: int, **fields: Any) -> Transition:

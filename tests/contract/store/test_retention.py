@@ -1,7 +1,7 @@
 """What is old goes, what is not stays, and what went is known."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,15 +9,16 @@ import pytest
 from runyard.app.ports import Query
 from runyard.domain.reasons import Reason
 from runyard.store import SqlStore
-from tests.contract.store.builders import NOON, make_audit, make_run, make_transition
+from tests.contract.store.builders import NOON, claim, make_audit, make_run, make_transition, set_columns
 
 DAY = timedelta(days=1)
-OLD = {"updated_at": NOON - 31 * DAY, "created_at": NOON - 40 * DAY, "due_at": None}
+OLD = {"updated_at": NOON - 31 * DAY, "created_at": NOON - 40 * DAY}
 
 
-async def add(store: SqlStore, run_id: str, **fields: object) -> None:
+async def add(store: SqlStore, run_id: str, *, due_at: datetime | None = None, **fields: object) -> None:
     async with store.begin() as work:
         await work.runs.add(make_run(run_id, **{**OLD, **fields}), [make_transition(1)])
+        await set_columns(work, run_id, due_at=due_at)
         await work.commit()
 
 
@@ -55,6 +56,7 @@ async def test_ended_runs_expire_when_they_are_older_than_the_setting(store: Sql
         history = await work.runs.list_transitions("old-ERROR")
     assert run is not None
     assert (run.desired, run.due_at, run.revision, run.updated_at) == ("delete", None, 2, NOON)
+    assert run.last_sequence == 2
     assert [(step.sequence, step.state, step.reason) for step in history] == [
         (1, "READY", None),
         (2, "DELETING", Reason.RETENTION_EXPIRED),
@@ -65,7 +67,7 @@ async def test_ended_runs_expire_when_they_are_older_than_the_setting(store: Sql
 async def test_leased_run_stays_when_it_is_old(store: SqlStore) -> None:
     await add(store, "r1", state="COMPLETED", due_at=NOON - 35 * DAY)
     async with store.begin() as work:
-        assert await work.runs.claim_due(owner="me", limit=1, lease_for=DAY)
+        assert await claim(work, owner="me", limit=1, lease_for=DAY)
         await work.commit()
 
     assert await expire(store) == []

@@ -9,7 +9,7 @@ import pytest
 from runyard.app.model import Run
 from runyard.app.ports import LIST_FILTERS, Duplicate, FilterKind, Query, Stale, Store
 from runyard.domain.lifecycle import State
-from tests.contract.store.builders import after, make_run, make_transition, wait_until_past
+from tests.contract.store.builders import add_due, after, claim, make_run, make_transition, wait_until_past
 
 LONG = timedelta(minutes=5)
 
@@ -18,6 +18,13 @@ async def add(store: Store, *runs: Run) -> None:
     async with store.begin() as work:
         for run in runs:
             await work.runs.add(run, [])
+        await work.commit()
+
+
+async def add_leasable(store: Store, *runs: Run) -> None:
+    async with store.begin() as work:
+        for run in runs:
+            await add_due(work, run)
         await work.commit()
 
 
@@ -40,10 +47,15 @@ async def test_run_comes_back_as_it_was_when_it_is_found(store: Store) -> None:
         desired="stop",
         desired_generation=4,
         observed_generation=2,
-        due_at=None,
+        observed_epoch=3,
+        observed_version=2**62,
+        place="kubernetes/5f1c",
         anchor_uid="uid",
         reason="user.stop",
         message="two lines\nof words",
+        last_sequence=7,
+        settled_at=after(7),
+        is_log_complete=True,
         extensions=({"a": 1},),
         revision=1,
     )
@@ -79,7 +91,7 @@ async def test_second_is_refused_and_the_first_stays_when_the_id_is_taken(store:
         first = await work.runs.find("r1", project="p")
         await work.commit()
 
-    assert first == make_run("r1")
+    assert first == make_run("r1", last_sequence=1)
     async with store.begin(is_read_only=True) as work:
         assert len(await work.runs.list_transitions("r1")) == 1
 
@@ -89,7 +101,9 @@ async def test_transitions_are_in_order_when_they_are_listed_after_one(store: St
     async with store.begin() as work:
         await work.runs.add(make_run("r1"), first)
         await work.runs.add(make_run("r2"), [make_transition(1)])
-        await work.runs.replace(make_run("r1"), transitions=[make_transition(10, at=after(1)), make_transition(9)])
+        run = make_run("r1", last_sequence=2)
+        more = [make_transition(10, at=after(1)), make_transition(9)]
+        assert (await work.runs.update(run, run, transitions=more)).last_sequence == 10
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
@@ -112,11 +126,11 @@ async def test_run_and_transitions_are_kept_together_when_it_is_replaced(store: 
     await add(store, run)
 
     async with store.begin() as work:
-        changed = replace(run, state="RUNNING", status={"k8s": {}}, due_at=after(9), message="m", anchor_uid="u")
-        written = await work.runs.replace(changed, transitions=[make_transition(1)], expected_revision=1)
+        changed = replace(run, state="RUNNING", status={"k8s": {}}, message="m", anchor_uid="u")
+        written = await work.runs.update(run, changed, transitions=[make_transition(1)])
         await work.commit()
 
-    assert written == replace(changed, revision=2)
+    assert written == replace(changed, revision=2, last_sequence=1)
     async with store.begin(is_read_only=True) as work:
         assert await work.runs.find("r1", project="p") == written
 
@@ -126,13 +140,15 @@ async def test_neither_run_nor_transition_is_written_when_the_revision_is_stale(
     await add(store, run)
 
     async with store.begin() as work:
-        for expected in (0, 2, 10**30):
+        for revision in (0, 2, 10**30):
+            other = replace(run, revision=revision)
             with pytest.raises(Stale):
-                await work.runs.replace(run, transitions=[make_transition(1)], expected_revision=expected)
+                await work.runs.update(other, replace(other, state="ERROR"), transitions=[make_transition(1)])
+        gone = make_run("r2")
         with pytest.raises(Stale):
-            await work.runs.replace(make_run("r2"), transitions=[make_transition(1)])
-        with pytest.raises(Stale):
-            await work.runs.replace(replace(run, project="q"))
+            await work.runs.update(gone, gone, transitions=[make_transition(1)])
+        with pytest.raises(ValueError, match="project of run r1 never changes"):
+            await work.runs.update(run, replace(run, project="q"))
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
@@ -257,7 +273,7 @@ async def test_total_is_right_when_runs_come_and_go(store: Store) -> None:
 async def test_list_follows_when_a_run_is_replaced(store: Store) -> None:
     await add(store, *LISTED)
     async with store.begin() as work:
-        await work.runs.replace(replace(LISTED[0], state="ERROR", metadata={"labels": ["l"]}))
+        await work.runs.update(LISTED[0], replace(LISTED[0], state="ERROR", metadata={"labels": ["l"]}))
         await work.commit()
 
     assert await find_ids(store, state="ERROR") == ["r5", "r1"]
@@ -265,58 +281,58 @@ async def test_list_follows_when_a_run_is_replaced(store: Store) -> None:
 
 
 async def test_stale_lease_writes_nothing_when_another_unit_of_work_has_taken_over(store: Store) -> None:
-    await add(store, make_run("r1"))
+    await add_leasable(store, make_run("r1"))
     async with store.begin() as work:
-        [(run, first)] = await work.runs.claim_due(owner="a", limit=1, lease_for=timedelta(milliseconds=50))
+        [(run, first)] = await claim(work, owner="a", limit=1, lease_for=timedelta(milliseconds=50))
         await work.commit()
     await wait_until_past(store, first.until)
     async with store.begin() as work:
-        [(_, second)] = await work.runs.claim_due(owner="b", limit=1, lease_for=LONG)
+        [(_, second)] = await claim(work, owner="b", limit=1)
         await work.commit()
 
     async with store.begin() as work:
         with pytest.raises(Stale):
-            await work.runs.replace(replace(run, state="ERROR"), transitions=[make_transition(1)], lease=first)
+            await work.runs.update(run, replace(run, state="ERROR"), transitions=[make_transition(1)], lease=first)
         with pytest.raises(Stale):
             await work.runs.renew(first, lease_for=LONG)
-        await work.runs.release(first, due_at=None)
+        await work.runs.release(first, due_in=None)
         await work.commit()
 
     async with store.begin() as work:
         assert await work.runs.find("r1", project="p") == run
         assert await work.runs.list_transitions("r1") == []
-        written = await work.runs.replace(replace(run, state="RUNNING"), lease=second)
+        written = await work.runs.update(run, replace(run, state="RUNNING"), lease=second)
         await work.commit()
     assert written.revision == 2
 
 
 async def test_lease_writes_nothing_when_it_has_ended_though_nobody_took_over(store: Store) -> None:
-    await add(store, make_run("r1"))
+    await add_leasable(store, make_run("r1"))
     async with store.begin() as work:
-        [(run, lease)] = await work.runs.claim_due(owner="a", limit=1, lease_for=timedelta(milliseconds=50))
+        [(run, lease)] = await claim(work, owner="a", limit=1, lease_for=timedelta(milliseconds=50))
         await work.commit()
     await wait_until_past(store, lease.until)
 
     async with store.begin() as work:
         with pytest.raises(Stale):
-            await work.runs.replace(replace(run, state="ERROR"), lease=lease)
+            await work.runs.update(run, replace(run, state="ERROR"), lease=lease)
         with pytest.raises(Stale):
             await work.runs.renew(lease, lease_for=LONG)
-        await work.runs.release(lease, due_at=None)
+        await work.runs.release(lease, due_in=None)
         assert await work.runs.find("r1", project="p") == run
 
 
 async def test_lease_writes_nothing_when_it_is_of_another_run_or_was_given_back(store: Store) -> None:
-    await add(store, make_run("r1"), make_run("r2"))
+    await add_leasable(store, make_run("r1"), make_run("r2"))
     async with store.begin() as work:
-        claimed = await work.runs.claim_due(owner="a", limit=2, lease_for=LONG)
+        claimed = await claim(work, owner="a", limit=2)
         (one, lease_of_one), (two, lease_of_two) = claimed
         with pytest.raises(Stale):
-            await work.runs.replace(two, lease=lease_of_one)
-        await work.runs.release(lease_of_two, due_at=None)
+            await work.runs.update(two, two, lease=lease_of_one)
+        await work.runs.release(lease_of_two, due_in=None)
         with pytest.raises(Stale):
-            await work.runs.replace(two, lease=lease_of_two)
-        assert (await work.runs.replace(one, lease=lease_of_one)).revision == 2
+            await work.runs.update(two, two, lease=lease_of_two)
+        assert (await work.runs.update(one, replace(one, message="m"), lease=lease_of_one)).revision == 2
         await work.commit()
 
 
@@ -363,8 +379,8 @@ async def test_page_is_without_the_decision_when_it_is_to_be_brief(store: Store)
 
 
 async def test_runs_stay_apart_when_projects_use_the_same_id(store: Store) -> None:
-    ours = make_run("r1", uid="u1", metadata={"labels": ["x"]})
-    theirs = make_run("r1", uid="u2", project="q", metadata={"labels": ["y"]})
+    ours = make_run("r1", uid="u1", metadata={"labels": ["x"]}, last_sequence=1)
+    theirs = make_run("r1", uid="u2", project="q", metadata={"labels": ["y"]}, last_sequence=2)
     async with store.begin() as work:
         await work.runs.add(ours, [make_transition(1)])
         await work.runs.add(theirs, [make_transition(1), make_transition(2)])
@@ -383,7 +399,7 @@ async def test_runs_stay_apart_when_projects_use_the_same_id(store: Store) -> No
             "u1": [make_transition(1)],
             "u2": [make_transition(1), make_transition(2)],
         }
-        changed = await work.runs.replace(replace(theirs, state="RUNNING"))
+        changed = await work.runs.update(theirs, replace(theirs, state="RUNNING"))
         assert await work.runs.find("r1", project="p") == ours
         assert await work.runs.delete(["u1", "r1"]) == ["u1"]
         assert await work.runs.find("r1", project="q") == changed
@@ -402,21 +418,18 @@ async def test_earlier_run_is_stale_when_its_id_is_used_again(store: Store) -> N
         await work.runs.delete(["u1"])
         await work.runs.add(later, [])
         with pytest.raises(Stale):
-            await work.runs.replace(earlier)
+            await work.runs.update(earlier, earlier)
         assert await work.runs.find("r1", project="p") == later
         assert await work.runs.has_tombstone("r1", project="p") is False
 
 
 async def test_pages_are_short_when_a_run_is_large_or_has_grown(store: Store) -> None:
     query = Query(type="run", project="p", size=1000, most_bytes=70_000, is_brief=True)
-    small = make_run("r1")
-    await add(store, small)
-    for grown, size in (
-        (replace(small, status={"text": "a" * 20_000}), 3),
-        (replace(small, spec={"a": "b" * 40_000}), 1),
-    ):
+    run = make_run("r1")
+    await add(store, run)
+    for status, spec, size in (({"text": "a" * 20_000}, {}, 3), ({}, {"a": "b" * 40_000}, 1)):
         async with store.begin() as work:
-            await work.runs.replace(grown)
+            run = await work.runs.update(run, replace(run, status=status, spec=spec))
             await work.commit()
         async with store.begin(is_read_only=True) as work:
             assert (await work.runs.find_page(query)).size == size

@@ -28,8 +28,8 @@ async def write_unit(store: SqlStore, number: int) -> None:
         await work.lock("p")
         await work.audit.add(make_audit(id=run.id))
         await work.entities.add(make_entity(f"f{number:09}", created_at=after(number)))
-        await work.runs.add(run, [make_transition(1), make_transition(2)])
-        await work.runs.replace(replace(run, state="RUNNING"), transitions=[make_transition(3)], expected_revision=1)
+        run = await work.runs.add(run, [make_transition(1), make_transition(2)])
+        await work.runs.update(run, replace(run, state="RUNNING"), transitions=[make_transition(3)])
         await work.commit()
 
 

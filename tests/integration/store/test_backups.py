@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import sqlite3
 import stat
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from runyard.app.ports import Query, Stale
 from runyard.store import SqlStore, backup, open_store, postgresql_backups, read_status, restore, show_url
 from runyard.store.errors import BackupFailed, ForeignSchema, FutureSchema, StoreLocked
 from runyard.store.schema import list_known_revisions
-from tests.contract.store.builders import make_audit, make_entity, make_run, make_transition
+from tests.contract.store.builders import claim, make_audit, make_entity, make_run, make_transition
 from tests.contract.store.test_secrets import make_value
 from tests.postgres import PASSWORD, Postgres
 
@@ -31,7 +32,7 @@ async def fill(store: SqlStore) -> None:
     async with store.begin() as work:
         await work.entities.add(make_entity("f1", metadata={"labels": ["ü"]}))
         for number in range(20):
-            await work.runs.add(make_run(f"r{number}"), [make_transition(1), make_transition(2)])
+            await work.runs.add(make_run(f"r{number}"), [make_transition(1), make_transition(2)], is_due=True)
         await work.secrets.put(make_value())
         await work.audit.add(make_audit())
         await work.commit()
@@ -42,7 +43,7 @@ async def test_everything_is_there_and_the_epoch_is_new_when_a_backup_is_restore
 ) -> None:
     await fill(store)
     async with store.begin() as work:
-        [(run, lease), *_] = await work.runs.claim_due(owner="me", limit=1, lease_for=timedelta(hours=1))
+        [(run, lease), *_] = await claim(work, owner="me", limit=1, lease_for=timedelta(hours=1))
         await work.commit()
     async with store.begin(is_read_only=True) as work:
         old = {name: await work.get_meta(name) for name in ("installation", "epoch", "sweeper")}
@@ -58,13 +59,15 @@ async def test_everything_is_there_and_the_epoch_is_new_when_a_backup_is_restore
         assert epoch != old["epoch"]
         assert old["sweeper"] is None
         assert await work.get_meta("sweeper") == "off"
-        assert await work.runs.find("r7", project="p") == make_run("r7")
+        found = await work.runs.find("r7", project="p")
+        assert found is not None
+        assert replace(found, due_at=None) == make_run("r7", last_sequence=2)
         assert await work.runs.list_transitions("r7") == [make_transition(1), make_transition(2)]
         assert (await work.runs.find_page(Query(type="run"))).total == 20
         assert await work.entities.find("function", "f1", project="p") is not None
         assert await work.secrets.find("p", "key") == make_value()
         with pytest.raises(Stale):
-            await work.runs.replace(run, lease=lease)
+            await work.runs.update(run, run, lease=lease)
         await work.audit.add(make_audit())
         assert [number for number, _ in await work.audit.list_entries()] == [2, 1]
         await work.commit()

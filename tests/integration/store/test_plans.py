@@ -15,7 +15,7 @@ from runyard.store import SqlStore, open_store, tables
 from runyard.store.derived_columns import derive_columns, hash_to_shard_key
 from runyard.store.entities import _FIELDS as ENTITY_FIELDS
 from runyard.store.runs import RUN_COLUMNS
-from tests.contract.store.builders import after, make_audit, make_entity, make_run, make_task
+from tests.contract.store.builders import after, claim, make_audit, make_entity, make_run, make_task
 from tests.integration.store.plans import ask_writer, explain_postgresql, explain_sqlite, record
 from tests.postgres import Postgres
 
@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Ask, str]] = {
     "a run by uid": (lambda work: work.runs.find_by_uid("r17"), "pk_runs"),
     "history of a run": (lambda work: work.runs.list_transitions("r17"), "pk_transitions"),
     "what is due": (
-        lambda work: work.runs.claim_due(owner="me", limit=20, lease_for=timedelta(seconds=30)),
+        lambda work: claim(work, owner="me", limit=20, lease_for=timedelta(seconds=30)),
         "ix_runs_due",
     ),
     "latest functions": (entities("function", project="p1"), "ix_entities_latest|ix_entities_created"),
@@ -94,7 +94,7 @@ def iter_runs() -> list[Run]:
             state=STATES[n // PROJECTS % len(STATES)],
             function=f"python://p{n % PROJECTS}/f{n // PROJECTS % 10}:v{n // 1000 % 3}",
             task=f"python+job://p{n % PROJECTS}/t{n // PROJECTS % 10}",
-            due_at=after(n) if n % 50 == 0 else None,
+            due_at=after(n - RUNS) if n % 50 == 0 else None,
             request={"x": "y" * 500},
         )
         for n in range(RUNS)
@@ -126,7 +126,7 @@ async def fill(store: SqlStore) -> None:
             (
                 {name: getattr(run, name) for name in names}
                 | derive_columns(run)
-                | {"shard_key": hash_to_shard_key(run.id), "is_nudged": False}
+                | {"lane": int(run.lane), "shard_key": hash_to_shard_key(run.id), "is_woken": False}
                 for run in iter_runs()
             ),
         )

@@ -12,7 +12,7 @@ from runyard.logs import open_logs
 from runyard.store import SqlStore, backup, open_store, read_status, restore, upgrade
 from runyard.store.errors import OldSchema
 from runyard.store.schema import list_known_revisions
-from tests.contract.store.builders import NOON, make_entity, make_run, make_transition
+from tests.contract.store.builders import NOON, claim, make_entity, make_run, make_transition
 
 DUMPS = Path(__file__).parents[2] / "data" / "databases"
 HEAD = list_known_revisions()[-1]
@@ -43,7 +43,8 @@ async def check_content(store: SqlStore) -> None:
     async with store.begin() as work:
         run = await work.runs.find("r1", project="p")
         labels = {"labels": ["both", "run"]}
-        assert run == make_run("r1", uid="r1", metadata=labels, message="it's \u20ac", effective={"a": 1})
+        known = {"metadata": labels, "message": "it's \u20ac", "effective": {"a": 1}, "due_at": NOON}
+        assert run == make_run("r1", uid="r1", **known, last_sequence=2)
         assert await work.runs.find_by_uid("r1") == run
         assert await work.runs.list_transitions("r1") == [make_transition(1), make_transition(2, reason="user.submit")]
         for project, total in (("p", 2), ("q", 1)):
@@ -88,9 +89,9 @@ async def test_ids_are_per_project_when_an_old_database_was_brought_forward(old:
     store = await open_store(old, is_upgrading=True)
     try:
         async with store.begin() as work:
-            await work.runs.add(make_run("r1", uid="new", project="q"), [make_transition(1)])
+            await work.runs.add(make_run("r1", uid="new", project="q"), [make_transition(1)], is_due=True)
             await work.entities.add(make_entity("f1", project="q"))
-            claimed = await work.runs.claim_due(owner="me", limit=9, lease_for=timedelta(minutes=1))
+            claimed = await claim(work, owner="me", limit=9, lease_for=timedelta(minutes=1))
             assert {lease.run_uid for _, lease in claimed} == {"r1", "r3", "new"}
             assert list(await work.runs.delete(["r1"])) == ["r1"]
             assert await work.runs.find("r1", project="q") is not None

@@ -91,7 +91,7 @@ async def test_run_is_refused_in_words_when_a_newer_release_stored_its_spec(
     async with server.context.core.store.begin() as unit:
         run = await unit.runs.find("r1", project="demo")
         assert run is not None
-        await unit.runs.replace(replace(run, effective={**(run.effective or {}), "schema_version": 99}))
+        await unit.runs.update(run, replace(run, effective={**(run.effective or {}), "schema_version": 99}))
         await unit.commit()
     answer = await demo.get(f"{BASE}/runs/r1/effective")
     assert (answer.status_code, answer.json()["errorCode"]) == (409, "unknown_schema")

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -113,9 +113,8 @@ class World:
         run = make_run(run_id, **{"created_at": self.clock.now(), **fields})
         states = [State.CREATED] if run.state == "CREATED" else [State.CREATED, State(run.state)]
         async with self.store.begin() as unit:
-            if run.due_at is None and not run.is_local:
-                run = replace(run, due_at=await unit.read_clock())
-            await unit.runs.add(run, make_first_transitions(states, at=self.clock.now(), actor="ada"))
+            transitions = make_first_transitions(states, at=self.clock.now(), actor="ada")
+            run = await unit.runs.add(run, transitions, is_due=not run.is_local)
             await unit.commit()
         return run
 

@@ -1,6 +1,7 @@
 """Requests with tokens: personal ones, access tokens, and those of runs."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -35,7 +36,9 @@ async def add_run(world: World, run_id: str = "r", **fields: object) -> None:
 
 async def end_run(world: World, state: str) -> None:
     async with world.store.begin() as unit:
-        await unit.runs.replace(make_run("r", state=state))
+        run = await unit.runs.find("r", project="p")
+        assert run is not None
+        await unit.runs.update(run, replace(run, state=state))
         await unit.commit()
 
 

@@ -91,8 +91,8 @@ def test_old_runs_go_with_their_logs_when_pruned(call: Call, data: Path) -> None
     async def fill() -> None:
         store, logs = await open_store(f"sqlite:///{data}/runyard.db"), open_logs(f"database:{data}/logs.db")
         async with store.begin() as unit:
-            await unit.runs.add(make_run("old", state="COMPLETED", due_at=None, updated_at=old), [make_transition(1)])
-            await unit.runs.add(make_run("new", state="COMPLETED", due_at=None, updated_at=now), [make_transition(1)])
+            await unit.runs.add(make_run("old", state="COMPLETED", updated_at=old), [make_transition(1)])
+            await unit.runs.add(make_run("new", state="COMPLETED", updated_at=now), [make_transition(1)])
             await unit.commit()
         for run_id, at in (("old", now), ("new", now), ("stray", now - timedelta(days=40))):
             await logs.append(Stream(run_id, "pod", "main"), b"x", offset=0, at=at)

@@ -20,11 +20,8 @@ from runyard.app.loops.pace import Pace
 from runyard.app.loops.steps import LeaseLost, Stepper
 from runyard.app.loops.supervisor import keep_going
 from runyard.app.model import Lease, Run
-from runyard.app.ports import Query, Stale
-from runyard.domain.lifecycle import FINAL, State
-
-_UNFINISHED = tuple(state for state in State if state not in FINAL and state is not State.DELETED)
-_PAGE = 500
+from runyard.app.ports import Stale
+from runyard.domain.outcomes import Lane
 
 _log = logging.getLogger(__name__)
 
@@ -52,14 +49,9 @@ class Reconciler:
         """Make runs due that waited for an engine, if there is one now. Returns how many."""
         if self._engine is None:
             return 0
-        count = 0
-        for state in _UNFINISHED:
-            waiting = await self._find_waiting(state)
-            if waiting:
-                async with self._core.store.begin() as unit:
-                    await unit.runs.nudge(waiting)
-                    await unit.commit()
-            count += len(waiting)
+        async with self._core.store.begin() as unit:
+            count = await unit.runs.wake_waiting(str(self._engine.place))
+            await unit.commit()
         return count
 
     async def reconcile_due(self) -> int:
@@ -79,7 +71,7 @@ class Reconciler:
 
         while True:
             self._core.signals.due.clear()
-            free = self._pace.concurrency - len(busy)
+            free = max(0, self._pace.concurrency - len(busy))
             claimed = await self._claim(free) if free else []
             for run, lease in claimed:
                 task = group.create_task(self._process(run, lease))
@@ -98,9 +90,14 @@ class Reconciler:
         changed, self._changed = self._changed, set()
         async with self._core.store.begin() as unit:
             if changed:
-                await unit.runs.nudge(sorted(changed))
+                left = changed.difference(await unit.runs.wake(sorted(changed)))
+                self._changed.update(await unit.runs.list_existing(sorted(left)))
             claimed = await unit.runs.claim_due(
-                owner=self._owner, limit=limit, lease_for=self._pace.lease, shard=self._pace.shard
+                owner=self._owner,
+                limits=dict.fromkeys(Lane, limit),
+                lease_for=self._pace.lease,
+                place=None if self._engine is None else str(self._engine.place),
+                shard=self._pace.shard,
             )
             await unit.commit()
         return claimed
@@ -122,8 +119,7 @@ class Reconciler:
     async def _release_lease(self, lease: Lease, wait: timedelta | None) -> None:
         try:
             async with self._core.store.begin() as unit:
-                due_at = None if wait is None else await unit.read_clock() + wait
-                await unit.runs.release(lease, due_at=due_at)
+                await unit.runs.release(lease, due_in=wait)
                 await unit.commit()
         except Exception:  # noqa: BLE001 - the lease expires by itself
             _log.exception("a lease could not be released", extra={"run_uid": lease.run_uid})
@@ -132,20 +128,3 @@ class Reconciler:
         async for batch in engine.changes():
             self._changed.update(seen.run_uid for seen in batch)
             self._core.signals.due.set()
-
-    async def _find_waiting(self, state: State) -> list[str]:
-        found: list[str] = []
-        page = 0
-        async with self._core.store.begin(is_read_only=True) as unit:
-            while True:
-                listed = await unit.runs.find_page(
-                    Query(type="run", state=state.value, page=page, size=_PAGE, is_summary=True)
-                )
-                found += [
-                    run.uid
-                    for run in listed.content
-                    if isinstance(run, Run) and run.due_at is None and not run.is_local
-                ]
-                if len(listed.content) < _PAGE:
-                    return found
-                page += 1

@@ -7,6 +7,7 @@ from typing import Any
 from runyard.app.engine import STATUS_KEYS, EngineError, Observation
 from runyard.app.loops.deadlines import Deadline
 from runyard.app.model import Json, Run
+from runyard.app.ports import UNCHANGED
 from runyard.app.runs import NOTES, Change, Decide, Move
 from runyard.domain.lifecycle import State, can_follow, is_final
 from runyard.domain.outcomes import Outcome, Seen, judge
@@ -27,7 +28,7 @@ def store_anchor(uid: str) -> Decide:
         if run.anchor_uid is not None:
             return None
         values = {"anchor_uid": uid, **clear_engine_failure(run)}
-        return Change(action="run.anchor", values=values, details={"uid": uid}, is_due=False)
+        return Change(action="run.anchor", values=values, details={"uid": uid})
 
     return decide
 
@@ -51,7 +52,7 @@ def fail_refused(error: EngineError) -> Decide:
         if not can_follow(State(run.state), State.ERROR):
             return None
         move = Move(state=State.ERROR, reason=error.code, message=str(error))
-        return Change(action="run.refused", moves=(move,), values={**clear_engine_failure(run), "due_at": None})
+        return Change(action="run.refused", moves=(move,), values=clear_engine_failure(run), due_in=None)
 
     return decide
 
@@ -63,7 +64,7 @@ def stop_without_anchor(run: Run) -> Change | None:
     cleared = clear_engine_failure(run)
     why = {"reason": run.reason, "message": run.message, **cleared}
     move = Move(state=State.STOPPED, reason=why["reason"], message=why["message"])
-    return Change(action="run.stopped", moves=(move,), values={**cleared, "due_at": None})
+    return Change(action="run.stopped", moves=(move,), values=cleared, due_in=None)
 
 
 def request_stop(deadline: Deadline) -> Decide:
@@ -133,8 +134,8 @@ def record_observation(seen: Observation) -> Decide:
         if outcome is None:
             return _update_unaudited(stored, changed)
         move = Move(state=outcome.state, reason=outcome.reason, message=outcome.message)
-        ended: Json = {"due_at": None} if is_final(outcome.state) else {}
-        return Change(action=f"run.{outcome.state.value.lower()}", moves=(move,), values={**changed, **ended})
+        due_in = None if is_final(outcome.state) else UNCHANGED
+        return Change(action=f"run.{outcome.state.value.lower()}", moves=(move,), values=changed, due_in=due_in)
 
     return decide
 

@@ -1,5 +1,7 @@
 """Resume a stopped service."""
 
+from datetime import timedelta
+
 from runyard.app.core import Core
 from runyard.app.errors import NotPossible
 from runyard.app.model import Principal, Run
@@ -28,7 +30,7 @@ async def resume_run(core: Core, who: Principal, project: str, run_id: str, *, w
                 "desired_generation": run.desired_generation + 1,
                 "status": {key: value for key, value in run.status.items() if key not in (NOTES, "message")},
             },
-            is_due=True,
+            due_in=timedelta(0),
         )
 
     return await change_run(core, who, project, run_id, decide)

@@ -57,7 +57,7 @@ async def delete_run(
         return deleting
 
     deleting = await retry_on_conflict(begin_once, on=f"run {run_id}")
-    if is_without_engine(core, deleting):
+    if is_without_engine(deleting):
         remover = RunRemover(core.store, core.logs)
         await _remove(core, [deleting.key], remover)
         for error in remover.failed.values():
@@ -72,15 +72,11 @@ async def begin_run_deletion(core: Core, unit: UnitOfWork, who: Principal, run: 
     """
     if run.state == State.DELETING:
         return run
-    values = {"desired": "delete", "desired_generation": run.desired_generation + 1}
-    is_engines = not is_without_engine(core, run)
-    if not is_engines:
-        values["due_at"] = await unit.read_clock() + LOOP_TAKES_OVER_AFTER
     change = Change(
         action="run.delete",
         moves=(Move(state=State.DELETING, reason=Reason.USER_DELETE, message=f"deleted by {who.name}"),),
-        values=values,
-        is_due=is_engines,
+        values={"desired": "delete", "desired_generation": run.desired_generation + 1},
+        due_in=LOOP_TAKES_OVER_AFTER if is_without_engine(run) else timedelta(0),
     )
     return await write_change(core, unit, who, run, change)
 
@@ -96,7 +92,7 @@ async def finish_run_deletion(core: Core, run: Run, *, lease: Lease) -> None:
         _log.warning("the log of a run cannot be deleted: %s", error, extra={"run": run.id})
         raise EngineUnavailable(Reason.LOGS_UNAVAILABLE, "the run's log cannot be deleted now") from error
     async with core.store.begin() as unit:
-        await unit.runs.replace(run, lease=lease, expected_revision=run.revision)
+        await unit.runs.update(run, run, lease=lease)
         await unit.runs.delete([run.uid])
         await audit(core, unit, SYSTEM, "run.removed", run)
         await unit.commit()
@@ -145,7 +141,7 @@ async def _begin_all(
 ) -> list[RunKey]:
     """Returns the runs that no engine has."""
     begun = [await _begin(core, unit, who, project, run_id) for run_id in run_ids]
-    return [run.key for run in begun if run is not None and is_without_engine(core, run)]
+    return [run.key for run in begun if run is not None and is_without_engine(run)]
 
 
 async def _begin(core: Core, unit: UnitOfWork, who: Principal, project: str, run_id: str) -> Run | None:

@@ -1,5 +1,7 @@
 """Stop a run, from every state that is not final."""
 
+from datetime import timedelta
+
 from runyard.app.core import Core
 from runyard.app.model import Principal, Run
 from runyard.app.runs.transitions import Change, Move, change_run, is_without_engine
@@ -18,17 +20,13 @@ async def stop_run(core: Core, who: Principal, project: str, run_id: str, *, wor
         if is_final(state) or state is State.STOP:
             return None
         why = {"reason": Reason.USER_STOP, "message": f"stopped by {who.name}{f': {words}' if words else ''}"}
-        is_over = is_without_engine(core, run)
+        is_over = is_without_engine(run)
         last = (Move(state=State.STOPPED, **why),) if is_over else ()
         return Change(
             action="run.stop",
             moves=(Move(state=State.STOP, **why), *last),
-            values={
-                "desired": "stop",
-                "desired_generation": run.desired_generation + 1,
-                **({"due_at": None} if is_over else {}),
-            },
-            is_due=not is_over,
+            values={"desired": "stop", "desired_generation": run.desired_generation + 1},
+            due_in=None if is_over else timedelta(0),
         )
 
     return await change_run(core, who, project, run_id, decide)

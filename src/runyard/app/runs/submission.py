@@ -90,7 +90,7 @@ async def _submit(
         run = replace(run, metadata={**run.metadata, **noted})
         transitions = _make_transitions(who, run)
         try:
-            await unit.runs.add(run, transitions)
+            run = await unit.runs.add(run, transitions, is_due=not run.is_local and core.options.engine is not None)
         except Duplicate:
             stored = await unit.runs.find(run.id, project=project)
             if stored is None:
@@ -273,7 +273,6 @@ def _make_run(
         function=run_request.function_reference,
         workflow=run_request.workflow_reference,
         is_local=run_request.is_local,
-        due_at=None if is_idle else now,
         reason=Reason.ENGINE_NONE if is_idle and not run_request.is_local else None,
         message=NO_ENGINE_MESSAGE if is_idle and not run_request.is_local else None,
     )

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from runyard.app.audit import audit
+from runyard.app.audit import audit, audit_many
 from runyard.app.core import Core
 from runyard.app.entities import check_revision
 from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.model import Lease, Principal, Run, Transition
-from runyard.app.ports import UnitOfWork
+from runyard.app.ports import UNCHANGED, DueIn, RunUpdate, UnitOfWork
 from runyard.app.retry import retry_on_conflict
-from runyard.domain.lifecycle import State, can_follow
+from runyard.domain.lifecycle import FINAL, State, can_follow
 from runyard.spec.digitalhub.reference_strings import find_run_kind
 from runyard.spec.problem_codes import Code
 
@@ -42,8 +42,8 @@ class Change:
     moves: tuple[Move, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
-    is_due: bool = False
-    """Whether the reconcile loop should process the run at once."""
+    due_in: DueIn = UNCHANGED
+    """When the reconcile loop should look at the run; zero: at once."""
     is_audited: bool = True
 
 
@@ -70,26 +70,77 @@ def make_first_transitions(
 
 
 async def write_change(
-    core: Core, unit: UnitOfWork, who: Principal, run: Run, change: Change, *, lease: Lease | None = None
+    core: Core,
+    unit: UnitOfWork,
+    who: Principal,
+    run: Run,
+    change: Change,
+    *,
+    lease: Lease | None = None,
+    is_lease_ended: bool = False,
 ) -> Run:
-    """Write a change of the run as it was read in this unit of work. Raises `NotPossible` for an impossible move.
+    """Write a change of the run as it was read. Raises `NotPossible` for an impossible move.
 
     Raises `Stale` if the run was changed meanwhile, or the lease is lost.
     """
+    update = prepare_update(core, who, run, change)
+    stored = await unit.runs.update(
+        run,
+        update.after,
+        transitions=update.transitions,
+        lease=lease,
+        is_lease_ended=is_lease_ended,
+        due_in=update.due_in,
+    )
+    if change.is_audited:
+        await audit(core, unit, who, change.action, stored, details=_list_details(stored, change))
+    return stored
+
+
+async def write_changes(
+    core: Core, unit: UnitOfWork, who: Principal, changes: Sequence[tuple[Run, Change]]
+) -> Sequence[Run]:
+    """Write changes of many runs that `lock_observed` returned in this unit of work, in few statements.
+
+    Raises `NotPossible` if one of the moves is impossible; then nothing was written. The `due_at` of the runs that are
+    returned is not the stored one.
+    """
+    stored = await unit.runs.update_many([prepare_update(core, who, run, change) for run, change in changes])
+    await audit_many(
+        core,
+        unit,
+        who,
+        [
+            (change.action, run, _list_details(run, change))
+            for run, (_, change) in zip(stored, changes, strict=True)
+            if change.is_audited
+        ],
+    )
+    return stored
+
+
+def prepare_update(core: Core, who: Principal, run: Run, change: Change) -> RunUpdate:
+    """What is to be written of the run for a change. Raises `NotPossible` for an impossible move.
+
+    A run that ends without a place is settled at once: no engine has anything of it. A resumed one is unsettled.
+    """
     at = core.clock.now()
-    changed = replace(run, **{"updated_at": at, "updated_by": who.name, **change.values})
-    transitions = await _make_transitions(unit, run, change.moves, at=at, actor=who.name)
+    values = {"updated_at": at, "updated_by": who.name, **change.values}
+    transitions = _make_transitions(run, change.moves, at=at, actor=who.name)
     if transitions:
         last = transitions[-1]
-        changed = replace(changed, state=last.state.value, reason=last.reason, message=last.message)
-    if change.is_due:
-        changed = replace(changed, due_at=await unit.read_clock())
-    stored = await unit.runs.replace(changed, transitions=transitions, lease=lease, expected_revision=run.revision)
-    if change.is_audited:
-        states = {"states": [move.state.value for move in change.moves]} if change.moves else {}
-        reason = {"reason": stored.reason} if change.moves and stored.reason else {}
-        await audit(core, unit, who, change.action, stored, details={**states, **reason, **change.details})
-    return stored
+        values |= {"state": last.state.value, "reason": last.reason, "message": last.message}
+        if last.state in FINAL and run.place is None:
+            values |= {"settled_at": at, "is_log_complete": True}
+        elif last.state is State.RESUME:
+            values |= {"settled_at": None, "is_log_complete": False}
+    return RunUpdate(before=run, after=replace(run, **values), transitions=transitions, due_in=change.due_in)
+
+
+def _list_details(run: Run, change: Change) -> Mapping[str, Any]:
+    states = {"states": [move.state.value for move in change.moves]} if change.moves else {}
+    reason = {"reason": run.reason} if change.moves and run.reason else {}
+    return {**states, **reason, **change.details}
 
 
 async def change_run(
@@ -150,21 +201,21 @@ def find_action(run: Run) -> str | None:
     return None if kind is None else kind.action
 
 
-def is_without_engine(core: Core, run: Run) -> bool:
-    """Whether nothing can exist for the run: it can be stopped and deleted at once."""
-    return run.is_local or (core.options.engine is None and run.anchor_uid is None)
+def is_without_engine(run: Run) -> bool:
+    """Whether nothing can exist for the run: it can be stopped and deleted at once.
+
+    A claim stores the place, with the next revision, before any engine is called. So a write that is based on a run
+    without a place fails if an engine got the run meanwhile.
+    """
+    return run.is_local or run.place is None
 
 
-async def _make_transitions(
-    unit: UnitOfWork, run: Run, moves: Sequence[Move], *, at: datetime, actor: str
-) -> list[Transition]:
-    if not moves:
-        return []
-    known = await unit.runs.list_transitions(run.uid)
-    sequence, state = (known[-1].sequence if known else 0), State(run.state)
-    made = []
-    for sequence, move in enumerate(moves, start=sequence + 1):  # noqa: B020 - counted on from the last one
-        if not can_follow(state, move.state, can_resume=can_be_resumed(run)):
+def _make_transitions(run: Run, moves: Sequence[Move], *, at: datetime, actor: str) -> list[Transition]:
+    state, made = State(run.state), []
+    for sequence, move in enumerate(moves, start=run.last_sequence + 1):
+        # Whether it can be resumed takes long to find out.
+        can_resume = move.state is State.RESUME and can_be_resumed(run)
+        if not can_follow(state, move.state, can_resume=can_resume):
             raise NotPossible(
                 Code.STATE_IMPOSSIBLE, f"run {run.id} is {state.value} and cannot become {move.state.value}"
             )

@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 
 from runyard.app.engine import EngineRefusal, EngineUnavailable, Observation
-from runyard.app.loops import reconcile
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.run_updates import record_observation
 from runyard.app.runs.resume import resume_run
@@ -367,10 +366,7 @@ async def test_waiting_run_is_taken_up_when_a_later_server_has_an_engine(bare_wo
     assert ((await bare_world.get()).state, (await bare_world.get()).reason) == ("RUNNING", None)
 
 
-async def test_every_waiting_run_is_taken_up_when_there_are_more_than_a_page(
-    bare_world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reconcile, "_PAGE", 2)
+async def test_every_waiting_run_is_taken_up_when_there_are_several(bare_world: World) -> None:
     for number in range(5):
         await bare_world.submit(f"r{number}")
     await bare_world.settle()

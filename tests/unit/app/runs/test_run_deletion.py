@@ -8,10 +8,11 @@ from runyard.app.model import Principal
 from runyard.app.ports import Stale, Unavailable
 from runyard.app.runs.run_deletion import LOOP_TAKES_OVER_AFTER, delete_run, finish_run_deletion
 from runyard.domain.reasons import Reason
+from tests.contract.store.builders import claim
 from tests.unit.app.run_world import ADA, World
 
 
-@pytest.mark.parametrize("passes", range(4))
+@pytest.mark.parametrize("passes", range(1, 4))
 async def test_nothing_is_left_when_a_run_is_deleted_at_any_time(world: World, passes: int) -> None:
     run = await world.submit()
     await world.settle(passes=passes)
@@ -25,6 +26,13 @@ async def test_nothing_is_left_when_a_run_is_deleted_at_any_time(world: World, p
     async with world.store.begin(is_read_only=True) as unit:
         assert await unit.runs.has_tombstone("r1", project="p")
     assert [entry.action for entry in await world.audit()][-2:] == ["run.delete", "run.removed"]
+
+
+async def test_run_is_gone_at_once_when_no_engine_ever_got_it(world: World) -> None:
+    run = await world.submit()
+    await delete_run(world.core, ADA, "p", "r1")
+    assert await world.find() is None
+    assert world.logs.deleted == [run.uid]
 
 
 async def test_run_is_gone_at_once_when_nothing_can_have_been_made(bare_world: World) -> None:
@@ -79,9 +87,10 @@ async def test_generation_counts_on_when_a_run_is_deleted(world: World) -> None:
 
 async def test_run_stays_when_the_lease_of_who_would_remove_it_has_expired(world: World) -> None:
     await world.submit()
+    await world.settle()
     await delete_run(world.core, ADA, "p", "r1")
     async with world.store.begin() as unit:
-        [(run, lease)] = await unit.runs.claim_due(owner="me", limit=1, lease_for=timedelta(seconds=90))
+        [(run, lease)] = await claim(unit, place=str(world.engine.place), lease_for=timedelta(seconds=90))
         await unit.commit()
     world.turn(timedelta(seconds=91))
     with pytest.raises(Stale):

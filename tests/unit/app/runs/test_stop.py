@@ -9,7 +9,7 @@ from tests.unit.app.run_world import ADA, World
 STOPPABLE = ["CREATED", "BUILT", "READY", "PENDING", "RUNNING"]
 
 
-@pytest.mark.parametrize("passes", range(4))
+@pytest.mark.parametrize("passes", range(1, 4))
 async def test_run_ends_stopped_when_it_is_stopped_at_any_time(world: World, passes: int) -> None:
     await world.submit()
     await world.settle(passes=passes)
@@ -29,6 +29,16 @@ async def test_run_is_stopped_at_once_when_there_is_no_engine(bare_world: World,
     assert said == ("STOPPED", "user.stop", "stopped by ada: the project closes", None)
     assert (await bare_world.states())[-2:] == ["STOP", "STOPPED"]
     assert [entry.action for entry in await bare_world.audit()] == ["run.stop"]
+
+
+async def test_run_is_stopped_and_settled_at_once_when_no_engine_ever_got_it(world: World) -> None:
+    await world.submit()
+    stopped = await stop_run(world.core, ADA, "p", "r1")
+    assert (stopped.state, stopped.place, stopped.due_at) == ("STOPPED", None, None)
+    assert (stopped.settled_at, stopped.is_log_complete) == (world.clock.now(), True)
+    await world.settle()
+    assert await world.get() == stopped
+    assert world.engine.things == {}
 
 
 async def test_local_run_is_stopped_at_once_when_there_is_an_engine(world: World) -> None:

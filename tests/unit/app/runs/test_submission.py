@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +179,11 @@ async def test_run_is_due_when_an_engine_executes_it_and_not_its_client(core: Co
     mine, _ = await submit_run(with_engine, ADA, "demo", local)
     assert (mine.state, mine.due_at, mine.reason) == ("CREATED", None, None)
     ours, _ = await submit_run(with_engine, ADA, "demo", RUN)
-    assert (ours.state, ours.due_at, ours.reason) == ("READY", ours.created_at, None)
+    assert (ours.state, ours.reason) == ("READY", None)
+    async with core.store.begin(is_read_only=True) as unit:
+        now = await unit.read_clock()
+    assert ours.due_at is not None
+    assert now - timedelta(seconds=30) < ours.due_at <= now
 
 
 async def test_explanation_says_the_same_as_submitting_when_it_is_asked_first(core: Core) -> None:

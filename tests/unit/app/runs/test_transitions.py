@@ -8,6 +8,7 @@ from tests.unit.app.run_world import ADA, World
 
 async def test_change_is_refused_when_the_run_was_written_since_it_was_read(world: World) -> None:
     await world.submit()
+    await world.settle()
     read_before = await world.get()
     await stop_run(world.core, ADA, "p", "r1")
     with pytest.raises(Stale):
