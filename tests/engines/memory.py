@@ -87,6 +87,8 @@ class MemoryEngine:
         """Projects that cannot be read now."""
         self.is_cut = False
         """The place cannot be reached; what was observed is remembered."""
+        self._sources: defaultdict[str, list[LogSource]] = defaultdict(list)
+        """The keys of `outputs`, by the run's uid."""
         self._epochs = [0]
         self._numbers = count(1)
         self._subscribers: WeakSet[Subscriber] = WeakSet()
@@ -211,7 +213,7 @@ class MemoryEngine:
     async def list_log_sources(self, anchor: Anchor) -> Sequence[LogSource]:
         """Those that wrote or will write."""
         await self._enter("list_log_sources")
-        return [source for source in self.outputs if source.run_uid == anchor.run_uid]
+        return list(self._sources.get(anchor.run_uid, ()))
 
     async def follow_log(self, source: LogSource, *, after: str | None = None) -> AsyncIterator[LogChunk | LogGap]:
         """From there on; positions are offsets."""
@@ -345,7 +347,9 @@ class MemoryEngine:
         thing.phase = "running"
         while self._source(thing) in self.outputs:
             thing.instance += 1
-        self.outputs[self._source(thing)] = Output()
+        source = self._source(thing)
+        self.outputs[source] = Output()
+        self._sources[source.run_uid].append(source)
         self._note(thing)
 
     def restart(self, run_id: str, *, exit_code: int = 1, end: ContainerEnd | None = None) -> None:
@@ -456,7 +460,7 @@ class MemoryEngine:
         del self.things[thing.anchor.uid]
         self._forget_secrets(thing)
         self._close_output(thing)
-        for source in [source for source in self.outputs if source.run_uid == thing.anchor.run_uid]:
+        for source in self._sources.pop(thing.anchor.run_uid, ()):
             del self.outputs[source]
         self._tell(
             Observation(
@@ -487,12 +491,14 @@ class MemoryEngine:
         return thing
 
     def _find_own(self, assignment: Assignment) -> Thing | None:
-        own = (thing for thing in self.things.values() if thing.anchor.run_uid == assignment.run_uid)
-        return next(own, None)
+        return self._find_by_uid(assignment.run_uid)
+
+    def _find_by_uid(self, run_uid: str) -> Thing | None:
+        return next((self.things[uid] for uid in self.made.get(run_uid, ()) if uid in self.things), None)
 
     def _find(self, run_id: str) -> Thing | None:
-        things = self.things.values()
-        return next((thing for thing in things if run_id in (thing.anchor.run_id, thing.anchor.run_uid)), None)
+        things = (thing for thing in self.things.values() if thing.anchor.run_id == run_id)
+        return self._find_by_uid(run_id) or next(things, None)
 
     def _get(self, run_id: str) -> Thing:
         thing = self._find(run_id)

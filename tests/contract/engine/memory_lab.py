@@ -160,7 +160,7 @@ class MemoryLab:
         if verb == "octal":
             return bytes([int(text, 8)])
         if verb == "variable":
-            return f"{self.memory.secrets[thing.anchor.uid][text]}\n".encode()
+            return f"{self.memory.secrets[thing.anchor.uid].get(text, '')}\n".encode()
         if verb == "file":
             return self._open(thing, text).get(text, "").encode()
         return f"{text}\n".encode()

@@ -172,8 +172,10 @@ async def test_nothing_fails_when_many_calls_are_made_at_once(lab: Lab) -> None:
     runs = [assign(lab, leave(number % 3), run_id=f"r{number}") for number in range(6)]
     anchors = await asyncio.gather(*(begin(lab, run) for run in runs))
     other = await lab.reopen()
-    reads = [engine.observe(anchor) for engine in (lab.engine, other) for anchor in anchors]
-    await asyncio.gather(*reads, lab.engine.list_anchors(), *(lab.engine.list_log_sources(each) for each in anchors))
+    for engine in (lab.engine, other):
+        seen_together = await asyncio.gather(*(engine.observe(anchor) for anchor in anchors))
+        assert [seen.run_uid for seen in seen_together] == [run.run_uid for run in runs]
+    await asyncio.gather(lab.engine.list_anchors(), *(lab.engine.list_log_sources(anchor) for anchor in anchors))
     codes = []
     for anchor in anchors:
         seen = await see(lab, anchor, Seen.SUCCEEDED, Seen.FAILED)
