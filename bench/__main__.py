@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import core, reflector, resolve, testbed_figures
+from bench.loop import section as loop
 from bench.report import Goal, Section, progress, render
 
 SECTIONS: Mapping[str, Callable[[], Section]] = {
@@ -18,6 +19,7 @@ SECTIONS: Mapping[str, Callable[[], Section]] = {
     "reflector": reflector.measure,
     "resolve": resolve.measure,
     "core": core.measure,
+    "loop": loop.measure,
 }
 
 

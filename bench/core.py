@@ -13,14 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from bench.report import Cell, Goal, Section, Table, progress
-from runyard.store import tables
+from bench.row_copies import make_copy
 from tests.postgres import NoPostgres, run_postgres
 
 RUNS = 100_000
@@ -31,6 +31,7 @@ WARM_UP = 20
 WARM_UP_SECONDS = 2
 FLOOD_SECONDS = 5
 CONNECTIONS = 8
+_COPY = "'r' || n.i"
 RUNYARD = Path(sys.executable).parent / "runyard"
 NOTES = (
     f"One server process and one client on {os.cpu_count()} cores. {SUBMITS_PER_SECOND} submits come in a second,",
@@ -215,8 +216,13 @@ def _prepare(url: str) -> None:
 def _multiply(url: str, run_sql: RunSql | None) -> None:
     """Copy one run 100,000 times inside the database, because submits would take too long."""
     statements = [
-        _make_copy("runs", {"uid", "id"}, of="t.id = 'seed'"),
-        _make_copy("transitions", {"run_uid"}, of="t.run_uid = (SELECT uid FROM runs WHERE id = 'seed')"),
+        make_copy("runs", RUNS, where="t.id = 'seed'", replaced={"uid": _COPY, "id": _COPY}),
+        make_copy(
+            "transitions",
+            RUNS,
+            where="t.run_uid = (SELECT uid FROM runs WHERE id = 'seed')",
+            replaced={"run_uid": _COPY},
+        ),
     ]
     statements.append(f"UPDATE run_totals SET number = number + {RUNS}")
     if run_sql is None:
@@ -228,17 +234,6 @@ def _multiply(url: str, run_sql: RunSql | None) -> None:
         # Run PostgreSQL's maintenance (autovacuum, analyze) before the measurement, not during it.
         for statement in (*statements, "VACUUM ANALYZE", "CHECKPOINT"):
             run_sql(statement, database=urlsplit(url).path.removeprefix("/"))
-
-
-def _make_copy(table: str, keys: Collection[str], *, of: str) -> str:
-    names = [column.name for column in tables.metadata.tables[table].columns]
-    values = ["'r' || n.i" if name in keys else f't."{name}"' for name in names]
-    quoted = ", ".join(f'"{name}"' for name in names)
-    return (
-        f"INSERT INTO {table} ({quoted}) "
-        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {RUNS}) "
-        f"SELECT {', '.join(values)} FROM {table} AS t, n WHERE {of}"
-    )
 
 
 HttpCall = tuple[str, str, Any]
