@@ -194,6 +194,16 @@ _OF_SERVICES: Mapping[str, Change] = {
 _OF_ANCHORS: Mapping[str, Change] = {
     "not suspended": lambda victim: victim.workload["spec"].update(suspend=False),
     "no word on suspension": lambda victim: victim.workload["spec"].pop("suspend"),
+    "no wish": lambda victim: victim.workload["metadata"]["annotations"].pop("runyard.io/wish"),
+    "the wish to run": lambda victim: victim.workload["metadata"]["annotations"].update({"runyard.io/wish": "run"}),
+    "no generation": lambda victim: victim.workload["metadata"]["annotations"].pop("runyard.io/generation"),
+    "an odd generation": lambda victim: victim.workload["metadata"]["annotations"].update(
+        {"runyard.io/generation": "-1"}
+    ),
+    "a deadline without timeout": lambda victim: victim.workload["spec"].update(activeDeadlineSeconds=60),
+    "a timeout without deadline": lambda victim: victim.workload["metadata"]["annotations"].update(
+        {"runyard.io/timeout": "60"}
+    ),
     "a TTL": lambda victim: victim.workload["spec"].update(ttlSecondsAfterFinished=60),
     "another run's anchor": lambda victim: victim.of("Secret")["metadata"]["ownerReferences"][0].update(name="run-r9"),
     "a blocking owner": lambda victim: victim.of("Secret")["metadata"]["ownerReferences"][0].update(
@@ -208,6 +218,10 @@ _OF_ANCHORS: Mapping[str, Change] = {
 }
 _OF_SERVED_ANCHORS: Mapping[str, Change] = {
     "replicas": lambda victim: victim.workload["spec"].update(replicas=1),
+    "more replicas at the release": lambda victim: victim.workload["metadata"]["annotations"].update(
+        {"runyard.io/replicas": "1000"}
+    ),
+    "no word on replicas": lambda victim: victim.workload["metadata"]["annotations"].pop("runyard.io/replicas"),
 }
 
 JOB_BYPASSES: Mapping[str, Change] = {**_POD_SECURITY, **_REFERENCES, **_FORMS, **_DENIALS}

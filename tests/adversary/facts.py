@@ -12,8 +12,6 @@ from tests.adversary.raw import RawScope, read_scopes
 from tests.adversary.raw_profiles import read_base, read_profile
 from tests.adversary.raw_requests import RequestedFields
 
-AT_REST = frozenset({"ttl", "replicas"})
-"""Fields that an anchor does not have yet; its release sets them."""
 SCRATCH, SECRET_FILES = "runyard-scratch", "runyard-secrets"
 DEFAULT_PROFILE = "default"
 BUILT_IN_SIZE = Quantity.parse("2Gi")
@@ -70,6 +68,19 @@ class Facts:
         """An amount by our name of the resource."""
         amounts = self.requests if side == "requests" else self.limits
         return amounts.get({"mem": "memory"}.get(name, name))
+
+    def find_annotation(self, name: str) -> int | None:
+        """The number in an annotation of the Job or Deployment."""
+        value = self.workload["metadata"].get("annotations", {}).get(f"runyard.io/{name}")
+        return None if value is None else int(value)
+
+    def find_timing(self, name: str) -> int | None:
+        """`timeout`, `ttl` or `replicas`; an anchor only states them, for our timer and for later patches."""
+        if self.is_anchor:
+            return self.find_annotation(name)
+        key = {"timeout": "activeDeadlineSeconds", "ttl": "ttlSecondsAfterFinished"}.get(name, name)
+        found: int | None = self.spec.get(key)
+        return found
 
     @property
     def is_served(self) -> bool:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tests.adversary.cases import World
-from tests.adversary.facts import AT_REST, AdminInputs, Facts
+from tests.adversary.facts import AdminInputs, Facts
 from tests.adversary.images import glob, is_allowed, is_denied
-from tests.adversary.judge_values import collect, find_annotation, iter_node_keys, iter_pod_terms, list_derived
+from tests.adversary.judge_values import collect, iter_node_keys, iter_pod_terms, list_derived
 from tests.adversary.raw import RawScope
 from tests.adversary.tolerations import is_within, meets
 
@@ -49,9 +49,9 @@ _UNBOUNDED: Mapping[str, Callable[[Facts], bool]] = {
     "resources.mem.limits": lambda facts: facts.side("mem", "limits") is not None,
     "resources.cpu.limits": lambda facts: facts.side("cpu", "limits") is not None,
     "resources.ephemeral-storage.limits": lambda facts: facts.side("ephemeral-storage", "limits") is not None,
-    "timeout": lambda facts: "activeDeadlineSeconds" in facts.spec,
-    "ttl": lambda facts: "ttlSecondsAfterFinished" in facts.spec,
-    "pending_timeout": lambda facts: find_annotation(facts, "pending-timeout") is not None,
+    "timeout": lambda facts: facts.find_timing("timeout") is not None,
+    "ttl": lambda facts: facts.find_timing("ttl") is not None,
+    "pending_timeout": lambda facts: facts.find_annotation("pending-timeout") is not None,
     "volumes.size_limit": lambda facts: all(
         "sizeLimit" in volume["emptyDir"] for volume in facts.iter_user_volumes() if "emptyDir" in volume
     ),
@@ -107,8 +107,6 @@ def _is_denied(field: str, entry: Any, value: Any) -> bool:
 
 def _applies(field: str, facts: Facts) -> bool:
     """Whether such a run has the field."""
-    if facts.is_anchor and field in AT_REST:
-        return False
     if field in _JOB_FIELDS:
         return facts.is_job
     if field in _LONG_FIELDS:

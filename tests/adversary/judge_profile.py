@@ -5,8 +5,8 @@ from typing import Any
 
 from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary.cases import Case, World
-from tests.adversary.facts import AT_REST, AdminInputs, Facts
-from tests.adversary.judge_values import find_annotation, find_service_type
+from tests.adversary.facts import AdminInputs, Facts
+from tests.adversary.judge_values import find_service_type
 
 
 def iter_profile_complaints(facts: Facts, admin: AdminInputs, case: Case, world: World) -> Iterator[str]:
@@ -24,9 +24,7 @@ def iter_profile_complaints(facts: Facts, admin: AdminInputs, case: Case, world:
 
 def is_applicable(field: str, case: Case) -> bool:
     """Whether the field has an effect on the objects of such a run."""
-    if case.is_anchor and field in AT_REST:
-        return False
-    if field in ("backoff_limit", "timeout", "ttl"):
+    if field in ("backoff_limit", "disruptions", "timeout", "ttl"):
         return case.action == "job"
     if field in ("service_ports", "service_type", "service_name", "readiness_path"):
         return case.action == "serve"
@@ -56,11 +54,12 @@ SCALARS: Mapping[str, Callable[[Facts], Any]] = {
     "args": lambda facts: facts.container.get("args"),
     "working_dir": lambda facts: facts.container.get("workingDir"),
     "image_pull_policy": lambda facts: facts.container.get("imagePullPolicy"),
-    "replicas": lambda facts: facts.spec.get("replicas"),
+    "replicas": lambda facts: facts.find_timing("replicas"),
+    "disruptions": lambda facts: "ignore" if "podFailurePolicy" in facts.spec else "count",
     "backoff_limit": lambda facts: facts.spec.get("backoffLimit"),
-    "timeout": lambda facts: facts.spec.get("activeDeadlineSeconds"),
-    "ttl": lambda facts: facts.spec.get("ttlSecondsAfterFinished"),
-    "pending_timeout": lambda facts: find_annotation(facts, "pending-timeout"),
+    "timeout": lambda facts: facts.find_timing("timeout"),
+    "ttl": lambda facts: facts.find_timing("ttl"),
+    "pending_timeout": lambda facts: facts.find_annotation("pending-timeout"),
     "service_type": find_service_type,
     "service_ports": _list_ports,
     "readiness_path": lambda facts: facts.container["readinessProbe"].get("httpGet", {}).get("path"),

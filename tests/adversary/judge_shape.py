@@ -41,8 +41,8 @@ _CONTAINER_KEYS = frozenset(
 _SPEC_KEYS: Mapping[str, frozenset[str]] = {
     "Job": frozenset(
         {
-            *("completions", "parallelism", "backoffLimit", "podReplacementPolicy", "activeDeadlineSeconds"),
-            *("ttlSecondsAfterFinished", "template", "suspend"),
+            *("completions", "parallelism", "backoffLimit", "podReplacementPolicy", "podFailurePolicy"),
+            *("activeDeadlineSeconds", "ttlSecondsAfterFinished", "template", "suspend"),
         }
     ),
     "Deployment": frozenset(
@@ -58,6 +58,7 @@ _FORBIDDEN_PATHS = ("/proc", "/sys", "/dev", "/etc", "/var/run/secrets", "/run/s
 def iter_shape_complaints(facts: Facts, admin: AdminInputs, case: Case, world: World) -> Iterator[str]:
     yield from _judge_objects(facts, world.namespaces[case.project])
     yield from _judge_start(facts)
+    yield from _judge_anchor_notes(facts)
     yield from _judge_owners(facts)
     yield from _judge_pods(facts)
     yield from _judge_labels(facts, {"run": case.run_id, "project": case.project, "profile": admin.profile_id})
@@ -90,6 +91,23 @@ def _judge_start(facts: Facts) -> Iterator[str]:
         yield "anchor: it has a TTL"
     if facts.is_anchor and not facts.is_job and facts.spec["replicas"] != 0:
         yield f"anchor: {facts.spec['replicas']} replicas"
+
+
+def _judge_anchor_notes(facts: Facts) -> Iterator[str]:
+    """An anchor says that it is held back. Its own deadline is a late backstop of the timeout that it states."""
+    notes = facts.workload["metadata"].get("annotations", {})
+    if notes.get("runyard.io/wish") != ("hold" if facts.is_anchor else None):
+        yield f"anchor: the wish is {notes.get('runyard.io/wish')}"
+    if str(notes.get("runyard.io/generation")).isdigit() is not facts.is_anchor:
+        yield f"anchor: the generation is {notes.get('runyard.io/generation')}"
+    deadline, timeout = facts.spec.get("activeDeadlineSeconds"), facts.find_timing("timeout")
+    if facts.is_anchor and timeout is not None:
+        timeout += facts.pod.get("terminationGracePeriodSeconds", 30) + 3600
+    if facts.is_job and deadline != timeout:
+        yield f"anchor: the deadline is {deadline}, not {timeout}"
+    rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    if facts.spec.get("podFailurePolicy", {"rules": [rule]}) != {"rules": [rule]}:
+        yield f"shape: the failure policy is {facts.spec['podFailurePolicy']}"
 
 
 def _judge_owners(facts: Facts) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.adversary.cases import Case, World
-from tests.adversary.facts import AT_REST, SECRET_FILES, AdminInputs, Facts
+from tests.adversary.facts import SECRET_FILES, AdminInputs, Facts
 from tests.adversary.judge_profile import SCALARS, is_applicable
 
 Path = tuple[Any, ...]
@@ -33,8 +33,6 @@ def iter_silence_complaints(
         tolerations += layer.get("tolerations", [])
         asked |= {path: value for name, field in layer.items() for path, value in _iter_asked(name, field)}
     for path, value in asked.items():
-        if case.is_anchor and path[0] in AT_REST:
-            continue
         if _is_warned(path, warned):
             continue
         if not is_applicable(path[0], case) or not _is_held(path, value, facts, admin, world, answer):

@@ -6,7 +6,7 @@ from typing import Any
 
 from runyard.spec.kubernetes.quantity import Quantity
 from tests.adversary.cases import World
-from tests.adversary.facts import AT_REST, BUILT_IN_SIZE, AdminInputs, Facts
+from tests.adversary.facts import BUILT_IN_SIZE, AdminInputs, Facts
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -17,8 +17,6 @@ Values = list[tuple[Any, bool]]
 
 def collect(field: str, facts: Facts, admin: AdminInputs, world: World) -> Values:
     """Every value of a ruled field."""
-    if facts.is_anchor and field in AT_REST:
-        return []
     if field in _SCALARS:
         value = _SCALARS[field](facts)
         is_capped = field not in facts.asked.fields and value == admin.find_max(field)
@@ -37,11 +35,6 @@ def _is_blank(field: str, value: Any, facts: Facts, admin: AdminInputs) -> bool:
         rule = admin.scopes[0].rules.get(field, {})
         return value in ("ClusterIP", "NodePort", *(rule.get("options") or ()), *(rule.get("allowed") or ()))
     return bool(value == max([1 if field == "replicas" else 0, *admin.list_clauses(field, "min")]))
-
-
-def find_annotation(facts: Facts, name: str) -> Any:
-    value = facts.workload["metadata"].get("annotations", {}).get(f"runyard.io/{name}")
-    return None if value is None else int(value)
 
 
 def find_service_type(facts: Facts) -> Any:
@@ -63,11 +56,11 @@ _SCALARS: Mapping[str, Callable[[Facts], Any]] = {
     "run_as_user": _context("runAsUser"),
     "run_as_group": _context("runAsGroup"),
     "fs_group": _context("fsGroup"),
-    "replicas": lambda facts: facts.spec.get("replicas"),
+    "replicas": lambda facts: facts.find_timing("replicas"),
     "backoff_limit": lambda facts: facts.spec.get("backoffLimit"),
-    "timeout": lambda facts: facts.spec.get("activeDeadlineSeconds"),
-    "pending_timeout": lambda facts: find_annotation(facts, "pending-timeout"),
-    "ttl": lambda facts: facts.spec.get("ttlSecondsAfterFinished"),
+    "timeout": lambda facts: facts.find_timing("timeout"),
+    "pending_timeout": lambda facts: facts.find_annotation("pending-timeout"),
+    "ttl": lambda facts: facts.find_timing("ttl"),
     "grace_period": lambda facts: facts.pod.get("terminationGracePeriodSeconds"),
 }
 

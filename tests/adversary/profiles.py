@@ -26,7 +26,8 @@ _USER_FIELDS = (
         "replicas",
         "service_ports",
     ),
-    *("service_type", "service_name", "readiness_path", "backoff_limit", "timeout", "pending_timeout", "ttl"),
+    *("service_type", "service_name", "readiness_path", "backoff_limit", "disruptions", "timeout"),
+    *("pending_timeout", "ttl"),
     *("grace_period", "parameters", "python_version", "source", "requirements", "node_selector", "envs"),
 )
 

@@ -9,7 +9,7 @@ from runyard.domain.admission import check_objects
 from runyard.domain.resolution import Resolution, resolve
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
 from runyard.manifests.identity import Owner, RunIdentity
-from runyard.manifests.render import render_anchor, render_dependents, render_run
+from runyard.manifests.render import render_anchor, render_dependents, render_kept_claims, render_run
 from runyard.spec.config_maps import ConfigMap
 from runyard.spec.policy import read_policy
 from runyard.spec.problems import Problem, Refused
@@ -135,7 +135,8 @@ def render_case(case: Case, stage: Stage, resolution: Resolution) -> list[dict[s
         return render_run(resolution.spec, identity, secret_values=secrets)
     anchor = render_anchor(resolution.spec, identity)
     owner = Owner(kind=anchor["kind"], name=anchor["metadata"]["name"], uid=ANCHOR_UID)
-    return [anchor, *render_dependents(resolution.spec, identity, owner=owner, secret_values=secrets)]
+    dependents = render_dependents(resolution.spec, identity, owner=owner, secret_values=secrets)
+    return [anchor, *dependents, *render_kept_claims(resolution.spec, identity)]
 
 
 def admit(objects: Any, case: Case, stage: Stage, resolution: Resolution) -> list[Problem]:

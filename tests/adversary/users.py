@@ -40,6 +40,7 @@ _WEIGHTS = {
     "service_name": 1,
     "readiness_path": 1,
     "backoff_limit": 1,
+    "disruptions": 1,
     "timeout": 1,
     "pending_timeout": 1,
     "ttl": 1,
@@ -217,6 +218,7 @@ _DRAWERS: dict[str, tuple[Callable[[UserDraws], Any], ...]] = {
     "args": _one((["--epochs", 3], ["a\nb", "ü", ""], [], ["$(RUN_ID)"]), (*words.JUNK, "text", [None], ["a"] * 300)),
     "working_dir": _one(("/app", "/", "/a b/ü"), (*words.JUNK, "app", "../x", "/a\nb")),
     "image_pull_policy": _one(words.PULL_POLICIES, (*words.JUNK, "always", "ALWAYS", "if_not_present")),
+    "disruptions": _one(("ignore", "count"), (*words.JUNK, "Ignore", "retry")),
     "service_ports": (
         lambda user: user.draw_ports(),
         lambda user: user.draw_ports(),

@@ -84,6 +84,8 @@ class EffectiveSpec:
     readiness_path: str | None = None
 
     backoff_limit: int | None = None
+    disruptions: Literal["ignore", "count"] | None = None
+    """Blank means `ignore`: pods that are evicted, preempted or drained use up no retry."""
     timeout_seconds: int | None = None
     pending_timeout_seconds: int | None = None
     ttl_seconds: int | None = None

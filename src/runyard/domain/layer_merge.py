@@ -22,9 +22,12 @@ INAPPLICABLE_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
         "job": frozenset(
             {"replicas", "service_ports", "service_type", "service_name", "readiness_path", "init_parameters"}
         ),
-        "serve": frozenset({"backoff_limit", "timeout", "ttl"}),
+        "serve": frozenset({"backoff_limit", "disruptions", "timeout", "ttl"}),
         "deploy": frozenset(
-            {"backoff_limit", "timeout", "ttl", "service_ports", "service_type", "service_name", "readiness_path"}
+            {
+                *("backoff_limit", "disruptions", "timeout", "ttl"),
+                *("service_ports", "service_type", "service_name", "readiness_path"),
+            }
         ),
         "build": frozenset(
             {"replicas", "service_ports", "service_type", "service_name", "readiness_path", "init_parameters"}

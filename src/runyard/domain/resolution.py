@@ -178,6 +178,7 @@ _PLAIN = (
     "service_name",
     "readiness_path",
     "backoff_limit",
+    "disruptions",
     "affinity",
     "parameters",
     "inputs",

@@ -7,9 +7,11 @@ anchor exists.
 from collections.abc import Iterator, Mapping
 
 from runyard.domain.effective_spec import EffectiveSpec
+from runyard.manifests.environment import TOKEN_VARIABLES
 from runyard.spec.environment import find_variables_set_twice
 from runyard.spec.figures import format_bytes
 from runyard.spec.kinds.registry import get_kind
+from runyard.spec.launcher import LAUNCHER_PATH
 from runyard.spec.names import check_config_key
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, list_words
@@ -20,25 +22,36 @@ MOST_SECRET_BYTES = 1_048_576
 _BUILD = "build"
 
 
-def check_workload(spec: EffectiveSpec) -> None:
+def check_workload(spec: EffectiveSpec, *, has_launcher: bool = False) -> None:
     """Raise `Refused` if the Job or Deployment, its Services and claims cannot be rendered."""
-    _refuse_if_any(find_unrenderable(spec))
+    _refuse_if_any(find_unrenderable(spec, has_launcher=has_launcher))
 
 
-def check_run(spec: EffectiveSpec, *, secret_values: Mapping[str, str]) -> None:
+def check_run(
+    spec: EffectiveSpec, *, secret_values: Mapping[str, str], token: str | None = None, has_launcher: bool = False
+) -> None:
     """The same for the whole run, including its Secret: every secret that the run uses needs a value."""
-    _refuse_if_any([*find_unrenderable(spec), *_iter_secret_problems(spec, secret_values)])
+    problems = find_unrenderable(spec, has_launcher=has_launcher)
+    _refuse_if_any([*problems, *_iter_secret_problems(spec, secret_values, token=token)])
 
 
-def find_unrenderable(spec: EffectiveSpec) -> list[Problem]:
+def find_unrenderable(spec: EffectiveSpec, *, has_launcher: bool = False) -> list[Problem]:
     """Every reason why the spec cannot become objects, whatever the values of its secrets."""
-    launcher = find_missing_launcher(spec)
-    return [*_iter_spec_problems(spec), *([launcher] if launcher is not None else [])]
+    launcher = None if has_launcher else find_missing_launcher(spec)
+    return [
+        *_iter_spec_problems(spec, has_launcher=has_launcher),
+        *([launcher] if launcher is not None else []),
+    ]
+
+
+def needs_launcher(spec: EffectiveSpec) -> bool:
+    """Whether only a launcher can start the run."""
+    return not spec.command and get_kind(spec.kind).needs_launcher
 
 
 def find_missing_launcher(spec: EffectiveSpec) -> Problem | None:
     """The problem of a run that only a launcher could start. No engine has a launcher yet."""
-    if spec.command or not get_kind(spec.kind).needs_launcher:
+    if not needs_launcher(spec):
         return None
     message = f"a {spec.kind} function without `command` needs a launcher, and there is none"
     return Problem(Code.LAUNCHER_MISSING, ("command",), message, allowed="the program to start, as words")
@@ -49,7 +62,7 @@ def _refuse_if_any(problems: list[Problem]) -> None:
         raise Refused(problems)
 
 
-def _iter_spec_problems(spec: EffectiveSpec) -> Iterator[Problem]:
+def _iter_spec_problems(spec: EffectiveSpec, *, has_launcher: bool) -> Iterator[Problem]:
     yield from _iter_action_problems(spec)
     if not spec.image:
         yield Problem(Code.FIELD_MISSING, ("image",), "a run needs an `image`")
@@ -76,7 +89,7 @@ def _iter_spec_problems(spec: EffectiveSpec) -> Iterator[Problem]:
     for index, use in enumerate(spec.secrets):
         if error := check_config_key(use.name):
             yield Problem(Code.SECRETS_NAME, ("secrets", index), error, value=use.name)
-    yield from _iter_clashes(spec)
+    yield from _iter_clashes(spec, has_launcher=has_launcher)
 
 
 def _iter_action_problems(spec: EffectiveSpec) -> Iterator[Problem]:
@@ -106,9 +119,11 @@ def _find_lacking(volume: Volume) -> str | None:
     return None
 
 
-def _iter_clashes(spec: EffectiveSpec) -> Iterator[Problem]:
+def _iter_clashes(spec: EffectiveSpec, *, has_launcher: bool) -> Iterator[Problem]:
     """Two mounts at one path, or two values of one variable: only one of them can hold."""
     taken = {SCRATCH_PATH: "`resources.disk`"} if spec.disk else {}
+    if has_launcher and needs_launcher(spec):
+        taken[LAUNCHER_PATH] = "the launcher"
     mounts = [(("volumes", index, "mount_path"), volume.mount_path) for index, volume in enumerate(spec.volumes)]
     mounts += [(("secrets", i, "mount_path"), use.mount_path) for i, use in enumerate(spec.secrets) if use.mount_path]
     for path, mount_path in mounts:
@@ -119,14 +134,15 @@ def _iter_clashes(spec: EffectiveSpec) -> Iterator[Problem]:
     yield from find_variables_set_twice(spec.envs, spec.secrets)
 
 
-def _iter_secret_problems(spec: EffectiveSpec, values: Mapping[str, str]) -> Iterator[Problem]:
+def _iter_secret_problems(spec: EffectiveSpec, values: Mapping[str, str], *, token: str | None) -> Iterator[Problem]:
     used = {use.name: values.get(use.name) for use in spec.secrets}
     for index, use in enumerate(spec.secrets):
         if used[use.name] is None:
             message = f"the secret `{use.name}` has no value"
             known = f"secrets with values: {list_words(sorted(values))}" if values else None
             yield Problem(Code.SECRETS_MISSING, ("secrets", index), message, value=use.name, allowed=known)
-    if sum(len(value.encode()) for value in used.values() if value) > MOST_SECRET_BYTES:
+    tokens = len(token.encode()) * len(TOKEN_VARIABLES) if token else 0
+    if sum(len(value.encode()) for value in used.values() if value) + tokens > MOST_SECRET_BYTES:
         yield Problem(
             Code.SIZE_BYTES,
             ("secrets",),

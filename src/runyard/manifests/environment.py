@@ -13,38 +13,55 @@ from runyard.manifests.metadata import Marks
 from runyard.manifests.names import secret_name
 
 SECRETS_VOLUME = "runyard-secrets"
+TOKEN_VARIABLES = ("DHCORE_ACCESS_TOKEN", "RUNYARD_TOKEN")
+"""The variables with the run's token, for DigitalHub's SDK and for ours. Its value is in the run's Secret only."""
 
 
 def get_platform_envs(identity: RunIdentity) -> dict[str, str]:
-    """The variables that the platform sets in every run."""
-    return {"PROJECT_NAME": identity.project, "RUN_ID": identity.run_id}
+    """The variables that the platform sets in every run; without an endpoint, only those of an offline run."""
+    envs = {"PROJECT_NAME": identity.project, "RUN_ID": identity.run_id}
+    endpoint = identity.platform.endpoint
+    if endpoint is not None:
+        envs |= {
+            "DHCORE_ENDPOINT": endpoint,
+            "RUNYARD_ENDPOINT": endpoint,
+            "RUNYARD_PROJECT": identity.project,
+            "RUNYARD_RUN_ID": identity.run_id,
+            "RUNYARD_RUN_UID": identity.run_uid,
+        }
+        if identity.namespace is not None:
+            envs["DHCORE_NAMESPACE"] = identity.namespace
+    return envs
 
 
 def render_env(spec: EffectiveSpec, identity: RunIdentity) -> list[dict[str, Any]]:
     """The platform's variables, then secrets, then `envs`; each name once, the last one wins."""
     platforms = get_platform_envs(identity)
     entries: dict[str, dict[str, Any]] = {name: {"value": value} for name, value in platforms.items()}
-    for use in spec.secrets:
-        if use.is_variable:
-            entries[use.name] = {"valueFrom": {"secretKeyRef": {"name": secret_name(identity), "key": use.name}}}
+    secrets = [*(TOKEN_VARIABLES if identity.platform.has_token else ())]
+    secrets += [use.name for use in spec.secrets if use.is_variable]
+    for name in secrets:
+        entries[name] = {"valueFrom": {"secretKeyRef": {"name": secret_name(identity), "key": name}}}
     entries |= {name: {"value": value} for name, value in spec.envs.items()}
     return [{"name": name, **content} for name, content in entries.items()]
 
 
 def render_secret(
-    spec: EffectiveSpec, identity: RunIdentity, marks: Marks, *, values: Mapping[str, str]
+    spec: EffectiveSpec, identity: RunIdentity, marks: Marks, *, values: Mapping[str, str], token: str | None
 ) -> list[dict[str, Any]]:
-    """The run's Secret, with only the secrets that it uses; an empty list if it uses none."""
-    if not spec.secrets:
+    """The run's Secret: its token, and only the secrets that it uses; an empty list if it has neither."""
+    tokens = {} if token is None else dict.fromkeys(TOKEN_VARIABLES, token)
+    # A secret that a policy allows a run to name like a platform variable wins, as its variable does.
+    contents = {**tokens, **{use.name: values[use.name] for use in spec.secrets}}
+    if not contents:
         return []
-    names = dict.fromkeys(use.name for use in spec.secrets)
     return [
         {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": marks.render_metadata(secret_name(identity)),
             "type": "Opaque",
-            "data": {name: base64.b64encode(values[name].encode()).decode() for name in names},
+            "data": {name: base64.b64encode(value.encode()).decode() for name, value in contents.items()},
         }
     ]
 

@@ -1,7 +1,23 @@
-"""The run that objects are rendered for, and the object that owns them."""
+"""The run that objects are rendered for, what the platform gives it, and the object that owns them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from runyard.spec.launcher import Launcher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformInputs:
+    """What the installation gives every run. `runyard render` has none of it."""
+
+    endpoint: str | None = None
+    """URL of the server, as pods reach it."""
+    has_token: bool = False
+    """Whether the run's Secret holds a token of the run."""
+    launcher: Launcher | None = None
+    """Starts functions that have no command of their own."""
+    has_registry_secret: bool = False
+    """Whether the project has a Secret with registry credentials; see `project_objects.py`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +35,9 @@ class RunIdentity:
     """The function's name."""
     run_name: str | None = None
     """The run's name for people; not unique."""
+    generation: int = 1
+    """Counts changes of the run's desired state; only anchors state it."""
+    platform: PlatformInputs = field(default_factory=PlatformInputs)
 
 
 @dataclass(frozen=True, slots=True)

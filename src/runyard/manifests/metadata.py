@@ -21,6 +21,18 @@ LIFETIME_ANNOTATION = f"{PREFIX}lifetime"
 """On a claim: `run`, `keep`, or the seconds for which it is kept after the run."""
 PENDING_TIMEOUT_ANNOTATION = f"{PREFIX}pending-timeout"
 """On a Job or Deployment: the seconds for which its pods may be pending."""
+GENERATION_ANNOTATION = f"{PREFIX}generation"
+"""On an anchor: the newest generation of the desired state that it was told."""
+WISH_ANNOTATION = f"{PREFIX}wish"
+"""On an anchor: `hold` (not released yet), `run`, or `stop`. A service with 0 replicas may be any of them."""
+TIMEOUT_ANNOTATION = f"{PREFIX}timeout"
+"""On an anchor that is a Job: the seconds after which Runyard stops it. The Job's own deadline is a later one."""
+TTL_ANNOTATION = f"{PREFIX}ttl"
+"""On an anchor that is a Job: the seconds that it is kept after its end. Settling sets them."""
+REPLICAS_ANNOTATION = f"{PREFIX}replicas"
+"""On an anchor that is a Deployment: the replicas that its release sets."""
+VOLUME_ID_LABEL = f"{PREFIX}volume-id"
+"""On a claim that outlives runs: the volume in the ledger."""
 RUN_NAME_ANNOTATION = f"{PREFIX}run-name"
 
 API_VERSIONS: Mapping[str, str] = MappingProxyType({"Job": "batch/v1", "Deployment": "apps/v1"})
@@ -60,7 +72,6 @@ class Marks:
         *,
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
-        is_owned: bool = True,
     ) -> dict[str, Any]:
         """The metadata of an object; without a name, of a pod or claim template."""
         metadata: dict[str, Any] = {"name": name} if name else {}
@@ -69,7 +80,7 @@ class Marks:
         metadata["labels"] = {**self.labels, **(labels or {})}
         if notes := {**self.annotations, **(annotations or {})}:
             metadata["annotations"] = notes
-        if name and self.owner and is_owned:
+        if name and self.owner:
             metadata["ownerReferences"] = [_render_owner(self.owner)]
         return metadata
 

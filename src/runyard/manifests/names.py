@@ -47,6 +47,11 @@ def secret_name(identity: RunIdentity) -> str:
     return f"{run_name(identity)}-secrets"
 
 
+def registry_secret_name(project: str) -> str:
+    """The name of the Secret with a project's registry credentials."""
+    return _join_hashed("runyard-registry", project, hashed=project, most=63)
+
+
 def service_name(identity: RunIdentity) -> str:
     """The name of the run's own Service."""
     return run_name(identity)

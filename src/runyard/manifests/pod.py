@@ -5,7 +5,14 @@ from typing import Any
 from runyard.domain.effective_spec import EffectiveSpec, to_plain
 from runyard.manifests.environment import render_env, render_secret_mounts, render_secret_volumes
 from runyard.manifests.identity import RunIdentity
+from runyard.manifests.launcher import (
+    find_launcher,
+    render_init_containers,
+    render_launcher_mounts,
+    render_launcher_volumes,
+)
 from runyard.manifests.metadata import Marks
+from runyard.manifests.names import registry_secret_name
 from runyard.manifests.resources import render_resources
 from runyard.manifests.security import render_container_security, render_pod_security
 from runyard.manifests.services import render_container_ports, render_readiness
@@ -20,6 +27,10 @@ def render_template(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) ->
 
 
 def _render_pod(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> dict[str, Any]:
+    launcher = find_launcher(spec, identity)
+    pull_secrets = [*spec.image_pull_secrets]
+    if identity.platform.has_registry_secret:
+        pull_secrets.append(registry_secret_name(identity.project))
     pod = {
         "restartPolicy": "Never" if spec.action == "job" else "Always",
         "automountServiceAccountToken": False,
@@ -27,7 +38,7 @@ def _render_pod(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> dic
         "serviceAccountName": spec.service_account,
         "securityContext": render_pod_security(spec),
         "terminationGracePeriodSeconds": spec.grace_period_seconds,
-        "imagePullSecrets": [{"name": name} for name in spec.image_pull_secrets],
+        "imagePullSecrets": [{"name": name} for name in dict.fromkeys(pull_secrets)],
         "nodeSelector": to_plain(spec.node_selector),
         "tolerations": to_plain(spec.tolerations),
         "affinity": to_plain(spec.affinity),
@@ -36,19 +47,25 @@ def _render_pod(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> dic
         "priorityClassName": spec.priority_class,
         "schedulerName": spec.scheduler_name,
         "hostAliases": to_plain(spec.host_aliases),
+        "initContainers": render_init_containers(launcher),
         "containers": [_render_container(spec, identity)],
-        "volumes": [*render_volumes(spec, identity, marks), *render_secret_volumes(spec, identity)],
+        "volumes": [
+            *render_volumes(spec, identity, marks),
+            *render_secret_volumes(spec, identity),
+            *render_launcher_volumes(launcher),
+        ],
     }
     return _leave_blanks_out(pod)
 
 
 def _render_container(spec: EffectiveSpec, identity: RunIdentity) -> dict[str, Any]:
     is_served = spec.action == "serve"
+    launcher = find_launcher(spec, identity)
     container = {
         "name": CONTAINER,
         "image": spec.image,
         "imagePullPolicy": spec.image_pull_policy,
-        "command": [*spec.command],
+        "command": [*spec.command] if launcher is None else [*launcher.start],
         "args": [*spec.args],
         "workingDir": spec.working_dir,
         "env": render_env(spec, identity),
@@ -56,7 +73,7 @@ def _render_container(spec: EffectiveSpec, identity: RunIdentity) -> dict[str, A
         "ports": render_container_ports(spec) if is_served else None,
         "readinessProbe": render_readiness(spec) if is_served else None,
         "securityContext": render_container_security(spec),
-        "volumeMounts": [*render_mounts(spec), *render_secret_mounts(spec)],
+        "volumeMounts": [*render_mounts(spec), *render_secret_mounts(spec), *render_launcher_mounts(launcher)],
     }
     return _leave_blanks_out(container)
 

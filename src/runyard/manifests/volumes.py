@@ -35,9 +35,10 @@ def render_mounts(spec: EffectiveSpec) -> list[dict[str, Any]]:
     return mounts
 
 
-def render_claims(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
-    """The claims to create. A claim that is kept beyond the run has no owner: only the volume ledger deletes it."""
-    return [_render_claim(volume, identity, marks) for volume in spec.volumes if _is_new_claim(volume)]
+def render_claims(spec: EffectiveSpec, identity: RunIdentity, marks: Marks, *, is_kept: bool) -> list[dict[str, Any]]:
+    """The run's claims: those that end with the run, or with `is_kept` those that outlive it, which have no owner."""
+    volumes = [volume for volume in spec.volumes if _is_new_claim(volume) and _is_kept(volume) == is_kept]
+    return [_render_claim(volume, identity, marks) for volume in volumes]
 
 
 def render_config_maps(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
@@ -87,27 +88,26 @@ def _render_empty_dir(volume: Volume) -> dict[str, Any]:
 def _render_ephemeral(name: str, marks: Marks, *, size: Quantity | None, storage_class: str | None) -> dict[str, Any]:
     template = {
         "metadata": marks.render_metadata(labels={VOLUME_LABEL: to_label_value(name)}),
-        "spec": _render_claim_spec(size=size, storage_class=storage_class),
+        "spec": render_claim_spec(size=size, storage_class=storage_class),
     }
     return {"ephemeral": {"volumeClaimTemplate": template}}
 
 
 def _render_claim(volume: Volume, identity: RunIdentity, marks: Marks) -> dict[str, Any]:
-    lifetime = "run" if volume.lifetime is None else str(volume.lifetime)
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": marks.render_metadata(
             claim_name(identity, volume=volume.name),
             labels=_render_volume_label(volume),
-            annotations={LIFETIME_ANNOTATION: lifetime},
-            is_owned=lifetime == "run",
+            annotations={LIFETIME_ANNOTATION: "run" if volume.lifetime is None else str(volume.lifetime)},
         ),
-        "spec": _render_claim_spec(size=volume.size, storage_class=volume.storage_class),
+        "spec": render_claim_spec(size=volume.size, storage_class=volume.storage_class),
     }
 
 
-def _render_claim_spec(*, size: Quantity | None, storage_class: str | None) -> dict[str, Any]:
+def render_claim_spec(*, size: Quantity | None, storage_class: str | None) -> dict[str, Any]:
+    """The spec of a claim, for one node at a time."""
     spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"}
     if storage_class is not None:
         spec["storageClassName"] = storage_class
@@ -118,6 +118,11 @@ def _render_claim_spec(*, size: Quantity | None, storage_class: str | None) -> d
 
 def _render_volume_label(volume: Volume) -> dict[str, str]:
     return {VOLUME_LABEL: to_label_value(volume.name)}
+
+
+def _is_kept(volume: Volume) -> bool:
+    """Whether its claim outlives the run: for ever, or for a time."""
+    return volume.lifetime not in (None, "run")
 
 
 def _is_new_claim(volume: Volume) -> bool:

@@ -34,6 +34,7 @@ class Code(StrEnum):
     ADMISSION_GPU = "admission.gpu", "a GPU count is not whole, or differs between requests and limits"
     ADMISSION_KIND = "admission.kind", "an object of a kind that Runyard does not create"
     ADMISSION_LABEL = "admission.label", "a label is missing or differs from what Runyard writes"
+    ADMISSION_LAUNCHER = "admission.launcher", "an init container, or its volume, is not the installation's launcher"
     ADMISSION_MISSING = "admission.missing", "a field that is always sent is missing"
     ADMISSION_MOUNT = "admission.mount", "a volume is mounted in a way that Runyard does not use"
     ADMISSION_NAME = "admission.name", "an object's or key's name is not valid for a run"

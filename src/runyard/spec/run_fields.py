@@ -64,6 +64,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Action = Literal["job", "serve", "deploy", "build"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+DISRUPTIONS = ("ignore", "count")
 PYTHON_VERSIONS = tuple(f"PYTHON3_{minor}" for minor in range(10, 15))
 LARGEST_ID = 2**31 - 1
 
@@ -130,6 +131,10 @@ def _read_backoff(given: Any) -> int:
 def read_pull_policy(given: Any) -> str:
     """When the image is pulled."""
     return expect_option(given, what="pull policy", options=PULL_POLICIES)
+
+
+def _read_disruptions(given: Any) -> str:
+    return expect_option(given, what="way to treat disruptions", options=DISRUPTIONS)
 
 
 def _read_python_version(given: Any) -> str:
@@ -243,6 +248,12 @@ class RunFields(BaseModel):
     )
     backoff_limit: Annotated[int | None, *_asked(_read_backoff, {"type": "integer", "minimum": 0, "maximum": 100})] = (
         Field(default=None, description="Number of retries of a failed job.")
+    )
+    disruptions: Annotated[str | None, *_asked(_read_disruptions, {"enum": list(DISRUPTIONS)})] = Field(
+        default=None,
+        description="Whether a job's pod that is evicted, preempted or drained uses up a retry: "
+        "ignore (the default: another pod is started) or count.",
+        examples=["count"],
     )
     timeout: Annotated[int | None, *_asked(_read_duration, _DURATION)] = Field(
         default=None, description="Maximum duration of a job, including the time it is pending."

@@ -276,6 +276,7 @@ _DRAWERS: dict[str, Callable[[RunGenerator], Any]] = {
     **{name: _one(_DURATIONS) for name in ("timeout", "pending_timeout", "ttl", "grace_period")},
     "replicas": _one((0, 1, "2", 1000)),
     "backoff_limit": _one((0, 1, "6", 100)),
+    "disruptions": _one(("ignore", "count")),
     "service_ports": RunGenerator.draw_ports,
     "service_type": _one(("ClusterIP", "NodePort", "LoadBalancer")),
     "service_name": _one(("main", "s" * 63, "a-1")),

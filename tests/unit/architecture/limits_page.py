@@ -28,6 +28,7 @@ UNLISTED = {
     "app.loops.supervisor.LONGEST_PAUSE_SECONDS": "backoff of the server's own loops",
     "app.projects.metrics.MOST_VALUE": "the largest number in JSON",
     "app.projects.search.MOST_READ": "the step of a scan",
+    "manifests.patches.MOST_GENERATION": "the largest number that the annotation holds",
     "app.times.MOST_CHARACTERS": "no time is longer",
     "auth.credential_cache.LONGEST_SECONDS": "how long a check is remembered",
     "auth.failure_limiter.MOST_BUCKETS": "follows MOST_KNOWN",

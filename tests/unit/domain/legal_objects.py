@@ -157,6 +157,11 @@ def make_job() -> list[dict[str, Any]]:
             "podReplacementPolicy": "Failed",
             "activeDeadlineSeconds": 7200,
             "ttlSecondsAfterFinished": 600,
+            "podFailurePolicy": {
+                "rules": [
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                ]
+            },
             "template": {"metadata": {"labels": LABELS}, "spec": POD},
         },
     }
@@ -205,6 +210,20 @@ def make_service() -> list[dict[str, Any]]:
     for item in needs:
         item["metadata"].pop("ownerReferences", None)
     return _separate([*needs, deployment, *services])
+
+
+def hold(workload: dict[str, Any]) -> None:
+    """Make it an anchor that is held back."""
+    notes, spec = workload["metadata"]["annotations"], workload["spec"]
+    notes |= {"runyard.io/wish": "hold", "runyard.io/generation": "1"}
+    if workload["kind"] == "Deployment":
+        notes["runyard.io/replicas"] = str(spec["replicas"])
+        spec["replicas"] = 0
+        return
+    spec["suspend"] = True
+    notes["runyard.io/timeout"] = str(spec["activeDeadlineSeconds"])
+    notes["runyard.io/ttl"] = str(spec.pop("ttlSecondsAfterFinished"))
+    spec["activeDeadlineSeconds"] += spec["template"]["spec"]["terminationGracePeriodSeconds"] + 3600
 
 
 def make_profile(**fields: Any) -> Profile:

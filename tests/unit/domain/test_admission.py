@@ -16,7 +16,16 @@ from runyard.domain.admission.identity import hash_text
 from runyard.manifests.metadata import to_label_value
 from runyard.spec.policy import read_policy
 from runyard.spec.problems import Problem
-from tests.unit.domain.legal_objects import ENVS, LABELS, PROJECT, SHARED_CLAIMS, make_job, make_profile, make_service
+from tests.unit.domain.legal_objects import (
+    ENVS,
+    LABELS,
+    PROJECT,
+    SHARED_CLAIMS,
+    hold,
+    make_job,
+    make_profile,
+    make_service,
+)
 from tests.unit.domain.planted_bypasses import ADMINS_OWN, Objects, find, judge, label_all, main, pod
 from tests.unit.domain.planted_forms import FORMS
 from tests.unit.domain.planted_reaches import MARKS, REFERENCES, SERVICES
@@ -71,18 +80,108 @@ def test_nothing_is_found_when_only_what_the_anchor_owns_is_sent() -> None:
 
 def test_an_anchor_passes_when_it_is_at_rest() -> None:
     objects, service = make_job(), make_service()
-    find(objects, "Job")["spec"]["suspend"] = True
-    del find(objects, "Job")["spec"]["ttlSecondsAfterFinished"]
-    find(service, "Deployment")["spec"]["replicas"] = 0
-    policy = {"ttl": {"default": "1h", "locked": True}, "replicas": {"min": 2}}
+    hold(find(objects, "Job"))
+    hold(find(service, "Deployment"))
+    policy = {"ttl": {"default": "10m", "locked": True}, "replicas": {"min": 2}}
 
     assert judge(objects, policy=policy, is_anchor=True) == []
     assert judge(service, policy=policy, is_anchor=True) == []
 
 
+@pytest.mark.parametrize(
+    ("make", "policy", "code"),
+    [
+        (make_job, {"ttl": {"max": "9m"}}, "policy.max"),
+        (make_job, {"timeout": {"max": "1h"}}, "policy.max"),
+        (make_service, {"replicas": {"max": 1}}, "policy.max"),
+        (make_service, {"replicas": {"default": 3, "locked": True}}, "policy.locked"),
+    ],
+)
+def test_an_anchor_is_refused_when_a_later_patch_would_break_a_rule(
+    make: Callable[[], Objects], policy: dict[str, Any], code: str
+) -> None:
+    objects = make()
+    hold(next(item for item in objects if item["kind"] in ("Job", "Deployment")))
+
+    assert [problem.code for problem in judge(objects, policy=policy, is_anchor=True)] == [code]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "grace", "deadline", "passes"),
+    [
+        (7200, 30, 7200 + 30 + 3600, True),
+        (7200, None, 7200 + 30 + 3600, True),
+        (7200, 600, 7200 + 600 + 3600, True),
+        (7200, 30, 7200, False),
+        (7200, 30, 7200 + 30 + 3601, False),
+        (7200, 30, None, False),
+        (None, 30, 7200, False),
+        (None, 30, None, True),
+    ],
+)
+def test_an_anchors_own_deadline_is_a_late_backstop_when_it_has_a_timeout(
+    timeout: int | None, grace: int | None, deadline: int | None, passes: bool
+) -> None:
+    objects = make_job()
+    job = find(objects, "Job")
+    hold(job)
+    for part, key, value in (
+        (job["metadata"]["annotations"], "runyard.io/timeout", None if timeout is None else str(timeout)),
+        (job["spec"], "activeDeadlineSeconds", deadline),
+        (pod(objects), "terminationGracePeriodSeconds", grace),
+    ):
+        part.pop(key)
+        part.update({} if value is None else {key: value})
+
+    assert [problem.code for problem in judge(objects, is_anchor=True)] == ([] if passes else ["admission.deadline"])
+
+
 @pytest.mark.parametrize("make", [make_job, make_service])
 def test_an_anchor_is_refused_when_it_would_start(make: Callable[[], Objects]) -> None:
-    assert {problem.code for problem in judge(make(), is_anchor=True)} == {"admission.anchor"}
+    assert {problem.code for problem in judge(make(), is_anchor=True)} == {
+        "admission.anchor",
+        *(["admission.deadline"] if make is make_job else []),
+    }
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {"runyard.io/wish": "run"},
+        {"runyard.io/wish": "stop"},
+        {"runyard.io/wish": "hold\n"},
+        {"runyard.io/wish": None},
+        {"runyard.io/generation": None},
+        {"runyard.io/generation": "-1"},
+        {"runyard.io/generation": "1.5"},
+        {"runyard.io/generation": "9" * 19},
+        {"runyard.io/timeout": "2h"},
+        {"runyard.io/replicas": "1"},
+        {"runyard.io/other": "1"},
+    ],
+    ids=str,
+)
+def test_an_anchor_is_refused_when_it_does_not_say_what_it_was_told(notes: dict[str, str | None]) -> None:
+    objects = make_job()
+    job = find(objects, "Job")
+    hold(job)
+    told = {**job["metadata"]["annotations"], **notes}
+    job["metadata"]["annotations"] = {key: value for key, value in told.items() if value is not None}
+
+    assert judge(objects, is_anchor=True)
+
+
+@pytest.mark.parametrize("key", ["runyard.io/wish", "runyard.io/generation", "runyard.io/timeout", "runyard.io/ttl"])
+def test_an_annotation_of_anchors_is_refused_when_the_run_starts_at_once(key: str) -> None:
+    objects = make_job()
+    find(objects, "Job")["metadata"]["annotations"][key] = "1"
+
+    assert [problem.code for problem in judge(objects)] == ["admission.annotation"]
+
+
+def test_objects_are_refused_when_they_are_of_another_run() -> None:
+    assert judge(make_job(), run_uid="u1") == []
+    assert {problem.code for problem in judge(make_job(), run_uid="u2")} == {"admission.label"}
 
 
 @pytest.mark.parametrize("project", ["-odd-", "x" + "0" * 20])
@@ -209,8 +308,9 @@ def test_scratch_space_passes_when_it_has_no_class() -> None:
 @pytest.mark.parametrize(("suspend", "ttl"), [(True, 600), (False, None), (None, None)])
 def test_an_anchor_is_refused_when_it_is_not_wholly_at_rest(suspend: bool | None, ttl: int | None) -> None:
     objects = make_job()
+    hold(find(objects, "Job"))
     spec = find(objects, "Job")["spec"]
-    del spec["ttlSecondsAfterFinished"]
+    del spec["suspend"]
     spec |= {key: value for key, value in (("suspend", suspend), ("ttlSecondsAfterFinished", ttl)) if value is not None}
 
     assert [problem.code for problem in judge(objects, is_anchor=True)] == ["admission.anchor"]

@@ -6,7 +6,7 @@ import pytest
 
 from runyard.spec.profile import Profile
 from runyard.spec.run_fields import read_admin_fields
-from tests.unit.domain.legal_objects import make_job, make_profile, make_service
+from tests.unit.domain.legal_objects import hold, make_job, make_profile, make_service
 from tests.unit.domain.planted_bypasses import (
     CONTAINER,
     Objects,
@@ -37,6 +37,7 @@ FIELDS: dict[str, Any] = {
     "secrets": ["HF_TOKEN", {"name": "KAGGLE", "mount_path": "/secrets/k.json"}],
     "grace_period": "30s",
     "backoff_limit": 2,
+    "disruptions": "ignore",
     "timeout": "2h",
     "ttl": "10m",
     "pending_timeout": "1h",
@@ -108,6 +109,7 @@ JOB: dict[str, Callable[[Objects], None]] = {
     "retries": set_in("Job", "spec", "backoffLimit", value=3),
     "deadline": set_in("Job", "spec", "activeDeadlineSeconds", value=1),
     "no deadline": drop_from("Job", "spec", "activeDeadlineSeconds"),
+    "disruptions": drop_from("Job", "spec", "podFailurePolicy"),
     "time to live": set_in("Job", "spec", "ttlSecondsAfterFinished", value=1),
     "time to wait": set_in("Job", "metadata", "annotations", "runyard.io/pending-timeout", value="1"),
     "label": set_in("Secret", "metadata", "labels", "team", value="b"),
@@ -218,10 +220,9 @@ def test_a_base_object_need_not_hold_when_someone_says_otherwise() -> None:
     assert judge(make_job(), profile=Profile(id="big", base={"Job": base})) == []
 
 
-def test_an_anchor_passes_when_the_profile_says_what_it_cannot_say_yet() -> None:
+def test_an_anchor_passes_when_it_states_what_the_profile_says() -> None:
     objects = make_job()
-    find(objects, "Job")["spec"]["suspend"] = True
-    del find(objects, "Job")["spec"]["ttlSecondsAfterFinished"]
+    hold(find(objects, "Job"))
 
     assert _judge(objects, is_anchor=True) == []
 

@@ -196,11 +196,7 @@ def own_by_another(owner: Any) -> Any:
 
 
 def own_nothing(run_marks: Any, name: str | None = None, **more: Any) -> Any:
-    return RENDER_METADATA(run_marks, name, **{**more, "is_owned": False})
-
-
-def own_everything(run_marks: Any, name: str | None = None, **more: Any) -> Any:
-    return RENDER_METADATA(run_marks, name, **{**more, "is_owned": True})
+    return RENDER_METADATA(replace(run_marks, owner=None), name, **more)
 
 
 RENDER_OWNER = metadata._render_owner
@@ -209,7 +205,7 @@ ANCHOR_MUTANTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "starts at once": ("runyard.manifests.render.render_workload", start_at_once),
     "is not the owner": ("runyard.manifests.metadata._render_owner", own_by_another),
     "owns nothing": ("runyard.manifests.metadata.Marks.render_metadata", own_nothing),
-    "owns what is kept": ("runyard.manifests.metadata.Marks.render_metadata", own_everything),
+    "owns what is kept": ("runyard.manifests.volumes._is_kept", lambda _: False),
 }
 
 

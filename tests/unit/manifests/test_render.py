@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runyard.domain.effective_spec import Disk, EffectiveSpec
-from runyard.manifests.identity import Owner, RunIdentity
-from runyard.manifests.render import render_anchor, render_dependents, render_run
+from runyard.manifests.identity import Owner, PlatformInputs, RunIdentity
+from runyard.manifests.render import render_anchor, render_dependents, render_kept_claims, render_preview, render_run
 from runyard.pods.security import check_template_security
 from runyard.spec.environment import SecretUse
 from runyard.spec.kubernetes.quantity import Quantity
-from tests.unit.manifests.object_views import get_workload, iter_metadata, iter_nodes, render
+from tests.unit.manifests.object_views import Object, get_workload, iter_metadata, iter_nodes, render
 from tests.unit.manifests.samples import IDENTITY, OWNER, SECRET_VALUES, SPECS, claim, freeze, make_sides, make_spec
 from tests.unit.manifests.samples import make_volume as volume
 
@@ -95,10 +95,36 @@ def test_anchor_and_dependents_are_the_run_when_taken_together(sample: str) -> N
     whole = render(spec)
     workload = get_workload(whole)
     dependents = render_dependents(spec, IDENTITY, owner=OWNER, secret_values=SECRET_VALUES)
-    for obj in dependents:
+    assert all(obj["metadata"].pop("ownerReferences") for obj in dependents)
+    others = [obj for obj in whole if obj is not workload]
+    assert sort([*dependents, *render_kept_claims(spec, IDENTITY)]) == sort(others)
+    anchor = render_anchor(spec, IDENTITY)["metadata"]
+    added = {"generation", "wish", "timeout", "ttl", "replicas"}
+    notes = {key: value for key, value in anchor.pop("annotations").items() if key.partition("/")[2] not in added}
+    assert {**anchor, **({"annotations": notes} if notes else {})} == workload["metadata"]
+
+
+@pytest.mark.parametrize("sample", SPECS)
+def test_preview_is_what_follows_the_anchor_when_secrets_are_not_known(sample: str) -> None:
+    spec, identity = SPECS[sample], replace(IDENTITY, platform=PlatformInputs(has_token=True))
+    dependents = render_dependents(spec, identity, owner=OWNER, secret_values=SECRET_VALUES, token="t")
+    previewed = render_preview(spec, identity)
+    for obj in [*dependents, *previewed]:
         obj["metadata"].pop("ownerReferences", None)
-    assert dependents == [obj for obj in whole if obj is not workload]
-    assert render_anchor(spec, IDENTITY)["metadata"] == workload["metadata"]
+        if obj["kind"] == "Secret":
+            obj["data"] = dict.fromkeys(obj["data"], "")
+    assert sort(previewed) == sort([*dependents, *render_kept_claims(spec, identity)])
+
+
+def sort(objects: list[Object]) -> list[Object]:
+    return sorted(objects, key=lambda obj: (obj["kind"], obj["metadata"]["name"]))
+
+
+@pytest.mark.parametrize(("has_token", "token"), [(True, None), (False, "t")])
+def test_dependents_are_not_rendered_when_the_token_is_not_as_announced(has_token: bool, token: str | None) -> None:
+    identity = replace(IDENTITY, platform=PlatformInputs(has_token=has_token))
+    with pytest.raises(ValueError, match="has a token exactly if"):
+        render_dependents(make_spec(), identity, owner=OWNER, secret_values={}, token=token)
 
 
 @pytest.mark.parametrize(("kind", "api_version"), [("Job", "batch/v1"), ("Deployment", "apps/v1")])

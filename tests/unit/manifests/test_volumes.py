@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runyard.manifests.render import render_dependents
+from runyard.manifests.render import render_dependents, render_kept_claims
 from runyard.spec.volumes import Volume
 from tests.unit.manifests.object_views import get_container, get_pod, of_kind, render
 from tests.unit.manifests.samples import IDENTITY, OWNER, SPECS, claim, make_spec, make_volume
@@ -77,15 +77,24 @@ def test_no_claim_is_made_when_it_exists() -> None:
         assert of_kind(render(SPECS[sample]), "PersistentVolumeClaim") == []
 
 
-@pytest.mark.parametrize(
-    ("lifetime", "note", "is_owned"),
-    [(None, "run", True), ("run", "run", True), ("keep", "keep", False), (604800, "604800", False)],
-)
-def test_claim_is_owned_when_it_lives_with_the_run(lifetime: object, note: str, is_owned: bool) -> None:
+@pytest.mark.parametrize("lifetime", [None, "run"])
+def test_claim_is_owned_when_it_lives_with_the_run(lifetime: object) -> None:
     spec = make_spec(volumes=[claim(lifetime=lifetime)])
     (made,) = render_dependents(spec, IDENTITY, owner=OWNER, secret_values={})
-    assert made["metadata"]["annotations"] == {"runyard.io/lifetime": note}
-    assert ("ownerReferences" in made["metadata"]) is is_owned
+    assert made["metadata"]["annotations"] == {"runyard.io/lifetime": "run"}
+    assert made["metadata"]["ownerReferences"][0]["uid"] == OWNER.uid
+    assert render_kept_claims(spec, IDENTITY) == []
+
+
+@pytest.mark.parametrize("lifetime", ["keep", 604800, 0])
+def test_claim_is_not_among_the_dependents_when_it_outlives_the_run(lifetime: object) -> None:
+    """A late release could leave it behind: nothing would own it."""
+    spec = make_spec(volumes=[claim(lifetime=lifetime)])
+    assert render_dependents(spec, IDENTITY, owner=OWNER, secret_values={}) == []
+    (kept,) = render_kept_claims(spec, IDENTITY)
+    assert kept["metadata"]["annotations"] == {"runyard.io/lifetime": str(lifetime)}
+    assert "ownerReferences" not in kept["metadata"]
+    assert kept in render(spec)
 
 
 def test_config_maps_are_separate_and_fixed_when_two_volumes_have_data() -> None:

@@ -15,8 +15,8 @@ from runyard.app.rules import RecordedRules
 from runyard.domain.admission import AdmittedObjects, admit
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.reasons import Reason
-from runyard.manifests.environment import get_platform_envs
-from runyard.manifests.identity import RunIdentity
+from runyard.manifests.environment import TOKEN_VARIABLES, get_platform_envs
+from runyard.manifests.identity import PlatformInputs, RunIdentity
 from runyard.spec.policy import Policy
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.profile import Profile
@@ -33,6 +33,8 @@ class RunAdmission:
     run: Run
     rules: RecordedRules
     """Shared by all runs of a loop."""
+    platform: PlatformInputs | None = None
+    """What the engine gives every run; None: endpoint and token."""
 
     async def admit(
         self,
@@ -53,6 +55,14 @@ class RunAdmission:
                 message = f"{missing}, with which the run was resolved, is not stored"
                 raise EngineRefusal(Reason.ADMISSION_REFUSED, message) from missing
             shared = await _load_shared_claims(unit, spec, self.run.project)
+        platform = self.platform or PlatformInputs(endpoint=self.core.options.endpoint, has_token=True)
+        identity = RunIdentity(
+            run_id=self.run.id,
+            run_uid=self.run.uid,
+            project=self.run.project,
+            namespace=_find_namespace([*objects, *unsent]),
+            platform=platform,
+        )
         try:
             return await compute(
                 lambda: admit(
@@ -63,8 +73,12 @@ class RunAdmission:
                     profile=profile,
                     kubernetes_version=kubernetes_version,
                     shared_claims=shared,
-                    platform_envs=get_platform_envs(identify_run(self.run)),
+                    platform_envs=get_platform_envs(identity),
                     is_anchor=is_anchor,
+                    platform_secrets=frozenset(TOKEN_VARIABLES if platform.has_token else ()),
+                    launcher=platform.launcher,
+                    has_registry_secret=platform.has_registry_secret,
+                    run_uid=self.run.uid,
                 ),
                 over=[*objects, *unsent],
             )
@@ -80,9 +94,10 @@ class RunAdmission:
         return policy, await self.rules.get_profile(unit, spec.profile, self.run.profile_revision)
 
 
-def identify_run(run: Run) -> RunIdentity:
-    """The run as its environment variables name it."""
-    return RunIdentity(run_id=run.id, run_uid=run.uid, project=run.project)
+def _find_namespace(objects: Sequence[Mapping[str, Any]]) -> str | None:
+    """The namespace that the engine chose: one for all objects, as admission checks."""
+    found = next((item.get("metadata", {}).get("namespace") for item in objects), None)
+    return found if isinstance(found, str) else None
 
 
 async def _load_shared_claims(unit: UnitOfWork, spec: EffectiveSpec, project: str) -> frozenset[str]:

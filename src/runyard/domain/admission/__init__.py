@@ -6,11 +6,17 @@ not to send them. It fails closed, in two steps:
 2. Content: `identity` and `labels_and_annotations` check whose objects they are, `pods` Pod Security and references.
    `facts` and `amounts` collect the values that rules apply to. `rule_enforcement`, `locks` and `denial_checks` hold
    them against the admin's inputs (`admin_inputs`). `profile_guarantees` checks that the profile's values arrived.
+`project_objects` checks the few objects that outlive runs.
 
 May import `pods` and `spec`; never `domain.resolution`, `domain.layer_merge` or `manifests`.
 """
 
-from runyard.domain.admission.admitted_objects import AdmittedObject, AdmittedObjects, admit
+from runyard.domain.admission.admitted_objects import (
+    AdmittedObject,
+    AdmittedObjects,
+    admit,
+    admit_project_objects,
+)
 from runyard.domain.admission.objects import check_objects
 
-__all__ = ["AdmittedObject", "AdmittedObjects", "admit", "check_objects"]
+__all__ = ["AdmittedObject", "AdmittedObjects", "admit", "admit_project_objects", "check_objects"]

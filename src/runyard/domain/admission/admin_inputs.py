@@ -20,6 +20,7 @@ class AdminInputs:
     """Profile, base objects and policy scopes. The kind of the workload decides which base objects apply."""
 
     def __init__(self, policy: Policy, *, project: str, profile: Profile | None, is_job: bool) -> None:
+        self.project = project
         self.platform_wide = policy.scope
         self.scopes = policy.get_scopes(project)
         self.profile = profile

@@ -10,7 +10,9 @@ from types import MappingProxyType
 from typing import Any, NoReturn, overload
 
 from runyard.domain.admission.objects import MOST_OBJECTS, check_objects
+from runyard.domain.admission.project_objects import check_project_objects
 from runyard.spec.figures import format_bytes
+from runyard.spec.launcher import Launcher
 from runyard.spec.policy import Policy
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
@@ -119,6 +121,10 @@ def admit(
     shared_claims: frozenset[str] = frozenset(),
     platform_envs: Mapping[str, str] = _NO_ENVS,
     is_anchor: bool = False,
+    platform_secrets: frozenset[str] = frozenset(),
+    launcher: Launcher | None = None,
+    has_registry_secret: bool = False,
+    run_uid: str | None = None,
 ) -> AdmittedObjects:
     """The objects as they may be sent; raises `Refused` with every reason not to send them.
 
@@ -136,10 +142,27 @@ def admit(
         shared_claims=shared_claims,
         platform_envs=platform_envs,
         is_anchor=is_anchor,
+        platform_secrets=platform_secrets,
+        launcher=launcher,
+        has_registry_secret=has_registry_secret,
+        run_uid=run_uid,
     )
     if problems:
         raise Refused(problems)
     return AdmittedObjects(serialised[: len(objects)], seal=_SEAL)
+
+
+def admit_project_objects(objects: Sequence[Mapping[str, Any]], *, project: str, installation: str) -> AdmittedObjects:
+    """Objects of a project that outlive its runs, as they may be sent; raises `Refused`.
+
+    Only claims of kept volumes, and the Secret with registry credentials. The policy was applied when the volume was
+    entered into the ledger.
+    """
+    serialised = _serialise(objects)
+    problems = check_project_objects([parsed for _, parsed in serialised], project=project, installation=installation)
+    if problems:
+        raise Refused(problems)
+    return AdmittedObjects(serialised, seal=_SEAL)
 
 
 def _serialise(objects: Sequence[Mapping[str, Any]]) -> list[tuple[bytes, Any]]:

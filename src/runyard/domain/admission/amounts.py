@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from runyard.domain.admission.admin_inputs import AdminInputs
-from runyard.domain.admission.bundle import SCRATCH_VOLUME, Bundle, ObjectPart, Source
+from runyard.domain.admission.bundle import PLATFORM_VOLUMES, SCRATCH_VOLUME, Bundle, ObjectPart, Source
 from runyard.domain.admission.values import Facts
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.policy import BUILT_IN
@@ -28,7 +28,7 @@ def collect_amounts(facts: Facts, bundle: Bundle, admin: AdminInputs) -> None:
     for claim in bundle.of("PersistentVolumeClaim"):
         _collect_claim(facts, claim.open("spec"), admin)
     for source in bundle.iter_sources():
-        if source.name == SCRATCH_VOLUME:
+        if source.name in PLATFORM_VOLUMES:
             continue
         if source.kind == "ephemeral":
             _collect_claim(facts, source.part.open("volumeClaimTemplate", "spec"), admin)

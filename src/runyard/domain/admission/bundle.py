@@ -6,10 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from runyard.domain.admission.object_shapes import WORKLOADS
+from runyard.spec.launcher import LAUNCHER_NAME
 from runyard.spec.problems import Path
 
 SCRATCH_VOLUME = "runyard-scratch"
 SECRETS_VOLUME = "runyard-secrets"
+PLATFORM_VOLUMES = frozenset({SCRATCH_VOLUME, SECRETS_VOLUME, LAUNCHER_NAME})
+"""Volumes that the platform adds; rules for users' volumes do not apply to them."""
 _SOURCES = ("emptyDir", "ephemeral", "persistentVolumeClaim", "configMap", "secret", "image")
 
 

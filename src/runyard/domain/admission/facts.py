@@ -8,11 +8,13 @@ from typing import Any
 
 from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.admission.amounts import collect_amounts
-from runyard.domain.admission.bundle import SCRATCH_VOLUME, SECRETS_VOLUME, Bundle, ObjectPart
+from runyard.domain.admission.bundle import PLATFORM_VOLUMES, Bundle, ObjectPart
 from runyard.domain.admission.values import Facts
+from runyard.spec.launcher import Launcher
 from runyard.spec.problems import Path
 
 PENDING_TIMEOUT = "runyard.io/pending-timeout"
+TIMEOUT, TTL, REPLICAS = (f"runyard.io/{name}" for name in ("timeout", "ttl", "replicas"))
 
 _JOB: dict[str, tuple[str, ...]] = {
     "backoff_limit": ("spec", "backoffLimit"),
@@ -20,8 +22,8 @@ _JOB: dict[str, tuple[str, ...]] = {
     "ttl": ("spec", "ttlSecondsAfterFinished"),
 }
 _DEPLOYMENT: dict[str, tuple[str, ...]] = {"replicas": ("spec", "replicas")}
-_NOT_IN_ANCHORS = ("ttl", "replicas")
-"""Fields that an anchor does not have; its release sets them."""
+_OF_ANCHORS = {"timeout": TIMEOUT, "ttl": TTL, "replicas": REPLICAS}
+"""Fields that an anchor states in annotations: our own timer, and patches that come later, obey them."""
 _POD: dict[str, tuple[str, ...]] = {
     "grace_period": ("terminationGracePeriodSeconds",),
     "runtime_class": ("runtimeClassName",),
@@ -50,6 +52,11 @@ class ProjectContext:
     shared_claims: frozenset[str]
     platform_envs: Mapping[str, str]
     is_anchor: bool
+    platform_secrets: frozenset[str] = frozenset()
+    """Keys of the run's Secret that the platform sets, and the variables of these names."""
+    launcher: Launcher | None = None
+    has_registry_secret: bool = False
+    run_uid: str | None = None
 
 
 def collect_facts(bundle: Bundle, admin: AdminInputs, context: ProjectContext) -> Facts:
@@ -68,20 +75,27 @@ def collect_facts(bundle: Bundle, admin: AdminInputs, context: ProjectContext) -
         _add_scalar(facts, "service_type", service, ("spec", "type"), admin)
     for secret in bundle.of("Secret"):
         for key in secret.content["data"]:
+            if key in context.platform_secrets:
+                continue
             facts.add("secrets", (*secret.path, "data", key), key, is_set_by_admin=admin.uses_secret(key))
     return facts
 
 
 def is_platforms_env(entry: Mapping[str, Any], context: ProjectContext) -> bool:
-    """Whether a variable has exactly the value that the platform sets."""
-    return "value" in entry and context.platform_envs.get(entry["name"]) == entry["value"]
+    """Whether a variable has exactly the value that the platform sets, or is read from the platform's own secret."""
+    if "value" not in entry:
+        return bool(entry["name"] in context.platform_secrets)
+    return bool(context.platform_envs.get(entry["name"]) == entry["value"])
 
 
 def _add_scalar(facts: Facts, name: str, part: ObjectPart, keys: tuple[str, ...], admin: AdminInputs) -> None:
     value = part.find(*keys)
+    facts.add(name, (*part.path, *keys), value, is_set_by_admin=_is_set_by_admin(name, value, admin))
+
+
+def _is_set_by_admin(name: str, value: Any, admin: AdminInputs) -> bool:
     is_platforms = name in _PLATFORM_VALUES and value == _PLATFORM_VALUES[name]
-    is_set_by_admin = is_platforms or admin.sets(name, value) or _is_maximum(name, value, admin)
-    facts.add(name, (*part.path, *keys), value, is_set_by_admin=is_set_by_admin)
+    return is_platforms or admin.sets(name, value) or _is_maximum(name, value, admin)
 
 
 def _is_maximum(name: str, value: Any, admin: AdminInputs) -> bool:
@@ -99,16 +113,26 @@ def _collect_scalars(
 ) -> None:
     kind = workload.content["kind"]
     for name, keys in (_JOB if kind == "Job" else _DEPLOYMENT).items():
-        if not (context.is_anchor and name in _NOT_IN_ANCHORS):
+        if context.is_anchor and name in _OF_ANCHORS:
+            _add_annotation(facts, name, workload, _OF_ANCHORS[name], admin)
+        else:
             _add_scalar(facts, name, workload, keys, admin)
     for name, keys in _POD.items():
         _add_scalar(facts, name, pod, keys, admin)
     _add_scalar(facts, "image_pull_policy", pod.open("containers", 0), ("imagePullPolicy",), admin)
-    waiting = workload.find("metadata", "annotations", PENDING_TIMEOUT)
-    seconds = int(waiting) if waiting is not None and re.fullmatch("[0-9]{1,18}", waiting) else None
-    path = (*workload.path, "metadata", "annotations", PENDING_TIMEOUT)
-    is_set_by_admin = admin.sets("pending_timeout", seconds) or _is_maximum("pending_timeout", seconds, admin)
-    facts.add("pending_timeout", path, seconds, is_set_by_admin=is_set_by_admin)
+    _add_annotation(facts, "pending_timeout", workload, PENDING_TIMEOUT, admin)
+
+
+def find_number(workload: ObjectPart, annotation: str) -> int | None:
+    """The number that an annotation states, or None. `labels_and_annotations` refuses other texts."""
+    given = workload.find("metadata", "annotations", annotation)
+    return int(given) if given is not None and re.fullmatch("[0-9]{1,18}", given) else None
+
+
+def _add_annotation(facts: Facts, name: str, workload: ObjectPart, annotation: str, admin: AdminInputs) -> None:
+    value = find_number(workload, annotation)
+    path = (*workload.path, "metadata", "annotations", annotation)
+    facts.add(name, path, value, is_set_by_admin=_is_set_by_admin(name, value, admin))
 
 
 def _collect_placement(facts: Facts, pod: ObjectPart, admin: AdminInputs) -> None:
@@ -188,7 +212,7 @@ def _collect_environment(facts: Facts, container: ObjectPart, admin: AdminInputs
 
 def _collect_volumes(facts: Facts, bundle: Bundle, admin: AdminInputs, context: ProjectContext) -> None:
     for source in bundle.iter_sources():
-        if source.name in (SCRATCH_VOLUME, SECRETS_VOLUME):
+        if source.name in PLATFORM_VOLUMES:
             continue
         content, path = source.part.content, source.part.path
         kind = _TYPES.get(source.kind, source.kind)

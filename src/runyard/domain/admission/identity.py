@@ -26,6 +26,14 @@ def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:20]
 
 
+def make_registry_name(project: str) -> str:
+    """The name of the Secret with the registry credentials of a project."""
+    prefix, digest = "runyard-registry", hash_text(project)
+    room = 63 - len(f"{prefix}--{digest}")
+    slug = re.sub("[^a-z0-9]+", "-", project.lower()).strip("-")[:room].strip("-")
+    return f"{prefix}-{slug}-{digest}" if slug else f"{prefix}-{digest}"
+
+
 def check_identity(bundle: Bundle, context: ProjectContext, *, project: str) -> Iterator[Problem]:
     """Find objects that a run does not have, or that have a name which is not the run's."""
     names: set[tuple[str, str]] = set()
@@ -35,6 +43,9 @@ def check_identity(bundle: Bundle, context: ProjectContext, *, project: str) -> 
         if (kind, name) in names:
             yield Problem(Code.ADMISSION_TWICE, path, "is listed twice", value=name)
         names.add((kind, name))
+        if context.run_uid is not None and _state(item.content["metadata"], "runyard.io/run-uid") != context.run_uid:
+            path_of_uid = (*item.path, "metadata", "labels", "runyard.io/run-uid")
+            yield Problem(Code.ADMISSION_LABEL, path_of_uid, "must be the uid of this run")
         if not _is_own_name(item, project=project):
             yield Problem(Code.ADMISSION_NAME, path, f"not a valid name for a {kind} of this run", value=name)
         if kind == "PersistentVolumeClaim" and name in context.project_claims:
@@ -80,12 +91,17 @@ def _make_instance(metadata: Mapping[str, Any]) -> str:
 
     An annotation holds the full text where the label holds a hash of it.
     """
-    stated = {**metadata["labels"], **metadata.get("annotations", {})}
-    run_id, run_uid = stated.get("runyard.io/run", ""), stated.get("runyard.io/run-uid", "")
+    run_id, run_uid = _state(metadata, "runyard.io/run"), _state(metadata, "runyard.io/run-uid")
     digest = hash_text(run_uid)[:_UID_HASH_CHARACTERS]
     room = _MOST_NAME_CHARACTERS - len(f"run--{digest}")
     slug = re.sub("[^a-z0-9]+", "-", run_id.lower()).strip("-")[:room].strip("-")
     return f"run-{slug}-{digest}" if slug else f"run-{digest}"
+
+
+def _state(metadata: Mapping[str, Any], key: str) -> str:
+    """The full text of a label; an annotation holds it where the label holds a hash."""
+    stated = {**metadata["labels"], **metadata.get("annotations", {})}
+    return str(stated.get(key, ""))
 
 
 def _check_owners(bundle: Bundle) -> Iterator[Problem]:

@@ -1,11 +1,12 @@
 """Checks labels, annotations and selectors: each object must identify its run and project."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.admission.bundle import Bundle, ObjectPart
-from runyard.domain.admission.facts import PENDING_TIMEOUT
+from runyard.domain.admission.facts import PENDING_TIMEOUT, REPLICAS, TIMEOUT, TTL
 from runyard.domain.admission.identity import hash_text
 from runyard.domain.admission.object_shapes import WORKLOADS
 from runyard.spec.names import check_label_value
@@ -18,6 +19,7 @@ _RUN, _RUN_UID, _INSTALLATION, _PROJECT = (
 _SAME = (_RUN, _RUN_UID, _INSTALLATION, "app.kubernetes.io/instance")
 """Labels that have the same value on all objects of a run."""
 _LIFETIME = "runyard.io/lifetime"
+_GENERATION, _WISH = "runyard.io/generation", "runyard.io/wish"
 _EXACT = frozenset(
     f"runyard.io/{name}"
     for name in (
@@ -40,15 +42,26 @@ _LABELS = (
     | (_EXACT - {"runyard.io/run-name"})
     | {"runyard.io/volume"}
 )
+_NOTHING = r"(?!)"
+_NUMBER = r"[0-9]{1,18}"
+_OF_ANCHORS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "Job": {_GENERATION: _NUMBER, _WISH: "hold", TIMEOUT: _NUMBER, TTL: _NUMBER},
+        "Deployment": {_GENERATION: _NUMBER, _WISH: "hold", REPLICAS: _NUMBER},
+    }
+)
+"""Annotations of anchors by kind, and their form."""
 _HASHED = re.compile(r"(?:.*-)?x[0-9a-f]{20}", re.ASCII)
 
 
-def check_labels_and_annotations(bundle: Bundle, admin: AdminInputs, *, project: str) -> Iterator[Problem]:
+def check_labels_and_annotations(
+    bundle: Bundle, admin: AdminInputs, *, project: str, is_anchor: bool
+) -> Iterator[Problem]:
     """Find metadata that does not identify this run of this project."""
     expected: dict[str, str] = {}
     for metadata in bundle.iter_metadata():
         yield from _check_labels(metadata, admin, project=project, expected=expected)
-        yield from _check_annotations(metadata, bundle)
+        yield from _check_annotations(metadata, bundle, is_anchor=is_anchor)
     for item in bundle.of("Service", "Deployment"):
         keys = ("spec", "selector") if item.content["kind"] == "Service" else ("spec", "selector", "matchLabels")
         yield from _check_selector(item.open(*keys), item.content["metadata"]["labels"])
@@ -63,7 +76,7 @@ def _check_labels(
         if key not in _LABELS and not admin.sets_pair("labels", key, value):
             yield Problem(Code.ADMISSION_LABEL, path, "not a label of the platform or of the profile", value=value)
     for key in (_PROJECT, "dhcore/project", "app.kubernetes.io/part-of"):
-        if not _is_label_of(project, labels.get(key)):
+        if not is_label_of(project, labels.get(key)):
             path = (*metadata.path, "labels", key)
             yield Problem(
                 Code.ADMISSION_PROJECT, path, "must name this project", value=labels.get(key), allowed=project
@@ -81,7 +94,7 @@ def _check_labels(
         )
 
 
-def _is_label_of(text: str, value: str | None) -> bool:
+def is_label_of(text: str, value: str | None) -> bool:
     """Whether a label represents a text: it is the text, or ends in its hash where the text is no valid label."""
     if check_label_value(text) is None and not _HASHED.fullmatch(text):
         return value == text
@@ -89,7 +102,7 @@ def _is_label_of(text: str, value: str | None) -> bool:
     return value is not None and (value == ending or value.endswith(f"-{ending}"))
 
 
-def _check_annotations(metadata: ObjectPart, bundle: Bundle) -> Iterator[Problem]:
+def _check_annotations(metadata: ObjectPart, bundle: Bundle, *, is_anchor: bool) -> Iterator[Problem]:
     kinds = {item.open("metadata").path: item.content["kind"] for item in bundle.objects}
     kind = kinds.get(metadata.path)
     for key, value in metadata.content.get("annotations", {}).items():
@@ -98,6 +111,7 @@ def _check_annotations(metadata: ObjectPart, bundle: Bundle) -> Iterator[Problem
             (key in _EXACT and _is_exact(key, value, metadata.content["labels"]))
             or (key == _LIFETIME and kind == "PersistentVolumeClaim" and re.fullmatch(r"run|keep|[0-9]{1,18}", value))
             or (key == PENDING_TIMEOUT and kind in WORKLOADS and re.fullmatch(r"[0-9]{1,18}", value))
+            or (is_anchor and re.fullmatch(_OF_ANCHORS.get(kind or "", {}).get(key, _NOTHING), value))
         )
         if not is_known:
             yield Problem(Code.ADMISSION_ANNOTATION, path, "not an annotation that Runyard writes here")
@@ -105,7 +119,7 @@ def _check_annotations(metadata: ObjectPart, bundle: Bundle) -> Iterator[Problem
 
 def _is_exact(key: str, text: str, labels: dict[str, str]) -> bool:
     """Whether an annotation matches its label; the run's name has no label."""
-    return key == "runyard.io/run-name" or _is_label_of(text, labels.get(key))
+    return key == "runyard.io/run-name" or is_label_of(text, labels.get(key))
 
 
 def _check_selector(selector: ObjectPart, labels: dict[str, str]) -> Iterator[Problem]:

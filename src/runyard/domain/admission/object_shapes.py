@@ -64,6 +64,23 @@ def _object(
     return keys({**head, **content}, optional)
 
 
+_FAILURE_POLICY = keys(
+    {
+        "rules": each(
+            keys(
+                {
+                    "action": only("Ignore"),
+                    "onPodConditions": each(
+                        keys({"type": only("DisruptionTarget"), "status": only("True")}), least=1, most=1
+                    ),
+                }
+            ),
+            least=1,
+            most=1,
+        )
+    }
+)
+"""Disruptions do not count as failures; no other rule is sent."""
 _JOB = keys(
     {
         "completions": only(1),
@@ -72,7 +89,12 @@ _JOB = keys(
         "podReplacementPolicy": only("Failed"),
         "template": pod_template("Never"),
     },
-    {"suspend": flag, "activeDeadlineSeconds": LONG_SECONDS, "ttlSecondsAfterFinished": SECONDS},
+    {
+        "suspend": flag,
+        "activeDeadlineSeconds": LONG_SECONDS,
+        "ttlSecondsAfterFinished": SECONDS,
+        "podFailurePolicy": _FAILURE_POLICY,
+    },
 )
 _DEPLOYMENT = keys(
     {

@@ -18,6 +18,7 @@ from runyard.domain.admission.pods import check_pod
 from runyard.domain.admission.profile_guarantees import check_profile_holds
 from runyard.domain.admission.rule_enforcement import check_rules
 from runyard.domain.admission.shapes import check_shape
+from runyard.spec.launcher import Launcher
 from runyard.spec.policy import Policy
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, list_words
@@ -38,19 +39,29 @@ def check_objects(
     shared_claims: frozenset[str] = frozenset(),
     platform_envs: Mapping[str, str] = _NO_ENVS,
     is_anchor: bool = False,
+    platform_secrets: frozenset[str] = frozenset(),
+    launcher: Launcher | None = None,
+    has_registry_secret: bool = False,
+    run_uid: str | None = None,
 ) -> list[Problem]:
     """List every reason not to send these objects; an empty list means that they may be sent. Never raises.
 
     Pass objects that refer to each other together, such as a Job and its Secret. `profile` is the profile that applies.
     `project_claims` already exist in the project; the platform created `shared_claims` for it. `platform_envs` are the
-    platform's own variables with their values. `is_anchor` says that the Job or Deployment waits for its release. Where
-    the shape of any object is wrong, the rules are not checked.
+    platform's own variables with their values, and `platform_secrets` those whose values the run's Secret holds.
+    `is_anchor` says that the Job or Deployment waits for its release. Pods may have the `launcher`, and the project's
+    Secret with registry credentials if it `has_registry_secret`. With `run_uid`, the objects must be those of that run.
+    Where the shape of any object is wrong, the rules are not checked.
     """
     context = ProjectContext(
         project_claims=project_claims,
         shared_claims=shared_claims,
         platform_envs=platform_envs,
         is_anchor=is_anchor,
+        platform_secrets=platform_secrets,
+        launcher=launcher,
+        has_registry_secret=has_registry_secret,
+        run_uid=run_uid,
     )
     try:
         problems = list(_check_shapes(objects))
@@ -93,7 +104,7 @@ def _check_content(
     is_job = bool(bundle.of("Job"))
     admin = AdminInputs(policy, project=project, profile=profile, is_job=is_job)
     yield from check_identity(bundle, context, project=project)
-    yield from check_labels_and_annotations(bundle, admin, project=project)
+    yield from check_labels_and_annotations(bundle, admin, project=project, is_anchor=context.is_anchor)
     yield from check_pod(bundle, admin, context, version=version)
     yield from check_resources(bundle, admin)
     facts = collect_facts(bundle, admin, context)

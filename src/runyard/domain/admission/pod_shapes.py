@@ -163,7 +163,10 @@ _CONTAINER = keys(
 
 
 def pod_template(restart_policy: str) -> Shape:
-    """The template of a Job's or Deployment's pods: one container, never root, no token."""
+    """The template of a Job's or Deployment's pods: one container, never root, no token.
+
+    `launcher_shape` checks the init container, which is the platform's.
+    """
     pod = keys(
         {
             "restartPolicy": only(restart_policy),
@@ -193,6 +196,7 @@ def pod_template(restart_policy: str) -> Shape:
             "runtimeClassName": OBJECT_NAME,
             "priorityClassName": OBJECT_NAME,
             "volumes": each(_VOLUME),
+            "initContainers": each(_CONTAINER, least=1, most=1),
         },
     )
     return keys({"metadata": TEMPLATE_METADATA, "spec": pod})

@@ -5,14 +5,26 @@ from typing import Any
 
 from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.admission.bundle import SCRATCH_VOLUME, SECRETS_VOLUME, Bundle, ObjectPart, Source
-from runyard.domain.admission.facts import PENDING_TIMEOUT, ProjectContext
+from runyard.domain.admission.facts import PENDING_TIMEOUT, REPLICAS, TIMEOUT, ProjectContext, find_number
+from runyard.domain.admission.identity import make_registry_name
+from runyard.domain.admission.launcher_shape import check_launcher
 from runyard.pods.fields import UnreadablePod
 from runyard.pods.security import check_template_security
+from runyard.spec.launcher import LAUNCHER_NAME
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 from runyard.spec.volumes import RESERVED_PREFIX, SCRATCH_PATH, read_image, read_mount_path
 
-_OWN_VOLUMES = {SCRATCH_VOLUME: ("emptyDir", "ephemeral"), SECRETS_VOLUME: ("secret",)}
+_OWN_VOLUMES = {
+    SCRATCH_VOLUME: ("emptyDir", "ephemeral"),
+    SECRETS_VOLUME: ("secret",),
+    LAUNCHER_NAME: ("emptyDir",),  # `launcher_shape` says when
+}
+_WISH, _GENERATION = "runyard.io/wish", "runyard.io/generation"
+_GRACE_SECONDS = 30
+"""Kubernetes' default for `terminationGracePeriodSeconds`."""
+_DEADLINE_MARGIN_SECONDS = 3600
+"""The deadline of an anchor is a backstop for our own timer, which knows the timeout: that much later, and grace."""
 
 
 def check_pod(bundle: Bundle, admin: AdminInputs, context: ProjectContext, *, version: str) -> Iterator[Problem]:
@@ -22,7 +34,8 @@ def check_pod(bundle: Bundle, admin: AdminInputs, context: ProjectContext, *, ve
         return
     yield from _check_security(workload.open("spec", "template"), admin, version=version)
     yield from _check_workload(workload, context)
-    yield from _check_admin_fields(pod, admin)
+    yield from _check_admin_fields(pod, admin, context)
+    yield from check_launcher(bundle, pod, container, context.launcher)
     yield from _check_environment(bundle, container)
     yield from _check_image(container, "image")
     yield from _check_mounts(bundle, container)
@@ -52,6 +65,16 @@ def _check_security(template: ObjectPart, admin: AdminInputs, *, version: str) -
 def _check_workload(workload: ObjectPart, context: ProjectContext) -> Iterator[Problem]:
     spec = workload.open("spec")
     is_job = workload.content["kind"] == "Job"
+    yield from _check_job_deadline(workload, spec, context)
+    if context.is_anchor and workload.find("metadata", "annotations", _WISH) != "hold":
+        path = (*workload.path, "metadata", "annotations", _WISH)
+        yield Problem(Code.ADMISSION_ANCHOR, path, "an anchor must say that it is held back", allowed="hold")
+    if context.is_anchor and workload.find("metadata", "annotations", _GENERATION) is None:
+        path = (*workload.path, "metadata", "annotations", _GENERATION)
+        yield Problem(Code.ADMISSION_ANCHOR, path, "an anchor must state its generation")
+    if context.is_anchor and not is_job and find_number(workload, REPLICAS) is None:
+        path = (*workload.path, "metadata", "annotations", REPLICAS)
+        yield Problem(Code.ADMISSION_ANCHOR, path, "an anchor must state the replicas that its release sets")
     if context.is_anchor and is_job and (spec.find("suspend") is not True or "ttlSecondsAfterFinished" in spec.content):
         yield Problem(Code.ADMISSION_ANCHOR, spec.path, "an anchor must be suspended and have no TTL")
     if context.is_anchor and not is_job and spec.find("replicas") != 0:
@@ -63,7 +86,22 @@ def _check_workload(workload: ObjectPart, context: ProjectContext) -> Iterator[P
         yield Problem(Code.ADMISSION_DEADLINE, path, f"must equal the annotation {PENDING_TIMEOUT}")
 
 
-def _check_admin_fields(pod: ObjectPart, admin: AdminInputs) -> Iterator[Problem]:
+def _check_job_deadline(workload: ObjectPart, spec: ObjectPart, context: ProjectContext) -> Iterator[Problem]:
+    """An anchor's own deadline must be later than the timeout that it states: it deletes pods with their logs."""
+    if not context.is_anchor or workload.content["kind"] != "Job":
+        return
+    timeout = find_number(workload, TIMEOUT)
+    grace = spec.find("template", "spec", "terminationGracePeriodSeconds")
+    expected = None if timeout is None else timeout + (_GRACE_SECONDS if grace is None else grace)
+    expected = None if expected is None else expected + _DEADLINE_MARGIN_SECONDS
+    given = spec.find("activeDeadlineSeconds")
+    if given != expected:
+        path = (*spec.path, "activeDeadlineSeconds")
+        message = f"must be the annotation {TIMEOUT}, the grace period and {_DEADLINE_MARGIN_SECONDS} s together"
+        yield Problem(Code.ADMISSION_DEADLINE, path, message, value=given, allowed=str(expected or "none"))
+
+
+def _check_admin_fields(pod: ObjectPart, admin: AdminInputs, context: ProjectContext) -> Iterator[Problem]:
     """Fields that users cannot set must have exactly the admin's value, or be absent."""
     for key, field in (("serviceAccountName", "service_account"), ("schedulerName", "scheduler_name")):
         given = pod.find(key)
@@ -74,6 +112,8 @@ def _check_admin_fields(pod: ObjectPart, admin: AdminInputs) -> Iterator[Problem
         if given and given not in [[dict(entry) for entry in said] for said in admin.iter_profile_values(field)]:
             yield _report_foreign_value(pod, key, None)
     secrets = {*admin.get_platform("image_pull_secrets"), *_flatten(admin.iter_profile_values("image_pull_secrets"))}
+    if context.has_registry_secret:
+        secrets.add(make_registry_name(admin.project))
     for secret in pod.iter_parts("imagePullSecrets"):
         if secret.content["name"] not in secrets:
             yield _report_foreign_value(pod, "imagePullSecrets", secret.content["name"])

@@ -6,6 +6,7 @@ from typing import Any
 from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.admission.amounts import NAMES, find_amount, list_gpu_names
 from runyard.domain.admission.bundle import Bundle, ObjectPart
+from runyard.domain.admission.identity import make_registry_name
 from runyard.domain.admission.profile_volumes import check_volumes
 from runyard.domain.admission.values import Facts
 from runyard.spec.problem_codes import Code
@@ -44,9 +45,10 @@ def check_profile_holds(bundle: Bundle, facts: Facts, admin: AdminInputs) -> Ite
                 yield _report_difference(name, value.path)
     yield from _check_labels(fields, bundle)
     yield from _check_services(fields, bundle)
-    pod, container = bundle.pod, bundle.container
-    if pod is None or container is None:
+    pod, container, workload = bundle.pod, bundle.container, bundle.workload
+    if pod is None or container is None or workload is None:
         return
+    yield from _check_disruptions(fields, workload)
     yield from _check_pod(fields, pod, admin)
     yield from _check_container(fields, container, admin)
     yield from _check_secrets(fields, container, admin)
@@ -86,6 +88,12 @@ def _check_services(fields: AdminFields, bundle: Bundle) -> Iterator[Problem]:
             yield _report_difference("readiness_path", (*container.path, "readinessProbe"))
 
 
+def _check_disruptions(fields: AdminFields, workload: ObjectPart) -> Iterator[Problem]:
+    is_ignored = workload.find("spec", "podFailurePolicy") is not None
+    if workload.content["kind"] == "Job" and fields.disruptions not in (None, "ignore" if is_ignored else "count"):
+        yield _report_difference("disruptions", (*workload.path, "spec", "podFailurePolicy"))
+
+
 def _check_pod(fields: AdminFields, pod: ObjectPart, admin: AdminInputs) -> Iterator[Problem]:
     for name, key in _POD.items():
         if getattr(fields, name) is not None and pod.find(key) != getattr(fields, name):
@@ -93,8 +101,10 @@ def _check_pod(fields: AdminFields, pod: ObjectPart, admin: AdminInputs) -> Iter
     for name, key in _LISTS.items():
         if getattr(fields, name) and pod.find(key) != [dict(entry) for entry in getattr(fields, name)]:
             yield _report_difference(name, (*pod.path, key))
+    registry = make_registry_name(admin.project)
     secrets = [secret.content["name"] for secret in pod.iter_parts("imagePullSecrets")]
-    if fields.image_pull_secrets and secrets != list(fields.image_pull_secrets):
+    own = [name for name in secrets if name != registry or name in (fields.image_pull_secrets or ())]
+    if fields.image_pull_secrets and own != list(fields.image_pull_secrets):
         yield _report_difference("image_pull_secrets", (*pod.path, "imagePullSecrets"))
     if fields.affinity and pod.find("affinity") != fields.affinity and not _is_locked(admin, "affinity"):
         yield _report_difference("affinity", (*pod.path, "affinity"))
