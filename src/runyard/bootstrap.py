@@ -24,7 +24,7 @@ from runyard.api.http_connections import LimitedProtocol
 from runyard.api.idle_connections import IdleConnections
 from runyard.api.tls_handshakes import TlsHandshake
 from runyard.app.core import Core, Options
-from runyard.app.loops import DeletionLoop, Loop, Reconciler, RetentionLoop, TriggerLoop, supervise
+from runyard.app.loops import DeletionLoop, Loop, Reconciler, RetentionLoop, TriggerLoop, VolumeLoop, supervise
 from runyard.app.model import Run
 from runyard.app.ports import Store
 from runyard.app.retention import Retention
@@ -299,6 +299,7 @@ def _make_loops(context: ServerContext, settings: Settings) -> Mapping[str, Loop
         "triggers": TriggerLoop(context.core, is_open=lambda: context.is_open).run,
         "retention": RetentionLoop(context.core, retention=retention).run,
         "deletions": DeletionLoop(context.core).run,
+        "volumes": VolumeLoop(context.core, context.core.engine).run,
         "gauges": partial(_measure, context),
         **({} if settings.open_to_everyone_on_this_machine else {"accounts": partial(_await_accounts, context)}),
     }

@@ -16,6 +16,10 @@ class Signals:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self.due = asyncio.Event()
         """Set when the reconcile loop has something to do."""
+        self.volumes = asyncio.Event()
+        """Set when a volume was created or is to be deleted."""
+        self.deletions = asyncio.Event()
+        """Set when something is gone that the deletion of a project waits for."""
 
     def notify(self, run_uid: str) -> None:
         """Wake the waiters of that run, and the reconcile loop."""

@@ -159,6 +159,16 @@ class RunUpdate:
     due_in: DueIn = UNCHANGED
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountingRun:
+    """A run that may still mount claims, with its stored effective spec."""
+
+    uid: str
+    id: str
+    state: str
+    effective: Json
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page, and the number of matches in all."""
@@ -267,6 +277,14 @@ class Runs(Protocol):
         """The ids of the runs of a project, or of one of its tasks (by reference), sorted.
 
         With `is_without_deleting` only of those that are not DELETING.
+        """
+
+    async def list_mounting(
+        self, *, project: str, since: datetime | None = None, after: str = "", limit: int
+    ) -> Sequence[MountingRun]:
+        """Runs of a project with claims of any kind that have not ended or are STOPPED, by uid.
+
+        With `since` only those that were updated since then; `after` is the last uid of the page before.
         """
 
     async def list_transitions(self, run_uid: str, *, after: int = 0) -> Sequence[Transition]:

@@ -1,4 +1,4 @@
-"""Every run reason: what a run's `status.reason` and its transitions say for programs.
+"""Every run reason: what `status.reason` of runs, volumes and projects, and transitions, say for programs.
 
 A reason is dotted and stable: it is never renamed or reused. docs/users/reasons.md is generated from this table by
 `make docs`. A run without a reason is simply doing what was asked of it.
@@ -71,6 +71,16 @@ class Reason(StrEnum):
         "the run is being deleted, and its log cannot be deleted now; that is retried",
         "if it lasts, check that the server reaches the log storage",
     )
+    PLACE_OTHER = (
+        "place.other",
+        "it belongs to another engine or cluster than the one that this server uses, and waits for it",
+        "ask an operator to start the server with the engine of that place",
+    )
+    PROJECT_REMOVING = (
+        "project.removing",
+        "the project is being deleted, and waits until its runs, volumes or namespace are gone",
+        "nothing; if it lasts, read `status.message`",
+    )
     RETENTION_EXPIRED = (
         "retention.expired",
         "the run ended longer ago than the server keeps runs, and is being deleted",
@@ -102,8 +112,28 @@ class Reason(StrEnum):
     USER_RESUME = "user.resume", "a user resumed the run", "nothing"
     USER_STOP = "user.stop", "a user stopped the run", "nothing; a stopped service can be resumed"
     USER_SUBMIT = "user.submit", "a user or a trigger submitted the run", "nothing"
+    VOLUME_EXPIRED = (
+        "volume.expired",
+        "the lifetime of the volume after the end of its run is over, and it is being deleted",
+        "nothing; choose a longer `lifetime` for the next run",
+    )
+    VOLUME_LOST = (
+        "volume.lost",
+        "the claim of the volume, or the storage behind it, is gone, and Runyard did not remove it",
+        "find out who deleted it; delete the volume and create it again",
+    )
+    VOLUME_REMOVING = (
+        "volume.removing",
+        "the volume is being deleted, and its claim is not gone yet",
+        "nothing; if it lasts, stop what has it mounted",
+    )
     VOLUME_TAKEN = (
         "volume.taken",
         "the volume's claim belongs to another volume, or Runyard did not create it",
         "choose another name for the volume, or remove the claim",
+    )
+    VOLUME_TOO_MANY = (
+        Code.VOLUME_TOO_MANY.value,
+        "the project has no room for the claims that the run would keep",
+        "delete volumes that nobody needs, then submit the run again",
     )

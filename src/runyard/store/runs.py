@@ -10,7 +10,7 @@ from sqlalchemy import RowMapping, Select, bindparam, exists, func, null, select
 from sqlalchemy.sql.dml import ReturningInsert
 
 from runyard.app.model import Lease, Run, RunKey, Transition
-from runyard.app.ports import UNCHANGED, ChangedRun, DueIn, Duplicate, Page, Query, RunUpdate
+from runyard.app.ports import UNCHANGED, ChangedRun, DueIn, Duplicate, MountingRun, Page, Query, RunUpdate
 from runyard.domain.lifecycle import State
 from runyard.domain.outcomes import Lane
 from runyard.store import tables
@@ -23,6 +23,7 @@ from runyard.store.entities import list_documents
 from runyard.store.expressions import is_one_of, make_insert
 from runyard.store.largest_documents import measure_documents, note_size
 from runyard.store.lists import fetch_page
+from runyard.store.mounting_runs import list_mounting_runs
 from runyard.store.narrow_updates import add_transitions, find_last_sequence, update_run, update_runs
 from runyard.store.queue import claim_due, end_leases, release, renew, renew_leases, wake, wake_waiting
 from runyard.store.retention import expire_runs, list_expired, list_unswept, mark_swept
@@ -127,6 +128,12 @@ class SqlRuns:
             conditions.append(tables.runs.c.state != State.DELETING.value)
         statement = select(tables.runs.c.id).where(*conditions).order_by(tables.runs.c.id)
         return [row["id"] for row in await self._session.fetch_all(statement)]
+
+    async def list_mounting(
+        self, *, project: str, since: datetime | None = None, after: str = "", limit: int
+    ) -> Sequence[MountingRun]:
+        """Runs of a project with claims of any kind that have not ended or are STOPPED, by uid."""
+        return await list_mounting_runs(self._session, project=project, since=since, after=after, limit=limit)
 
     async def list_transitions(self, run_uid: str, *, after: int = 0) -> Sequence[Transition]:
         """The transitions of a run whose sequence is greater, in order."""

@@ -9,7 +9,7 @@ import pytest
 from runyard.app.model import Run
 from runyard.app.ports import LIST_FILTERS, Duplicate, FilterKind, Query, Stale, Store
 from runyard.domain.lifecycle import State
-from tests.contract.store.builders import add_due, after, claim, make_run, make_transition, wait_until_past
+from tests.contract.store.builders import NOON, add_due, after, claim, make_run, make_transition, wait_until_past
 
 LONG = timedelta(minutes=5)
 
@@ -447,3 +447,27 @@ async def test_summary_of_a_run_has_metadata_only_when_it_is_asked_for(store: St
     assert whole is not None
     summary = replace(whole, spec={}, status={}, extensions=(), warnings=(), request={}, effective=None, provenance=())
     assert found == summary
+
+
+MOUNTS = {"action": "job", "volumes": [{"name": "data", "claim_name": "vol-1"}]}
+KEEPS = {"action": "job", "volumes": [{"name": "out", "lifetime": "keep"}]}
+
+
+async def test_runs_with_claims_are_listed_when_they_have_not_ended(store: Store) -> None:
+    await add(
+        store, *(make_run(f"r-{state}", state=state, effective=MOUNTS) for state in ("READY", "STOPPED", "ERROR"))
+    )
+    await add(store, make_run("keeps", effective=KEEPS), make_run("plain", effective={"action": "job"}))
+    await add(store, make_run("none", effective=None), make_run("elsewhere", project="q", effective=MOUNTS))
+    async with store.begin(is_read_only=True) as work:
+        listed = await work.runs.list_mounting(project="p", limit=10)
+        assert [(run.uid, run.id, run.state) for run in listed] == [
+            ("keeps", "keeps", "READY"),
+            ("r-READY", "r-READY", "READY"),
+            ("r-STOPPED", "r-STOPPED", "STOPPED"),
+        ]
+        assert listed[1].effective == MOUNTS
+        [last] = await work.runs.list_mounting(project="p", after="r-READY", limit=10)
+        assert last.id == "r-STOPPED"
+        assert len(await work.runs.list_mounting(project="p", limit=2)) == 2
+        assert not await work.runs.list_mounting(project="p", since=NOON + timedelta(days=1), limit=2)

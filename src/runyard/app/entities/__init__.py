@@ -37,24 +37,38 @@ from runyard.app.entities.inventory import (
     list_secret_names,
     list_volume_claims,
     load_config_maps,
-    make_claim_name,
 )
 from runyard.app.entities.kind_schemas import find_schema, list_schemas
 from runyard.app.entities.ownership import PRODUCER, check_own_entity, find_actor, find_state_since, note_change
 from runyard.app.entities.secret_rotation import Rotation, rewrap_values, rotate_keys
 from runyard.app.entities.secret_values import get_secret_values, put_secret_values
 from runyard.app.entities.spec_checks import check_same_project, find_function, is_runnable_kind, unknown_reference
+from runyard.app.entities.volume_rows import (
+    CLAIM_KIND,
+    VOLUME_KIND,
+    begin_volume_deletion,
+    change_status,
+    find_owner_uid,
+    find_place,
+    get_claim,
+    make_claim_name,
+    make_kept_volume,
+)
 
 __all__ = [
+    "CLAIM_KIND",
     "LISTED_IN_PROJECTS",
     "MOST_DEPTH",
     "MOST_VOLUMES",
     "PRODUCER",
     "STATES",
     "TYPES",
+    "VOLUME_KIND",
     "EntityDraft",
     "EntityType",
     "Rotation",
+    "begin_volume_deletion",
+    "change_status",
     "check_id",
     "check_merged",
     "check_own_entity",
@@ -67,11 +81,14 @@ __all__ = [
     "expect_name",
     "find_actor",
     "find_function",
+    "find_owner_uid",
+    "find_place",
     "find_schema",
     "find_state_since",
     "find_unused",
     "find_unused_name",
     "find_unused_status",
+    "get_claim",
     "get_entity",
     "get_secret_values",
     "is_deeper",
@@ -85,6 +102,7 @@ __all__ = [
     "load_config_maps",
     "lock_entity",
     "make_claim_name",
+    "make_kept_volume",
     "make_key",
     "note_change",
     "put_files",

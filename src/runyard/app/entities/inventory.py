@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
+from runyard.app.entities.volume_rows import get_claim
 from runyard.app.ports import EntityLookup, Query, UnitOfWork
 from runyard.spec.config_maps import MOST_RUN_CONFIG_BYTES, ConfigMap, ConfigMapReference, count_bytes
 from runyard.spec.entities import ConfigMapSpec
 from runyard.spec.run_fields import read_model
 
 MOST_VOLUMES = 1000
-"""Per project."""
+"""Per project, with the claims that runs left."""
 
 
 async def list_secret_names(unit: UnitOfWork, project: str) -> frozenset[str]:
@@ -16,15 +17,10 @@ async def list_secret_names(unit: UnitOfWork, project: str) -> frozenset[str]:
     return frozenset(await unit.entities.list_names("secret", project=project))
 
 
-def make_claim_name(volume_id: str) -> str:
-    """The name of a kept volume's PersistentVolumeClaim."""
-    return f"vol-{volume_id}"
-
-
 async def list_volume_claims(unit: UnitOfWork, project: str) -> Mapping[str, str]:
-    """The claims of a project's kept volumes, by the names of the volumes."""
-    page = await unit.entities.find_page(Query(type="volume", project=project, size=MOST_VOLUMES))
-    return {volume.name: make_claim_name(volume.id) for volume in page.content}
+    """The claims of a project's kept volumes, by the names of the volumes; without those that are being deleted."""
+    page = await unit.entities.find_page(Query(type="volume", project=project, size=MOST_VOLUMES, is_summary=True))
+    return {volume.name: get_claim(volume) for volume in page.content if volume.state != "DELETING"}
 
 
 async def list_config_map_names(unit: UnitOfWork, project: str) -> frozenset[str]:

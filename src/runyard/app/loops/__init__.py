@@ -1,7 +1,7 @@
-"""Background loops: `reconcile` (runs), `log_collection`, `trigger_loop`, `retention_loop`, `deletion_loop`.
+"""Background loops: `reconcile` (runs), `log_collection`, `triggers`, `retention`, `deletion`, `volume` loops.
 
 `supervise` restarts them. Each loop is a coroutine that runs until it is cancelled; tests call single passes. Every
-replica may run all loops: leases and used occasions prevent double work.
+replica may run all loops: leases, used occasions and idempotent calls prevent double work.
 """
 
 from runyard.app.loops.deletion_loop import DeletionLoop
@@ -10,6 +10,7 @@ from runyard.app.loops.reconcile import Reconciler
 from runyard.app.loops.retention_loop import RetentionLoop
 from runyard.app.loops.supervisor import Loop, supervise
 from runyard.app.loops.trigger_loop import TriggerLoop
+from runyard.app.loops.volume_loop import VolumeLoop
 
 __all__ = [
     "DeletionLoop",
@@ -18,5 +19,6 @@ __all__ = [
     "Reconciler",
     "RetentionLoop",
     "TriggerLoop",
+    "VolumeLoop",
     "supervise",
 ]

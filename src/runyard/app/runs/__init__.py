@@ -17,10 +17,12 @@ from runyard.app.runs.run_deletion import (
 )
 from runyard.app.runs.run_follower import POLL_SECONDS, RunFollower, follow_run
 from runyard.app.runs.run_queries import get_run, list_runs
+from runyard.app.runs.run_volumes import RunEnd, RunVolume, list_run_volumes, lock_run_volumes, make_expiry, read_end
 from runyard.app.runs.stop import stop_run
 from runyard.app.runs.submission import explain_run, submit_run
 from runyard.app.runs.transitions import (
     NOTES,
+    RESUMABLE,
     SYSTEM,
     Change,
     Decide,
@@ -36,13 +38,16 @@ from runyard.app.runs.transitions import (
 __all__ = [
     "NOTES",
     "POLL_SECONDS",
+    "RESUMABLE",
     "SYSTEM",
     "Change",
     "Decide",
     "Move",
     "RequestExport",
     "RequestFilter",
+    "RunEnd",
     "RunFollower",
+    "RunVolume",
     "begin_run_deletions",
     "can_be_resumed",
     "check_own_run",
@@ -55,7 +60,11 @@ __all__ = [
     "finish_run_deletion",
     "follow_run",
     "get_run",
+    "list_run_volumes",
     "list_runs",
+    "lock_run_volumes",
+    "make_expiry",
+    "read_end",
     "rehearse_candidate",
     "report_run",
     "require_run",

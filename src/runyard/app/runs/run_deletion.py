@@ -17,6 +17,7 @@ from runyard.app.model import Lease, Principal, Run, RunKey
 from runyard.app.ports import Unavailable, UnitOfWork
 from runyard.app.retry import retry_on_conflict
 from runyard.app.run_rows import RUNS_AT_ONCE, RunRemover
+from runyard.app.runs.run_volumes import end_run_volumes
 from runyard.app.runs.transitions import (
     SYSTEM,
     Change,
@@ -92,11 +93,15 @@ async def finish_run_deletion(core: Core, run: Run, *, lease: Lease) -> None:
         _log.warning("the log of a run cannot be deleted: %s", error, extra={"run": run.id})
         raise EngineUnavailable(Reason.LOGS_UNAVAILABLE, "the run's log cannot be deleted now") from error
     async with core.store.begin() as unit:
+        has_volumes = await end_run_volumes(unit, run, at=core.clock.now())
         await unit.runs.update(run, run, lease=lease)
         await unit.runs.delete([run.uid])
         await audit(core, unit, SYSTEM, "run.removed", run)
         await unit.commit()
     core.signals.notify(run.uid)
+    core.signals.deletions.set()
+    if has_volumes:
+        core.signals.volumes.set()
 
 
 async def delete_runs(core: Core, who: Principal, *, project: str, task: str | None = None) -> None:
