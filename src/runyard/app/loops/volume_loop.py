@@ -28,8 +28,8 @@ from runyard.domain.reasons import Reason
 
 MOST_FAILURES = 3
 """After so many failures in a row the engine counts as down, and the pass leaves the rest to the next."""
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 30.0
+FIRST_RETRY_SECONDS = 1.0
+SLOWEST_RETRY_SECONDS = 30.0
 """Backoff while volumes wait for the engine: how soon, and how seldom at last, they are tried again."""
 REFRESH_SECONDS = 60.0
 """How often the ledger is compared with what the engine finds, and expired volumes are looked for."""
@@ -52,7 +52,7 @@ class VolumeLoop:
         """Run until cancelled."""
         clock = asyncio.get_running_loop().time
         refreshed_at = -REFRESH_SECONDS
-        pause = FIRST_PAUSE_SECONDS
+        pause = FIRST_RETRY_SECONDS
         while True:
             self._core.signals.volumes.clear()
             if clock() - refreshed_at >= REFRESH_SECONDS:
@@ -61,9 +61,9 @@ class VolumeLoop:
             is_waiting = await self.reconcile() > 0
             rest = REFRESH_SECONDS - (clock() - refreshed_at)
             if await self._wait(min(pause, rest) if is_waiting else rest) or not is_waiting:
-                pause = FIRST_PAUSE_SECONDS
+                pause = FIRST_RETRY_SECONDS
             else:
-                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+                pause = min(pause * 2, SLOWEST_RETRY_SECONDS)
 
     async def reconcile(self) -> int:
         """Create and remove claims, one pass; returns how many volumes still wait for the engine."""
