@@ -266,14 +266,14 @@ def keeping(lifetime: Any = "keep") -> dict[str, Any]:
 async def start(world: World, **fields: Any) -> None:
     """A run that keeps a claim, released as the reconcile loop does it."""
     await furnish(world)
-    run = await world.submit(**fields)
+    run = await world.submit(place=str(world.engine.place), **fields)
     await ensure_run_volumes(world.core, world.engine, run)
     await world.settle()
 
 
 async def test_claim_is_in_the_ledger_and_exists_when_a_run_keeps_one(world: World) -> None:
     await furnish(world)
-    run = await world.submit(effective=keeping())
+    run = await world.submit(effective=keeping(), place=str(world.engine.place))
     for _ in range(2):
         await ensure_run_volumes(world.core, world.engine, run)
     volume = await get_volume(world)
@@ -342,7 +342,7 @@ async def test_claim_goes_when_its_lifetime_after_the_run_is_over(world: World, 
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_no_claim_is_left_when_a_run_ended_before_its_release(world: World, is_deleted: bool) -> None:
     await furnish(world)
-    run = await world.submit(effective=keeping())
+    run = await world.submit(effective=keeping(), place=str(world.engine.place))
     await ensure_run_volumes(world.core, world.engine, run)
     await (delete_run if is_deleted else stop_run)(world.core, ADA, "p", "r1")
     await world.settle()
@@ -354,7 +354,7 @@ async def test_no_claim_is_left_when_a_run_ended_before_its_release(world: World
 @pytest.mark.parametrize("act", [delete_run, stop_run])
 async def test_nothing_is_made_when_the_run_was_stopped_or_deleted_meanwhile(world: World, act: Any) -> None:
     await furnish(world)
-    run = await world.submit(effective=keeping())
+    run = await world.submit(effective=keeping(), place=str(world.engine.place))
     await act(world.core, ADA, "p", "r1")
     with pytest.raises(Conflict):
         await ensure_run_volumes(world.core, world.engine, run)
@@ -363,7 +363,7 @@ async def test_nothing_is_made_when_the_run_was_stopped_or_deleted_meanwhile(wor
 
 async def test_run_waits_when_the_engine_is_down_before_its_claim_exists(world: World) -> None:
     await furnish(world)
-    run = await world.submit(effective=keeping())
+    run = await world.submit(effective=keeping(), place=str(world.engine.place))
     world.engine.failures = [DOWN]
     with pytest.raises(EngineUnavailable):
         await ensure_run_volumes(world.core, world.engine, run)
@@ -379,7 +379,7 @@ async def test_run_is_refused_when_the_project_has_too_many_volumes(
 ) -> None:
     monkeypatch.setattr("runyard.app.volumes.run_claims.MOST_VOLUMES", 0)
     await furnish(world)
-    run = await world.submit(effective=keeping())
+    run = await world.submit(effective=keeping(), place=str(world.engine.place))
     with pytest.raises(EngineRefusal, match="the limit is 0"):
         await ensure_run_volumes(world.core, world.engine, run)
     assert await list_volumes(world) == []
