@@ -24,7 +24,16 @@ from runyard.api.http_connections import LimitedProtocol
 from runyard.api.idle_connections import IdleConnections
 from runyard.api.tls_handshakes import TlsHandshake
 from runyard.app.core import Core, Options
-from runyard.app.loops import DeletionLoop, Loop, Reconciler, RetentionLoop, TriggerLoop, VolumeLoop, supervise
+from runyard.app.loops import (
+    DeletionLoop,
+    Loop,
+    Reconciler,
+    RetentionLoop,
+    Sweeper,
+    TriggerLoop,
+    VolumeLoop,
+    supervise,
+)
 from runyard.app.model import Run
 from runyard.app.ports import Store
 from runyard.app.retention import Retention
@@ -301,8 +310,15 @@ def _make_loops(context: ServerContext, settings: Settings) -> Mapping[str, Loop
         "deletions": DeletionLoop(context.core).run,
         "volumes": VolumeLoop(context.core, context.core.engine).run,
         "gauges": partial(_measure, context),
+        **_make_sweep(context),
         **({} if settings.open_to_everyone_on_this_machine else {"accounts": partial(_await_accounts, context)}),
     }
+
+
+def _make_sweep(context: ServerContext) -> Mapping[str, Loop]:
+    """Without an engine there is nothing to sweep."""
+    engine = context.core.engine
+    return {} if engine is None else {"sweep": Sweeper(context.core, engine, count=context.metrics.set_orphans).run}
 
 
 async def _await_accounts(context: ServerContext) -> None:

@@ -450,6 +450,27 @@ class EngineResponse(BaseModel):
     error: EngineError | None = Field(default=None, description="For admins: why there is no snapshot.")
 
 
+class OrphanResponse(BaseModel):
+    """An object of the engine that begins a run, and that its run does not know."""
+
+    uid: str = Field(description="Of the object.", examples=["5b1f0c1e"])
+    run_uid: str = Field(examples=["6f2a"])
+    run_id: str = Field(examples=["train-1"])
+    project: str = Field(examples=["demo"])
+    verdict: str = Field(description="`remove`, or `report`: left to an admin.", examples=["report"])
+    message: str = Field(description="For people.", examples=["no run and no deleted run has this uid"])
+
+
+class OrphansResponse(BaseModel):
+    """What the last sweep of this server's place found."""
+
+    place: str | None = Field(description="Null if the server has no engine.", examples=["kubernetes/0c1e"])
+    at: str | None = Field(description="When it was found; null if nothing was swept yet.")
+    is_on: bool = Field(description="False after a restore, until `runyard db epoch confirm`: nothing is removed.")
+    count: int = Field(description="Orphans, the unlisted ones included.", examples=[3])
+    orphans: list[OrphanResponse] = Field(description="At most 200.")
+
+
 class ProfileList(RootModel[list[ProfileResponse]]):
     """Profiles by name."""
 

@@ -1,7 +1,7 @@
 """The application: use cases, loops, and the ports through which they reach the outside.
 
-Use cases live in rooms by noun: `runs`, `entities`, `projects`, `rules`, `identity`, `logs`, `sessions`, `triggers`,
-`volumes`.
+Use cases live in rooms by noun: `runs`, `entities`, `projects`, `rules`, `identity`, `logs`, `places`, `sessions`,
+`triggers`, `volumes`.
 A use case is a function that takes the `Core` first, then the principal, and writes in one unit of work, audit entry
 included. The caller has checked access (`identity.authorize`); a use case only restricts what a run's own token may do.
 

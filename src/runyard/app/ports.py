@@ -245,6 +245,18 @@ class Entities(EntityLookup, Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceUse:
+    """How much a place is used."""
+
+    place: str
+    runs: int
+    unsettled: int
+    """Runs that have not ended, or that were not cleaned up after their end."""
+    replicas: int
+    """Live servers that serve it."""
+
+
 class Runs(Protocol):
     """Runs, and the work queue that they form."""
 
@@ -402,6 +414,18 @@ class Runs(Protocol):
     async def list_active(self, place: str, *, after: str = "", limit: int) -> Sequence[Run]:
         """Runs of that place that are not settled yet, without documents, by uid; `after` is the last uid before."""
 
+    async def list_placed(self, place: str, *, after: str = "", limit: int) -> Sequence[str]:
+        """The uids of all runs of that place, settled or not, sorted; `after` is the last uid before."""
+
+    async def list_without_documents(self, run_uids: Sequence[str]) -> Sequence[Run]:
+        """Those runs that exist, locked or not; all documents are left empty."""
+
+    async def list_buried(self, run_uids: Sequence[str]) -> Sequence[str]:
+        """Those of the uids that have a tombstone."""
+
+    async def list_places(self) -> Sequence[PlaceUse]:
+        """The places that runs have or live replicas serve, by name."""
+
 
 class Secrets(Protocol):
     """Encrypted values of secrets by project and name. The vault encrypts them."""
@@ -551,7 +575,7 @@ class UnitOfWork(Protocol):
         """Take a shared lock of that name until the end of this unit of work; waits for an exclusive holder only."""
 
     async def get_meta(self, name: str) -> str | None:
-        """A value of the installation: `installation`, `epoch`, `sweeper`."""
+        """A value of the installation: `installation`, `epoch`, `sweeper`, `sweep:PLACE`."""
 
     async def put_meta(self, name: str, value: str) -> None:
         """Create or replace."""

@@ -71,6 +71,11 @@ class Reason(StrEnum):
         "the run is being deleted, and its log cannot be deleted now; that is retried",
         "if it lasts, check that the server reaches the log storage",
     )
+    PLACE_FORGOTTEN = (
+        "place.forgotten",
+        "an operator declared the engine or cluster of the run gone for good, with everything that ran there",
+        "submit the run again",
+    )
     PLACE_OTHER = (
         "place.other",
         "it belongs to another engine or cluster than the one that this server uses, and waits for it",

@@ -168,6 +168,7 @@ class Code(StrEnum):
     PASSWORD_LENGTH = "password.length", "the password is too short or too long"
     PASSWORD_REPEATS = "password.repeats", "the password has too few different characters"
     PLACE_OTHER = "place.other", "the run lives in another place than this server's engine"
+    PLACE_SERVED = "place.served", "a live server serves the place, so it cannot be forgotten"
     POLICY_ALLOWED = "policy.allowed", "the value is not in the policy's `allowed` list"
     POLICY_CONTRADICTION = "policy.contradiction", "two clauses of the policy contradict each other"
     POLICY_COUNT = "policy.count", "a policy file needs exactly one document"

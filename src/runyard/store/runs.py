@@ -10,7 +10,7 @@ from sqlalchemy import RowMapping, Select, bindparam, exists, func, null, select
 from sqlalchemy.sql.dml import ReturningInsert
 
 from runyard.app.model import Lease, Run, RunKey, Transition
-from runyard.app.ports import UNCHANGED, ChangedRun, DueIn, Duplicate, MountingRun, Page, Query, RunUpdate
+from runyard.app.ports import UNCHANGED, ChangedRun, DueIn, Duplicate, MountingRun, Page, PlaceUse, Query, RunUpdate
 from runyard.domain.lifecycle import State
 from runyard.domain.outcomes import Lane
 from runyard.store import tables
@@ -25,6 +25,7 @@ from runyard.store.largest_documents import measure_documents, note_size
 from runyard.store.lists import fetch_page
 from runyard.store.mounting_runs import list_mounting_runs
 from runyard.store.narrow_updates import add_transitions, find_last_sequence, update_run, update_runs
+from runyard.store.places import list_placed, list_places
 from runyard.store.queue import claim_due, end_leases, release, renew, renew_leases, wake, wake_waiting
 from runyard.store.retention import expire_runs, list_expired, list_unswept, mark_swept
 from runyard.store.session import Session
@@ -271,6 +272,30 @@ class SqlRuns:
         """Runs of that place that are not settled yet, without documents, by uid."""
         rows = await self._session.fetch_all(_LIST_ACTIVE, {"of_place": place, "after_uid": after, "most": limit})
         return [row_to_run(row, shown=_ACTIVE_FIELDS) for row in rows]
+
+    async def list_placed(self, place: str, *, after: str = "", limit: int) -> Sequence[str]:
+        """The uids of all runs of that place, sorted."""
+        return await list_placed(self._session, place, after=after, limit=limit)
+
+    async def list_without_documents(self, run_uids: Sequence[str]) -> Sequence[Run]:
+        """Those runs that exist, locked or not; all documents are left empty."""
+        if not run_uids:
+            return []
+        statement = select(*(tables.runs.c[name] for name in _ACTIVE_FIELDS))
+        named = statement.where(self._session.is_one_of(tables.runs.c.uid, run_uids))
+        return [row_to_run(row, shown=_ACTIVE_FIELDS) for row in await self._session.fetch_all(named)]
+
+    async def list_buried(self, run_uids: Sequence[str]) -> Sequence[str]:
+        """Those of the uids that have a tombstone."""
+        if not run_uids:
+            return []
+        buried = tables.tombstones.c.run_uid
+        rows = await self._session.fetch_all(select(buried).where(self._session.is_one_of(buried, run_uids)))
+        return [row["run_uid"] for row in rows]
+
+    async def list_places(self) -> Sequence[PlaceUse]:
+        """The places that runs have or live replicas serve, by name."""
+        return await list_places(self._session)
 
 
 @cache

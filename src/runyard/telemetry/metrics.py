@@ -32,6 +32,12 @@ class Metrics:
         )
         self._sent = Counter("runyard_http_sent_bytes", "Bytes sent in responses.", registry=self.registry)
         self._runs = Gauge("runyard_runs", "Runs by state.", ("state",), registry=self.registry)
+        self._orphans = Gauge(
+            "runyard_orphans",
+            "Objects of the engine that no run knows, by what is done with them.",
+            ("verdict",),
+            registry=self.registry,
+        )
         self._failures = Counter(
             "runyard_loop_failures",
             "Failures of background loops; a failed loop is restarted.",
@@ -60,6 +66,11 @@ class Metrics:
         self._runs.clear()
         for state, number in counts.items():
             self._runs.labels(state).set(number)
+
+    def set_orphans(self, counts: Mapping[str, int]) -> None:
+        """Set the number of orphans by verdict."""
+        for verdict, number in counts.items():
+            self._orphans.labels(verdict).set(number)
 
     def count_failure(self, loop: str) -> None:
         """Count a failure of a background loop."""

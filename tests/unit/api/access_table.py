@@ -98,6 +98,7 @@ _ADMIN = {
     "POST /api/v1/policy/rehearse": "admins",
     "GET /api/v1/audit": "admins",
     "GET /api/v1/engine": "accounts",
+    "GET /api/v1/engine/orphans": "admins",
 }
 
 

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from runyard.app.engine import LARGEST_DESCRIPTION_BYTES, Anchor, EngineUnavailable, Usage
+from runyard.app.places import Orphan, SweepFindings, Verdict, write_findings
 from runyard.app.sessions import engine_views
 from runyard.pods.snapshot import Snapshot, Unseen, sum_allocatable
 from tests.engines.interactive import NOON, InteractiveEngine
@@ -297,3 +298,37 @@ async def test_no_capability_is_named_when_the_engine_has_none(tmp_path: Path, e
 def test_only_so_many_resources_are_added_up_when_nodes_name_many() -> None:
     nodes = tuple({"status": {"allocatable": {f"example.com/r{number}": "1"}}} for number in range(200))
     assert len(sum_allocatable(Snapshot(at="", nodes=nodes))) == 100
+
+
+async def test_orphans_are_listed_for_admins_when_a_sweep_found_some(demo_run: Demo) -> None:
+    place = str(demo_run.engine.place)
+    answer = await demo_run.client.get("/api/v1/engine/orphans")
+    assert answer.json() == {"place": place, "at": None, "is_on": True, "count": 0, "orphans": []}
+    orphan = Orphan(
+        uid="a", run_uid="u", run_id="old", project="p", verdict=Verdict.REPORT, message="no run has this uid"
+    )
+    findings = SweepFindings(place=place, at="2026-11-15T12:00:00Z", is_on=True, count=1, orphans=(orphan,))
+    await write_findings(demo_run.server.core, findings)
+    answer = await demo_run.client.get("/api/v1/engine/orphans")
+    assert answer.json() == {
+        "place": place,
+        "at": "2026-11-15T12:00:00Z",
+        "is_on": True,
+        "count": 1,
+        "orphans": [
+            {
+                "uid": "a",
+                "run_uid": "u",
+                "run_id": "old",
+                "project": "p",
+                "verdict": "report",
+                "message": "no run has this uid",
+            }
+        ],
+    }
+
+
+async def test_there_are_no_orphans_when_there_is_no_engine(tmp_path: Path) -> None:
+    async with serve(tmp_path, engine=None) as server, server.client() as client:
+        answer = await client.get("/api/v1/engine/orphans")
+        assert answer.json() == {"place": None, "at": None, "is_on": True, "count": 0, "orphans": []}

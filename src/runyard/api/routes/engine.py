@@ -6,11 +6,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.context import get_context
-from runyard.api.openapi_models import EngineResponse
+from runyard.api.openapi_models import EngineResponse, OrphansResponse
 from runyard.api.responses import json_response
 from runyard.api.routing import Routes, get_principal
 from runyard.app.identity import find_role
 from runyard.app.model import Json
+from runyard.app.places import is_sweeper_on, read_findings
 from runyard.app.sessions import EngineViews
 from runyard.domain.access import Permission, allows
 
@@ -31,6 +32,25 @@ async def get_engine(request: Request) -> Response:
     if view.error is not None:
         shown["error"] = {"reason": view.error.code, "message": str(view.error)}
     return json_response(shown)
+
+
+@routes.get("/orphans", permission=Permission.ADMINISTER, response=OrphansResponse)
+async def list_orphans(request: Request) -> Response:
+    """List objects of the engine that no run knows: those that are left to an admin, and those to be removed."""
+    core = get_context(request).core
+    place = None if core.engine is None else str(core.engine.place)
+    findings = [] if place is None else await read_findings(core, [place])
+    if not findings:
+        return json_response({"place": place, "at": None, "is_on": await _is_sweeper_on(request), **_NOTHING})
+    return json_response(asdict(findings[0]))
+
+
+_NOTHING: Json = {"count": 0, "orphans": []}
+
+
+async def _is_sweeper_on(request: Request) -> bool:
+    async with get_context(request).core.store.begin(is_read_only=True) as unit:
+        return await is_sweeper_on(unit)
 
 
 async def _is_admin(request: Request) -> bool:

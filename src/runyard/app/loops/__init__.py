@@ -1,4 +1,4 @@
-"""Background loops: `reconcile` (runs), `log_collection`, `triggers`, `retention`, `deletion`, `volume` loops.
+"""Background loops: `reconcile` (runs), `log_collection`, `sweep`, `triggers`, `retention`, `deletion`, `volume` loops.
 
 `supervise` restarts them. Each loop is a coroutine that runs until it is cancelled; tests call single passes. Every
 replica may run all loops: leases, used occasions and idempotent calls prevent double work.
@@ -9,6 +9,7 @@ from runyard.app.loops.log_collection import LogCollector
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.loops.retention_loop import RetentionLoop
 from runyard.app.loops.supervisor import Loop, supervise
+from runyard.app.loops.sweep import Sweeper
 from runyard.app.loops.trigger_loop import TriggerLoop
 from runyard.app.loops.volume_loop import VolumeLoop
 
@@ -18,6 +19,7 @@ __all__ = [
     "Loop",
     "Reconciler",
     "RetentionLoop",
+    "Sweeper",
     "TriggerLoop",
     "VolumeLoop",
     "supervise",

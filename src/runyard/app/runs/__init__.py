@@ -33,6 +33,7 @@ from runyard.app.runs.transitions import (
     find_action,
     require_run,
     write_change,
+    write_changes,
 )
 
 __all__ = [
@@ -72,4 +73,5 @@ __all__ = [
     "stop_run",
     "submit_run",
     "write_change",
+    "write_changes",
 ]

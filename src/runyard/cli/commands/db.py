@@ -18,6 +18,8 @@ ENTRIES = {
         "Print the stored requests of runs, for `runyard policy diff --runs`.",
     ),
     "prune": Entry("runyard.cli.commands.db:prune", "Delete old runs, logs and audit entries."),
+    "epoch": Entry("runyard.cli.commands.db_places:epoch", "After a restore: confirm the clean-up."),
+    "place": Entry("runyard.cli.commands.db_places:place", "List clusters that runs belong to; forget one."),
 }
 EXAMPLES = """\b
 Examples:
@@ -26,6 +28,8 @@ Examples:
   RUNYARD_DATABASE=postgresql://runyard@db/new runyard db restore /backups/runyard-2026-11-15.db
   runyard db export-requests --since 2026-11-01 > requests.yaml
   runyard db prune --keep-runs 90d --keep-logs 30d --keep-audit 365d
+  runyard db epoch confirm
+  runyard db place forget kubernetes/0c1e6c1c-8f6e-4b0e-9a43-2f5f3f1a7d10
 
 \b
 Exit codes:

@@ -1,0 +1,75 @@
+"""`runyard db epoch` and `runyard db place`."""
+
+from typing import Any
+
+import click
+
+from runyard.cli.lazy_commands import Entry, LazyGroup, load
+from runyard.cli.setting_options import DATABASE, add_settings, require_server
+
+LOGS = ("logs", "s3_endpoint", "s3_region")
+EPOCH_ENTRIES = {
+    "confirm": Entry("runyard.cli.commands.db_places:confirm", "Let the server clean up after a restore."),
+}
+PLACE_ENTRIES = {
+    "list": Entry("runyard.cli.commands.db_places:list_places", "List places, and how many runs belong to them."),
+    "forget": Entry("runyard.cli.commands.db_places:forget", "End all runs of a place that is gone for good."),
+}
+_OUTPUT = click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+)
+_YES = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@click.group(cls=LazyGroup, entries=EPOCH_ENTRIES)
+def epoch() -> None:
+    """Restored databases. A restore begins a new epoch, in which the server removes nothing that it finds.
+
+    With SQLite, stop the server first. A server on PostgreSQL may keep running.
+    """
+
+
+@click.group(cls=LazyGroup, entries=PLACE_ENTRIES)
+def place() -> None:
+    """Places: an engine with the cluster or machine where it executes runs.
+
+    With SQLite, stop the server first. A server on PostgreSQL may keep running.
+    """
+
+
+@click.command()
+@_YES
+@add_settings(DATABASE)
+def confirm(yes: bool, **flags: Any) -> None:  # noqa: FBT001
+    """Let the server remove objects of ended and deleted runs again, after the database was restored from a backup.
+
+    A restored database does not know what happened after its backup, so the server only lists what it would remove.
+    This shows that list, and allows the removal. Objects of unknown runs are never removed. Audited.
+    """
+    _call("confirm_epoch", flags, is_confirmed=yes)
+
+
+@click.command(name="list")
+@_OUTPUT
+@add_settings(DATABASE)
+def list_places(output: str, **flags: Any) -> None:
+    """List the places that runs belong to, how many of their runs are unfinished, and how many servers serve them."""
+    _call("print_places", flags, output=output)
+
+
+@click.command()
+@click.argument("place")
+@_YES
+@add_settings((*DATABASE, *LOGS))
+def forget(place: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
+    """Forget PLACE, a cluster or machine that is gone for good, with everything that ran there.
+
+    Its runs that have not ended become ERROR (place.forgotten), runs that are being deleted are deleted, and stopped
+    services can be resumed elsewhere. Refused while a live server serves the place. Audited.
+    """
+    _call("forget_place", flags, place=place, is_confirmed=yes)
+
+
+def _call(name: str, flags: dict[str, Any], **more: Any) -> None:
+    require_server()
+    load(f"runyard.cli.places:{name}")(flags, **more)
