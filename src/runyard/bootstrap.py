@@ -144,6 +144,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for requests in progress."""
         log.info("server.draining")
+        self._application.state.context.core.signals.notify_all()  # followed logs and events end
         await super().shutdown(sockets)
         if self.force_exit:
             # On a forced exit uvicorn skips this, and the loops would be cancelled with a traceback.

@@ -16,6 +16,7 @@ from runyard.app.model import Entity, Json, Run, Transition
 from runyard.app.ports import Page
 from runyard.app.projects import ListedEntity
 from runyard.app.runs import NOTES
+from runyard.domain.lifecycle import FINAL, State
 from runyard.spec.digitalhub.original_fields import show_spec
 from runyard.spec.problems import limit_nearest
 
@@ -190,11 +191,19 @@ def run_to_json(run: Run, transitions: Iterable[Transition] = ()) -> Json:
         "state": str(run.state),
         "message": run.message or run.status.get("message"),
         "reason": run.reason,
+        "logs": _logs_to_json(run),
         "warnings": list(run.warnings),
         "transitions": shown[::-1],
     }
     status = {key: value for key, value in status.items() if value not in (None, [])}
     return {**entity_to_json(run), "status": status}
+
+
+def _logs_to_json(run: Run) -> Json | None:
+    """Whether the log of a run that has ended is complete; None for a run that an engine does not have."""
+    if run.place is None or State(run.state) not in FINAL:
+        return None
+    return {"state": "complete" if run.is_log_complete else "draining"}
 
 
 def shape_spec(entity: Entity) -> Json:

@@ -79,6 +79,11 @@ class StreamGuard:
         self._project = project
         self._checked_at = time.monotonic()
 
+    @property
+    def seconds_left(self) -> float:
+        """When to ask again at the latest."""
+        return max(0.001, self._checked_at + RECHECK_SECONDS - time.monotonic())
+
     async def stop_reason(self) -> str | None:
         """Why the stream must end: `draining` (shutdown), `access` (lost), or None."""
         if getattr(self._request.app.state, "is_draining", False):

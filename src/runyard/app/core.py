@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -9,41 +11,75 @@ from runyard.app.engine import Engine
 from runyard.app.ports import Clock, LogStore, Store, Vault
 
 
+class Subscription:
+    """One waiter for news of a run. News between two waits is not missed. Made by `Signals.subscribe`."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.has_run_changed = True
+        """Whether the run itself may have changed, not only its log. The waiter clears it before it reads the run."""
+
+    def wake(self, *, has_run_changed: bool) -> None:
+        """There is news."""
+        self.has_run_changed = self.has_run_changed or has_run_changed
+        self._event.set()
+
+    async def wait(self, *, seconds: float) -> None:
+        """Wait until there is news since the last wait, or until the time is up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        self._event.clear()
+
+
 class Signals:
     """Wakes waiters in this process when a run may have changed. Only a hint; the store has the truth."""
 
     def __init__(self) -> None:
-        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._waiting: defaultdict[str, set[Subscription]] = defaultdict(set)
         self.due = asyncio.Event()
         """Set when the reconcile loop has something to do."""
         self.volumes = asyncio.Event()
         """Set when a volume was created or is to be deleted."""
         self.deletions = asyncio.Event()
         """Set when something is gone that the deletion of a project waits for."""
+        self.collected: set[str] = set()
+        """The uids of runs whose logs this process collects: it notifies readers when they grow."""
 
     def notify(self, run_uid: str) -> None:
         """Wake the waiters of that run, and the reconcile loop."""
         self.due.set()
-        self.notify_readers(run_uid)
+        self._wake(run_uid, has_run_changed=True)
 
     def notify_readers(self, run_uid: str) -> None:
         """Wake the waiters of that run only: its log has grown or is complete."""
-        for event in self._waiting.get(run_uid, ()):
-            event.set()
+        self._wake(run_uid, has_run_changed=False)
+
+    def notify_all(self) -> None:
+        """Wake all waiters of all runs: the server shuts down, or notifications of other replicas may be missing."""
+        for run_uid in list(self._waiting):
+            self._wake(run_uid, has_run_changed=True)
+
+    @contextmanager
+    def subscribe(self, run_uid: str) -> Iterator[Subscription]:
+        """Get the news of a run until the end of the block."""
+        subscription = Subscription()
+        self._waiting[run_uid].add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._waiting[run_uid].discard(subscription)
+            if not self._waiting[run_uid]:
+                del self._waiting[run_uid]
 
     async def wait(self, run_uid: str, *, seconds: float) -> None:
         """Wait until the run may have changed, or until the time is up."""
-        event = asyncio.Event()
-        self._waiting[run_uid].add(event)
-        try:
-            async with asyncio.timeout(seconds):
-                await event.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._waiting[run_uid].discard(event)
-            if not self._waiting[run_uid]:
-                del self._waiting[run_uid]
+        with self.subscribe(run_uid) as subscription:
+            await subscription.wait(seconds=seconds)
+
+    def _wake(self, run_uid: str, *, has_run_changed: bool) -> None:
+        for subscription in self._waiting.get(run_uid, ()):
+            subscription.wake(has_run_changed=has_run_changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """The steps of a run, as a list and as a stream."""
 
+import asyncio
 import base64
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ from runyard.api import streams
 from runyard.api.application import make_app
 from runyard.api.context import Limits
 from runyard.api.routes import events
-from runyard.app.core import Signals
-from runyard.app.model import Principal
+from runyard.app.core import Core, Signals
+from runyard.app.model import Principal, Transition
+from runyard.app.runs import RunFollower, follow_run, run_follower
 from runyard.app.runs.stop import stop_run
 from tests.http_servers import Server, password_of, serve
 from tests.unit.api.stream_clients import open_stream
@@ -84,11 +87,51 @@ async def test_steps_come_as_they_happen_when_a_stream_is_open(app: Any, running
     assert _read(text)[-1][2] == {"reason": "final"}
 
 
-async def test_steps_come_when_another_replica_writes_them(app: Any, server: Server) -> None:
+@pytest.mark.parametrize("is_signal_lost", [True, False])
+async def test_steps_come_when_another_replica_writes_them(
+    app: Any, server: Server, monkeypatch: pytest.MonkeyPatch, is_signal_lost: bool
+) -> None:
+    """The store signals writes of others; if that is lost, the run is read again after a while."""
+    if is_signal_lost:
+        monkeypatch.setattr(run_follower, "FALLBACK_SECONDS", 0.05)
     other = replace(server.core, signals=Signals())
     async with open_stream(app, EVENTS, headers=SSE) as stream:
         await stream.wait_for(b'"READY"')
-        await stop_run(other, Principal(name="ada"), "demo", "r1", words=None)
+        run = await stop_run(other, Principal(name="ada"), "demo", "r1", words=None)
+        if not is_signal_lost:
+            server.core.signals.notify(run.uid)
+        assert '"STOPPED"' in await stream.wait_for_end()
+
+
+async def test_nothing_is_read_when_nothing_happens(app: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the clock nor the log of the run wakes a follower of its steps."""
+    reads: list[str] = []
+    read_new = RunFollower.read_new
+
+    async def count(self: RunFollower) -> Sequence[Transition]:
+        reads.append(self.run.id)
+        return await read_new(self)
+
+    monkeypatch.setattr(RunFollower, "read_new", count)
+    async with open_stream(app, EVENTS, headers=SSE) as stream:
+        await stream.wait_for(b'"READY"')
+        await asyncio.sleep(0.1)
+        reads.clear()
+        server.core.signals.notify_readers((await server.find_run("demo", "r1")).uid)
+        await asyncio.sleep(1.2)
+    assert reads == []
+
+
+async def test_no_step_is_missed_when_it_happens_before_the_stream_listens(
+    app: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def follow_late(core: Core, project: str, run_id: str) -> RunFollower:
+        follower = await follow_run(core, project, run_id)
+        await stop_run(server.core, Principal(name="ada"), "demo", "r1", words=None)
+        return follower
+
+    monkeypatch.setattr(events, "follow_run", follow_late)
+    async with open_stream(app, EVENTS, headers=SSE) as stream:
         assert '"STOPPED"' in await stream.wait_for_end()
 
 
@@ -103,7 +146,7 @@ async def test_stream_ends_when_the_server_drains(app: Any, server: Server) -> N
     async with open_stream(app, EVENTS, headers=SSE) as stream:
         await stream.wait_for(b'"READY"')
         app.state.is_draining = True
-        server.core.signals.notify("r1")
+        server.core.signals.notify_all()
         assert _read(await stream.wait_for_end())[-1][2] == {"reason": "draining"}
 
 

@@ -1,7 +1,9 @@
 """Logs of a run: as the SDK reads them, and as text."""
 
+import asyncio
 import base64
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +15,9 @@ import pytest
 from runyard.api.application import make_app
 from runyard.api.context import Limits
 from runyard.app.logs import log_follower, log_reader
-from runyard.app.ports import Stream
+from runyard.app.model import Transition
+from runyard.app.ports import Stream, StreamInfo
+from runyard.domain.lifecycle import State
 from tests.http_servers import Server, serve
 from tests.unit.api.stream_clients import open_stream
 
@@ -23,11 +27,6 @@ RUN: dict[str, Any] = {"kind": "container+job:run", "id": "r1", "spec": {"task":
 MAIN = Stream("r1", "pod-1", "main")
 SIDE = Stream("r1", "pod-1", "side")
 AT = datetime(2026, 11, 15, 12, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_follower, "GRACE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -48,13 +47,27 @@ async def _write(server: Server, stream: Stream, *texts: bytes, offset: int = 0)
     stream = await _find_stored(server, stream)
     for number, text in enumerate(texts):
         offset = await server.core.logs.append(stream, text, offset=offset, at=AT + timedelta(seconds=number))
+    server.core.signals.notify_readers(stream.run_uid)
     return offset
+
+
+async def _change_run(server: Server, state: State | None = None, **values: Any) -> None:
+    """Write to the run as the loops do."""
+    async with server.core.store.begin() as unit:
+        run = await unit.runs.find("r1", project="demo")
+        assert run is not None
+        transitions = [Transition(sequence=run.last_sequence + 1, state=state, at=AT, actor="loop")] if state else []
+        after = replace(run, state=state or run.state, **values)
+        await unit.runs.update(run, after, transitions=transitions)
+        await unit.commit()
+    server.core.signals.notify(run.uid)
 
 
 async def _mark_gap(server: Server, stream: Stream, cause: str = "the node did not answer\n") -> None:
     until = AT + timedelta(seconds=9)
     stream = await _find_stored(server, stream)
     await server.core.logs.mark_gap(stream, since=AT + timedelta(seconds=5), until=until, cause=cause)
+    server.core.signals.notify_readers(stream.run_uid)
 
 
 def _split(answer: httpx2.Response) -> tuple[str, list[dict[str, Any]]]:
@@ -221,6 +234,88 @@ async def test_new_stream_is_named_when_it_begins_while_it_is_followed(
     assert f'main\n{marker} {{"stream": "pod-1/side", "offset": 0}}\nside\n' in stream.content.decode()
 
 
+async def test_followed_text_ends_when_the_log_is_complete_not_when_the_run_ends(
+    running: httpx2.AsyncClient, server: Server
+) -> None:
+    assert running is not None
+    await _change_run(server, State.RUNNING, place="memory/a")
+    end = await _write(server, MAIN, b"one\n")
+    server.core.signals.collected.add((await server.find_run("demo", "r1")).uid)
+    async with open_stream(server.app, f"{LOG}?follow=true") as stream:
+        await stream.wait_for(b"one\n")
+        await _change_run(server, State.COMPLETED)
+        await asyncio.sleep(0.1)
+        assert stream.task is not None
+        assert not stream.task.done()
+        end = await _write(server, MAIN, b"two\n", offset=end)
+        await stream.wait_for(b"two\n")
+        # The last bytes are stored before the log is called complete; no signal tells of them.
+        last = await _find_stored(server, MAIN)
+        await server.core.logs.append(last, b"three\n", offset=end, at=AT)
+        await server.core.logs.finish(last, cause=None, at=AT)
+        await _change_run(server, is_log_complete=True)
+        assert await stream.wait_for_end() == "one\ntwo\nthree\n"
+    async with open_stream(server.app, f"{LOG}?follow=true") as again:
+        assert await again.wait_for_end() == "one\ntwo\nthree\n"
+
+
+async def test_text_is_followed_without_signals_when_another_replica_collects_it(
+    running: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert running is not None
+    monkeypatch.setattr(log_follower, "POLL_SECONDS", 0.02)
+    await _change_run(server, State.RUNNING, place="memory/a")
+    main = await _find_stored(server, MAIN)
+    async with open_stream(server.app, f"{LOG}?follow=true") as stream:
+        await asyncio.sleep(0.05)
+        await server.core.logs.append(main, b"one\n", offset=0, at=AT)
+        await stream.wait_for(b"one\n")
+
+
+async def test_log_storage_is_not_polled_when_this_replica_collects_the_log(
+    running: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert running is not None
+    monkeypatch.setattr(log_follower, "POLL_SECONDS", 0.01)
+    await _change_run(server, State.RUNNING, place="memory/a")
+    await _write(server, MAIN, b"one\n")
+    server.core.signals.collected.add((await server.find_run("demo", "r1")).uid)
+    lists: list[str] = []
+    list_streams = server.core.logs.list_streams
+
+    async def count(run_uid: str) -> Sequence[StreamInfo]:
+        lists.append(run_uid)
+        return await list_streams(run_uid)
+
+    monkeypatch.setattr(server.core.logs, "list_streams", count)
+    async with open_stream(server.app, f"{LOG}?follow=true") as stream:
+        await stream.wait_for(b"one\n")
+        await asyncio.sleep(0.1)
+        lists.clear()
+        await asyncio.sleep(0.3)
+    assert lists == []
+
+
+async def test_status_says_whether_the_log_is_complete_when_the_run_has_ended(
+    running: httpx2.AsyncClient, server: Server
+) -> None:
+    path = "/api/v1/-/demo/runs/r1"
+    assert "logs" not in (await running.get(path)).json()["status"]
+    await _change_run(server, State.RUNNING, place="memory/a")
+    assert "logs" not in (await running.get(path)).json()["status"]
+    await _change_run(server, State.COMPLETED)
+    run = (await running.get(path)).json()
+    assert run["status"]["logs"] == {"state": "draining"}
+    await _change_run(server, is_log_complete=True)
+    assert (await running.get(path)).json()["status"]["logs"] == {"state": "complete"}
+    # The SDK sends back what it read, stale or not.
+    answer = await running.put(path, json=run)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["status"]["logs"] == {"state": "complete"}
+    assert "warnings" not in answer.json()["status"]
+    assert "logs" not in (await server.find_run("demo", "r1")).status
+
+
 async def test_chunks_are_bounded_when_there_is_much(running: httpx2.AsyncClient, server: Server) -> None:
     written = b"0123456789abcde\n" * 20_000
     await _write(server, MAIN, written)
@@ -240,6 +335,7 @@ async def test_followed_text_says_where_to_go_on_when_the_server_drains(
     async with open_stream(app, f"{LOG}?follow=true") as stream:
         await stream.wait_for(b"one\n")
         app.state.is_draining = True
+        server.core.signals.notify_all()
         text = await stream.wait_for_end()
     last = text.splitlines()[-1]
     assert json.loads(last.removeprefix(stream.headers["x-log-marker"])) == {

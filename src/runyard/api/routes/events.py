@@ -65,6 +65,14 @@ async def get_events(request: Request, project: str, id: str) -> Response:  # no
 
 async def _iter_events(follower: RunFollower, known: Sequence[Transition], guard: StreamGuard) -> AsyncIterator[bytes]:
     yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
+    with follower.listen():
+        async for chunk in _follow_events(follower, known, guard):
+            yield chunk
+
+
+async def _follow_events(
+    follower: RunFollower, known: Sequence[Transition], guard: StreamGuard
+) -> AsyncIterator[bytes]:
     told_at = time.monotonic()
     while True:
         if known:
@@ -77,9 +85,11 @@ async def _iter_events(follower: RunFollower, known: Sequence[Transition], guard
         if time.monotonic() - told_at >= HEARTBEAT_SECONDS:
             yield b": still there\n\n"
             told_at = time.monotonic()
-        await follower.wait()
+        if not follower.may_have_changed:
+            until_heartbeat = max(0.001, told_at + HEARTBEAT_SECONDS - time.monotonic())
+            await follower.wait(seconds=min(until_heartbeat, guard.seconds_left))
         try:
-            known = await follower.read_new()
+            known = await follower.read_new() if follower.may_have_changed else ()
         except Unavailable:
             yield _write_event("end", {"reason": "unavailable"})
             return

@@ -20,7 +20,7 @@ from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")
 STATE = text("state", "Only if the run is in this state.")
-FOLLOW = flag("follow", "Follow the log until the run ends.")
+FOLLOW = flag("follow", "Follow the log until the run has ended and its log is complete.")
 SINCE = time_point("since", "Only lines written at or after this time (ISO 8601).")
 TAIL = optional_integer("tail", "Only this many lines from the end.", at_least=0, at_most=MOST_TAIL)
 CONTAINER = text("container", "Only this container.")
@@ -83,9 +83,10 @@ async def get_text(request: Request, project: str, id: str) -> Response:  # noqa
     A restarted container has another stream: `pod/container/1`.
 
     `offset`, `since` and `tail` combine; `offset` requires a single stream. With `follow` the response continues until
-    the run ends. The server adds lines that begin with the value of the header `X-Log-Marker`, which differs in every
-    response and so cannot be the program's own output: a gap with its span, cause and offset; the name of a stream; or
-    why a followed log ends before the run does, and the offset to continue from.
+    the run has ended and its log is complete. The server adds lines that begin with the value of the header
+    `X-Log-Marker`, which differs in every response and so cannot be the program's own output: a gap with its span,
+    cause and offset; the name of a stream; or why a followed log ends before it is complete, and the offset to
+    continue from.
     """
     parameters = get_parameters(request)
     wanted, is_following = _make_wanted(parameters), parameters[FOLLOW]
@@ -102,7 +103,7 @@ async def get_text(request: Request, project: str, id: str) -> Response:  # noqa
     if is_following:
         # The offset applies to the streams there are now, not to those that come later.
         follow = LogFollower(core, follower, replace(wanted, offset=None), marker=marker)
-        chunks = follow.iterate(parts, stop_reason=StreamGuard(request, project=project).stop_reason)
+        chunks = follow.iterate(parts, guard=StreamGuard(request, project=project))
     return LimitedStreamingResponse(
         chunks, request=request, who=get_principal(request), media_type=TEXT, headers=headers
     )

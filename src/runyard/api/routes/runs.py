@@ -75,6 +75,8 @@ async def explain(request: Request, project: str) -> Response:
 async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """Get a run with its transitions, newest first. With `name`, only if that is its name.
 
+    After the end of a run that an engine executed, `status.logs.state` is `draining` or `complete`.
+
     With `describe`, `status.k8s` has the objects of the run as the engine sees them now. If the engine cannot say,
     `status.k8s_error` has the reason and message, and the rest of the run is shown. Both are absent for a run without
     objects.

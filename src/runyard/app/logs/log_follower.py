@@ -1,20 +1,33 @@
-"""Follow a run's log until the run has ended and all its output was read."""
+"""Follow a run's log until the run has ended and its log is complete.
 
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+The collector of this process signals when it has stored something. For a run whose log another replica collects, the
+log store is read every `POLL_SECONDS`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
 
 from runyard.app.core import Core
 from runyard.app.logs.log_reader import Marker, Part, PartReader, Wanted, find_start, write_pieces
 from runyard.app.ports import Stream, Unavailable
-from runyard.app.runs import POLL_SECONDS, RunFollower
+from runyard.app.runs import RunFollower
 
 FLUSH_SECONDS = 0.05
 """Output that arrives within this time is sent together."""
-GRACE_SECONDS = 2.0
-"""How long to wait after the end of the run for its last bytes."""
+POLL_SECONDS = 1.0
+"""How often the log store is read for a run whose log another replica collects."""
 
-StopReason = Callable[[], Awaitable[str | None]]
-"""Why the response must end now; None if it need not."""
+
+class Guard(Protocol):
+    """Decides whether the response must end."""
+
+    @property
+    def seconds_left(self) -> float:
+        """When to ask again at the latest."""
+
+    async def stop_reason(self) -> str | None:
+        """Why it must end now; None if it need not."""
 
 
 class LogFollower:
@@ -28,38 +41,45 @@ class LogFollower:
         self._readers: dict[Stream, PartReader] = {}
         self._current: Stream | None = None
 
-    async def iterate(self, parts: Sequence[Part], *, stop_reason: StopReason) -> AsyncIterator[bytes]:
-        """Chunks of text. If it ends before the run, the last line says why and at which offsets to continue."""
+    async def iterate(self, parts: Sequence[Part], *, guard: Guard) -> AsyncIterator[bytes]:
+        """Chunks of text. If it ends before the log, the last line says why and at which offsets to continue."""
         for part in parts:
             self._add(part.info.stream, offset=part.offset)
         try:
-            async for chunk in self._iterate(stop_reason):
-                yield chunk
+            with self._follower.listen():
+                async for chunk in self._iterate(guard):
+                    yield chunk
         except Unavailable:
             yield self._write_end("unavailable")
 
-    async def _iterate(self, stop_reason: StopReason) -> AsyncIterator[bytes]:
-        pause, ended_at = FLUSH_SECONDS, None
+    async def _iterate(self, guard: Guard) -> AsyncIterator[bytes]:
         while True:
-            if self._follower.has_ended and ended_at is None:
-                ended_at = time.monotonic()
+            # First whether it is complete, then what is stored: so that nothing is left unread at the end.
+            if self._follower.may_have_changed:
+                await self._follower.read_new()
+            is_complete = self._follower.is_log_complete
+            await self._find_streams()
             has_news = False
             async for chunk in self._read_round():
                 has_news = True
                 yield chunk
-            if (reason := await stop_reason()) is not None:
+            if is_complete:
+                return
+            if (reason := await guard.stop_reason()) is not None:
                 yield self._write_end(reason)
                 return
-            if not has_news and ended_at is not None and time.monotonic() - ended_at >= GRACE_SECONDS:
-                return
-            pause = FLUSH_SECONDS if has_news else min(pause * 2, POLL_SECONDS)
-            await self._follower.wait(seconds=pause)
-            await self._look()
+            if has_news:
+                await asyncio.sleep(FLUSH_SECONDS)
+            pause = POLL_SECONDS if self._is_collected_elsewhere else guard.seconds_left
+            await self._follower.wait(seconds=min(pause, guard.seconds_left))
 
-    async def _look(self) -> None:
-        """Look for news of the run and for new streams."""
-        if not self._follower.has_ended:
-            await self._follower.read_new()
+    @property
+    def _is_collected_elsewhere(self) -> bool:
+        run = self._follower.run
+        return run.place is not None and run.uid not in self._core.signals.collected
+
+    async def _find_streams(self) -> None:
+        """Look for new streams."""
         for info in await self._core.logs.list_streams(self._follower.run.uid):
             if info.stream not in self._readers and self._wanted.takes(info.stream):
                 # `tail` applies to the streams that existed; a new stream is sent from its start.

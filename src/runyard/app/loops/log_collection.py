@@ -104,6 +104,7 @@ class LogCollector:
     async def run(self) -> None:
         """Until it is cancelled: let outputs take turns, and give up runs that belong to another replica now."""
         self._is_closed = False
+        self._core.signals.collected.update(self._runs)
         self._fill_slots()
         clock = asyncio.get_running_loop().time
         checked_at = clock()
@@ -120,6 +121,7 @@ class LogCollector:
     async def close(self) -> None:
         """Stop following; writes in progress are completed. What is stored says where to continue. Idempotent."""
         self._is_closed = True
+        self._core.signals.collected.clear()
         for task in self._listing:
             task.cancel()
         following = [one.task for one in self._followed if one.task is not None]
@@ -159,6 +161,7 @@ class LogCollector:
         self, anchor: Anchor, listed: Sequence[LogSource], *, chosen: set[LogSource], infos: Mapping[Stream, StreamInfo]
     ) -> FollowedRun | None:
         run = self._runs.setdefault(anchor.run_uid, FollowedRun(anchor))
+        self._core.signals.collected.add(anchor.run_uid)
         run.stored_bytes = max(run.stored_bytes, sum(info.size for info in infos.values()))
         for source in listed:
             info = infos.get(to_stream(source))
@@ -335,8 +338,9 @@ class LogCollector:
 
     def _drop_if_complete(self, run: FollowedRun) -> None:
         """Forget runs about which there is nothing to do. They are listed again if they are attended to again."""
-        if not run.sources and not run.waiters:
-            self._runs.pop(run.anchor.run_uid, None)
+        if not run.sources and not run.waiters and self._runs.get(run.anchor.run_uid) is run:
+            del self._runs[run.anchor.run_uid]
+            self._core.signals.collected.discard(run.anchor.run_uid)
 
     async def _wait_for_news(self, run: FollowedRun) -> None:
         """Wait until one of the run's outputs is complete; they are followed before others."""
@@ -382,6 +386,7 @@ class LogCollector:
         self._list_failures.pop(run_uid, None)
         self._queue.discard(run_uid)
         run = self._runs.pop(run_uid, None)
+        self._core.signals.collected.discard(run_uid)
         if run is None:
             return
         tasks = [one.task for one in run.sources.values() if one.task is not None]

@@ -15,7 +15,7 @@ from runyard.app.runs.run_deletion import (
     finish_deletions,
     finish_run_deletion,
 )
-from runyard.app.runs.run_follower import POLL_SECONDS, RunFollower, follow_run
+from runyard.app.runs.run_follower import RunFollower, follow_run
 from runyard.app.runs.run_queries import get_run, list_runs
 from runyard.app.runs.run_volumes import RunEnd, RunVolume, list_run_volumes, lock_run_volumes, make_expiry, read_end
 from runyard.app.runs.stop import stop_run
@@ -38,7 +38,6 @@ from runyard.app.runs.transitions import (
 
 __all__ = [
     "NOTES",
-    "POLL_SECONDS",
     "RESUMABLE",
     "SYSTEM",
     "Change",

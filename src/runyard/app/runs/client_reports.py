@@ -27,9 +27,11 @@ from runyard.spec.problems import Problem, Refused
 
 _CLIENT_FIELDS = ("outputs", "results", "metrics")
 """The status fields that a client may set on a run that an engine executes."""
-_SERVER_FIELDS = frozenset({*STATUS_KEYS, "k8s", "k8s_error", NOTES, "state", "transitions", "reason"})
+_SERVER_FIELDS = frozenset({*STATUS_KEYS, "k8s", "k8s_error", NOTES, "state", "transitions", "reason", "logs"})
 """The status fields that no client may set."""
-_ECHOED = frozenset({"state", "transitions", "reason", "message", "warnings", "pods", "events", "k8s", "k8s_error"})
+_ECHOED = frozenset(
+    {"state", "transitions", "reason", "message", "warnings", "pods", "events", "logs", "k8s", "k8s_error"}
+)
 """The status fields that every client sends back as it last read them, although they may have changed since."""
 _SPEC_IGNORED = "cannot be changed by a report; ignored: submit a new run to change it"
 _CLIENT_STATES = (State.CREATED, State.BUILT, State.READY, State.PENDING, State.RUNNING, State.COMPLETED, State.ERROR)

@@ -1,7 +1,7 @@
 """Runs of the in-memory engine, a real log store with faults, and collectors that live and die."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -66,11 +66,24 @@ class ShakyLogs:
         return answer
 
 
+class OutputEngine(MemoryEngine):
+    """The in-memory engine with outputs that belong to no run of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: defaultdict[str, dict[LogSource, None]] = defaultdict(dict)
+
+    async def list_log_sources(self, anchor: Anchor) -> Sequence[LogSource]:
+        """Those that tests have written."""
+        await self._enter("list_log_sources")
+        return [source for source in self.written[anchor.run_uid] if source in self.outputs]
+
+
 class LogWorld:
     """One engine and one log store; collectors come and go."""
 
     def __init__(self, logs: LogStore, *, store: Store | None = None) -> None:
-        self.engine = MemoryEngine()
+        self.engine = OutputEngine()
         self.logs = ShakyLogs(logs)
         self.core = Core(
             store=cast("Store", store),
@@ -94,6 +107,7 @@ class LogWorld:
     def write(self, source: LogSource, content: bytes = b"", *, is_ended: bool = False) -> None:
         """The container writes, or ends."""
         output = self.engine.outputs.setdefault(source, Output())
+        self.engine.written[source.run_uid][source] = None
         output.content += content
         output.is_ended = output.is_ended or is_ended
         output.news.set()
