@@ -81,13 +81,16 @@ def forget_place(flags: Flags, *, place: str, is_confirmed: bool) -> None:
                 known = [use.place for use in await places.list_places(core)]
                 near = find_nearest(place, known)
                 meant = f"did you mean {clean(near)}?" if near else f"known: {clean(', '.join(known)) or 'none'}"
-                raise click.ClickException(f"no run belongs to place {clean(place)}; {meant}") from None
+                raise click.ClickException(f"no run and no volume belongs to place {clean(place)}; {meant}") from None
             except NotPossible as refused:
                 raise click.ClickException(clean(str(refused))) from None
 
     done = run_async(work())
     click.echo(f"forgotten: {clean(place)}")
-    click.echo(f"runs ended: {done.ended}; ended before: {done.released}; deleted: {done.deleted}")
+    click.echo(
+        f"runs ended: {done.ended}; ended before: {done.released}; deleted: {done.deleted}; "
+        f"volumes lost: {done.volumes}"
+    )
     if done.left:
         raise click.ClickException(f"{count_things(done.left, 'run')} could not be changed now: repeat the command")
 

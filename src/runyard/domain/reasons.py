@@ -73,8 +73,8 @@ class Reason(StrEnum):
     )
     PLACE_FORGOTTEN = (
         "place.forgotten",
-        "an operator declared the engine or cluster of the run gone for good, with everything that ran there",
-        "submit the run again",
+        "an operator declared the engine or cluster gone for good, with everything that ran or was stored there",
+        "submit the run again; delete the volume and create it again",
     )
     PLACE_OTHER = (
         "place.other",

@@ -110,12 +110,12 @@ def test_runs_end_when_their_place_is_forgotten(call: Call, data: Path) -> None:
     unknown = call("db", "place", "forget", "kubernetes/gome", "--yes")
     assert (unknown.code, unknown.err) == (
         1,
-        "error: no run belongs to place kubernetes/gome; did you mean kubernetes/gone?\n",
+        "error: no run and no volume belongs to place kubernetes/gome; did you mean kubernetes/gone?\n",
     )
     called = call("db", "place", "forget", GONE, "--yes")
     assert (called.code, called.out) == (
         0,
-        "forgotten: kubernetes/gone\nruns ended: 1; ended before: 0; deleted: 0\n",
+        "forgotten: kubernetes/gone\nruns ended: 1; ended before: 0; deleted: 0; volumes lost: 0\n",
     )
     assert json.loads(call("db", "place", "list", "-o", "json").out) == []
     assert "place.forget" in run_on_store(data, read_state)[1]

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from runyard.app.audit import note_act
 from runyard.app.core import Core
+from runyard.app.entities import change_status, find_place
 from runyard.app.errors import Missing, NotPossible
-from runyard.app.model import Principal, Run
+from runyard.app.model import Entity, Principal, Run
 from runyard.app.ports import PlaceUse
 from runyard.app.run_rows import RunRemover
 from runyard.app.runs import Change, Move, write_changes
+from runyard.app.volumes import change_volume, list_volumes_in_state
 from runyard.domain.lifecycle import FINAL, State
 from runyard.domain.reasons import Reason
 from runyard.spec.problem_codes import Code
@@ -31,6 +33,8 @@ class Forgotten:
     """Had ended before."""
     deleted: int = 0
     """Were being deleted; they are gone now."""
+    volumes: int = 0
+    """Lost with the place; those that were being deleted can go now."""
     left: int = 0
     """Could not be changed now: others have locked them, or their logs cannot be deleted. Repeat the command."""
 
@@ -44,13 +48,15 @@ async def list_places(core: Core) -> Sequence[PlaceUse]:
 async def forget_place(core: Core, who: Principal, place: str) -> Forgotten:
     """End or delete all runs of a place that is gone for good, as if nothing existed for them anywhere. Audited.
 
-    Idempotent. Raises `Missing` if no run has that place, and `NotPossible` if a live server serves it.
+    Its volumes are lost. Idempotent. Raises `Missing` if neither a run nor a volume has that place, and `NotPossible`
+    if a live server serves it.
     """
     use = next((use for use in await list_places(core) if use.place == place), None)
-    if use is None:
-        raise Missing("place", place)
-    if use.replicas:
+    if use is not None and use.replicas:
         raise NotPossible(Code.PLACE_SERVED, f"{use.replicas} live servers serve {place}: stop them first")
+    volumes = [volume for volume in await _list_volumes(core) if find_place(volume) == place]
+    if use is None and not volumes:
+        raise Missing("place", place)
     remover = RunRemover(core.store, core.logs)
     ended = released = deleted = seen = 0
     after = ""
@@ -71,7 +77,15 @@ async def forget_place(core: Core, who: Principal, place: str) -> Forgotten:
         if len(page) < RUNS_AT_ONCE:
             break
         after = page[-1]
-    forgotten = Forgotten(ended=ended, released=released, deleted=deleted, left=seen - ended - released - deleted)
+    for volume in volumes:
+        await change_volume(core, volume, lambda stored: _lose(stored, core, place))
+    forgotten = Forgotten(
+        ended=ended,
+        released=released,
+        deleted=deleted,
+        volumes=len(volumes),
+        left=seen - ended - released - deleted,
+    )
     await _note(core, who, place, forgotten)
     return forgotten
 
@@ -87,8 +101,24 @@ def _end(run: Run, core: Core, place: str) -> Change:
     return Change(action="run.forget", moves=(move,), values=nothing_exists, due_in=None)
 
 
+async def _list_volumes(core: Core) -> list[Entity]:
+    listed = [await list_volumes_in_state(core, state) for state in ("CREATED", "READY", "ERROR", "DELETING")]
+    return [volume for volumes in listed for volume in volumes]
+
+
+def _lose(volume: Entity, core: Core, place: str) -> Entity | None:
+    if find_place(volume) != place:
+        return None
+    values = {"place": None, "phase": "lost", "mounted_by": None}
+    if volume.state == "DELETING":
+        return change_status(volume, values, at=core.clock.now())
+    message = f"{place} is gone for good, with the data of the volume"
+    why = {"reason": Reason.PLACE_FORGOTTEN.value, "message": message}
+    return change_status(volume, {**values, **why}, at=core.clock.now(), state="ERROR")
+
+
 async def _note(core: Core, who: Principal, place: str, forgotten: Forgotten) -> None:
-    details = {"ended": forgotten.ended, "released": forgotten.released, "deleted": forgotten.deleted}
+    details = {name: getattr(forgotten, name) for name in ("ended", "released", "deleted", "volumes")}
     async with core.store.begin() as unit:
         await note_act(core, unit, who, "place.forget", of=("place", place), details=details)
         await unit.commit()

@@ -65,7 +65,7 @@ def forget(place: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Forget PLACE, a cluster or machine that is gone for good, with everything that ran there.
 
     Its runs that have not ended become ERROR (place.forgotten), runs that are being deleted are deleted, and stopped
-    services can be resumed elsewhere. Refused while a live server serves the place. Audited.
+    services can be resumed elsewhere. Its volumes are lost. Refused while a live server serves the place. Audited.
     """
     _call("forget_place", flags, place=place, is_confirmed=yes)
 

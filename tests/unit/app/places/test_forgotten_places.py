@@ -8,11 +8,15 @@ import pytest
 from sqlalchemy import insert
 
 from runyard.app.errors import Missing, NotPossible
+from runyard.app.loops.volume_loop import VolumeLoop
 from runyard.app.model import Run
 from runyard.app.places import forget_place, forgotten_places, list_places
+from runyard.app.volumes import create_volume, delete_volume, get_volume
 from runyard.domain.lifecycle import State
 from runyard.store import tables
+from tests.engines.memory import MemoryEngine
 from tests.unit.app.run_world import ADA, SERVICE, World, open_world
+from tests.unit.app.shop import furnish
 
 GONE = "kubernetes/gone"
 
@@ -63,7 +67,7 @@ async def test_runs_end_when_their_place_is_forgotten(world: World) -> None:
     )
     entries = await world.audit()
     assert (entries[-1].action, entries[-1].id) == ("place.forget", GONE)
-    assert entries[-1].details == {"ended": 4, "released": 1, "deleted": 1}
+    assert entries[-1].details == {"ended": 4, "released": 1, "deleted": 1, "volumes": 0}
 
 
 async def test_settled_runs_are_forgotten_too_when_they_could_never_be_deleted_otherwise(world: World) -> None:
@@ -116,3 +120,21 @@ async def test_places_are_listed_when_runs_or_servers_have_them(world: World) ->
     await serve(world, "local/dead", seconds=-60)
     uses = [(use.place, use.runs, use.unsettled, use.replicas) for use in await list_places(world.core)]
     assert uses == [(GONE, 2, 1, 0), ("local/here", 0, 0, 1)]
+
+
+@pytest.mark.parametrize("is_deleting", [False, True])
+async def test_volume_is_lost_and_can_be_deleted_when_its_place_is_forgotten(world: World, is_deleting: bool) -> None:
+    await furnish(world)
+    await create_volume(world.core, ADA, "p", {"name": "data", "spec": {"size": "1Gi"}})
+    await VolumeLoop(world.core, world.engine).reconcile()
+    if is_deleting:
+        await delete_volume(world.core, ADA, "p", "data")
+    assert (await forget_place(world.core, ADA, str(world.engine.place))).volumes == 1
+    elsewhere = VolumeLoop(world.core, MemoryEngine("b"))
+    if not is_deleting:
+        volume = await get_volume(world.core, "p", "data")
+        assert (volume.state, volume.status["reason"], volume.status["phase"]) == ("ERROR", "place.forgotten", "lost")
+        await delete_volume(world.core, ADA, "p", "data")
+    await elsewhere.reconcile()
+    with pytest.raises(Missing):
+        await get_volume(world.core, "p", "data")
