@@ -10,7 +10,7 @@ import pytest
 from runyard.domain.admission import check_objects
 from runyard.domain.resolution import Resolution, resolve
 from runyard.manifests.identity import Owner
-from runyard.manifests.render import render_anchor, render_dependents, render_run
+from runyard.manifests.render import render_anchor, render_dependents, render_kept_claims, render_run
 from testbed.cluster import Cluster
 from testbed.pytest_plugin import kubernetes_version
 from tests.cluster.contract.admission import Admission, Answer
@@ -77,7 +77,8 @@ def render_all(run: LegalRun, resolution: Resolution, *, has_owner: bool) -> lis
     if has_owner:
         anchor = render_anchor(spec, identity)
         owner = Owner(anchor["kind"], anchor["metadata"]["name"], UID)
-        objects = [anchor, *render_dependents(spec, identity, owner=owner, secret_values=SECRETS)]
+        dependents = render_dependents(spec, identity, owner=owner, secret_values=SECRETS)
+        objects = [anchor, *dependents, *render_kept_claims(spec, identity)]
     else:
         objects = render_run(spec, identity, secret_values=SECRETS)
     problems = check_objects(

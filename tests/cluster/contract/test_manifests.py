@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runyard.domain.admission import admit_project_objects
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.kube.client import Client
 from runyard.kube.config import load_kubeconfig
@@ -26,10 +27,18 @@ from runyard.kube.resources import (
     SERVICES,
     Resource,
 )
-from runyard.manifests.identity import Owner, RunIdentity
+from runyard.manifests.identity import Owner, PlatformInputs, RunIdentity
 from runyard.manifests.names import claim_name, run_name
-from runyard.manifests.render import render_anchor, render_dependents, render_run
+from runyard.manifests.project_objects import (
+    ProjectIdentity,
+    RegistryCredential,
+    render_kept_claim,
+    render_registry_secret,
+)
+from runyard.manifests.render import render_anchor, render_dependents, render_kept_claims, render_run
 from runyard.spec.environment import SecretUse
+from runyard.spec.kubernetes.quantity import Quantity
+from runyard.spec.launcher import Launcher
 from testbed.cluster import Cluster
 from testbed.pytest_plugin import kubernetes_version
 from tests.cluster.kube.conditions import wait_until
@@ -41,6 +50,12 @@ RESOURCES: dict[str, Resource] = {
 }
 # 1.34 has image volumes behind a gate that is closed.
 RENDERED = [name for name in SPECS if (name, kubernetes_version()) != ("image volume", "1.34")]
+PLATFORM = PlatformInputs(
+    endpoint="https://runyard.example",
+    has_token=True,
+    launcher=Launcher(image="launcher:1", install=("/l", "install"), start=("/runyard/l",)),
+    has_registry_secret=True,
+)
 ADA = RunIdentity(
     run_id="Run_1+a.b",
     run_uid="0b5c1f0e7d5e4a3b9a517a9ed1f0c001",
@@ -111,9 +126,10 @@ async def dry_run_all(client: Client, spec: EffectiveSpec, identity: RunIdentity
     """The kinds of the objects that the apiserver took: as they run, the anchor, its dependents, and a pod."""
     namespace = await make_namespace(client, spec.pod_security)
     here = replace(identity, namespace=namespace)
-    objects = render_run(spec, here, secret_values=SECRET_VALUES)
+    token = "t0ken" if identity.platform.has_token else None
+    objects = render_run(spec, here, secret_values=SECRET_VALUES, token=token)
     owner = Owner("Job", run_name(IDENTITIES["plain"]), "5b0a3f1e-0000-4000-8000-000000000000")
-    dependents = render_dependents(spec, here, owner=owner, secret_values=SECRET_VALUES)
+    dependents = render_dependents(spec, here, owner=owner, secret_values=SECRET_VALUES, token=token)
     anchor = render_anchor(spec, here)
     sent = (*objects, anchor, *dependents)
     taken = [await dry_run(client, RESOURCES[obj["kind"]], obj, namespace) for obj in sent]
@@ -146,6 +162,31 @@ async def test_apiserver_takes_every_object_when_names_are_odd_or_long(client: C
     assert {*job} == {*kinds, "Job"}
 
 
+@pytest.mark.parametrize("action", ["job", "serve"])
+@pytest.mark.parametrize("identity", IDENTITIES)
+async def test_apiserver_takes_every_object_when_the_platform_gives_all_it_has(
+    client: Client, identity: str, action: str
+) -> None:
+    spec = make_spec(kind="python", image="python:3.11", action=action, run_as_user=1000, image_pull_secrets=["team"])
+    taken = await dry_run_all(client, spec, replace(IDENTITIES[identity], platform=PLATFORM))
+
+    assert {"Secret", "Pod"} <= {*taken}
+
+
+async def test_apiserver_takes_project_objects_when_they_are_admitted(client: Client) -> None:
+    namespace = await make_namespace(client, "restricted")
+    here = ProjectIdentity(project="vision", namespace=namespace, installation="prod ü")
+    claims = [
+        render_kept_claim(here, claim=name, volume_id="0a1b", size=Quantity.parse("1Gi"), storage_class="fast")
+        for name in ("vol-0a1b", claim_name(IDENTITIES["longest"], volume="v" * 63))
+    ]
+    secret = render_registry_secret(here, registries={"ghcr.io": RegistryCredential(user="ada", password="x:ü")})
+    admitted = admit_project_objects([*claims, secret], project="vision", installation="prod ü")
+    taken = [await dry_run(client, RESOURCES[item.kind], json.loads(item.body), namespace) for item in admitted]
+
+    assert taken == ["PersistentVolumeClaim", "PersistentVolumeClaim", "Secret"]
+
+
 async def test_apiserver_refuses_the_pod_when_it_is_less_than_the_namespace_enforces(client: Client) -> None:
     namespace = await make_namespace(client, "restricted")
     anchor = render_anchor(SPECS["baseline"], IDENTITIES["plain"])
@@ -173,7 +214,7 @@ async def test_kubectl_applies_the_run_when_it_is_printed_as_one_file(control_pl
 
 
 @pytest.mark.parametrize("action", ["job", "serve"])
-async def test_anchor_takes_all_but_what_is_kept_with_it_when_it_is_deleted(client: Client, action: str) -> None:
+async def test_anchor_takes_all_that_it_owns_with_it_when_it_is_deleted(client: Client, action: str) -> None:
     namespace = await make_namespace(client, "restricted")
     identity = RunIdentity(run_id=f"owner-flow-{action}", run_uid=action, project="vision", namespace=namespace)
     spec = make_spec(
@@ -191,7 +232,8 @@ async def test_anchor_takes_all_but_what_is_kept_with_it_when_it_is_deleted(clie
     created = await client.create(resource, anchor)
     owner = Owner(created["kind"], created["metadata"]["name"], created["metadata"]["uid"])
     dependents = render_dependents(spec, identity, owner=owner, secret_values=SECRET_VALUES)
-    for obj in dependents:
+    (kept,) = render_kept_claims(spec, identity)
+    for obj in [kept, *dependents]:
         await client.create(RESOURCES[obj["kind"]], obj)
 
     selector = f"runyard.io/run={identity.run_id}"
@@ -214,8 +256,7 @@ async def test_anchor_takes_all_but_what_is_kept_with_it_when_it_is_deleted(clie
             left |= {(kind.kind, obj["metadata"]["name"]) for obj in found.items}
         return left
 
-    kept = {("PersistentVolumeClaim", claim_name(identity, volume="kept"))}
-    await wait_until(lambda: _equals(list_left, kept))
+    await wait_until(lambda: _equals(list_left, {("PersistentVolumeClaim", claim_name(identity, volume="kept"))}))
     claims = await client.list(
         PERSISTENT_VOLUME_CLAIMS, namespace=namespace, label_selector=f"{selector},runyard.io/volume=kept"
     )
