@@ -194,6 +194,11 @@ _OF_SERVICES: Mapping[str, Change] = {
 _OF_ANCHORS: Mapping[str, Change] = {
     "not suspended": lambda victim: victim.workload["spec"].update(suspend=False),
     "no word on suspension": lambda victim: victim.workload["spec"].pop("suspend"),
+    "a plain token": lambda victim: victim.container["env"].append({"name": "A", "value": "the-run's-own-token"}),
+    "no token in the Secret": lambda victim: victim.of("Secret")["data"].pop("RUNYARD_TOKEN"),
+    "another server": lambda victim: victim.container["env"].append(
+        {"name": "DHCORE_PROXY", "value": "https://evil.example"}
+    ),
     "no wish": lambda victim: victim.workload["metadata"]["annotations"].pop("runyard.io/wish"),
     "the wish to run": lambda victim: victim.workload["metadata"]["annotations"].update({"runyard.io/wish": "run"}),
     "no generation": lambda victim: victim.workload["metadata"]["annotations"].pop("runyard.io/generation"),

@@ -13,6 +13,7 @@ from tests.adversary.judge_policy import iter_policy_complaints
 from tests.adversary.judge_profile import iter_profile_complaints
 from tests.adversary.judge_shape import iter_shape_complaints
 from tests.adversary.judge_silence import Path, iter_silence_complaints
+from tests.adversary.platform_access import make_platform_variables, take_tokens_out
 from tests.adversary.raw_requests import read_requested
 
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, AssertionError)
@@ -21,7 +22,7 @@ _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, Runt
 def judge_objects(objects: Sequence[Mapping[str, Any]], case: Case, documents: AdminDocuments) -> list[str]:
     """List every reason not to send these objects for this case."""
     try:
-        return _judge_facts(_read_facts(objects, case), case, documents)
+        return _judge_facts(_read_facts(objects, case, documents), case, documents)
     except _UNREADABLE as error:
         return [f"unreadable: {type(error).__name__}: {error}"]
 
@@ -36,7 +37,7 @@ def judge_run(
 ) -> list[str]:
     """`judge_objects` and `judge_silence`, with the objects read once."""
     try:
-        facts = _read_facts(objects, case)
+        facts = _read_facts(objects, case, documents)
         admin = documents.get_admin_inputs(case)
         silence = iter_silence_complaints(facts, admin, case, documents.world, warned=warned, answer=answer)
         return [*_judge_facts(facts, case, documents), *silence]
@@ -68,7 +69,7 @@ def judge_silence(
     what no object holds, such as parameters.
     """
     try:
-        facts = _read_facts(objects, case)
+        facts = _read_facts(objects, case, documents)
         return list(
             iter_silence_complaints(
                 facts, documents.get_admin_inputs(case), case, documents.world, warned=warned, answer=answer
@@ -78,6 +79,7 @@ def judge_silence(
         return [f"unreadable: {type(error).__name__}: {error}"]
 
 
-def _read_facts(objects: Sequence[Mapping[str, Any]], case: Case) -> Facts:
-    platform = {"RUN_ID": case.run_id, "PROJECT_NAME": case.project}
-    return Facts(objects, asked=read_requested(case.iter_layers()), platform=platform, is_anchor=case.is_anchor)
+def _read_facts(objects: Sequence[Mapping[str, Any]], case: Case, documents: AdminDocuments) -> Facts:
+    platform = make_platform_variables(case, documents.world.namespaces[case.project])
+    judged = take_tokens_out(objects) if case.is_anchor else objects
+    return Facts(judged, asked=read_requested(case.iter_layers()), platform=platform, is_anchor=case.is_anchor)

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from runyard.domain.admission import check_objects
 from runyard.domain.resolution import Resolution, resolve
 from runyard.domain.resolve_inputs import AdminRules, ProjectInventory, Request
-from runyard.manifests.identity import Owner, RunIdentity
+from runyard.manifests.identity import Owner, PlatformInputs, RunIdentity
 from runyard.manifests.render import render_anchor, render_dependents, render_kept_claims, render_run
 from runyard.spec.config_maps import ConfigMap
 from runyard.spec.policy import read_policy
@@ -20,6 +20,7 @@ from tests.adversary.cases import ANCHOR_UID, Case, World
 from tests.adversary.facts import AdminDocuments
 from tests.adversary.judge import judge_run
 from tests.adversary.judge_answer import iter_owner_complaints
+from tests.adversary.platform_access import ENDPOINT, TOKEN, TOKEN_NAMES, make_platform_variables
 from tests.adversary.snapshots import take
 
 UNRENDERABLE_CODES = frozenset({"run.not_run", "field.missing", "launcher.missing", "service_type.unsupported"})
@@ -129,13 +130,14 @@ def render_case(case: Case, stage: Stage, resolution: Resolution) -> list[dict[s
         namespace=stage.world.namespaces[case.project],
         user=case.user,
         function=case.function_name,
+        platform=PlatformInputs(endpoint=ENDPOINT, has_token=True) if case.is_anchor else PlatformInputs(),
     )
     secrets = stage.world.secrets
     if not case.is_anchor:
         return render_run(resolution.spec, identity, secret_values=secrets)
     anchor = render_anchor(resolution.spec, identity)
     owner = Owner(kind=anchor["kind"], name=anchor["metadata"]["name"], uid=ANCHOR_UID)
-    dependents = render_dependents(resolution.spec, identity, owner=owner, secret_values=secrets)
+    dependents = render_dependents(resolution.spec, identity, owner=owner, secret_values=secrets, token=TOKEN)
     return [anchor, *dependents, *render_kept_claims(resolution.spec, identity)]
 
 
@@ -149,8 +151,10 @@ def admit(objects: Any, case: Case, stage: Stage, resolution: Resolution) -> lis
         kubernetes_version=stage.world.kubernetes_version,
         project_claims=stage.inventory.claims,
         shared_claims=frozenset(stage.inventory.volumes.values()),
-        platform_envs={"PROJECT_NAME": case.project, "RUN_ID": case.run_id},
+        platform_envs=make_platform_variables(case, stage.world.namespaces[case.project]),
+        platform_secrets=frozenset(TOKEN_NAMES if case.is_anchor else ()),
         is_anchor=case.is_anchor,
+        run_uid=case.run_id,
     )
 
 

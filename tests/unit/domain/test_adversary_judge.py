@@ -22,7 +22,7 @@ from tests.adversary.trial import Stage, admit, make_stage, play, read_case, ren
 from tests.adversary.victim import Victim
 
 JUDGES = Path(tests.adversary.__file__).parent
-OWN_CODE = ("cases", "facts", "images", "snapshots", "tolerations")
+OWN_CODE = ("cases", "facts", "images", "platform_access", "snapshots", "tolerations")
 """Modules that the judge uses, beside `judge*` and `raw*`."""
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

@@ -1,5 +1,6 @@
 """The launcher in a pod, and what admission accepts of it."""
 
+import base64
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from runyard.spec.problems import Problem, Refused
 from tests.unit.manifests.object_views import Object, get_workload
 from tests.unit.manifests.samples import IDENTITY, OWNER, make_spec, make_volume
 
+TOKEN = "a-token-of-the-run-alone"
 LAUNCHER = Launcher(
     image="ghcr.io/acme/launcher:1",
     install=("/launcher", "install", "/runyard"),
@@ -32,7 +34,7 @@ PYTHON = make_spec(kind="python", image="python:3.11")
 
 
 def render(spec: Any = PYTHON, identity: RunIdentity = HERE) -> list[Object]:
-    token = "t0ken" if identity.platform.has_token else None
+    token = TOKEN if identity.platform.has_token else None
     return render_run(spec, identity, secret_values={"TOKEN": "v"}, token=token)
 
 
@@ -116,14 +118,14 @@ def test_variables_name_server_project_and_run_when_there_is_an_endpoint() -> No
 @pytest.mark.parametrize("secrets", [(), (SecretUse(name="TOKEN"),)], ids=["alone", "beside a secret"])
 def test_token_is_in_the_secret_only_when_the_run_has_one(secrets: tuple[SecretUse, ...]) -> None:
     secret, *others = render(replace(PYTHON, secrets=secrets))
-    encoded = "dDBrZW4="
+    encoded = base64.b64encode(TOKEN.encode()).decode()
     assert secret["kind"] == "Secret"
     assert secret["data"] == {
         "DHCORE_ACCESS_TOKEN": encoded,
         "RUNYARD_TOKEN": encoded,
         **({"TOKEN": "dg=="} if secrets else {}),
     }
-    assert "t0ken" not in str(others)
+    assert TOKEN not in str(others)
     (container,) = get_pod([secret, *others])["containers"]
     tokens = [entry for entry in container["env"] if entry["name"] in TOKEN_VARIABLES]
     assert [entry["valueFrom"]["secretKeyRef"] for entry in tokens] == [
@@ -198,6 +200,7 @@ CHANGES: dict[str, Callable[[Object], Any]] = {
     "not started": lambda pod: pod["containers"][0].update(command=["python"]),
     "another pull secret": lambda pod: pod["imagePullSecrets"].append({"name": "runyard-registry-speech-x"}),
     "a plain token": lambda pod: pod["containers"][0]["env"].append({"name": "RUNYARD_TOKEN", "value": "x"}),
+    "the token as text": lambda pod: pod["containers"][0]["env"].append({"name": "A", "value": f"Bearer {TOKEN}"}),
     "another's token": lambda pod: pod["containers"][0]["env"][-1]["valueFrom"]["secretKeyRef"].update(name="x"),
 }
 

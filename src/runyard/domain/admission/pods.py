@@ -1,5 +1,6 @@
 """Checks the pod: Pod Security, fields that only admins may set, environment, volumes, mounts and references."""
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,8 @@ _OWN_VOLUMES = {
     SECRETS_VOLUME: ("secret",),
     LAUNCHER_NAME: ("emptyDir",),  # `launcher_shape` says when
 }
+_LEAST_TOKEN_CHARACTERS = 16
+"""Every token is longer. A shorter secret of that name, which a policy may allow, could be part of any text."""
 _WISH, _GENERATION = "runyard.io/wish", "runyard.io/generation"
 _GRACE_SECONDS = 30
 """Kubernetes' default for `terminationGracePeriodSeconds`."""
@@ -36,7 +39,7 @@ def check_pod(bundle: Bundle, admin: AdminInputs, context: ProjectContext, *, ve
     yield from _check_workload(workload, context)
     yield from _check_admin_fields(pod, admin, context)
     yield from check_launcher(bundle, pod, container, context.launcher)
-    yield from _check_environment(bundle, container)
+    yield from _check_environment(bundle, container, context)
     yield from _check_image(container, "image")
     yield from _check_mounts(bundle, container)
     names: set[str] = set()
@@ -130,14 +133,17 @@ def _report_foreign_value(pod: ObjectPart, key: str, value: Any) -> Problem:
     )
 
 
-def _check_environment(bundle: Bundle, container: ObjectPart) -> Iterator[Problem]:
+def _check_environment(bundle: Bundle, container: ObjectPart, context: ProjectContext) -> Iterator[Problem]:
     """Each variable has one entry; one from a secret has the name of its key, in the run's own Secret."""
     names: set[str] = set()
+    tokens = _list_tokens(bundle, context)
     for variable in container.iter_parts("env"):
         name = variable.content["name"]
         if name in names:
             yield Problem(Code.ADMISSION_TWICE, variable.path, "another variable has the same name", value=name)
         names.add(name)
+        if any(token in variable.content.get("value", "") for token in tokens):
+            yield Problem(Code.ADMISSION_REFERENCE, variable.path, "the run's token may only be in its Secret")
         reference = variable.find("valueFrom", "secretKeyRef")
         if reference is not None and reference["key"] not in _find_secret(bundle, reference["name"]):
             message = "must refer to a key of the run's own Secret"
@@ -145,6 +151,18 @@ def _check_environment(bundle: Bundle, container: ObjectPart) -> Iterator[Proble
         if reference is not None and reference["key"] != name:
             message = f"must have the name of its secret, `{reference['key']}`"
             yield Problem(Code.ADMISSION_REFERENCE, (*variable.path, "name"), message, value=name)
+
+
+def _list_tokens(bundle: Bundle, context: ProjectContext) -> list[str]:
+    """The texts of the platform's own secrets, as far as they are known yet."""
+    encoded = [
+        text
+        for secret in bundle.of("Secret")
+        for name, text in secret.content["data"].items()
+        if name in context.platform_secrets and text
+    ]
+    decoded = [base64.b64decode(text).decode() for text in encoded]
+    return [text for text in decoded if len(text) >= _LEAST_TOKEN_CHARACTERS]
 
 
 def _find_secret(bundle: Bundle, name: str) -> Any:
