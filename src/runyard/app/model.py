@@ -121,7 +121,7 @@ class Run(Entity):
     @property
     def key(self) -> "RunKey":
         """Which run it is."""
-        return RunKey(uid=self.uid, project=self.project, id=self.id)
+        return RunKey(uid=self.uid, project=self.project, id=self.id, place=self.place)
 
     def list_provenance(self) -> tuple[Json, ...]:
         """Its provenance, with the paths of the current schema version."""
@@ -135,6 +135,8 @@ class RunKey:
     uid: str
     project: str
     id: str
+    place: str | None = None
+    """Where objects of it may exist: they are removed first, by the reconcile loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -344,11 +344,13 @@ class Runs(Protocol):
     async def expire(self, *, ended_before: datetime, at: datetime, limit: int) -> Sequence[RunKey]:
         """Mark runs that ended before that time as DELETING, for `Reason.RETENTION_EXPIRED`; returns them.
 
+        Those with a place may have objects in an engine: they are due now, and the reconcile loop deletes them.
+
         Leaves out runs that are leased, or that the reconcile loop is still to look at.
         """
 
     async def list_expired(self, *, limit: int) -> Sequence[RunKey]:
-        """Runs that `expire` has marked and nobody has deleted yet."""
+        """Runs without a place that `expire` has marked and nobody has deleted yet."""
 
     async def list_unswept(self, *, deleted_before: datetime, limit: int) -> Sequence[str]:
         """The uids of deleted runs whose log was not deleted again after the row; oldest first."""

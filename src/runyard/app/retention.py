@@ -1,6 +1,7 @@
 """Retention: delete old runs with their logs, old logs and old audit entries, by the loop or by `runyard db prune`.
 
-Expired runs are first marked DELETING; then `app.run_rows` deletes their logs and rows. If the log storage fails, they
+Expired runs are first marked DELETING. Those that may have objects in an engine are left to the reconcile loop, which
+removes the objects first. The logs and rows of the others are deleted by `app.run_rows`; if the log storage fails, they
 stay DELETING until a later pass.
 
 A writer may append to a log while its run is being deleted. Such orphaned bytes are out of reach, because no later run
@@ -38,6 +39,8 @@ class Pruned:
     """How much was deleted."""
 
     runs: int
+    left_to_engine: int
+    """Runs that are DELETING now: the reconcile loop removes their objects, then deletes them."""
     log_streams: int
     """Besides the logs of those runs."""
     audit_entries: int
@@ -48,10 +51,10 @@ async def prune(store: Store, logs: LogStore, retention: Retention, *, now: date
     audit_entries = 0
     if retention.audit is not None:
         audit_entries = await _prune_audit(store, now - retention.audit, now=now)
-    runs = await _prune_runs(store, RunRemover(store, logs), retention.runs, now=now)
+    runs, left = await _prune_runs(store, RunRemover(store, logs), retention.runs, now=now)
     await _sweep_logs(store, RunRemover(store, logs))
     streams = 0 if retention.logs is None else await logs.prune(before=now - retention.logs)
-    return Pruned(runs=runs, log_streams=streams, audit_entries=audit_entries)
+    return Pruned(runs=runs, left_to_engine=left, log_streams=streams, audit_entries=audit_entries)
 
 
 async def _prune_audit(store: Store, written_before: datetime, *, now: datetime) -> int:
@@ -67,20 +70,23 @@ async def _prune_audit(store: Store, written_before: datetime, *, now: datetime)
             return entries
 
 
-async def _prune_runs(store: Store, remover: RunRemover, kept: timedelta | None, *, now: datetime) -> int:
-    """Returns how many runs were deleted."""
+async def _prune_runs(store: Store, remover: RunRemover, kept: timedelta | None, *, now: datetime) -> tuple[int, int]:
+    """Returns how many runs were deleted, and how many were left to the reconcile loop."""
     note = _make_note(now)
     async with store.begin(is_read_only=True) as unit:
         left_over = await unit.runs.list_expired(limit=MOST_LEFT_OVER)
     count = len(await remover.remove(left_over, note=note))
+    left = 0
     while kept is not None and not remover.is_down:
         async with store.begin() as unit:
             expired = await unit.runs.expire(ended_before=now - kept, at=now, limit=RUNS_AT_ONCE)
             await unit.commit()
-        count += len(await remover.remove(expired, note=note))
+        without_place = [run for run in expired if run.place is None]
+        left += len(expired) - len(without_place)
+        count += len(await remover.remove(without_place, note=note))
         if len(expired) < RUNS_AT_ONCE:
             break
-    return count
+    return count, left
 
 
 def _make_note(now: datetime) -> Note:

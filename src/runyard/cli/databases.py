@@ -77,6 +77,9 @@ def prune(flags: Flags) -> None:
     pruned = run_async(_prune(settings))
     others = f"{pruned.log_streams} other logs, {pruned.audit_entries} audit entries"
     click.echo(f"deleted: {pruned.runs} runs with their logs, {others}")
+    if pruned.left_to_engine:
+        left = count_things(pruned.left_to_engine, "run")
+        print_note(f"{left} left to the server, which removes their objects from the engine first: DELETING until then")
 
 
 def export_requests(flags: Flags, *, project: str | None, since: str | None, until: str | None) -> None:

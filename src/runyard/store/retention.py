@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import insert, not_, null, or_, select, update
+from sqlalchemy import case, insert, not_, null, or_, select, update
 
 from runyard.app.model import RunKey
 from runyard.domain.lifecycle import FINAL, State
@@ -18,7 +18,7 @@ from runyard.store.session import Session
 
 _ENDED = sorted(state.value for state in FINAL | {State.DELETED})
 _runs, _tombstones = tables.runs.c, tables.tombstones.c
-_KEY = (_runs.uid, _runs.project, _runs.id)
+_KEY = (_runs.uid, _runs.project, _runs.id, _runs.place)
 
 
 async def expire_runs(session: Session, *, ended_before: datetime, at: datetime, limit: int) -> list[RunKey]:
@@ -49,7 +49,7 @@ async def expire_runs(session: Session, *, ended_before: datetime, at: datetime,
             desired_generation=_runs.desired_generation + 1,
             reason=Reason.RETENTION_EXPIRED.value,
             message=null(),
-            due_at=null(),
+            due_at=case((_runs.place.is_(None), null()), else_=DatabaseNow()),
             updated_at=at,
             updated_by="system",
             revision=_runs.revision + 1,
@@ -67,7 +67,11 @@ async def expire_runs(session: Session, *, ended_before: datetime, at: datetime,
 
 async def list_expired(session: Session, *, limit: int) -> list[RunKey]:
     """`app.ports.Runs.list_expired`."""
-    is_expired = _runs.state == State.DELETING.value, _runs.reason == Reason.RETENTION_EXPIRED.value
+    is_expired = (
+        _runs.state == State.DELETING.value,
+        _runs.reason == Reason.RETENTION_EXPIRED.value,
+        _runs.place.is_(None),
+    )
     rows = await session.fetch_all(select(*_KEY).where(*is_expired).order_by(_runs.updated_at).limit(limit))
     return [RunKey(**row) for row in rows]
 

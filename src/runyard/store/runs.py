@@ -197,7 +197,7 @@ class SqlRuns:
         return await expire_runs(self._session, ended_before=ended_before, at=at, limit=limit)
 
     async def list_expired(self, *, limit: int) -> Sequence[RunKey]:
-        """Runs that `expire` has marked and nobody has deleted yet."""
+        """Runs without a place that `expire` has marked and nobody has deleted yet."""
         return await list_expired(self._session, limit=limit)
 
     async def list_unswept(self, *, deleted_before: datetime, limit: int) -> Sequence[str]:

@@ -64,6 +64,24 @@ async def test_ended_runs_expire_when_they_are_older_than_the_setting(store: Sql
     assert await expire(store) == []
 
 
+async def test_run_is_due_and_left_to_the_loop_when_it_may_have_objects(store: SqlStore) -> None:
+    await add(store, "placed", state="COMPLETED", place="memory/a")
+    await add(store, "plain", state="COMPLETED")
+
+    assert await expire(store) == ["placed", "plain"]
+
+    async with store.begin(is_read_only=True) as work:
+        assert [run.uid for run in await work.runs.list_expired(limit=100)] == ["plain"]
+        placed, plain = [await work.runs.find(run_id, project="p") for run_id in ("placed", "plain")]
+        now = await work.read_clock()
+    assert placed is not None
+    assert plain is not None
+    assert (placed.state, placed.desired, placed.reason) == ("DELETING", "delete", Reason.RETENTION_EXPIRED)
+    assert placed.due_at is not None
+    assert placed.due_at <= now
+    assert plain.due_at is None
+
+
 async def test_leased_run_stays_when_it_is_old(store: SqlStore) -> None:
     await add(store, "r1", state="COMPLETED", due_at=NOON - 35 * DAY)
     async with store.begin() as work:

@@ -124,3 +124,35 @@ async def test_audit_names_each_batch_when_old_entries_are_pruned(
         ("retention.prune", {"audit": 3}),
         ("retention.prune", {"audit": 2}),
     ]
+
+
+async def test_objects_go_before_log_and_row_when_a_run_with_a_place_expires(world: World) -> None:
+    run = await world.submit("a")
+    await world.settle()
+    world.engine.finish("a", phase="succeeded")
+    await world.settle()
+    assert world.engine.things
+    world.turn(timedelta(days=31))
+
+    pruned = await prune_once(world)
+
+    assert (pruned.runs, pruned.left_to_engine) == (0, 1)
+    left = await world.get("a")
+    assert (left.state, left.reason) == ("DELETING", Reason.RETENTION_EXPIRED)
+    assert world.logs.deleted == []
+    await world.settle()
+    assert await world.find("a") is None
+    assert world.engine.things == {}
+    assert world.logs.deleted == [run.uid]
+
+
+async def test_run_with_a_place_stays_when_nobody_asks_its_engine(world: World) -> None:
+    await world.submit("a")
+    await world.settle()
+    world.engine.finish("a", phase="succeeded")
+    await world.settle()
+    world.turn(timedelta(days=31))
+    for _ in range(2):
+        await prune_once(world)
+        assert (await world.get("a")).state == "DELETING"
+    assert world.engine.things

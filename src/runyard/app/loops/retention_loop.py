@@ -26,4 +26,6 @@ class RetentionLoop:
     async def prune(self) -> int:
         """One pass; returns how many runs were deleted."""
         pruned = await prune(self._core.store, self._core.logs, self._retention, now=self._core.clock.now())
+        if pruned.left_to_engine:
+            self._core.signals.due.set()
         return pruned.runs
