@@ -308,7 +308,7 @@ def _make_loops(context: ServerContext, settings: Settings) -> Mapping[str, Loop
         "reconcile": reconciler.run,
         "triggers": TriggerLoop(context.core, is_open=lambda: context.is_open).run,
         "retention": RetentionLoop(context.core, retention=retention).run,
-        "deletions": DeletionLoop(context.core).run,
+        "deletions": DeletionLoop(context.core, context.core.engine).run,
         "volumes": VolumeLoop(context.core, context.core.engine).run,
         "gauges": partial(_measure, context),
         **_make_sweep(context),

@@ -93,6 +93,8 @@ def test_old_runs_go_with_their_logs_when_pruned(call: Call, data: Path) -> None
         async with store.begin() as unit:
             await unit.runs.add(make_run("old", state="COMPLETED", updated_at=old), [make_transition(1)])
             await unit.runs.add(make_run("new", state="COMPLETED", updated_at=now), [make_transition(1)])
+            placed = make_run("placed", state="COMPLETED", updated_at=old, place="memory/a")
+            await unit.runs.add(placed, [make_transition(1)])
             await unit.commit()
         for run_id, at in (("old", now), ("new", now), ("stray", now - timedelta(days=40))):
             await logs.append(Stream(run_id, "pod", "main"), b"x", offset=0, at=at)
@@ -109,6 +111,9 @@ def test_old_runs_go_with_their_logs_when_pruned(call: Call, data: Path) -> None
     asyncio.run(fill())
     called = call("db", "prune", "--keep-runs", "30d", "--keep-logs", "30d")
     assert (called.code, called.out) == (0, "deleted: 1 runs with their logs, 1 other logs, 0 audit entries\n")
+    assert called.err == (
+        "note: 1 run left to the server, which removes their objects from the engine first: DELETING until then\n"
+    )
     assert asyncio.run(list_left()) == ["new"]
 
 

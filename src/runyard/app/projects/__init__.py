@@ -6,6 +6,7 @@ May import `entities` and `runs`.
 from runyard.app.projects.entity_deletion import delete_entity, delete_named
 from runyard.app.projects.metrics import list_metrics, put_metric
 from runyard.app.projects.project_deletion import delete_project, finish_project_deletion
+from runyard.app.projects.project_preparation import prepare_project
 from runyard.app.projects.projects import (
     ListedEntity,
     create_project,
@@ -30,6 +31,7 @@ __all__ = [
     "list_labels",
     "list_metrics",
     "list_projects",
+    "prepare_project",
     "put_metric",
     "search_project",
     "update_project",

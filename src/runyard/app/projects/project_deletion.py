@@ -1,21 +1,30 @@
-"""Delete projects: DELETING from the request on, so that nothing is added; gone after the last run.
+"""Delete projects: DELETING from the request on, so that nothing is added; gone when all that it had is gone.
 
-Everything is deleted in batches, so that other writers do not wait. After a crash the deletion loop goes on: a project
-that is DELETING needs nothing but its row.
+First its runs go, with their objects and logs; then its volumes; then what engines prepared for it, at every place;
+then its rows. Everything is deleted in batches, so that other writers do not wait. After a crash the deletion loop goes
+on: a project that is DELETING needs nothing but its row.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities import TYPES, check_revision, require_entity
+from runyard.app.engine import Engine, EngineError, EngineUnavailable
+from runyard.app.engine_calls import call_engine
+from runyard.app.entities import MOST_VOLUMES, TYPES, begin_volume_deletion, check_revision, require_entity
 from runyard.app.errors import NotPossible
 from runyard.app.locks import lock_of_project
-from runyard.app.model import Entity, Principal
+from runyard.app.model import Entity, Json, Principal, Run
 from runyard.app.ports import Query, UnitOfWork
+from runyard.app.projects.project_preparation import PLACES, list_places
 from runyard.app.runs import delete_runs
+from runyard.domain.reasons import Reason
 from runyard.spec.problem_codes import Code
+from runyard.spec.problems import list_words
 
+VOLUMES_AT_ONCE = 25
+"""How many volumes are marked in one transaction."""
 ROWS_AT_ONCE = 200
 """How many entities are deleted in one transaction: other writers wait as long as one takes."""
 
@@ -25,8 +34,8 @@ async def delete_project(
 ) -> None:
     """Delete a project; one that is not empty needs `is_cascading`. Its runs are stopped first.
 
-    The project is DELETING until its last run is gone; `finish_project_deletion` completes it. Without an engine that
-    is before this returns, unless a log cannot be deleted now.
+    The project is DELETING until its last run is gone; `finish_project_deletion` completes it. If no engine has
+    anything of it, that is before this returns, unless a log cannot be deleted now.
     """
     async with core.store.begin() as unit:
         await unit.lock(lock_of_project(project))
@@ -40,30 +49,112 @@ async def delete_project(
         await unit.entities.replace(deleting)
         await unit.commit()
     await delete_runs(core, who, project=project)
-    await finish_project_deletion(core, project)
+    if not list_places(deleting):
+        await finish_project_deletion(core, None, project)
+    # The loop does the rest: a request does not wait for an engine.
+    core.signals.deletions.set()
 
 
-async def finish_project_deletion(core: Core, project: str) -> bool:
-    """Delete a project that is DELETING and has no runs left; returns whether it did.
+async def finish_project_deletion(core: Core, engine: Engine | None, project: str) -> bool:
+    """Delete a project that is DELETING, if nothing holds it anymore; returns whether it is gone. Idempotent.
 
-    Requests the deletion of runs that a crash has left out.
+    Requests the deletion of runs that a crash has left out. What the project waits for is written into its status.
     """
     async with core.store.begin(is_read_only=True) as unit:
-        entity = await unit.entities.find_project(project)
-        if entity is None or entity.state != "DELETING":
+        entity = await _find_deleting(unit, project)
+        if entity is None:
             return False
         forgotten = await unit.runs.list_ids(project=project, is_without_deleting=True)
     if forgotten:
         await delete_runs(core, Principal(name=entity.updated_by), project=project)
-    if await _has_runs(core, project):
+    try:
+        await _check_runs_gone(core, project)
+        await _check_volumes_gone(core, entity)
+        await _remove_from_places(core, engine, entity)
+    except EngineError as waiting:
+        await _note_waiting(core, project, waiting)
         return False
     await _delete_content(core, project)
     return await _delete_row(core, project)
 
 
-async def _has_runs(core: Core, project: str) -> bool:
+async def _check_runs_gone(core: Core, project: str) -> None:
     async with core.store.begin(is_read_only=True) as unit:
-        return (await unit.runs.find_page(Query(type="run", project=project, size=1))).total > 0
+        page = await unit.runs.find_page(Query(type="run", project=project, size=1, is_summary=True))
+    if not page.total:
+        return
+    [run] = page.content
+    why = f", run {run.id}: {run.message}" if isinstance(run, Run) and run.reason == Reason.PLACE_OTHER else ""
+    raise EngineUnavailable(Reason.PROJECT_REMOVING, f"runs are being deleted{why}")
+
+
+async def _check_volumes_gone(core: Core, project: Entity) -> None:
+    """Delete volumes that exist nowhere; request the deletion of the others, which the volume loop completes."""
+    volumes = await _list_volumes(core, project.id)
+    unmarked = [volume for volume in volumes if volume.state != "DELETING"]
+    for start in range(0, len(unmarked), VOLUMES_AT_ONCE):
+        async with core.store.begin() as unit:
+            await unit.lock(lock_of_project(project.id))
+            for volume in unmarked[start : start + VOLUMES_AT_ONCE]:
+                stored = await unit.entities.find("volume", volume.id, project=project.id)
+                if stored is not None:
+                    await begin_volume_deletion(unit, stored, at=core.clock.now(), by=project.updated_by)
+            await unit.commit()
+    if unmarked:
+        core.signals.volumes.set()
+        volumes = await _list_volumes(core, project.id)
+    if volumes:
+        why = next((f", volume {one.name}: {one.status['message']}" for one in volumes if "message" in one.status), "")
+        raise EngineUnavailable(Reason.PROJECT_REMOVING, f"volumes are being deleted{why}")
+
+
+async def _list_volumes(core: Core, project: str) -> Sequence[Entity]:
+    async with core.store.begin(is_read_only=True) as unit:
+        # A few more than the limit: runs that start at the same time may exceed it.
+        return (await unit.entities.find_page(Query(type="volume", project=project, size=2 * MOST_VOLUMES))).content
+
+
+async def _remove_from_places(core: Core, engine: Engine | None, project: Entity) -> None:
+    """Remove what engines prepared for the project. Raises `EngineUnavailable` until all is gone."""
+    places = list_places(project)
+    if not places:
+        return
+    if engine is None:
+        message = f"the project is at {list_words(places)}: the deletion waits for an engine of that place"
+        raise EngineUnavailable(Reason.ENGINE_NONE, message)
+    own = str(engine.place)
+    if own in places:
+        if not await call_engine(engine.remove_project(project.id)):
+            raise EngineUnavailable(Reason.PROJECT_REMOVING, f"the engine at `{own}` is removing the project")
+        await _drop_place(core, project.id, own)
+    if others := [place for place in places if place != own]:
+        raise EngineUnavailable(
+            Reason.PLACE_OTHER,
+            f"the project is also at {list_words(others)}, and this server's engine acts at `{own}`: "
+            "start the server with the engine of that place",
+        )
+
+
+async def _drop_place(core: Core, project: str, place: str) -> None:
+    def drop(entity: Entity) -> Json:
+        return {**entity.status, PLACES: [one for one in list_places(entity) if one != place]}
+
+    await _change_status(core, project, drop)
+
+
+async def _note_waiting(core: Core, project: str, waiting: EngineError) -> None:
+    why = {"reason": waiting.code, "message": str(waiting)}
+    await _change_status(core, project, lambda entity: {**entity.status, **why})
+
+
+async def _change_status(core: Core, project: str, decide: Callable[[Entity], Json]) -> None:
+    async with core.store.begin() as unit:
+        await unit.lock(lock_of_project(project))
+        entity = await _find_deleting(unit, project)
+        if entity is None or (status := decide(entity)) == entity.status:
+            return
+        await unit.entities.replace(replace(entity, status=status))
+        await unit.commit()
 
 
 async def _delete_content(core: Core, project: str) -> None:

@@ -121,7 +121,7 @@ async def test_project_is_deleting_until_its_runs_are_gone_when_an_engine_holds_
         await delete_project(core, ADA, "demo", is_cascading=True)
         entity, _ = await get_project(core, "demo")
         assert entity.state == "DELETING"
-        assert not await finish_project_deletion(core, "demo")
+        assert not await finish_project_deletion(core, None, "demo")
         for act in (
             submit_run(core, ADA, "demo", {**RUN, "id": "r2"}),
             submit_run(core, ADA, "demo", RUN),
@@ -136,7 +136,7 @@ async def test_project_is_deleting_until_its_runs_are_gone_when_an_engine_holds_
         async with core.store.begin() as unit:
             await unit.runs.delete([run.uid])
             await unit.commit()
-        assert await finish_project_deletion(core, "demo")
-        assert not await finish_project_deletion(core, "demo")
+        assert await finish_project_deletion(core, None, "demo")
+        assert not await finish_project_deletion(core, None, "demo")
         page = await list_projects(core, Query(type="project"))
         assert [one.name for one in page.content] == ["other"]

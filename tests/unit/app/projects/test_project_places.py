@@ -1,0 +1,165 @@
+"""A project goes from every place where it was prepared before its rows go."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from runyard.app.engine import EngineUnavailable
+from runyard.app.loops.deletion_loop import DeletionLoop
+from runyard.app.loops.volume_loop import VolumeLoop
+from runyard.app.model import Entity
+from runyard.app.projects.project_deletion import delete_project
+from runyard.app.projects.project_preparation import prepare_project
+from runyard.app.projects.projects import create_project
+from runyard.app.volumes.kept_volumes import create_volume
+from runyard.domain.reasons import Reason
+from tests.engines.memory import MemoryEngine
+from tests.unit.app.run_world import ADA, World
+from tests.unit.app.shop import furnish
+
+
+async def find_project(world: World) -> Entity | None:
+    async with world.store.begin(is_read_only=True) as unit:
+        return await unit.entities.find_project("p")
+
+
+async def get_status(world: World) -> tuple[str, str]:
+    """State and reason of the project."""
+    project = await find_project(world)
+    assert project is not None
+    return project.state, project.status.get("reason", "")
+
+
+async def prepare(world: World, *engines: MemoryEngine) -> None:
+    await furnish(world)
+    for engine in engines or (world.engine,):
+        for _ in range(2):
+            await prepare_project(world.core, engine, "p")
+
+
+async def test_place_is_known_when_a_project_is_prepared(world: World) -> None:
+    await prepare(world)
+    project = await find_project(world)
+    assert project is not None
+    assert project.status == {"places": ["memory/a"]}
+    assert project.revision == 2
+    assert world.engine.projects == {"p"}
+
+
+async def test_place_is_written_first_when_the_engine_is_down(world: World) -> None:
+    await furnish(world)
+    world.engine.failures = [EngineUnavailable("engine.failed", "down")]
+    with pytest.raises(EngineUnavailable):
+        await prepare_project(world.core, world.engine, "p")
+    project = await find_project(world)
+    assert project is not None
+    assert project.status == {"places": ["memory/a"]}
+
+
+async def test_rows_go_after_the_engine_removed_the_project_when_it_is_deleted(world: World) -> None:
+    await prepare(world)
+    await delete_project(world.core, ADA, "p", is_cascading=True)
+    assert await get_status(world) == ("DELETING", "")
+    assert await DeletionLoop(world.core, world.engine).finish() == 1
+    assert await find_project(world) is None
+    assert world.engine.projects == set()
+
+
+async def test_project_waits_when_the_engine_is_still_removing_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await prepare(world)
+    await delete_project(world.core, ADA, "p", is_cascading=True)
+    loop = DeletionLoop(world.core, world.engine)
+    real = world.engine.remove_project
+
+    async def begin_only(_project: str) -> bool:
+        return False
+
+    monkeypatch.setattr(world.engine, "remove_project", begin_only)
+    for _ in range(2):
+        assert await loop.finish() == 0
+        assert await get_status(world) == ("DELETING", Reason.PROJECT_REMOVING)
+    monkeypatch.setattr(world.engine, "remove_project", real)
+    assert await loop.finish() == 1
+
+
+async def test_project_waits_with_a_reason_when_the_engine_is_down(world: World) -> None:
+    await prepare(world)
+    await delete_project(world.core, ADA, "p", is_cascading=True)
+    world.engine.failures = [EngineUnavailable("engine.failed", "down")]
+    loop = DeletionLoop(world.core, world.engine)
+    assert await loop.finish() == 0
+    assert await get_status(world) == ("DELETING", "engine.failed")
+    assert await loop.finish() == 1
+
+
+async def test_project_waits_for_both_places_when_it_was_prepared_at_two(world: World) -> None:
+    other = MemoryEngine("b")
+    await prepare(world, world.engine, other)
+    await delete_project(world.core, ADA, "p", is_cascading=True)
+    for _ in range(2):
+        assert await DeletionLoop(world.core, world.engine).finish() == 0
+        assert await get_status(world) == ("DELETING", Reason.PLACE_OTHER)
+    assert (world.engine.projects, other.projects) == (set(), {"p"})
+    assert await DeletionLoop(world.core, None).finish() == 0
+    assert await get_status(world) == ("DELETING", Reason.ENGINE_NONE)
+    assert await DeletionLoop(world.core, other).finish() == 1
+    assert other.projects == set()
+
+
+async def test_volumes_go_before_the_project_when_it_is_deleted(world: World) -> None:
+    await prepare(world)
+    await create_volume(world.core, ADA, "p", {"name": "data"})
+    await VolumeLoop(world.core, world.engine).reconcile()
+    await create_volume(world.core, ADA, "p", {"name": "nowhere"})
+    await delete_project(world.core, ADA, "p", is_cascading=True)
+    loop = DeletionLoop(world.core, world.engine)
+    assert await loop.finish() == 0
+    assert await get_status(world) == ("DELETING", Reason.PROJECT_REMOVING)
+    assert world.engine.projects == {"p"}
+    await VolumeLoop(world.core, world.engine).reconcile()
+    assert world.engine.volumes == {}
+    assert await loop.finish() == 1
+
+
+async def test_project_goes_at_once_when_the_last_thing_is_gone(world: World) -> None:
+    """Without a poll: the loops wake each other."""
+    await prepare(world)
+    await create_volume(world.core, ADA, "p", {"name": "data"})
+    await VolumeLoop(world.core, world.engine).reconcile()
+    loops = [
+        asyncio.create_task(DeletionLoop(world.core, world.engine).run()),
+        asyncio.create_task(VolumeLoop(world.core, world.engine).run()),
+    ]
+    try:
+        await asyncio.sleep(0.3)
+        await delete_project(world.core, ADA, "p", is_cascading=True)
+        async with asyncio.timeout(10):
+            while await find_project(world) is not None:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.02)
+    finally:
+        for loop in loops:
+            loop.cancel()
+            with suppress(asyncio.CancelledError):
+                await loop
+    assert world.engine.projects == set()
+    await create_project(world.core, ADA, {"kind": "project", "name": "p1"})
+
+
+async def test_others_go_when_the_deletion_of_one_project_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("p1", "p2"):
+        await create_project(world.core, ADA, {"kind": "project", "name": name})
+        await prepare_project(world.core, world.engine, name)
+        await delete_project(world.core, ADA, name)
+    real = world.engine.remove_project
+
+    async def fail_one(project: str) -> bool:
+        if project == "p1":
+            raise RuntimeError("broken")
+        return await real(project)
+
+    monkeypatch.setattr(world.engine, "remove_project", fail_one)
+    assert await DeletionLoop(world.core, world.engine).finish() == 1
+    assert world.engine.projects == {"p1"}
