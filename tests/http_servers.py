@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 from argon2 import PasswordHasher
 
-from runyard.api.application import add_middleware, make_app
+from runyard.api.application import Application, add_middleware, make_app
 from runyard.api.context import Limits, ServerContext
 from runyard.app.core import Core, Options
 from runyard.app.engine import Engine
@@ -32,6 +32,8 @@ class Server:
     core: Core
     context: ServerContext
     app: Any
+    application: Application
+    """Inside of its middleware."""
     passwords: Passwords
 
     @asynccontextmanager
@@ -103,7 +105,7 @@ async def serve(
     )
     try:
         app = make_app(context)
-        yield Server(core=core, context=context, app=add_middleware(app), passwords=passwords)
+        yield Server(core=core, context=context, app=add_middleware(app), application=app, passwords=passwords)
     finally:
         await core.logs.close()
         await store.close()

@@ -23,6 +23,7 @@ from runyard.api.context import LOOPBACK_HOSTS, Limits, ServerContext
 from runyard.api.http_connections import LimitedProtocol
 from runyard.api.idle_connections import IdleConnections
 from runyard.api.tls_handshakes import TlsHandshake
+from runyard.api.websocket_connections import WEBSOCKET_OPTIONS
 from runyard.app.core import Core, Options
 from runyard.app.loops import (
     DeletionLoop,
@@ -91,6 +92,7 @@ async def _serve(settings: Settings) -> None:
             ssl_certfile=settings.tls_certificate,
             ssl_keyfile=settings.tls_key,
             lifespan="on",
+            **WEBSOCKET_OPTIONS,
         )
         limits = ConnectionLimits(most=limit_by_descriptors(settings.max_connections), tell=_tell_connections_closed)
         await _Server(config, app, limits).serve(sockets=[listening])

@@ -68,6 +68,12 @@ class ConnectionLimits:
         self._open[connection] = None
         return True
 
+    def replace(self, connection: Connection, by: Connection) -> None:
+        """Count another object for the same connection, as after an upgrade to WebSocket."""
+        if connection in self._open:
+            del self._open[connection]
+            self._open[by] = None
+
     def release(self, connection: Connection) -> None:
         """Stop counting a connection. Idempotent."""
         self._open.pop(connection, None)

@@ -1,18 +1,22 @@
-"""The router: finds the route of a request, checks its permission, reads its query and calls its endpoint."""
+"""The router: finds the route of a request, checks its permission, reads its query and calls its endpoint.
+
+WebSockets go the same way. Until its endpoint accepts one, every refusal is an HTTP response.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from runyard.api.context import get_context
 from runyard.api.query_parameters import read_parameters
 from runyard.api.request_bodies import hold_body
 from runyard.api.responses import LargeJsonResponse
-from runyard.api.routing import Route, check_access, get_principal
+from runyard.api.routing import WEBSOCKET, Route, check_access, get_principal
 from runyard.api.throttle import BODIES_EACH, PAGES_EACH, READS_EACH, WRITES_EACH, get_throttle, throttle_key
 from runyard.app.errors import Forbidden
 from runyard.app.identity import RefusalAudit
@@ -34,14 +38,17 @@ class Dispatcher:
             self._root.add(route)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request; scopes other than HTTP go to `otherwise`."""
-        if scope["type"] != "http":
+        """Handle a request or a WebSocket; other scopes go to `otherwise`."""
+        if scope["type"] not in ("http", "websocket"):
             await self._otherwise(scope, receive, send)
             return
         parts = scope["path"].split("/")
-        route = self._find(scope["method"], parts)
+        route = self._find(scope.get("method", WEBSOCKET), parts)
         named = {part[1:-1]: parts[index] for index, part in enumerate(route.path.split("/")) if part[:1] == "{"}
         scope["route"], scope["path_params"] = route, named
+        if scope["type"] == "websocket":
+            await self._serve_websocket(WebSocket(scope, receive, send), route, named)
+            return
         request = Request(scope, receive, send)
         async with AsyncExitStack() as turn:
             try:
@@ -54,26 +61,41 @@ class Dispatcher:
                 await turn.aclose()
             await response(scope, receive, send)
 
+    async def _serve_websocket(self, socket: WebSocket, route: Route, named: Mapping[str, str]) -> None:
+        """Until its session ends. The time before it is accepted is the endpoint's to bound."""
+        try:
+            await check_access(socket, route.permission)
+            await self._call(socket, route, named)
+        except Forbidden as error:
+            await _audit_denied_access(socket, route, error)
+            raise
+
     async def _answer(self, request: Request, route: Route, named: Mapping[str, str], turn: AsyncExitStack) -> Response:
         """The response; a large one is written. The principal waits while too many of its answers are in memory."""
         if route.permission is Permission.PUBLIC or (route.method != "GET" and route.body is None):
-            return await self._call(request, route, named)
+            return await self._respond(request, route, named)
         throttle, key = get_throttle(request), throttle_key(request, get_principal(request))
         if route.method != "GET":
             async with throttle.take_turn(f"bodies of {key}", most=BODIES_EACH):
                 await hold_body(request)
                 async with throttle.take_turn(f"writes of {key}", most=WRITES_EACH):
-                    return await self._call(request, route, named)
+                    return await self._respond(request, route, named)
         await turn.enter_async_context(throttle.take_turn(f"reads of {key}", most=READS_EACH))
         if not route.has_many:
-            return await self._call(request, route, named)
+            return await self._respond(request, route, named)
         async with throttle.take_turn(f"pages of {key}", most=PAGES_EACH):
-            response = await self._call(request, route, named)
+            response = await self._respond(request, route, named)
             if isinstance(response, LargeJsonResponse):
                 await response.write()
             return response
 
-    async def _call(self, request: Request, route: Route, named: Mapping[str, str]) -> Response:
+    async def _respond(self, request: Request, route: Route, named: Mapping[str, str]) -> Response:
+        response = await self._call(request, route, named)
+        if response is None:
+            raise RuntimeError(f"{route.method} {route.path} returned no response")
+        return response
+
+    async def _call(self, request: HTTPConnection, route: Route, named: Mapping[str, str]) -> Response | None:
         with limit_nearest():
             # Public routes ignore the query: probes and sign-in clients add parameters of their own.
             if route.permission is not Permission.PUBLIC:
@@ -87,12 +109,14 @@ class Dispatcher:
             if method in node.routes:
                 return node.routes[method]
             taken |= node.routes.keys()
+        if WEBSOCKET in taken and method in ("GET", "HEAD"):
+            raise HTTPException(426, "connect with a WebSocket", headers={"Upgrade": "websocket"})
         if taken:
             raise HTTPException(405, headers={"Allow": ", ".join(sorted(taken))})
         raise HTTPException(404)
 
 
-async def _audit_denied_access(request: Request, route: Route, error: Forbidden) -> None:
+async def _audit_denied_access(request: HTTPConnection, route: Route, error: Forbidden) -> None:
     refusals: RefusalAudit = request.app.state.refusals
     project, act = request.path_params.get("project"), f"{route.method} {route.path}"
     # Access is denied even if the audit entry cannot be written.

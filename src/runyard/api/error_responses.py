@@ -6,10 +6,11 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from runyard.api.responses import json_response
+from runyard.api.routing import WEBSOCKET
 from runyard.app.engine import EngineRefusal, EngineUnavailable
 from runyard.app.errors import (
     Conflict,
@@ -77,12 +78,12 @@ def error_response(
     return json_response(content, status=status, headers=headers)
 
 
-async def _respond_to_refused(_request: Request, error: Exception) -> Response:
+async def _respond_to_refused(_request: HTTPConnection, error: Exception) -> Response:
     problems = cap_problems(error.problems) if isinstance(error, Refused) else ()
     return error_response(400, format_problems(problems), code="refused", problems=problems)
 
 
-async def _respond_to_known(request: Request, error: Exception) -> Response:
+async def _respond_to_known(request: HTTPConnection, error: Exception) -> Response:
     status, code = next(known for kind, known in _STATUSES.items() if isinstance(error, kind))
     message, headers = str(error), dict[str, str]()
     if isinstance(error, Missing):
@@ -99,24 +100,24 @@ async def _respond_to_known(request: Request, error: Exception) -> Response:
     return error_response(status, message, code=code, headers=headers)
 
 
-async def _respond_to_refused_grant(_request: Request, error: Exception) -> Response:
+async def _respond_to_refused_grant(_request: HTTPConnection, error: Exception) -> Response:
     assert isinstance(error, GrantRefused)  # noqa: S101 - registered for it alone
     headers = {"Cache-Control": "no-store"}
     return error_response(400, str(error), code=error.error, headers=headers, more=error.to_dict())
 
 
-async def _respond_to_http_exception(request: Request, error: Exception) -> Response:
+async def _respond_to_http_exception(request: HTTPConnection, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it alone
-    message = error.detail
+    message, method = error.detail, request.scope.get("method", WEBSOCKET)
     if error.status_code == 404:
-        message = f"no route for {request.method} {request.url.path}"
+        message = f"no route for {method} {request.url.path}"
     elif error.status_code == 405:
-        message = f"method {request.method} is not allowed for {request.url.path}"
+        message = f"method {method} is not allowed for {request.url.path}"
     return error_response(
         error.status_code, message, code=f"http.{error.status_code}", headers=dict(error.headers or {})
     )
 
 
-async def _respond_to_unexpected(_request: Request, _error: Exception) -> Response:
+async def _respond_to_unexpected(_request: HTTPConnection, _error: Exception) -> Response:
     # Starlette re-raises it after this response, and the telemetry middleware logs it.
     return error_response(500, "internal server error; see the server's log for this request id", code="internal")

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from runyard.api.connection_limits import ConnectionLimits
+from runyard.api.websocket_connections import LimitedWebSocket
 from runyard.spec.figures import format_bytes
 
 MOST_HEAD_BYTES = 1 << 16
@@ -45,6 +46,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._limits = limits
         self._bytes_without_body = 0
         self._is_refused = False
+        self._is_upgraded = False
 
     @property
     def address(self) -> str | None:
@@ -90,13 +92,30 @@ class LimitedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse, and refuse a head that is too large as soon as that is known."""
         for start in range(0, len(data), _PIECE_BYTES):
-            if self._is_refused or self.transport.is_closing():
+            if self._is_refused or self._is_upgraded or self.transport.is_closing():
                 return
             piece = data[start : start + _PIECE_BYTES]
             self._bytes_without_body += len(piece)
             super().data_received(piece)
             if self._bytes_without_body > MOST_HEAD_BYTES and not self._is_refused:
                 self._refuse_head()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over. A client waits for the answer to the upgrade; what it sent ahead is dropped."""
+        if self._is_answering:
+            # Pipelined: the client would take the upgrade for the response to its earlier request.
+            self.abort()
+            return
+        self._is_upgraded = True
+        self._bytes_without_body = 0
+        self.connections.discard(self)
+        websocket = LimitedWebSocket(self.config, self.server_state, self.app_state, limits=self._limits)
+        self._limits.replace(self, websocket)
+        self.transport.set_protocol(websocket)
+        websocket.begin(self.transport, url=self.url, headers=self.scope["headers"])
+
+    def _should_upgrade(self) -> bool:
+        return self.scope["method"] == "GET" and super()._should_upgrade()
 
     def on_headers_complete(self) -> None:
         """Start the request. Raises `ValueError`, which stops the parser, if a limit is exceeded."""

@@ -17,7 +17,7 @@ from runyard.api.context import Limits, get_context
 from runyard.api.openapi_models import ErrorResponse
 from runyard.api.query_parameters import QueryParameter
 from runyard.api.responses import json_response
-from runyard.api.routing import Route
+from runyard.api.routing import WEBSOCKET, Route
 from runyard.domain.access import Permission
 
 DESCRIPTION = """Runs AI tasks on Kubernetes with exactly the resources they need.
@@ -62,6 +62,9 @@ def make_document(routes: Iterable[Route], *, limits: Limits) -> dict[str, Any]:
     models: dict[str, type[BaseModel]] = {}
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
+        if route.method == WEBSOCKET:
+            # OpenAPI has no words for them: docs/users/api.md describes them.
+            continue
         paths.setdefault(route.path, {})[route.method.lower()] = _Operation(route, models, limits).describe()
     # Without a title: models are named by their keys, and pydantic would name the whole.
     _, schemas = models_json_schema([(model, "validation") for model in models.values()], ref_template=_REF)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from starlette.datastructures import QueryParams
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from runyard.api.context import Limits
 from runyard.app.entities import expect_name
@@ -122,7 +122,7 @@ def read_parameters(query: QueryParams, declared: Iterable[QueryParameter[Any]],
     return Parameters(values)
 
 
-def get_parameters(request: Request) -> Parameters:
+def get_parameters(request: HTTPConnection) -> Parameters:
     """The query of a request, which was read before its endpoint was called."""
     parameters: Parameters = request.state.parameters
     return parameters

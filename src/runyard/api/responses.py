@@ -44,16 +44,18 @@ class LargeJsonResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         """Write it, unless that was done before, and send it as long as the client reads."""
         await self.write()
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        # A WebSocket is refused by messages of other names.
+        prefix = "websocket." if scope["type"] == "websocket" else ""
+        await send({"type": f"{prefix}http.response.start", "status": self.status_code, "headers": self.raw_headers})
         # In parts, so that a slow client holds it back (back-pressure), and the event loop is free between two.
         for start in range(0, len(self.body), SENT_BYTES):
             part = self.body[start : start + SENT_BYTES]
             try:
                 async with asyncio.timeout(SEND_SECONDS):
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
+                    await send({"type": f"{prefix}http.response.body", "body": part, "more_body": True})
             except TimeoutError:
                 return
-        await send({"type": "http.response.body", "body": b""})
+        await send({"type": f"{prefix}http.response.body", "body": b""})
 
     async def write(self) -> None:
         """Make the body, unless that was done before. Nothing else stays in memory: the client may read slowly."""

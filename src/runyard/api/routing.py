@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from runyard.api.context import get_address, get_context
+from runyard.api.credentials import read_authorization
 from runyard.api.query_parameters import QueryParameter
 from runyard.api.throttle import limit_rate
 from runyard.app.errors import Forbidden
@@ -18,8 +19,12 @@ from runyard.domain.access import Permission
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
+WEBSOCKET = "WEBSOCKET"
+"""Stands for the method of a WebSocket route."""
 Endpoint = Callable[..., Awaitable[Response]]
 """Takes the request and its path parameters."""
+WebSocketEndpoint = Callable[..., Awaitable[None]]
+"""Takes the WebSocket, which it accepts, and its path parameters. What it raises before that is the response."""
 Declare = Callable[[Endpoint], Endpoint]
 OpenApi = Mapping[str, Any]
 PLAIN_TEXT: Mapping[int, OpenApi] = {
@@ -35,7 +40,7 @@ class Route:
     method: str
     path: str
     permission: Permission
-    endpoint: Endpoint
+    endpoint: Endpoint | WebSocketEndpoint
     parameters: tuple[QueryParameter[Any], ...] = ()
     """The query parameters that it takes. Any other is refused, but public routes ignore the query."""
     body: type[BaseModel] | OpenApi | None = None
@@ -80,44 +85,59 @@ class Routes:
         """Declare a DELETE."""
         return self.add("DELETE", path, permission=permission, **options)
 
-    def add(self, method: str, path: str, *, permission: Permission, **options: Any) -> Declare:
-        """Declare a route; `options` are the other fields of `Route`."""
+    def websocket(
+        self, path: str, *, permission: Permission, **options: Any
+    ) -> Callable[[WebSocketEndpoint], WebSocketEndpoint]:
+        """Declare a WebSocket. The OpenAPI document cannot describe it; docs/users/api.md does."""
 
-        def declare(endpoint: Endpoint) -> Endpoint:
-            route = Route(
-                method=method,
-                path=self._prefix + path,
-                permission=permission,
-                endpoint=endpoint,
-                tag=self._tag,
-                **options,
-            )
-            self.declared.append(route)
+        def declare(endpoint: WebSocketEndpoint) -> WebSocketEndpoint:
+            self._declare(WEBSOCKET, path, permission, endpoint, options)
             return endpoint
 
         return declare
 
+    def add(self, method: str, path: str, *, permission: Permission, **options: Any) -> Declare:
+        """Declare a route; `options` are the other fields of `Route`."""
 
-async def check_access(request: Request, permission: Permission) -> None:
+        def declare(endpoint: Endpoint) -> Endpoint:
+            self._declare(method, path, permission, endpoint, options)
+            return endpoint
+
+        return declare
+
+    def _declare(
+        self,
+        method: str,
+        path: str,
+        permission: Permission,
+        endpoint: Endpoint | WebSocketEndpoint,
+        options: Mapping[str, Any],
+    ) -> None:
+        path = self._prefix + path
+        route = Route(method=method, path=path, permission=permission, endpoint=endpoint, tag=self._tag, **options)
+        self.declared.append(route)
+
+
+async def check_access(connection: HTTPConnection, permission: Permission) -> None:
     """Check that the caller has the permission of the route, within its rate limit.
 
     Raises `Unauthenticated`, `Forbidden`, `TooMany`, or `Missing` for the project.
     """
     if permission is Permission.PUBLIC:
         return
-    if "\0" in request.scope["path"]:
+    if "\0" in connection.scope["path"]:
         raise refuse(Code.TEXT_CONTROL, "the URL path has a zero byte", path=("address",))
-    context = get_context(request)
-    who = await context.authenticator.authenticate(request.headers.get("authorization"), address=get_address(request))
-    request.state.who = who
-    limit_rate(request, who)
+    context = get_context(connection)
+    who = await context.authenticator.authenticate(read_authorization(connection), address=get_address(connection))
+    connection.state.who = who
+    limit_rate(connection, who)
     async with context.core.store.begin(is_read_only=True) as unit:
-        await authorize(unit, who, permission, project=request.path_params.get("project"))
+        await authorize(unit, who, permission, project=connection.path_params.get("project"))
 
 
-def get_principal(request: Request) -> Principal:
+def get_principal(connection: HTTPConnection) -> Principal:
     """The authenticated caller. Raises `Forbidden` on a public route, which authenticates nobody."""
-    who: Principal | None = getattr(request.state, "who", None)
+    who: Principal | None = getattr(connection.state, "who", None)
     if who is None:
         raise Forbidden("this route does not authenticate its callers")
     return who

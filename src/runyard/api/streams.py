@@ -4,11 +4,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from runyard.api.context import get_address, get_context
+from runyard.api.credentials import read_authorization
 from runyard.api.throttle import get_throttle, throttle_key
 from runyard.app.errors import Forbidden, Missing, TooMany, Unauthenticated
 from runyard.app.identity import authorize
@@ -74,8 +75,9 @@ class LimitedStreamingResponse(Response):
 class StreamGuard:
     """Decides whether an open stream must end. Cheap to ask: it checks access only every `RECHECK_SECONDS`."""
 
-    def __init__(self, request: Request, *, project: str) -> None:
-        self._request = request
+    def __init__(self, connection: HTTPConnection, *, project: str, permission: Permission = Permission.READ) -> None:
+        self._connection = connection
+        self._permission = permission
         self._project = project
         self._checked_at = time.monotonic()
 
@@ -86,7 +88,7 @@ class StreamGuard:
 
     async def stop_reason(self) -> str | None:
         """Why the stream must end: `draining` (shutdown), `access` (lost), or None."""
-        if getattr(self._request.app.state, "is_draining", False):
+        if getattr(self._connection.app.state, "is_draining", False):
             return "draining"
         if time.monotonic() - self._checked_at < RECHECK_SECONDS:
             return None
@@ -94,11 +96,12 @@ class StreamGuard:
         return None if await self._may_see() else "access"
 
     async def _may_see(self) -> bool:
-        context, header = get_context(self._request), self._request.headers.get("authorization")
+        context = get_context(self._connection)
         try:
-            who = await context.authenticator.authenticate(header, address=get_address(self._request))
+            header = read_authorization(self._connection)
+            who = await context.authenticator.authenticate(header, address=get_address(self._connection))
             async with context.core.store.begin(is_read_only=True) as unit:
-                await authorize(unit, who, Permission.READ, project=self._project)
+                await authorize(unit, who, self._permission, project=self._project)
         except (Unauthenticated, Forbidden, Missing):
             return False
         except (TooMany, Unavailable):

@@ -23,6 +23,8 @@ class Permission(StrEnum):
     """Store what runs produce: artifacts, data items, models, container images, their files and metrics."""
     REPORT = "report"
     """Write results, messages and metrics of a run."""
+    INTERACT = "interact"
+    """Open sessions in the containers of runs: exec, attach, port-forward."""
     READ_SECRETS = "read_secrets"
     MANAGE = "manage"
     """Change, share and delete the project itself."""
@@ -44,7 +46,13 @@ class Role(StrEnum):
 
 _STRANGER = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, Permission.OWN_TOKENS, Permission.CREATE_PROJECT})
 _VIEWER = _STRANGER | {Permission.READ}
-_EDITOR = _VIEWER | {Permission.WRITE, Permission.PRODUCE, Permission.REPORT, Permission.READ_SECRETS}
+_EDITOR = _VIEWER | {
+    Permission.WRITE,
+    Permission.PRODUCE,
+    Permission.REPORT,
+    Permission.INTERACT,
+    Permission.READ_SECRETS,
+}
 GRANTS: Mapping[Role, frozenset[Permission]] = MappingProxyType(
     {
         Role.STRANGER: _STRANGER,

@@ -20,6 +20,10 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _ROUTINE = frozenset({"/healthz", "/readyz", "/metrics"})
 _MOST_PATH = 300
 HTTP_FAILED = 500
+SWITCHING_PROTOCOLS = 101
+"""The status of a WebSocket that was accepted."""
+_STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
+_PARTS = frozenset({"http.response.body", "websocket.http.response.body", "websocket.send"})
 log = structlog.get_logger()
 
 
@@ -31,8 +35,8 @@ class Observer:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
+        """Serve one request, or one WebSocket until it ends."""
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         request_id = choose_request_id(scope["headers"])
@@ -54,7 +58,7 @@ class Observer:
     def _record(self, scope: Scope, answer: "_Answer") -> None:
         seconds = time.perf_counter() - answer.begun
         self._metrics.count_request(
-            method=scope["method"],
+            method=_find_method(scope),
             route=_find_route(scope),
             status=answer.status,
             seconds=seconds if answer.waited is None else answer.waited,
@@ -88,13 +92,13 @@ class _Answer:
 
     async def send(self, message: Message) -> None:
         """Forward a message."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
+        if message["type"] in _STARTS:
+            self.status = message.get("status", SWITCHING_PROTOCOLS)
             self.waited = time.perf_counter() - self.begun
             headers = [(name, value) for name, value in message.get("headers", ()) if name.lower() != HEADER]
             message["headers"] = [*headers, (HEADER, self._request_id)]
-        elif message["type"] == "http.response.body":
-            size = len(message.get("body", b""))
+        elif message["type"] in _PARTS:
+            size = len(message.get("body") or message.get("bytes") or b"")
             self.size += size
             self._metrics.count_sent(size)
         await self._send(message)
@@ -107,12 +111,18 @@ def _describe(scope: Scope) -> dict[str, Any]:
     client, who = scope.get("client"), state.get("who")
     path = scope.get("raw_path") or scope["path"].encode(errors="backslashreplace")
     return {
-        "method": scope["method"],
+        "method": _find_method(scope),
         "path": path.decode("ascii", "backslashreplace")[:_MOST_PATH],
         "address": client[0] if client else None,
         "user": getattr(who, "name", None),
         **({"failure": state["failure"]} if "failure" in state else {}),
     }
+
+
+def _find_method(scope: Scope) -> str:
+    """The method; WebSockets have none."""
+    method: str = scope.get("method", "WEBSOCKET")
+    return method
 
 
 def _find_route(scope: Scope) -> str | None:

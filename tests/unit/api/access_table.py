@@ -68,6 +68,9 @@ _RUNS = {
     "PUT /runs/{id}/metrics/{name}": "producers",
     "GET /runs/{id}/relationships": "readers",
     "GET /runs/{id}/usage": "readers",
+    "WEBSOCKET /runs/{id}/exec": "writers",
+    "WEBSOCKET /runs/{id}/attach": "writers",
+    "WEBSOCKET /runs/{id}/portforward": "writers",
 }
 _SECRETS = {
     "GET /secrets/data": "producers",

@@ -20,8 +20,16 @@ async def submit_run(client: httpx2.AsyncClient, run_id: str = "r1") -> None:
         assert answer.is_success, answer.text
 
 
-def mark_running(folder: Path, run_id: str = "r1", *, state: str = "RUNNING", anchor: str | None = ANCHOR) -> None:
-    """Let the row of the run say that it is in a state and has an anchor."""
+def mark_running(
+    folder: Path,
+    run_id: str = "r1",
+    *,
+    state: str = "RUNNING",
+    anchor: str | None = ANCHOR,
+    place: str | None = "memory/a",
+) -> None:
+    """Let the row of the run say that it is in a state and has an anchor at a place."""
+    values = (state, anchor, place, run_id)
     with sqlite3.connect(folder / "runyard.db") as connection:
-        connection.execute("UPDATE runs SET state = ?, anchor_uid = ? WHERE id = ?", (state, anchor, run_id))
+        connection.execute("UPDATE runs SET state = ?, anchor_uid = ?, place = ? WHERE id = ?", values)
     connection.close()

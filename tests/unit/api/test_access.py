@@ -1,7 +1,8 @@
 """Every route of the router, every role, against the written table."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -55,19 +56,52 @@ async def test_only_those_in_the_table_get_in_when_every_route_is_called(role: s
         rows = make_table()
         # HEAD answers wherever GET does, to the same callers.
         rows |= {row.replace("GET", "HEAD", 1): who for row, who in rows.items() if row.startswith("GET")}
-        wrong = [row for row, who in sorted(rows.items()) if await find_wrong(client, role, row, who)]
+        wrong = [row for row, who in sorted(rows.items()) if await find_wrong(server, client, role, row, who)]
     assert wrong == []
 
 
-async def find_wrong(client: httpx2.AsyncClient, role: str, row: str, who: str) -> bool:
+async def find_wrong(server: Server, client: httpx2.AsyncClient, role: str, row: str, who: str) -> bool:
     method, path = row.split(" ")
     # What does not exist, but for the project and the run of the token: nothing is changed on the way.
     address = path.replace("{project}", "demo").replace("{id}", "r1" if "/runs/" in path else "nothing")
     for name in ("name", "entity", "kind", "revision"):
         address = address.replace(f"{{{name}}}", "1")
-    answer = await client.request(method, address)
+    if method == "WEBSOCKET":
+        signed = next(client.auth.sync_auth_flow(client.build_request("GET", address))) if client.auth else None
+        headers = client.headers if signed is None else signed.headers
+        status = await refuse_websocket(server.app, address, headers=headers)
+    else:
+        status = (await client.request(method, address)).status_code
     # 501: a server without an engine, which answers after it has checked the permission.
-    assert answer.status_code < 500 or answer.status_code == 501, (row, answer.text)
+    assert status < 500 or status == 501, row
     if role in WHO[who]:
-        return answer.status_code in (401, 403)
-    return answer.status_code != (401 if role == NOBODY else 403)
+        return status in (401, 403)
+    return status != (401 if role == NOBODY else 403)
+
+
+async def refuse_websocket(app: Any, path: str, *, headers: Mapping[str, str]) -> int:
+    """The status with which a WebSocket is refused: there is no engine."""
+    messages: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    scope = {
+        "type": "websocket",
+        "scheme": "ws",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"command=sh&port=1"[: 0 if path.endswith("attach") else None],
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        "subprotocols": [],
+        "client": ("127.0.0.1", 5),
+        "extensions": {"websocket.http.response": {}},
+    }
+    # Each route takes one of the two parameters, and refuses the other after it has checked the permission.
+    await app(scope, receive, send)
+    assert messages[0]["type"] == "websocket.http.response.start"
+    status: int = messages[0]["status"]
+    return status

@@ -109,9 +109,9 @@ def test_mistake_is_told_when_two_routes_are_the_same() -> None:
         Dispatcher(make_routes("GET /a/{id}", "GET /a/{name}"), otherwise=elsewhere)
 
 
-async def test_request_goes_elsewhere_when_it_is_not_http() -> None:
+async def test_request_goes_elsewhere_when_it_is_neither_http_nor_a_websocket() -> None:
     async def nothing(*_: Any) -> Any:
         return None
 
-    with pytest.raises(LookupError, match="websocket"):
-        await Dispatcher([], otherwise=elsewhere)({"type": "websocket"}, nothing, nothing)
+    with pytest.raises(LookupError, match="lifespan"):
+        await Dispatcher([], otherwise=elsewhere)({"type": "lifespan"}, nothing, nothing)

@@ -123,6 +123,15 @@ async def test_run_is_shown_with_the_reason_when_the_engine_fails(
     assert status["k8s_error"] == {"reason": reason, "message": message}
 
 
+async def test_run_is_shown_with_the_reason_when_it_lives_in_another_place(demo_run: Demo, tmp_path: Path) -> None:
+    mark_running(tmp_path, place="memory/b")
+    message = "run r1 lives in memory/b; this server's engine acts in memory/a and cannot reach it"
+    assert (await demo_run.describe())["k8s_error"] == {"reason": "place.other", "message": message}
+    usage = await demo_run.client.get(f"{RUN}/usage")
+    assert (usage.status_code, usage.json()["errorCode"], usage.json()["message"]) == (400, "place.other", message)
+    assert demo_run.engine.calls == []
+
+
 async def test_run_is_shown_with_the_reason_when_the_engine_does_not_answer(
     demo_run: Demo, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,8 @@ PACKAGES = ("api", "app", "auth", "domain", "manifests", "spec", "store")
 UNLISTED = {
     "api.routes.events.MOST_SEQUENCE": "the largest number, not a limit of anything stored",
     "api.routes.profiles.MOST_NUMBER": "the largest number, not a limit of anything stored",
+    "api.routes.sessions.MOST_PORT": "the largest number of a port",
+    "api.websockets.MOST_REASON_BYTES": "WebSocket's own rule for close frames",
     "app.entities.secret_values.MOST_LISTED": "the default of a list",
     "app.identity.accounts.MOST_NAMED": "how many projects a message names",
     "app.identity.refused_access.MOST_KNOWN": "only aggregates audit rows",

@@ -8,10 +8,10 @@ EVERYBODY = {"public", "signed_in", "own_tokens", "create_project"}
 PERMISSIONS = {
     "stranger": EVERYBODY,
     "viewer": EVERYBODY | {"read"},
-    "editor": EVERYBODY | {"read", "write", "produce", "report", "read_secrets"},
-    "owner": EVERYBODY | {"read", "write", "produce", "report", "read_secrets", "manage"},
+    "editor": EVERYBODY | {"read", "write", "produce", "report", "interact", "read_secrets"},
+    "owner": EVERYBODY | {"read", "write", "produce", "report", "interact", "read_secrets", "manage"},
     "run": {"public", "signed_in", "read", "produce", "report", "read_secrets"},
-    "admin": EVERYBODY | {"read", "write", "produce", "report", "read_secrets", "manage", "administer"},
+    "admin": EVERYBODY | {"read", "write", "produce", "report", "interact", "read_secrets", "manage", "administer"},
 }
 SCOPED = {
     "read": {"public", "signed_in", "own_tokens", "read"},

@@ -39,6 +39,7 @@ _ACTS: Mapping[Permission, str] = {
     Permission.WRITE: "changing and running things",
     Permission.PRODUCE: "storing artifacts, data items and models",
     Permission.REPORT: "reporting on runs",
+    Permission.INTERACT: "opening sessions in the containers of runs",
     Permission.READ_SECRETS: "reading the values of secrets",
     Permission.MANAGE: "changing, sharing and deleting",
     Permission.ADMINISTER: "administering the platform",

@@ -3,7 +3,27 @@
 Only this room and the loops call the engine. Start in `container_sessions.py`. May import `runs` and below.
 """
 
+from runyard.app.sessions.container_sessions import (
+    LARGEST_COMMAND_BYTES,
+    MOST_COMMAND_PARTS,
+    ContainerSession,
+    open_attach,
+    open_exec,
+    open_port,
+)
 from runyard.app.sessions.engine_views import Described, EngineView, EngineViews, SnapshotSummary
 from runyard.app.sessions.run_anchors import find_capabilities
 
-__all__ = ["Described", "EngineView", "EngineViews", "SnapshotSummary", "find_capabilities"]
+__all__ = [
+    "LARGEST_COMMAND_BYTES",
+    "MOST_COMMAND_PARTS",
+    "ContainerSession",
+    "Described",
+    "EngineView",
+    "EngineViews",
+    "SnapshotSummary",
+    "find_capabilities",
+    "open_attach",
+    "open_exec",
+    "open_port",
+]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,10 @@ from runyard.app.engine import (
     Metered,
     Usage,
 )
+from runyard.app.errors import NotPossible
 from runyard.app.model import Json, Run
 from runyard.app.runs import get_run
+from runyard.app.sessions.engine_calls import call_engine
 from runyard.app.sessions.run_anchors import cannot, find_anchor, find_capabilities, get_engine, get_running_anchor
 from runyard.domain.reasons import Reason
 from runyard.pods.snapshot import Snapshot, sum_allocatable
@@ -35,7 +36,6 @@ VIEWS_AT_ONCE = 8
 MOST_UNSEEN = 100
 """How many parts of the cluster that the engine may not see are listed."""
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Described:
     """The objects of a run as the engine describes them, or why they cannot be shown; neither if there are none."""
 
     objects: Json | None = None
-    error: EngineError | None = None
+    error: EngineError | NotPossible | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +82,13 @@ class EngineViews:
     async def describe(self, run: Run) -> Described:
         """The objects of a run. A failure of the engine is part of the answer: the run itself is known."""
         engine = self._core.engine
-        anchor = None if engine is None else find_anchor(run)
-        if engine is None or anchor is None:
-            return Described()
         try:
+            anchor = None if engine is None else find_anchor(engine, run)
+            if engine is None or anchor is None:
+                return Described()
             objects = await self._ask(lambda: engine.describe(anchor))
             await _check_description(objects)
-        except EngineError as error:
+        except (EngineError, NotPossible) as error:
             return Described(error=error)
         return Described(objects=objects)
 
@@ -98,7 +98,7 @@ class EngineViews:
         engine = get_engine(self._core)
         if not isinstance(engine, Metered):
             raise cannot(engine, "usage")
-        anchor = get_running_anchor(run)
+        anchor = get_running_anchor(engine, run)
         found = await self._ask(lambda: engine.list_usage(anchor))
         return list(islice(found, MOST_USAGES))
 
@@ -132,20 +132,13 @@ class EngineViews:
             return self._summary
 
     async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Await a view with a timeout; every failure becomes an `EngineError`."""
-        try:
-            async with asyncio.timeout(VIEW_SECONDS), self._turns:
+        """Wait for a turn and for the engine; every failure is an `EngineError`."""
+
+        async def take_turn() -> T:
+            async with self._turns:
                 return await call()
-        except TimeoutError:
-            raise EngineUnavailable(
-                Reason.ENGINE_TIMEOUT, f"the engine did not answer within {VIEW_SECONDS:g} s"
-            ) from None
-        except EngineError:
-            raise
-        except Exception as error:
-            # Its text may hold anything, secrets included; only the log has it.
-            _log.exception("a call to the engine failed")
-            raise EngineUnavailable(Reason.ENGINE_FAILED, f"the call failed: {type(error).__name__}") from error
+
+        return await call_engine(take_turn, seconds=VIEW_SECONDS)
 
 
 def _summarize(snapshot: Snapshot) -> SnapshotSummary:

@@ -27,20 +27,24 @@ def cannot(engine: Engine, what: str) -> NotSupported:
     return NotSupported(Code.ENGINE_CANNOT, f"the engine {engine.place.engine} of this server does not support {what}")
 
 
-def find_anchor(run: Run) -> Anchor | None:
-    """The anchor of a run; None if it has none."""
+def find_anchor(engine: Engine, run: Run) -> Anchor | None:
+    """The anchor of a run at the place of the engine; None if it has none. Raises `NotPossible` if it is elsewhere."""
     if run.is_local or run.anchor_uid is None:
         return None
-    return Anchor(
-        run_uid=run.uid, run_id=run.id, project=run.project, action=find_action(run) or "", uid=run.anchor_uid
-    )
+    if run.place not in (None, str(engine.place)):
+        raise NotPossible(
+            Code.PLACE_OTHER,
+            f"run {run.id} lives in {run.place}; this server's engine acts in {engine.place} and cannot reach it",
+        )
+    action = find_action(run) or ""
+    return Anchor(run_uid=run.uid, run_id=run.id, project=run.project, action=action, uid=run.anchor_uid)
 
 
-def get_running_anchor(run: Run) -> Anchor:
+def get_running_anchor(engine: Engine, run: Run) -> Anchor:
     """The anchor of a run that runs now; raises `NotPossible`, which says why there is none."""
     if run.is_local:
         raise NotPossible(Code.RUN_LOCAL, f"the client of run {run.id} executes it itself: it has no container here")
-    anchor = find_anchor(run)
+    anchor = find_anchor(engine, run)
     if anchor is None or run.state != State.RUNNING:
         raise NotPossible(Code.RUN_NOT_RUNNING, f"run {run.id} is {run.state}; only a RUNNING run has containers")
     return anchor
