@@ -4,40 +4,16 @@ import socket
 import ssl
 import subprocess
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.certificates import write_certificate
 from tests.core_process import COMMAND as RUNYARD
 from tests.core_process import call_runyard, make_environment, run_core
 
 PASSWORD = "ada's own password"
-
-
-def write_certificate(folder: Path) -> tuple[str, ...]:
-    """A certificate of 127.0.0.1, signed by itself, and its key; as the server takes them."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    text = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "key.pem").write_bytes(text)
-    return "--tls-certificate", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")
 
 
 async def test_sdk_routes_and_tokens_work_over_tls_when_the_server_has_a_certificate(tmp_path: Path) -> None:

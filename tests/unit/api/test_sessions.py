@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import uvloop
 from runyard.api import streams, websockets
 from runyard.app.audit import list_audit
 from runyard.app.engine import LARGEST_MESSAGE_BYTES, Anchor, ChannelId, EngineUnavailable, Session
+from tests.certificates import write_certificate
 from tests.engines.interactive import SUCCESS, Container, InteractiveEngine
 from tests.http_servers import Server, password_of, serve
 from tests.unit.api.engine_runs import ANCHOR, mark_running, submit_run
@@ -36,7 +38,8 @@ class Demo:
     @asynccontextmanager
     async def open(self, path: str, **options: Any) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         options = {"protocols": [V5], "headers": {"Host": "localhost"}, "max_msg_size": 0, **options}
-        url = f"http://127.0.0.1:{self.listening.port}{RUN}/{path}"
+        scheme = "https" if options.get("ssl") else "http"
+        url = f"{scheme}://127.0.0.1:{self.listening.port}{RUN}/{path}"
         async with asyncio.timeout(SECONDS), self.http.ws_connect(url, **options) as socket:
             yield socket
 
@@ -50,7 +53,7 @@ class Demo:
 
 
 @asynccontextmanager
-async def run_demo(folder: Path, **options: Any) -> AsyncIterator[Demo]:
+async def run_demo(folder: Path, *, certificate: Path | None = None, **options: Any) -> AsyncIterator[Demo]:
     """A server with a run that runs."""
     engine = InteractiveEngine()
     async with serve(folder, engine=engine, **options) as server:
@@ -61,7 +64,7 @@ async def run_demo(folder: Path, **options: Any) -> AsyncIterator[Demo]:
         async with server.client(user) as client:
             await submit_run(client)
         mark_running(folder)
-        async with listen(server) as listening, aiohttp.ClientSession() as http:
+        async with listen(server, certificate=certificate) as listening, aiohttp.ClientSession() as http:
             yield Demo(engine, listening, http)
         await engine.close()
 
@@ -290,6 +293,24 @@ async def _receive_much(folder: Path) -> None:
 
 
 test_input_waits_for_its_reader_when_the_container_is_slow = on_both_loops(_receive_much)
+
+
+async def _echo_over_tls(folder: Path) -> None:
+    write_certificate(folder)
+    trusted = ssl.create_default_context(cafile=folder / "cert.pem")
+    async with run_demo(folder, certificate=folder) as demo:
+        async with demo.open("exec?command=cat&stdin=true", ssl=trusted) as socket:
+            for number in range(16):
+                await socket.send_bytes(b"\0" + bytes([number]) * LARGEST_MESSAGE_BYTES)
+                assert await socket.receive_bytes() == b"\1" + bytes([number]) * LARGEST_MESSAGE_BYTES
+            demo.listening.drain()
+            closed = await socket.receive()
+            assert closed.data == 1012
+        await asyncio.wait_for(demo.container.is_closed.wait(), SECONDS)
+        assert demo.listening.count_open() == 0
+
+
+test_session_is_held_when_the_server_speaks_tls = on_both_loops(_echo_over_tls)
 
 
 async def test_content_is_whole_when_much_goes_in_both_directions(demo_run: Demo) -> None:

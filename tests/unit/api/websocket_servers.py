@@ -8,6 +8,7 @@ import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import uvicorn
 
@@ -39,8 +40,10 @@ class Listening:
 
 
 @asynccontextmanager
-async def listen(server: Server, *, most_connections: int = 100) -> AsyncIterator[Listening]:
-    """Serve on a free port until the block ends."""
+async def listen(
+    server: Server, *, most_connections: int = 100, certificate: Path | None = None
+) -> AsyncIterator[Listening]:
+    """Serve on a free port until the block ends; with TLS if there is a folder with a certificate."""
     listener = socket.create_server(("127.0.0.1", 0))
     limits = ConnectionLimits(most=most_connections)
     config = uvicorn.Config(
@@ -49,6 +52,8 @@ async def listen(server: Server, *, most_connections: int = 100) -> AsyncIterato
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=10,
+        ssl_certfile=None if certificate is None else certificate / "cert.pem",
+        ssl_keyfile=None if certificate is None else str(certificate / "key.pem"),
         **WEBSOCKET_OPTIONS,
     )
     config.load()

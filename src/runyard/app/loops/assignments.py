@@ -4,9 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from runyard.app.core import Core
-from runyard.app.engine import Anchor, Assignment, EngineRefusal
+from runyard.app.engine import Assignment, EngineRefusal
 from runyard.app.model import Run
-from runyard.app.runs import find_action
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.reasons import Reason
 
@@ -55,11 +54,6 @@ def make_assignment(core: Core, run: Run, *, issue_token: IssueToken) -> Assignm
         generation=run.desired_generation,
         access=StoredAccess(core, run, issue_token),
     )
-
-
-def make_anchor(run: Run, uid: str) -> Anchor:
-    """The run's anchor of that UID."""
-    return Anchor(run_uid=run.uid, run_id=run.id, project=run.project, action=find_action(run) or "", uid=uid)
 
 
 def get_effective(run: Run) -> EffectiveSpec:

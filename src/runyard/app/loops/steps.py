@@ -13,13 +13,13 @@ from runyard.app.core import Core
 from runyard.app.engine import Engine, EngineError, EngineRefusal, EngineUnavailable
 from runyard.app.errors import Conflict
 from runyard.app.loops import run_updates
-from runyard.app.loops.assignments import IssueToken, make_anchor, make_assignment
+from runyard.app.loops.assignments import IssueToken, make_assignment
 from runyard.app.loops.deadlines import find_deadline, has_timeouts
 from runyard.app.loops.pace import Pace
 from runyard.app.model import Lease, Run
 from runyard.app.ports import Stale, UnitOfWork
 from runyard.app.retry import retry_on_conflict
-from runyard.app.runs import SYSTEM, Decide, finish_run_deletion, write_change
+from runyard.app.runs import SYSTEM, Decide, finish_run_deletion, make_anchor, write_change
 from runyard.domain.lifecycle import State, is_final
 from runyard.domain.outcomes import Seen, Step, choose_step
 from runyard.domain.reasons import Reason

@@ -4,6 +4,7 @@ Start in `submission.py`. `transitions.py` is the only module that changes a run
 `rules`.
 """
 
+from runyard.app.runs.anchors import make_anchor
 from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.policy_rehearsal import rehearse_candidate
 from runyard.app.runs.request_export import RequestExport, RequestFilter
@@ -63,6 +64,7 @@ __all__ = [
     "list_run_volumes",
     "list_runs",
     "lock_run_volumes",
+    "make_anchor",
     "make_expiry",
     "read_end",
     "rehearse_candidate",

@@ -4,7 +4,7 @@ from runyard.app.core import Core
 from runyard.app.engine import Anchor, Engine, Interactive, Metered
 from runyard.app.errors import NotPossible, NotSupported
 from runyard.app.model import Run
-from runyard.app.runs import find_action
+from runyard.app.runs import make_anchor
 from runyard.domain.lifecycle import State
 from runyard.spec.problem_codes import Code
 
@@ -36,8 +36,7 @@ def find_anchor(engine: Engine, run: Run) -> Anchor | None:
             Code.PLACE_OTHER,
             f"run {run.id} lives in {run.place}; this server's engine acts in {engine.place} and cannot reach it",
         )
-    action = find_action(run) or ""
-    return Anchor(run_uid=run.uid, run_id=run.id, project=run.project, action=action, uid=run.anchor_uid)
+    return make_anchor(run, run.anchor_uid)
 
 
 def get_running_anchor(engine: Engine, run: Run) -> Anchor:
