@@ -102,6 +102,7 @@ _ADMIN = {
     "GET /api/v1/audit": "admins",
     "GET /api/v1/engine": "accounts",
     "GET /api/v1/engine/orphans": "admins",
+    "GET /api/v1/engine/orphaned-volumes": "admins",
 }
 
 

@@ -6,13 +6,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.context import get_context
-from runyard.api.openapi_models import EngineResponse, OrphansResponse
+from runyard.api.openapi_models import EngineResponse, OrphanedVolumesResponse, OrphansResponse
 from runyard.api.responses import json_response
 from runyard.api.routing import Routes, get_principal
 from runyard.app.identity import find_role
 from runyard.app.model import Json
 from runyard.app.places import is_sweeper_on, read_findings
 from runyard.app.sessions import EngineViews
+from runyard.app.volumes import list_orphans as list_volume_orphans
 from runyard.domain.access import Permission, allows
 
 routes = Routes("/api/v1/engine", tag="engine")
@@ -43,6 +44,12 @@ async def list_orphans(request: Request) -> Response:
     if not findings:
         return json_response({"place": place, "at": None, "is_on": await _is_sweeper_on(request), **_NOTHING})
     return json_response(asdict(findings[0]))
+
+
+@routes.get("/orphaned-volumes", permission=Permission.ADMINISTER, response=OrphanedVolumesResponse)
+async def list_orphaned_volumes(request: Request) -> Response:
+    """List claims of this installation that no volume of any project knows. Nothing removes them."""
+    return json_response(asdict(await list_volume_orphans(get_context(request).core)))
 
 
 _NOTHING: Json = {"count": 0, "orphans": []}

@@ -12,6 +12,7 @@ from runyard.app.entities import change_status, find_place
 from runyard.app.errors import Missing, NotPossible
 from runyard.app.model import Entity, Principal, Run
 from runyard.app.ports import PlaceUse
+from runyard.app.projects import forget_project_places
 from runyard.app.run_rows import RunRemover
 from runyard.app.runs import Change, Move, write_changes
 from runyard.app.volumes import change_volume, list_volumes_in_state
@@ -79,6 +80,7 @@ async def forget_place(core: Core, who: Principal, place: str) -> Forgotten:
         after = page[-1]
     for volume in volumes:
         await change_volume(core, volume, lambda stored: _lose(stored, core, place))
+    await forget_project_places(core, place)
     forgotten = Forgotten(
         ended=ended,
         released=released,

@@ -5,7 +5,7 @@ then its rows. Everything is deleted in batches, so that other writers do not wa
 on: a project that is DELETING needs nothing but its row.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from runyard.app.audit import audit
@@ -15,9 +15,9 @@ from runyard.app.engine_calls import call_engine
 from runyard.app.entities import MOST_VOLUMES, TYPES, begin_volume_deletion, check_revision, require_entity
 from runyard.app.errors import NotPossible
 from runyard.app.locks import lock_of_project
-from runyard.app.model import Entity, Json, Principal, Run
+from runyard.app.model import Entity, Principal, Run
 from runyard.app.ports import Query, UnitOfWork
-from runyard.app.projects.project_preparation import PLACES, list_places
+from runyard.app.projects.project_preparation import drop_place, list_places
 from runyard.app.runs import delete_runs
 from runyard.domain.reasons import Reason
 from runyard.spec.problem_codes import Code
@@ -126,7 +126,7 @@ async def _remove_from_places(core: Core, engine: Engine | None, project: Entity
     if own in places:
         if not await call_engine(engine.remove_project(project.id)):
             raise EngineUnavailable(Reason.PROJECT_REMOVING, f"the engine at `{own}` is removing the project")
-        await _drop_place(core, project.id, own)
+        await drop_place(core, project.id, own)
     if others := [place for place in places if place != own]:
         raise EngineUnavailable(
             Reason.PLACE_OTHER,
@@ -135,26 +135,15 @@ async def _remove_from_places(core: Core, engine: Engine | None, project: Entity
         )
 
 
-async def _drop_place(core: Core, project: str, place: str) -> None:
-    def drop(entity: Entity) -> Json:
-        return {**entity.status, PLACES: [one for one in list_places(entity) if one != place]}
-
-    await _change_status(core, project, drop)
-
-
 async def _note_waiting(core: Core, project: str, waiting: EngineError) -> None:
+    """Write what the deletion waits for, if that is news."""
     why = {"reason": waiting.code, "message": str(waiting)}
-    await _change_status(core, project, lambda entity: {**entity.status, **why})
-
-
-async def _change_status(core: Core, project: str, decide: Callable[[Entity], Json]) -> None:
     async with core.store.begin() as unit:
         await unit.lock(lock_of_project(project))
         entity = await _find_deleting(unit, project)
-        if entity is None or (status := decide(entity)) == entity.status:
-            return
-        await unit.entities.replace(replace(entity, status=status))
-        await unit.commit()
+        if entity is not None and not why.items() <= entity.status.items():
+            await unit.entities.replace(replace(entity, status={**entity.status, **why}))
+            await unit.commit()
 
 
 async def _delete_content(core: Core, project: str) -> None:

@@ -13,6 +13,7 @@ from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Principal
 from runyard.app.ports import Query, UnitOfWork
 from runyard.app.rules import load_current
+from runyard.app.volumes.ledger import show_volume
 from runyard.app.volumes.volume_specs import apply_policy, read_volume
 from runyard.app.volumes.volume_users import find_users
 from runyard.spec.problem_codes import Code
@@ -39,13 +40,7 @@ async def create_volume(core: Core, who: Principal, project: str, document: Any)
         await audit(core, unit, who, "volume.create", ruled, details=ruled.spec)
         await unit.commit()
     core.signals.volumes.set()
-    return ruled
-
-
-async def get_volume(core: Core, project: str, name: str) -> Entity:
-    """By name; raises `Missing`."""
-    async with core.store.begin(is_read_only=True) as unit:
-        return await _require_volume(unit, project, name)
+    return show_volume(ruled, ())
 
 
 async def delete_volume(
@@ -66,6 +61,8 @@ async def delete_volume(
         if expected_revision is not None and volume.revision != expected_revision:
             raise Conflict(f"volume {name} was changed since you read it: read it again")
         await _check_unused(unit, volume, since=begun_at)
+        if volume.state == "DELETING":
+            return
         await begin_volume_deletion(unit, volume, at=core.clock.now(), by=who.name)
         await audit(core, unit, who, "volume.delete", volume)
         await unit.commit()

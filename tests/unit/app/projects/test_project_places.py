@@ -10,7 +10,7 @@ from runyard.app.loops.deletion_loop import DeletionLoop
 from runyard.app.loops.volume_loop import VolumeLoop
 from runyard.app.model import Entity
 from runyard.app.projects.project_deletion import delete_project
-from runyard.app.projects.project_preparation import prepare_project
+from runyard.app.projects.project_preparation import forget_project_places, prepare_project
 from runyard.app.projects.projects import create_project
 from runyard.app.volumes.kept_volumes import create_volume
 from runyard.domain.reasons import Reason
@@ -163,3 +163,13 @@ async def test_others_go_when_the_deletion_of_one_project_fails(world: World, mo
     monkeypatch.setattr(world.engine, "remove_project", fail_one)
     assert await DeletionLoop(world.core, world.engine).finish() == 1
     assert world.engine.projects == {"p1"}
+
+
+async def test_project_goes_when_the_other_place_is_forgotten(world: World) -> None:
+    other = MemoryEngine("b")
+    await prepare(world, world.engine, other)
+    await delete_project(world.core, ADA, "p", is_cascading=True)
+    assert await DeletionLoop(world.core, world.engine).finish() == 0
+    assert await forget_project_places(world.core, "memory/b") == 1
+    assert await forget_project_places(world.core, "memory/b") == 0
+    assert await DeletionLoop(world.core, world.engine).finish() == 1
