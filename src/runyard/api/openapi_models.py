@@ -366,7 +366,7 @@ class VolumeStatus(BaseModel):
         description="When the last run unmounted it; while it is mounted, since when it is.",
         examples=["2026-11-15T12:00:00+00:00"],
     )
-    reason: str | None = Field(default=None, description="Why it is not READY.", examples=["volume.removing"])
+    reason: str | None = Field(default=None, description="Why it is not READY.", examples=[Reason.VOLUME_REMOVING])
     message: str | None = Field(default=None, description="For people.", examples=["the claim is being removed"])
 
 
