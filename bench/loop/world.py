@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, event
 from bench.loop.database import Database, connect
 from bench.loop.engine import BenchEngine
 from bench.row_copies import make_copy
-from runyard.app.core import Core, Options
+from runyard.app.core import Core
 from runyard.app.entities import create_entity
 from runyard.app.loops import Reconciler
 from runyard.app.model import Principal, Run
@@ -69,7 +69,7 @@ class World:
     core: Core
     database: Database
     quiet_seconds: float
-    engine: BenchEngine = field(default_factory=lambda: BenchEngine(project=PROJECT))
+    engine: BenchEngine
     commits: int = 0
     statements: int = 0
     polls: int = 0
@@ -200,15 +200,16 @@ async def open_world(url: str, folder: Path, *, quiet_seconds: float = 0.5) -> A
     """A world on that database, with a project, a function and a task; they are created if the database is empty."""
     store = await open_store(url)
     logs = open_logs(f"database:{folder}/logs.db")
+    engine = BenchEngine(project=PROJECT)
     core = Core(
         store=store,
         vault=open_vault(folder / "key"),
         logs=logs,
         clock=SystemClock(),
-        options=Options(engine="memory"),
+        engine=engine,
     )
     database = await connect(url)
-    world = World(url, core, database, quiet_seconds)
+    world = World(url, core, database, quiet_seconds, engine)
     if not await database.fetch("SELECT 1 FROM entities"):
         await create_project(core, WHO, {"kind": "project", "name": PROJECT})
         function = {"kind": "container", "name": "box", "id": "f1", "spec": {"image": "busybox:1.36"}}

@@ -25,6 +25,7 @@ from runyard.api.idle_connections import IdleConnections
 from runyard.api.tls_handshakes import TlsHandshake
 from runyard.api.websocket_connections import WEBSOCKET_OPTIONS
 from runyard.app.core import Core, Options
+from runyard.app.engine import Engine
 from runyard.app.loops import (
     DeletionLoop,
     Loop,
@@ -47,7 +48,6 @@ from runyard.store import SqlStore, open_store
 from runyard.telemetry import set_up_logging
 from runyard.vault import UnknownKey, open_vault
 
-_ENGINES: Mapping[str, str | None] = {"none": None}
 RUN_TOKEN_LIFE = timedelta(days=30)
 """The longest lifetime that the issuer allows. A run's token is refused once the run has ended."""
 BACKLOG = 2048
@@ -64,14 +64,17 @@ ACCOUNTS_SECONDS = 2.0
 log = structlog.get_logger()
 
 
-def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, then shut down gracefully. Raises if the database, a key or a file is unusable."""
+def serve(settings: Settings, *, engine: Engine | None = None) -> None:
+    """Serve until SIGTERM or SIGINT, then shut down gracefully. Raises if the database, a key or a file is unusable.
+
+    `engine` executes the runs; it is closed at the end.
+    """
     set_up_logging(level=settings.log_level, form=settings.log_format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings))
+        runner.run(_serve(settings, engine))
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, engine: Engine | None) -> None:
     async with AsyncExitStack() as stack:
         listening = _listen(settings)
         stack.callback(listening.close)
@@ -79,7 +82,9 @@ async def _serve(settings: Settings) -> None:
         endpoint = settings.endpoint or _format_address(settings, listening)
         store = await open_store(settings.database)
         stack.push_async_callback(store.close)
-        context = await _build(settings, store, endpoint, stack)
+        if engine is not None:
+            stack.push_async_callback(engine.close)
+        context = await _build(settings, store, engine, endpoint, stack)
         app = make_app(context, lifespan=_make_lifespan(context, _format_address(settings, listening), settings))
         config = uvicorn.Config(
             add_middleware(app),
@@ -161,7 +166,9 @@ def _tell_connections_closed(closed: int) -> None:
     )
 
 
-async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: AsyncExitStack) -> ServerContext:
+async def _build(
+    settings: Settings, store: SqlStore, engine: Engine | None, endpoint: str, stack: AsyncExitStack
+) -> ServerContext:
     logs = open_logs(
         settings.logs,
         s3_endpoint=settings.s3_endpoint,
@@ -177,9 +184,9 @@ async def _build(settings: Settings, store: SqlStore, endpoint: str, stack: Asyn
         vault=open_vault(settings.key_file, text=settings.key),
         logs=logs,
         clock=SystemClock(),
+        engine=engine,
         options=Options(
             endpoint=endpoint,
-            engine=_ENGINES[settings.engine],
             files_store=settings.files_store,
             refresh_token_life=settings.refresh_token_life,
             personal_token_life=settings.personal_token_life,
@@ -304,7 +311,8 @@ def _make_loops(context: ServerContext, settings: Settings) -> Mapping[str, Loop
         signed = await issuer.issue_run_token(run, RUN_TOKEN_LIFE)
         return str(signed.text)
 
-    reconciler = Reconciler(context.core, None, issue_token=issue_token)
+    core = context.core
+    reconciler = Reconciler(core, core.engine, issue_token=issue_token, max_log_bytes=settings.max_log_bytes)
     retention = Retention(runs=settings.keep_runs, logs=settings.keep_logs, audit=settings.keep_audit)
     return {
         "reconcile": reconciler.run,
@@ -358,7 +366,7 @@ def _announce(context: ServerContext, address: str, settings: Settings) -> None:
             "!! No accounts: every program on this machine has admin rights. Cross-origin requests are refused.",
             "!! Beyond a laptop, run `runyard user create NAME --admin`; then clients must sign in.",
         ]
-    if settings.engine == "none":
+    if context.core.engine is None:
         lines.append("No engine: runs are accepted, resolved and stored, and stay READY.")
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()

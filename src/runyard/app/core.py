@@ -39,6 +39,8 @@ class Signals:
         self._waiting: defaultdict[str, set[Subscription]] = defaultdict(set)
         self.due = asyncio.Event()
         """Set when the reconcile loop has something to do."""
+        self.triggers = asyncio.Event()
+        """Set when any run changed: a lifecycle trigger may wait for that."""
         self.volumes = asyncio.Event()
         """Set when a volume was created or is to be deleted."""
         self.deletions = asyncio.Event()
@@ -47,8 +49,9 @@ class Signals:
         """The uids of runs whose logs this process collects: it notifies readers when they grow."""
 
     def notify(self, run_uid: str) -> None:
-        """Wake the waiters of that run, and the reconcile loop."""
+        """Wake the waiters of that run, the reconcile loop and the trigger loop."""
         self.due.set()
+        self.triggers.set()
         self._wake(run_uid, has_run_changed=True)
 
     def notify_readers(self, run_uid: str) -> None:
@@ -88,8 +91,6 @@ class Options:
 
     endpoint: str = "http://localhost:8080"
     """The URL of this server for pods and for the issuer of tokens."""
-    engine: str | None = None
-    """None: runs are accepted, resolved and stored, but stay READY."""
     files_store: str | None = None
     """Where clients store artifacts by default, such as `s3://bucket`."""
     refresh_token_life: timedelta = timedelta(days=30)

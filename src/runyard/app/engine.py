@@ -114,6 +114,7 @@ class Assignment:
     generation: int
     """Counts changes of the desired state: a call of an older generation than the anchor has seen does nothing."""
     access: Access = field(repr=False, compare=False)
+    admission: Admission = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

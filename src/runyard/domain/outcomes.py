@@ -45,6 +45,8 @@ class Step(StrEnum):
     RELEASE = "release"
     WATCH = "watch"
     STOP = "stop"
+    SETTLE = "settle"
+    """The run has ended: store its log, then clean up."""
     REMOVE = "remove"
 
 
@@ -79,11 +81,13 @@ def choose_lane(state: State, *, desired: Desired) -> Lane:
     return Lane.WATCH if state in (State.PENDING, State.RUNNING) else Lane.CREATE
 
 
-def choose_step(state: State, *, desired: Desired, has_anchor: bool) -> Step:
+def choose_step(state: State, *, desired: Desired, has_anchor: bool, is_settled: bool) -> Step:
     """The next step. Once a run has an anchor, no other is created."""
     if state is State.DELETING or desired == "delete":
         return Step.REMOVE
-    if state in FINAL or state in GONE:
+    if state in FINAL:
+        return Step.NOTHING if is_settled else Step.SETTLE
+    if state in GONE:
         return Step.NOTHING
     if desired == "stop":
         return Step.STOP

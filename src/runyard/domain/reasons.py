@@ -107,6 +107,11 @@ class Reason(StrEnum):
         "a secret that the run names has no value",
         "store the secret's value, then submit the run again",
     )
+    SPEC_UNREADABLE = (
+        "spec.unreadable",
+        "the stored spec of the run cannot be read by this release; the run stays as it is",
+        "upgrade the server to the release that stored the run",
+    )
     TIMEOUT_PENDING = (
         "timeout.pending",
         "the run waited for its resources longer than `pending_timeout`",

@@ -6,7 +6,7 @@ Nothing here depends on how fast an engine is: tests wait with `eventually` unti
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeVar
@@ -14,11 +14,15 @@ from uuid import uuid4
 
 import pytest
 
-from runyard.app.engine import Anchor, Assignment, Engine, LogChunk, LogGap, LogSource, Observation
+from runyard.app.engine import Anchor, Assignment, Engine, EngineRefusal, LogChunk, LogGap, LogSource, Observation
+from runyard.domain.admission import AdmittedObjects, admit
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.outcomes import Seen
+from runyard.domain.reasons import Reason
 from runyard.spec.environment import SecretUse
 from runyard.spec.kubernetes.quantity import Quantity
+from runyard.spec.policy import Policy
+from runyard.spec.problems import Refused
 from runyard.spec.resources import Sides
 from tests.contract.engine.scripts import WAIT_FOREVER, make_command
 
@@ -144,6 +148,33 @@ class FixedAccess:
         return self.token
 
 
+@dataclass(frozen=True)
+class FixedAdmission:
+    """`app.engine.Admission` with the built-in policy."""
+
+    project: str
+
+    async def admit(
+        self,
+        objects: Sequence[Mapping[str, Any]],
+        *,
+        unsent: Sequence[Mapping[str, Any]] = (),
+        is_anchor: bool = False,
+        kubernetes_version: str = "latest",
+    ) -> AdmittedObjects:
+        try:
+            return admit(
+                objects,
+                unsent=unsent,
+                policy=Policy(),
+                project=self.project,
+                is_anchor=is_anchor,
+                kubernetes_version=kubernetes_version,
+            )
+        except Refused as refused:
+            raise EngineRefusal(Reason.ADMISSION_REFUSED, str(refused)) from refused
+
+
 def assign(lab: Lab, *lines: str, run_id: str = "r1", spec: dict[str, Any] | None = None, **fields: Any) -> Assignment:
     """A container job that executes a script, or waits forever; generation 1."""
     effective = EffectiveSpec(
@@ -166,6 +197,7 @@ def assign(lab: Lab, *lines: str, run_id: str = "r1", spec: dict[str, Any] | Non
         "effective": lab.adapt(effective),
         "generation": 1,
         "access": FixedAccess(),
+        "admission": FixedAdmission(lab.project),
     }
     return Assignment(run_id=run_id, **{**chosen, **fields})
 

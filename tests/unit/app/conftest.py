@@ -17,5 +17,5 @@ async def world() -> AsyncIterator[World]:
 @pytest.fixture
 async def bare_world() -> AsyncIterator[World]:
     """Empty, without an engine."""
-    async with open_world(engine=None) as opened:
+    async with open_world(has_engine=False) as opened:
         yield opened

@@ -3,7 +3,7 @@
 To die before a thing is to die after the one before it: these are all the moments that differ.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -58,13 +58,30 @@ class MortalStore:
 
 
 class MortalLogs:
-    """The part of `app.ports.LogStore` that runs need, with a point before and after."""
+    """`app.ports.LogStore` with a point before and after everything that lasts."""
 
     def __init__(self, logs: Any, fate: Fate) -> None:
         self._logs = logs
         self._fate = fate
 
-    async def delete(self, run_id: str) -> None:
-        await self._fate.pass_point("logs")
-        await self._logs.delete(run_id)
+    async def delete(self, run_uid: str) -> None:
+        await self._act(self._logs.delete(run_uid))
+
+    async def append(self, *arguments: Any, **options: Any) -> Any:
+        return await self._act(self._logs.append(*arguments, **options))
+
+    async def finish(self, *arguments: Any, **options: Any) -> Any:
+        return await self._act(self._logs.finish(*arguments, **options))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logs, name)
+
+    async def _act(self, act: Awaitable[Any]) -> Any:
+        try:
+            await self._fate.pass_point("logs")
+        except Crash:
+            act.close()  # type: ignore[attr-defined]
+            raise
+        answer = await act
         await self._fate.pass_point("logs done")
+        return answer

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runyard.app.core import Core
+from runyard.app.engine import Engine
 from runyard.app.entities.crud import create_entity
 from runyard.app.model import AuditEntry, Principal
 from runyard.app.projects.projects import create_project
@@ -18,9 +19,9 @@ RUN: dict[str, Any] = {"kind": "container+job:run", "id": "r1", "spec": {"task":
 
 
 @asynccontextmanager
-async def open_demo(folder: Path, **options: Any) -> AsyncIterator[Core]:
+async def open_demo(folder: Path, *, engine: Engine | None = None) -> AsyncIterator[Core]:
     """Filled as said above."""
-    async with serve(folder, options=options) as server:
+    async with serve(folder, engine=engine) as server:
         core = server.core
         await create_project(core, ADA, {"kind": "project", "name": "demo"})
         await create_project(core, ADA, {"kind": "project", "name": "other"})

@@ -1,12 +1,13 @@
 """A Core on a real SQLite file, with an engine in memory, a clock that tests turn, and logs that only count."""
 
+import asyncio
 import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -16,19 +17,21 @@ from uuid import uuid4
 from sqlalchemy import event, select
 from sqlalchemy.pool import QueuePool
 
-from runyard.app.core import Core, Options
+from runyard.app.core import Core
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.model import AuditEntry, Principal, Run, SealedValue, Transition
 from runyard.app.ports import LogStore, Unavailable, Vault
 from runyard.app.runs.transitions import make_first_transitions
 from runyard.domain.lifecycle import State
+from runyard.logs.backends import open_logs
 from runyard.store import SqlStore, open_store, tables, upgrade
 from tests.engines.memory import MemoryEngine
 
 ADA = Principal(name="ada")
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 JOB = {"kind": "container", "action": "job", "image": "busybox"}
+PACE = Pace(min_backoff=timedelta(0), settle_retry=timedelta(0))
 SERVICE = {"kind": "container", "action": "serve", "image": "nginx"}
 
 
@@ -62,16 +65,20 @@ class DatabaseClock:
 
 
 class CountingLogs:
-    """The part of `app.ports.LogStore` that runs need here."""
+    """A real `app.ports.LogStore` that counts deletions, and refuses them when a test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, logs: LogStore) -> None:
+        self._logs = logs
         self.deleted: list[str] = []
-
         self.is_busy = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logs, name)
 
     async def delete(self, run_uid: str) -> None:
         if self.is_busy:
             raise Unavailable("the log store is busy")
+        await self._logs.delete(run_uid)
         self.deleted.append(run_uid)
 
 
@@ -101,22 +108,21 @@ class World:
     clock: TurnedClock
     logs: CountingLogs
     database_clock: DatabaseClock
-    engine: MemoryEngine = field(default_factory=MemoryEngine)
+    engine: MemoryEngine
 
     def make_loop(self, *, pace: Pace | None = None) -> Reconciler:
         """A loop as a server that was just started has it."""
-        engine = None if self.core.options.engine is None else self.engine
-        return Reconciler(self.core, engine, issue_token=issue_token, pace=pace or Pace(min_backoff=timedelta(0)))
+        return Reconciler(self.core, self.core.engine, issue_token=issue_token, pace=pace or PACE)
 
     async def submit(self, run_id: str = "r1", **fields: Any) -> Run:
         """Store a run that is due, READY unless told otherwise."""
         run = make_run(run_id, **{"created_at": self.clock.now(), **fields})
         states = [State.CREATED] if run.state == "CREATED" else [State.CREATED, State(run.state)]
         async with self.store.begin() as unit:
-            transitions = make_first_transitions(states, at=self.clock.now(), actor="ada")
-            run = await unit.runs.add(run, transitions, is_due=not run.is_local)
+            first = make_first_transitions(states, at=self.clock.now(), actor="ada")
+            stored = await unit.runs.add(run, first, is_due=not run.is_local)
             await unit.commit()
-        return run
+        return stored
 
     async def settle(self, *, passes: int = 6) -> None:
         """Let the loop do all there is to do now, and time pass in the engine."""
@@ -124,17 +130,37 @@ class World:
         known: Any = None
         for _ in range(passes):
             self.make_due()
-            if not await loop.reconcile_due():
-                return
+            await self.look(loop)
             self.engine.tick()
             before, known = known, await self._summarise()
             if known == before:
-                return
+                break
+        await loop.close()
+
+    async def look(self, loop: Reconciler | None = None) -> int:
+        """One pass as the loops take it together: what the engine has to say, then what is due. Returns how many."""
+        own = loop or self.make_loop()
+        await own.compare_all()
+        await own.lane.write_ready()
+        count = await own.reconcile_due()
+        if own.lane.has_reports:
+            await own.lane.write_ready()
+        if loop is None:
+            await own.close()
+        return count
 
     async def get(self, run_id: str = "r1") -> Run:
         run = await self.find(run_id)
         assert run is not None, f"{run_id} is gone"
         return run
+
+    async def reach(self, run_id: str, state: str) -> None:
+        """Wait until the run is in that state."""
+
+        async def is_there() -> bool:
+            return (await self.get(run_id)).state == state
+
+        await until(is_there)
 
     async def find(self, run_id: str = "r1") -> Run | None:
         async with self.store.begin(is_read_only=True) as unit:
@@ -169,6 +195,14 @@ class World:
         return [tuple(row.values()) for row in rows], phases
 
 
+async def until(check: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until it holds."""
+    while True:
+        if await check():
+            return
+        await asyncio.sleep(0.01)
+
+
 @cache
 def _keep_folder() -> tempfile.TemporaryDirectory[str]:
     # In memory where there is such a place: nothing here is about what survives a loss of power.
@@ -177,7 +211,7 @@ def _keep_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @asynccontextmanager
-async def open_world(*, engine: str | None = "memory") -> AsyncIterator[World]:
+async def open_world(*, has_engine: bool = True) -> AsyncIterator[World]:
     """An empty one; the tables are made once for all of a session."""
     folder = Path(_keep_folder().name)
     template = folder / "template.db"
@@ -186,7 +220,9 @@ async def open_world(*, engine: str | None = "memory") -> AsyncIterator[World]:
     with tempfile.TemporaryDirectory(dir=folder) as place:
         database = Path(place) / "runyard.db"
         shutil.copy(template, database)
-        clock, logs, database_clock = TurnedClock(), CountingLogs(), DatabaseClock(database)
+        clock, database_clock = TurnedClock(), DatabaseClock(database)
+        real_logs = open_logs(f"database:{place}/logs.db")
+        logs, memory = CountingLogs(real_logs), MemoryEngine()
         # On the class: the store makes its connections itself, whenever it needs one.
         event.listen(QueuePool, "connect", database_clock.install)
         store = await open_store(f"sqlite:///{database}")
@@ -195,12 +231,13 @@ async def open_world(*, engine: str | None = "memory") -> AsyncIterator[World]:
             vault=cast("Vault", PlainVault()),
             logs=cast("LogStore", logs),
             clock=clock,
-            options=Options(engine=engine),
+            engine=memory if has_engine else None,
         )
         try:
-            yield World(store=store, core=core, clock=clock, logs=logs, database_clock=database_clock)
+            yield World(store=store, core=core, clock=clock, logs=logs, database_clock=database_clock, engine=memory)
         finally:
             event.remove(QueuePool, "connect", database_clock.install)
+            await real_logs.close()
             await store.close()
 
 

@@ -27,6 +27,7 @@ UNLISTED = {
     "app.identity.refused_access.MOST_WHY_CHARACTERS": "how much of a text an audit row keeps",
     "app.loops.log_collection.LONGEST_PAUSE_SECONDS": "backoff of the server's own loops",
     "app.loops.log_writer.LONGEST_WRITE_PAUSE_SECONDS": "backoff of the server's own loops",
+    "app.loops.observation_lane.LONGEST_RETRY_SECONDS": "backoff of the server's own loops",
     "app.loops.supervisor.LONGEST_PAUSE_SECONDS": "backoff of the server's own loops",
     "app.projects.metrics.MOST_VALUE": "the largest number in JSON",
     "app.projects.search.MOST_READ": "the step of a scan",

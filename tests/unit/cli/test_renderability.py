@@ -14,6 +14,7 @@ from runyard.app.model import Entity
 from runyard.app.rules.profiles_and_policy import put_policy
 from runyard.app.runs.submission import explain_run, submit_run
 from runyard.spec.problems import Problem, Refused
+from tests.engines.memory import MemoryEngine
 from tests.unit.app.demo import ADA, open_demo
 from tests.unit.cli.conftest import Call
 
@@ -71,7 +72,7 @@ RUNS = {
 
 @pytest.fixture
 async def core(tmp_path: Path) -> AsyncIterator[Core]:
-    async with open_demo(tmp_path / "data", engine="memory") as core:
+    async with open_demo(tmp_path / "data", engine=MemoryEngine()) as core:
         yield core
 
 

@@ -27,22 +27,22 @@ ACTIVE = [state for state in State if state not in FINAL | GONE]
     ],
 )
 def test_step_brings_the_run_on_when_it_should_run(state: State, has_anchor: bool, step: Step) -> None:
-    assert choose_step(state, desired="run", has_anchor=has_anchor) is step
+    assert choose_step(state, desired="run", has_anchor=has_anchor, is_settled=True) is step
 
 
 @pytest.mark.parametrize(("state", "has_anchor"), [*product(ACTIVE, [True, False])])
 def test_step_ends_the_run_when_it_should_stop(state: State, has_anchor: bool) -> None:
-    assert choose_step(state, desired="stop", has_anchor=has_anchor) is Step.STOP
+    assert choose_step(state, desired="stop", has_anchor=has_anchor, is_settled=True) is Step.STOP
 
 
 @pytest.mark.parametrize(("state", "has_anchor"), [*product(State, [True, False])])
 def test_step_removes_when_the_run_should_go(state: State, has_anchor: bool) -> None:
-    assert choose_step(state, desired="delete", has_anchor=has_anchor) is Step.REMOVE
+    assert choose_step(state, desired="delete", has_anchor=has_anchor, is_settled=True) is Step.REMOVE
 
 
 @pytest.mark.parametrize(("state", "has_anchor"), [*product(sorted(FINAL), [True, False])])
 def test_nothing_is_done_when_the_run_has_ended(state: State, has_anchor: bool) -> None:
-    assert choose_step(state, desired="stop", has_anchor=has_anchor) is Step.NOTHING
+    assert choose_step(state, desired="stop", has_anchor=has_anchor, is_settled=True) is Step.NOTHING
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from runyard.app.core import Core
 from runyard.app.engine import Assignment, EngineRefusal
+from runyard.app.loops.run_admission import RunAdmission
 from runyard.app.model import Run
+from runyard.app.rules import RecordedRules
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.reasons import Reason
 
@@ -39,7 +41,7 @@ class StoredAccess:
         return await self.issue(self.run)
 
 
-def make_assignment(core: Core, run: Run, *, issue_token: IssueToken) -> Assignment:
+def make_assignment(core: Core, run: Run, *, issue_token: IssueToken, rules: RecordedRules) -> Assignment:
     """The run as it is stored now."""
     return Assignment(
         run_id=run.id,
@@ -53,6 +55,7 @@ def make_assignment(core: Core, run: Run, *, issue_token: IssueToken) -> Assignm
         effective=get_effective(run),
         generation=run.desired_generation,
         access=StoredAccess(core, run, issue_token),
+        admission=RunAdmission(core, run, rules),
     )
 
 

@@ -1,50 +1,59 @@
 """Deadlines of a run: how long it may wait, and how long a job may take.
 
-A deadline only requests a stop. The state still comes from observation.
+A deadline only requests a stop. The state still comes from observation. Both count from the run's last release; their
+times are kept in the notes of the run, so that an observation needs no other document to know the next one.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from runyard.app.model import Run, Transition
+from runyard.app.model import Json, Run
 from runyard.domain.lifecycle import State
 from runyard.domain.reasons import Reason
 from runyard.spec.figures import format_seconds
 
+PENDING_NOTE, RUN_NOTE = "pending_until", "run_until"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """When a run is to be stopped, and why."""
+    """Why a run is to be stopped."""
 
-    at: datetime
     reason: Reason
     message: str
 
 
-def has_timeouts(run: Run) -> bool:
-    """Whether the run can become overdue at all."""
+def note_deadlines(run: Run, *, released_at: datetime) -> Json:
+    """The notes of a run that is released now. A note that is None does not apply."""
     effective = run.find_effective()
-    return effective is not None and bool(effective.pending_timeout_seconds or effective.timeout_seconds)
+    if effective is None:
+        return {PENDING_NOTE: None, RUN_NOTE: None}
+    seconds = effective.timeout_seconds if effective.action == "job" else None
+    return {
+        PENDING_NOTE: _after(released_at, effective.pending_timeout_seconds),
+        RUN_NOTE: _after(released_at, seconds),
+    }
 
 
-def find_deadline(run: Run, transitions: Sequence[Transition]) -> Deadline | None:
-    """The earliest deadline of a run that is waiting or running; both count from its last release."""
-    released = [transition.at for transition in transitions if transition.state is State.PENDING]
-    effective = run.find_effective()
-    if not released or effective is None:
+def find_due(notes: Json, state: State) -> datetime | None:
+    """The earliest deadline of a run that is in that state."""
+    applying = (PENDING_NOTE, RUN_NOTE) if state is State.PENDING else (RUN_NOTE,)
+    return min((datetime.fromisoformat(notes[name]) for name in applying if name in notes), default=None)
+
+
+def find_passed(run: Run, notes: Json, *, now: datetime) -> Deadline | None:
+    """The deadline that has passed, if any."""
+    due_at, effective = find_due(notes, State(run.state)), run.find_effective()
+    if due_at is None or due_at > now or effective is None:
         return None
-    found = []
-    seconds = effective.pending_timeout_seconds
-    if seconds and run.state == State.PENDING:
-        message = f"the run waited for its resources longer than pending_timeout: {format_seconds(seconds)}"
-        found.append(Deadline(at=_after(released[-1], seconds), reason=Reason.TIMEOUT_PENDING, message=message))
-    seconds = effective.timeout_seconds
-    if seconds and effective.action == "job":
-        message = f"the job took longer than timeout: {format_seconds(seconds)}"
-        found.append(Deadline(at=_after(released[-1], seconds), reason=Reason.TIMEOUT_RUN, message=message))
-    return min(found, key=lambda deadline: deadline.at, default=None)
+    is_pending = run.state == State.PENDING and notes.get(PENDING_NOTE) == due_at.isoformat()
+    if is_pending:
+        waited = format_seconds(effective.pending_timeout_seconds or 0)
+        message = f"the run waited for its resources longer than pending_timeout: {waited}"
+        return Deadline(reason=Reason.TIMEOUT_PENDING, message=message)
+    message = f"the job took longer than timeout: {format_seconds(effective.timeout_seconds or 0)}"
+    return Deadline(reason=Reason.TIMEOUT_RUN, message=message)
 
 
-def _after(start: datetime, seconds: int) -> datetime:
-    return start + timedelta(seconds=seconds)
+def _after(start: datetime, seconds: int | None) -> str | None:
+    return (start + timedelta(seconds=seconds)).isoformat() if seconds else None

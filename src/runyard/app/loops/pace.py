@@ -1,27 +1,37 @@
 """Intervals and limits of the reconcile loop."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
+
+from runyard.domain.outcomes import Lane
+
+SLOTS: Mapping[Lane, int] = {Lane.STOP: 16, Lane.WATCH: 16, Lane.CREATE: 32, Lane.SETTLE: 64}
+"""How many runs of each lane are processed at the same time. Settling mostly waits for logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The defaults let two calls to an engine time out before a lease expires."""
+    """The heartbeat renews leases several times before they could expire."""
 
-    concurrency: int = 32
-    """How many runs are processed at the same time."""
-    shard: tuple[int, int] = (0, 1)
-    """Which part of the queue this replica processes: index and count."""
-    lease: timedelta = timedelta(seconds=90)
+    slots: Mapping[Lane, int] = field(default_factory=lambda: SLOTS)
+    lease: timedelta = timedelta(seconds=15)
+    heartbeat_seconds: float = 5.0
     call_seconds: float = 30.0
     """The timeout of one call to an engine."""
-    resync: timedelta = timedelta(minutes=5)
-    """How often a run is observed although no change was reported."""
-    stop_poll: timedelta = timedelta(seconds=2)
-    """How often a run that is being stopped or removed is observed."""
+    resync_seconds: float = 60.0
+    """How often all anchors are compared with what is stored, although changes are reported."""
+    release_check: timedelta = timedelta(seconds=30)
+    """When a run is observed that was released and of which nothing was reported since."""
+    stop_retry: timedelta = timedelta(seconds=30)
+    """When a stop or removal is repeated whose effect was not reported."""
+    drain_seconds: float = 60.0
+    """How long one attempt to settle waits for the log."""
+    settle_retry: timedelta = timedelta(seconds=5)
+    """When settling goes on that the engine or the log did not finish."""
+    misplaced: timedelta = timedelta(minutes=5)
+    """How often a run of another place is looked at."""
     min_backoff: timedelta = timedelta(seconds=1)
     max_backoff: timedelta = timedelta(minutes=1)
-    poll_seconds: float = 2.0
-    """How often the queue is read although no run was reported due."""
-    idle_poll_seconds: float = 30.0
-    """The same without an engine."""
+    poll_seconds: float = 10.0
+    """How often the queue is read although no run was reported due: for runs that become due by time alone."""

@@ -1,130 +1,251 @@
-"""The reconcile loop: claims runs that are due, brings each closer to its desired state, and schedules the next look.
+"""The reconcile loop: brings the engine to the desired state of every run, and writes what the engine reports.
 
-One loop for all engines. It wakes up for use cases (`core.signals.due`), for changes that the engine reports, and after
-a poll interval. Every replica may run it: the holder of a run's lease processes it, and a lost lease writes nothing.
+One loop for all engines. Runs that are due are claimed in lanes (`domain.outcomes.Lane`), each with its own slots, so
+that a stop never waits for creations. What the engine reports goes another way, the observe lane, which calls nobody.
+It wakes up for use cases and other replicas (`core.signals.due`), and by time. Every replica may run it: the holder of
+a run's lease acts, and a lost lease writes nothing.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from secrets import token_hex
 
 from runyard.app.core import Core
-from runyard.app.engine import Engine
+from runyard.app.engine import Engine, EngineError
 from runyard.app.errors import Conflict
 from runyard.app.loops.assignments import IssueToken
+from runyard.app.loops.log_collection import LogCollector
+from runyard.app.loops.log_writer import MAX_LOG_BYTES
+from runyard.app.loops.membership import Membership
+from runyard.app.loops.observation_lane import ObservationLane
 from runyard.app.loops.pace import Pace
-from runyard.app.loops.steps import LeaseLost, Stepper
+from runyard.app.loops.steps import Done, LeaseLost, Stepper
 from runyard.app.loops.supervisor import keep_going
 from runyard.app.model import Lease, Run
-from runyard.app.ports import Stale
-from runyard.domain.outcomes import Lane
+from runyard.app.ports import Stale, Unavailable
+from runyard.domain.outcomes import Lane, Seen
+
+PAGE = 1000
+"""How many active runs are read, or woken, at a time."""
 
 _log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """One replica's loop."""
+    """One replica's loop. Without an engine it only says so in the runs."""
 
-    def __init__(self, core: Core, engine: Engine | None, *, issue_token: IssueToken, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        core: Core,
+        engine: Engine | None,
+        *,
+        issue_token: IssueToken,
+        pace: Pace | None = None,
+        max_log_bytes: int = MAX_LOG_BYTES,
+    ) -> None:
         self._core = core
         self._engine = engine
         self._pace = pace or Pace()
-        self._stepper = Stepper(core, engine, issue_token=issue_token, pace=self._pace)
-        self._owner = token_hex(8)
-        self._changed: set[str] = set()
+        self._place = None if engine is None else str(engine.place)
+        self.membership = Membership(core, owner=token_hex(8), place=self._place, pace=self._pace)
+        self.collector = (
+            None if engine is None else LogCollector(core, engine, owns=self.membership.owns, max_bytes=max_log_bytes)
+        )
+        attend = None if self.collector is None else self.collector.attend
+        self.lane = ObservationLane(core, owns=self.membership.owns, attend=attend)
+        self._stepper = Stepper(
+            core, engine, issue_token=issue_token, pace=self._pace, lane=self.lane, collector=self.collector
+        )
+        self._busy: dict[asyncio.Task[None], Lane] = {}
+        self._stale = asyncio.Event()
+        """Set when changes may have been missed."""
 
     async def run(self) -> None:
         """Run until cancelled. Unfinished work is repeated by whoever claims the run next."""
-        await self.requeue_waiting()
-        async with asyncio.TaskGroup() as group:
-            if self._engine is not None:
-                group.create_task(keep_going("engine changes", partial(self._follow_engine, self._engine)))
-            await self._work(group)
+        try:
+            await self.membership.beat()
+            await self.wake_waiting()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(keep_going("heartbeat", self._beat))
+                if self._engine is not None:
+                    group.create_task(keep_going("observations", self.lane.run))
+                    if self.collector is not None:
+                        group.create_task(keep_going("logs", self.collector.run))
+                    group.create_task(keep_going("engine changes", partial(self._follow, self._engine)))
+                    group.create_task(keep_going("resync", self._resync))
+                group.create_task(keep_going("claims", self._work))
+        finally:
+            await self.close()
 
-    async def requeue_waiting(self) -> int:
-        """Make runs due that waited for an engine, if there is one now. Returns how many."""
-        if self._engine is None:
+    async def wake_waiting(self) -> int:
+        """Make runs due that waited for an engine at this place. Returns how many."""
+        if self._place is None:
             return 0
         async with self._core.store.begin() as unit:
-            count = await unit.runs.wake_waiting(str(self._engine.place))
+            count = await unit.runs.wake_waiting(self._place)
             await unit.commit()
         return count
 
     async def reconcile_due(self) -> int:
         """One pass over everything that is due now. Returns the number of runs."""
-        claimed = await self._claim(self._pace.concurrency)
+        claimed = await self._claim(self._pace.slots)
         async with asyncio.TaskGroup() as group:
             for run, lease in claimed:
                 group.create_task(self._process(run, lease))
         return len(claimed)
 
-    async def _work(self, group: asyncio.TaskGroup) -> None:
-        busy: set[asyncio.Task[None]] = set()
+    async def compare_all(self, *, attend: bool = False) -> int:
+        """Compare all anchors with what is stored: offer their observations, and wake runs whose anchor is missing.
 
-        def finish(task: asyncio.Task[None]) -> None:
-            busy.discard(task)
-            self._core.signals.due.set()
+        Returns how many were woken. An incomplete list proves no absence. `attend` also follows the logs of all.
+        """
+        if self._engine is None:
+            return 0
+        async with asyncio.timeout(self._pace.call_seconds):
+            listed = await self._engine.list_anchors()
+        self.lane.offer(seen for _, seen in listed.observations)
+        if attend and self.collector is not None:
+            for anchor, seen in listed.observations:
+                if seen.seen is Seen.RUNNING and self.membership.owns(anchor.run_uid):
+                    self.collector.attend(anchor)
+        if not listed.is_complete:
+            return 0
+        present = {anchor.uid for anchor, _ in listed.observations}
+        return await self._wake_missing(present)
 
+    async def _wake_missing(self, present: set[str]) -> int:
+        count, after = 0, ""
+        while True:
+            async with self._core.store.begin(is_read_only=True) as unit:
+                page = await unit.runs.list_active(str(self._place), after=after, limit=PAGE)
+            missing = [
+                run.uid
+                for run in page
+                if run.anchor_uid is not None and run.anchor_uid not in present and run.lane is Lane.WATCH
+            ]
+            if missing:
+                async with self._core.store.begin() as unit:
+                    count += len(await unit.runs.wake(missing))
+                    await unit.commit()
+                self._core.signals.due.set()
+            if len(page) < PAGE:
+                return count
+            after = page[-1].uid
+
+    async def _work(self) -> None:
+        """Claim what is due whenever something may be; a failure of the store delays, and cancels nothing."""
         while True:
             self._core.signals.due.clear()
-            free = max(0, self._pace.concurrency - len(busy))
-            claimed = await self._claim(free) if free else []
+            free = self._count_free()
+            try:
+                claimed = await self._claim(free) if any(free.values()) else []
+            except Unavailable as error:
+                _log.warning("due runs cannot be claimed: %s", error)
+                await asyncio.sleep(self._pace.min_backoff.total_seconds())
+                self._core.signals.due.set()
+                continue
             for run, lease in claimed:
-                task = group.create_task(self._process(run, lease))
-                busy.add(task)
-                task.add_done_callback(finish)
-            if len(claimed) < free or not free:
+                task = asyncio.create_task(self._process(run, lease))
+                self._busy[task] = run.lane
+                task.add_done_callback(self._finish)
+            if not claimed or len(claimed) < sum(free.values()):
                 await self._wait()
 
+    def _count_free(self) -> dict[Lane, int]:
+        used = Counter(self._busy.values())
+        return {lane: slots - used[lane] for lane, slots in self._pace.slots.items()}
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        """A lane that was full may have waiting runs."""
+        lane = self._busy.pop(task)
+        if sum(1 for busy in self._busy.values() if busy is lane) >= self._pace.slots[lane] - 1:
+            self._core.signals.due.set()
+
     async def _wait(self) -> None:
-        seconds = self._pace.poll_seconds if self._engine is not None else self._pace.idle_poll_seconds
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._pace.poll_seconds):
                 await self._core.signals.due.wait()
 
-    async def _claim(self, limit: int) -> Sequence[tuple[Run, Lease]]:
-        changed, self._changed = self._changed, set()
+    async def _claim(self, limits: Mapping[Lane, int]) -> Sequence[tuple[Run, Lease]]:
         async with self._core.store.begin() as unit:
-            if changed:
-                left = changed.difference(await unit.runs.wake(sorted(changed)))
-                self._changed.update(await unit.runs.list_existing(sorted(left)))
             claimed = await unit.runs.claim_due(
-                owner=self._owner,
-                limits=dict.fromkeys(Lane, limit),
+                owner=self.membership.owner,
+                limits=limits,
                 lease_for=self._pace.lease,
-                place=None if self._engine is None else str(self._engine.place),
-                shard=self._pace.shard,
+                place=self._place,
+                shard=self.membership.shard,
             )
-            await unit.commit()
+            if claimed:
+                await unit.commit()
         return claimed
 
     async def _process(self, run: Run, lease: Lease) -> None:
         """Process one run; its failure stops neither the others nor the loop."""
-        wait: timedelta | None = timedelta(0)
+        done = Done(timedelta(0))
         try:
-            wait = await self._stepper.advance(run, lease)
+            done = await self._stepper.advance(run, lease)
         except (Conflict, LeaseLost, Stale):
             _log.info("another replica or a user changed the run first", extra={"run": run.id})
         except Exception:  # noqa: BLE001 - whatever it is, the run is processed again
             _log.exception("a step failed", extra={"run": run.id})
-            wait = self._pace.min_backoff
+            done = Done(self._pace.max_backoff)
         finally:
             # Also when the loop is cancelled: the next replica need not wait until the lease expires.
-            await self._release_lease(lease, wait)
+            if not done.is_lease_ended:
+                await self._release_lease(lease, done.due_in)
 
-    async def _release_lease(self, lease: Lease, wait: timedelta | None) -> None:
+    async def _release_lease(self, lease: Lease, due_in: timedelta | None) -> None:
         try:
             async with self._core.store.begin() as unit:
-                await unit.runs.release(lease, due_in=wait)
+                await unit.runs.release(lease, due_in=due_in)
                 await unit.commit()
         except Exception:  # noqa: BLE001 - the lease expires by itself
             _log.exception("a lease could not be released", extra={"run_uid": lease.run_uid})
 
-    async def _follow_engine(self, engine: Engine) -> None:
-        async for batch in engine.changes():
-            self._changed.update(seen.run_uid for seen in batch)
-            self._core.signals.due.set()
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._pace.heartbeat_seconds)
+            try:
+                if await self.membership.beat():
+                    self._stale.set()
+            except Unavailable as error:
+                _log.warning("leases cannot be renewed: %s", error)
+
+    async def _follow(self, engine: Engine) -> None:
+        changes = engine.changes()
+        self._stale.set()  # whatever happened before the subscription
+        async for batch in changes:
+            self.lane.offer(batch)
+
+    async def _resync(self) -> None:
+        """Compare all from time to time, and at once after a gap in the reports or a change of the replicas."""
+        pause = self._pace.resync_seconds
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stale.wait()
+            is_asked = self._stale.is_set()
+            self._stale.clear()
+            try:
+                await self.compare_all(attend=is_asked)
+                pause = self._pace.resync_seconds
+            except (EngineError, TimeoutError) as error:
+                _log.warning("the anchors cannot be listed: %s", error)
+                pause = self._pace.min_backoff.total_seconds()
+                if is_asked:
+                    asyncio.get_running_loop().call_later(pause, self._stale.set)
+
+    async def close(self) -> None:
+        """End everything that was begun, then the leases. `run` does so by itself."""
+        for task in list(self._busy):
+            task.cancel()
+        await asyncio.gather(*self._busy, return_exceptions=True)
+        if self.collector is not None:
+            await self.collector.close()
+        with suppress(Exception):
+            await self.membership.leave()

@@ -1,17 +1,23 @@
 """What the reconcile loop writes of a run. Each function decides from the run as it is stored at that moment. Pure."""
 
-from dataclasses import replace
-from datetime import datetime
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from runyard.app.engine import STATUS_KEYS, EngineError, Observation
-from runyard.app.loops.deadlines import Deadline
+from runyard.app.engine import LARGEST_DETAILS_BYTES, MOST_ENDS, STATUS_KEYS, ContainerEnd, EngineError, Observation
+from runyard.app.loops.deadlines import Deadline, find_due, note_deadlines
 from runyard.app.model import Json, Run
-from runyard.app.ports import UNCHANGED
+from runyard.app.ports import UNCHANGED, DueIn
 from runyard.app.runs import NOTES, Change, Decide, Move
 from runyard.domain.lifecycle import State, can_follow, is_final
 from runyard.domain.outcomes import Outcome, Seen, judge
 from runyard.domain.reasons import Reason
+
+NOW = timedelta(0)
+ENDS = "ends"
+"""The key of `status` for the ends of the run's containers."""
 
 
 def make_ready(run: Run) -> Change | None:
@@ -21,8 +27,8 @@ def make_ready(run: Run) -> Change | None:
     return Change(action="run.ready", moves=(Move(state=State.READY),))
 
 
-def store_anchor(uid: str) -> Decide:
-    """Store the UID of the run's anchor, even if the run is to stop by now: the anchor must be stopped with it."""
+def store_found_anchor(uid: str) -> Decide:
+    """Store the UID of an anchor that was created just before a crash; it is stopped or removed with the run."""
 
     def decide(run: Run) -> Change | None:
         if run.anchor_uid is not None:
@@ -33,14 +39,23 @@ def store_anchor(uid: str) -> Decide:
     return decide
 
 
-def mark_released(generation: int, engine: str) -> Decide:
-    """Move the run to PENDING: the engine has it, and has not been seen running it yet."""
+def hand_over(uid: str, *, engine: str, now: datetime, check_in: timedelta) -> Decide:
+    """Store the UID of the run's anchor and move the run to PENDING: the caller releases the anchor next.
+
+    If the run is to stop by now, only the UID is stored: the anchor must be stopped with it. It is looked at again
+    after `check_in`, unless an observation comes first.
+    """
 
     def decide(run: Run) -> Change | None:
-        if run.desired_generation != generation or not can_follow(State(run.state), State.PENDING):
+        if run.anchor_uid not in (None, uid):
             return None
+        values: Json = {"anchor_uid": uid, **clear_engine_failure(run)}
+        if run.desired != "run" or not can_follow(State(run.state), State.PENDING):
+            return Change(action="run.anchor", values=values, details={"uid": uid}, due_in=NOW)
+        cleared = replace(run, **values)
+        values["status"] = with_notes(cleared, **note_deadlines(run, released_at=now))
         move = Move(state=State.PENDING, reason=Reason.ENGINE_RELEASED, message=f"handed to the engine `{engine}`")
-        return Change(action="run.release", moves=(move,), values=clear_engine_failure(run))
+        return Change(action="run.release", moves=(move,), values=values, details={"uid": uid}, due_in=check_in)
 
     return decide
 
@@ -52,7 +67,7 @@ def fail_refused(error: EngineError) -> Decide:
         if not can_follow(State(run.state), State.ERROR):
             return None
         move = Move(state=State.ERROR, reason=error.code, message=str(error))
-        return Change(action="run.refused", moves=(move,), values=clear_engine_failure(run), due_in=None)
+        return Change(action="run.refused", moves=(move,), values=clear_engine_failure(run), due_in=NOW)
 
     return decide
 
@@ -64,7 +79,7 @@ def stop_without_anchor(run: Run) -> Change | None:
     cleared = clear_engine_failure(run)
     why = {"reason": run.reason, "message": run.message, **cleared}
     move = Move(state=State.STOPPED, reason=why["reason"], message=why["message"])
-    return Change(action="run.stopped", moves=(move,), values=cleared, due_in=None)
+    return Change(action="run.stopped", moves=(move,), values=cleared, due_in=NOW)
 
 
 def request_stop(deadline: Deadline) -> Decide:
@@ -80,25 +95,28 @@ def request_stop(deadline: Deadline) -> Decide:
                 **why,
                 "desired": "stop",
                 "desired_generation": run.desired_generation + 1,
-                "status": _with_notes(run, overdue=why),
+                "status": with_notes(run, overdue=why),
             },
             details=why,
+            due_in=NOW,
         )
 
     return decide
 
 
-def record_engine_failure(error: EngineError, *, now: datetime, engine: str | None) -> Decide:
+def record_engine_failure(error: EngineError, *, now: datetime, where: str | None) -> Decide:
     """Note since when calls to the engine fail. The state stays; its reason is kept and comes back later."""
 
     def decide(run: Run) -> Change | None:
-        if "failing" in read_notes(run):
+        failing = read_notes(run).get("failing")
+        since = now if failing is None else datetime.fromisoformat(failing["since"])
+        message = str(error) if where is None else f"engine `{where}`, since {since:%Y-%m-%d %H:%M:%S} UTC: {error}"
+        if failing is not None and (run.reason, run.message) == (error.code, message):
             return None
-        failing = {"since": now.isoformat(), "reason": run.reason, "message": run.message}
-        message = str(error) if engine is None else f"engine `{engine}`, since {now:%Y-%m-%d %H:%M:%S} UTC: {error}"
+        known = failing or {"since": now.isoformat(), "reason": run.reason, "message": run.message}
         return Change(
             action="run.waiting",
-            values={"reason": error.code, "message": message, "status": _with_notes(run, failing=failing)},
+            values={"reason": error.code, "message": message, "status": with_notes(run, failing=known)},
             is_audited=False,
         )
 
@@ -116,26 +134,56 @@ def clear_engine_failure(run: Run) -> Json:
     failing = read_notes(run).get("failing")
     if not failing:
         return {}
-    return {"reason": failing["reason"], "message": failing["message"], "status": _with_notes(run, failing=None)}
+    return {"reason": failing["reason"], "message": failing["message"], "status": with_notes(run, failing=None)}
 
 
-def record_observation(seen: Observation) -> Decide:
-    """Write what was observed, unless it is of another anchor, or older than what is stored or desired."""
+def settle(run: Run, *, now: datetime) -> Change | None:
+    """Note that everything that follows the end is done."""
+    if run.settled_at is not None or State(run.state) not in _SETTLED:
+        return None
+    values = {"settled_at": now, "is_log_complete": True, **clear_engine_failure(run)}
+    return Change(action="run.settled", values=values, is_audited=False, due_in=None)
+
+
+_SETTLED = frozenset({State.COMPLETED, State.ERROR, State.STOPPED})
+
+
+def is_about(run: Run, seen: Observation) -> bool:
+    """Whether the observation is of the run's anchor, and neither older than what is stored nor than what is wished."""
+    if seen.uid != run.anchor_uid:
+        return False
+    if (seen.epoch, seen.version) < (run.observed_epoch, run.observed_version) and seen.seen is not Seen.ABSENT:
+        return False
+    return seen.seen is Seen.ABSENT or seen.generation >= run.desired_generation
+
+
+def record_observation(seen: Observation, *, now: datetime) -> Decide:
+    """Write what was observed, if it `is_about` the run and says something new; states only go forward."""
 
     def decide(stored: Run) -> Change | None:
-        if seen.uid != stored.anchor_uid or is_final(State(stored.state)) or _is_outdated(seen, stored):
+        state = State(stored.state)
+        if not is_about(stored, seen) or state in _SETTLED:
             return None
+        if state is State.DELETING:
+            return Change(action="run.seen", is_audited=False, due_in=NOW) if seen.seen is Seen.ABSENT else None
+        if seen.seen is Seen.HELD and stored.desired == "run":
+            return None  # not released yet: the step that stored the UID is about to, or the next look does it
         run = replace(stored, **clear_engine_failure(stored))
         outcome = _judge(run, seen)
         values = {"status": _merge_details(run, seen), **_choose_reason(run, seen)}
         if seen.seen is not Seen.ABSENT:
             values["observed_generation"] = seen.generation
         changed = {name: value for name, value in values.items() if value != getattr(stored, name)}
+        if outcome is None and not changed:
+            return None
+        if seen.seen is not Seen.ABSENT:
+            changed |= {"observed_epoch": seen.epoch, "observed_version": seen.version}
+        after = State(stored.state) if outcome is None else outcome.state
+        due_in = _find_due_in(run, after, now=now)
         if outcome is None:
-            return _update_unaudited(stored, changed)
+            return Change(action="run.seen", values=changed, is_audited=False, due_in=due_in)
         move = Move(state=outcome.state, reason=outcome.reason, message=outcome.message)
-        due_in = None if is_final(outcome.state) else UNCHANGED
-        return Change(action=f"run.{outcome.state.value.lower()}", moves=(move,), values=changed, due_in=due_in)
+        return Change(action=f"run.{after.value.lower()}", moves=(move,), values=changed, due_in=due_in)
 
     return decide
 
@@ -146,26 +194,26 @@ def read_notes(run: Run) -> Json:
     return notes
 
 
-def _update_unaudited(stored: Run, changed: Json) -> Change | None:
-    """Write nothing for a new version alone, which nobody reads. Pods that come and go are not audited."""
-    is_only_version = changed.keys() == {"status"} and _drop_version(changed["status"]) == _drop_version(stored.status)
-    return None if not changed or is_only_version else Change(action="run.seen", values=changed, is_audited=False)
+def with_notes(run: Run, **notes: Any) -> Json:
+    """The status with these notes added; a note that is None is removed."""
+    merged = {key: value for key, value in {**read_notes(run), **notes}.items() if value is not None}
+    kept = {key: value for key, value in run.status.items() if key != NOTES}
+    return {**kept, NOTES: merged} if merged else kept
 
 
-def _drop_version(status: Json) -> Json:
-    notes = {key: value for key, value in status.get(NOTES, {}).items() if key != "version"}
-    return {**status, NOTES: notes}
-
-
-def _is_outdated(seen: Observation, run: Run) -> bool:
-    if seen.seen is Seen.ABSENT:
-        return False
-    return seen.generation < run.desired_generation or seen.version < read_notes(run).get("version", 0)
+def _find_due_in(run: Run, state: State, *, now: datetime) -> DueIn:
+    """When the run is to be looked at after an observation. A run that is to stop keeps its time."""
+    if state in _SETTLED:
+        return NOW
+    if run.desired != "run":
+        return UNCHANGED
+    due_at = find_due(read_notes(run), state)
+    return None if due_at is None else max(due_at - now, NOW)
 
 
 def _judge(run: Run, seen: Observation) -> Outcome | None:
     overdue = read_notes(run).get("overdue")
-    reason, message = seen.reason, seen.message
+    reason, message = seen.reason, seen.message or _describe_failure(seen)
     if run.state == State.STOP:
         reason, message = run.reason, run.message
     elif run.desired == "stop" and overdue and seen.seen is not Seen.SUCCEEDED:
@@ -173,6 +221,20 @@ def _judge(run: Run, seen: Observation) -> Outcome | None:
     elif seen.seen is Seen.FAILED and isinstance(reported := run.status.get("message"), str):
         message = f"{reported} ({message})" if message else reported
     return judge(State(run.state), seen.seen, desired=run.desired, reason=reason, message=message)
+
+
+def _describe_failure(seen: Observation) -> str | None:
+    """How the last container failed, in words."""
+    failed = [end for end in seen.ends if end.exit_code or end.signal or end.is_out_of_memory]
+    if seen.seen is not Seen.FAILED or not failed:
+        return None
+    end = failed[-1]
+    if end.is_out_of_memory:
+        peak = f" at {end.peak_bytes} bytes" if end.peak_bytes else ""
+        return f"container {end.container} ran out of memory{peak}"
+    return f"container {end.container} ended " + (
+        f"by signal {end.signal}" if end.signal else f"with exit code {end.exit_code}"
+    )
 
 
 def _choose_reason(run: Run, seen: Observation) -> Json:
@@ -183,15 +245,16 @@ def _choose_reason(run: Run, seen: Observation) -> Json:
 
 
 def _merge_details(run: Run, seen: Observation) -> Json:
+    kept = {key: value for key, value in run.status.items() if key != ENDS}
+    ends = _write_ends(seen.ends) or run.status.get(ENDS)
+    told = {ENDS: ends} if ends else {}
     if seen.seen is Seen.ABSENT:
-        return {key: value for key, value in run.status.items() if key != "service"}
+        return {**{key: value for key, value in kept.items() if key != "service"}, **told}
     details = {key: seen.details[key] for key in STATUS_KEYS if key in seen.details}
-    kept = {key: value for key, value in _with_notes(run, version=seen.version).items() if key not in STATUS_KEYS}
-    return {**kept, **details}
+    if len(json.dumps(details)) > LARGEST_DETAILS_BYTES:
+        details = {}
+    return {**{key: value for key, value in kept.items() if key not in STATUS_KEYS}, **details, **told}
 
 
-def _with_notes(run: Run, **notes: Any) -> Json:
-    """The status with these notes added; a note that is None is removed."""
-    merged = {key: value for key, value in {**read_notes(run), **notes}.items() if value is not None}
-    kept = {key: value for key, value in run.status.items() if key != NOTES}
-    return {**kept, NOTES: merged} if merged else kept
+def _write_ends(ends: Sequence[ContainerEnd]) -> list[Json]:
+    return [{key: value for key, value in asdict(end).items() if value is not None} for end in ends[-MOST_ENDS:]]

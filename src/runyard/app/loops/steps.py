@@ -6,31 +6,38 @@ A crash between any two lines is safe: the work is found or repeated, and nothin
 import asyncio
 import logging
 from collections.abc import Awaitable
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 from runyard.app.core import Core
-from runyard.app.engine import Engine, EngineError, EngineRefusal, EngineUnavailable
+from runyard.app.engine import Assignment, Engine, EngineError, EngineRefusal, EngineUnavailable
 from runyard.app.errors import Conflict
 from runyard.app.loops import run_updates
 from runyard.app.loops.assignments import IssueToken, make_assignment
-from runyard.app.loops.deadlines import find_deadline, has_timeouts
+from runyard.app.loops.deadlines import find_due, find_passed
+from runyard.app.loops.log_collection import LogCollector
+from runyard.app.loops.observation_lane import ObservationLane
 from runyard.app.loops.pace import Pace
+from runyard.app.lru_map import LruMap
 from runyard.app.model import Lease, Run
-from runyard.app.ports import Stale, UnitOfWork
-from runyard.app.retry import retry_on_conflict
-from runyard.app.runs import SYSTEM, Decide, finish_run_deletion, make_anchor, write_change
+from runyard.app.ports import UNCHANGED, DueIn, Stale
+from runyard.app.rules import RecordedRules
+from runyard.app.runs import SYSTEM, Change, Decide, finish_run_deletion, make_anchor, write_change
+from runyard.app.volumes import ensure_run_volumes
+from runyard.domain.effective_document import UnknownSchema
 from runyard.domain.lifecycle import State, is_final
 from runyard.domain.outcomes import Seen, Step, choose_step
 from runyard.domain.reasons import Reason
 
 Result = TypeVar("Result")
-Wait = timedelta | None
-"""How long until the run is processed again; None: until something happens."""
 
 NO_ENGINE = EngineUnavailable(
     Reason.ENGINE_NONE, "no engine is configured: the run waits until the server is started with one"
 )
+MOST_PROJECTS = 10_000
+"""How many projects are remembered as prepared; others are prepared again, which is idempotent."""
 _MOST_STEPS = 16
 
 _log = logging.getLogger(__name__)
@@ -40,110 +47,227 @@ class LeaseLost(Exception):
     """The lease expired or another replica holds it, or the run is gone. Nothing may be written anymore."""
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing is left to do now: when the run is looked at next, and whether its lease has ended already."""
+
+    due_in: timedelta | None = None
+    is_lease_ended: bool = False
+
+
+LEASE_ENDED = Done(is_lease_ended=True)
+
+
 class Stepper:
     """Brings one run closer to its desired state."""
 
-    def __init__(self, core: Core, engine: Engine | None, *, issue_token: IssueToken, pace: Pace) -> None:
+    def __init__(
+        self,
+        core: Core,
+        engine: Engine | None,
+        *,
+        issue_token: IssueToken,
+        pace: Pace,
+        lane: ObservationLane,
+        collector: LogCollector | None,
+    ) -> None:
         self._core = core
         self._engine = engine
         self._issue_token = issue_token
         self._pace = pace
+        self._lane = lane
+        self._collector = collector
+        self._rules = RecordedRules()
+        self._prepared: LruMap[str, bool] = LruMap(most=MOST_PROJECTS)
 
-    async def advance(self, run: Run, lease: Lease) -> Wait:
-        """Take all steps that are possible now. Raises `LeaseLost`, `Stale` and `Conflict`."""
+    async def advance(self, run: Run, lease: Lease) -> Done:
+        """Take all steps that are possible now. Raises `LeaseLost`, and `Conflict` if a user changed the run."""
         for _ in range(_MOST_STEPS):
-            step = choose_step(State(run.state), desired=run.desired, has_anchor=run.anchor_uid is not None)
+            step = choose_step(
+                State(run.state),
+                desired=run.desired,
+                has_anchor=run.anchor_uid is not None,
+                is_settled=run.settled_at is not None or run.place is None,
+            )
             if step is Step.NOTHING or (run.is_local and step is not Step.REMOVE):
-                return None
+                return Done()
             try:
                 after = await self._take(step, run, lease)
+            except EngineRefusal as error:
+                if step not in (Step.ANCHOR, Step.RELEASE):
+                    return await self._back_off(run, lease, error)
+                after = await self._write(run, lease, run_updates.fail_refused(error))
             except EngineError as error:
-                if isinstance(error, EngineRefusal) and step in (Step.ANCHOR, Step.RELEASE):
-                    after = await self._write(lease, run_updates.fail_refused(error))
-                else:
-                    return await self._back_off(lease, error)
-            if not isinstance(after, Run):
+                return await self._back_off(run, lease, error)
+            except UnknownSchema as error:
+                return await self._back_off(run, lease, EngineUnavailable(Reason.SPEC_UNREADABLE, str(error)))
+            if isinstance(after, Done):
                 return after
             run = after
-        return timedelta(0)
+        return Done(timedelta(0))
 
-    async def _take(self, step: Step, run: Run, lease: Lease) -> Run | Wait:
+    async def _take(self, step: Step, run: Run, lease: Lease) -> Run | Done:
         if step is Step.MAKE_READY:
-            return await self._write(lease, run_updates.make_ready)
-        if self._engine is None or run.is_local:
-            return await self._take_without_engine(step, run, lease)
+            return await self._write(run, lease, run_updates.make_ready)
+        if run.place is None or run.is_local:
+            return await self._take_without_place(step, run, lease)
+        if self._engine is None or run.place != str(self._engine.place):
+            return await self._leave_alone(run, lease)
         if step is Step.ANCHOR:
             return await self._anchor(self._engine, run, lease)
         if step is Step.RELEASE:
             return await self._release(self._engine, run, lease)
         if step is Step.WATCH:
             return await self._watch(self._engine, run, lease)
-        return await self._stop_or_remove(self._engine, run, lease, step=step)
+        if step is Step.SETTLE:
+            return await self._settle(self._engine, run, lease)
+        if step is Step.STOP:
+            return await self._stop(self._engine, run, lease)
+        return await self._remove(self._engine, run, lease)
 
-    async def _take_without_engine(self, step: Step, run: Run, lease: Lease) -> Run | Wait:
-        if run.anchor_uid is None and step is Step.STOP:
-            return await self._write(lease, run_updates.stop_without_anchor)
-        if run.anchor_uid is None and step is Step.REMOVE:
-            await finish_run_deletion(self._core, run, lease=lease)
-            return None
-        now = self._core.clock.now()
-        await self._write(lease, run_updates.record_engine_failure(NO_ENGINE, now=now, engine=None))
-        return None
+    async def _take_without_place(self, step: Step, run: Run, lease: Lease) -> Run | Done:
+        """Nothing exists for the run anywhere."""
+        if step is Step.STOP:
+            return await self._write(run, lease, run_updates.stop_without_anchor)
+        if step is Step.REMOVE:
+            return await self._finish_deletion(run, lease)
+        failure = run_updates.record_engine_failure(NO_ENGINE, now=self._core.clock.now(), where=None)
+        await self._write(run, lease, failure, due_in=None, is_lease_ended=True)
+        return LEASE_ENDED
 
-    async def _anchor(self, engine: Engine, run: Run, lease: Lease) -> Run:
-        assignment = make_assignment(self._core, run, issue_token=self._issue_token)
-        await self._call(engine.ensure_project(run.project))
+    async def _leave_alone(self, run: Run, lease: Lease) -> Done:
+        """The run may live in another place, where this server sees nothing. It waits, and says for what."""
+        here = "this server has no engine" if self._engine is None else f"this server's engine is {self._engine.place}"
+        error = EngineUnavailable(
+            Reason.PLACE_OTHER, f"the run belongs to {run.place}, and {here}: it waits for a server with that engine"
+        )
+        failure = run_updates.record_engine_failure(error, now=self._core.clock.now(), where=None)
+        await self._write(run, lease, failure, due_in=self._pace.misplaced, is_lease_ended=True)
+        return LEASE_ENDED
+
+    async def _anchor(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+        assignment = self._assign(run)
+        if self._prepared.find(run.project) is None:
+            await self._call(engine.ensure_project(run.project))
+            self._prepared.put(run.project, True)
         uid = await self._call(engine.ensure_anchor(assignment))
         try:
-            return await self._write(lease, run_updates.store_anchor(uid))
-        except (LeaseLost, Conflict):
+            return await self._hand_over(engine, run, lease, assignment, uid)
+        except LeaseLost:
             await self._remove_orphan(engine, run, uid)
             raise
 
-    async def _release(self, engine: Engine, run: Run, lease: Lease) -> Run:
-        assignment = make_assignment(self._core, run, issue_token=self._issue_token)
-        await self._call(engine.release(assignment, _get_uid(run)))
-        return await self._write(lease, run_updates.mark_released(run.desired_generation, engine.place.engine))
+    async def _release(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+        """Start an anchor whose UID is stored: after a crash, or to resume a service."""
+        return await self._hand_over(engine, run, lease, self._assign(run), _get_uid(run))
 
-    async def _watch(self, engine: Engine, run: Run, lease: Lease) -> Run | Wait:
-        seen = await self._call(engine.observe(make_anchor(run, _get_uid(run))))
-        stored = await self._write(lease, run_updates.record_observation(seen))
-        if is_final(State(stored.state)) or stored.desired != "run":
+    async def _hand_over(self, engine: Engine, run: Run, lease: Lease, assignment: Assignment, uid: str) -> Run | Done:
+        """Store the UID and PENDING in one write that also ends the lease, then release the anchor.
+
+        Releasing needs no lease: a call of an older generation does nothing. If it gets lost, the anchor is seen HELD
+        at the next look, and released again.
+        """
+        await self._call(ensure_run_volumes(self._core, engine, run))
+        decide = run_updates.hand_over(
+            uid,
+            engine=engine.place.engine,
+            now=self._core.clock.now(),
+            check_in=self._pace.release_check,
+        )
+        stored = await self._write(run, lease, decide, is_lease_ended=True)
+        if stored.state == State.PENDING and stored.desired_generation == assignment.generation:
+            await self._release_anchor(engine, stored, assignment, uid)
+        return LEASE_ENDED
+
+    async def _release_anchor(self, engine: Engine, run: Run, assignment: Assignment, uid: str) -> None:
+        try:
+            await self._call(engine.release(assignment, uid))
+        except EngineRefusal as error:
+            await self._write_unleased(run, run_updates.fail_refused(error))
+        except EngineError as error:
+            decide = self._record_failure(error)
+            await self._write_unleased(run, decide, due_in=self._pace.min_backoff)
+
+    async def _watch(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+        """A deadline has come, or nothing was heard of the run since its release."""
+        uid = _get_uid(run)
+        seen = await self._call(engine.observe(make_anchor(run, uid)))
+        now = self._core.clock.now()
+        stored = await self._write(run, lease, run_updates.record_observation(seen, now=now))
+        if State(stored.state) not in (State.PENDING, State.RUNNING) or stored.desired != "run":
             return stored
-        if not has_timeouts(stored):
-            return self._pace.resync
-        async with self._core.store.begin(is_read_only=True) as unit:
-            deadline = find_deadline(stored, await unit.runs.list_transitions(stored.uid))
-        if deadline is None:
-            return self._pace.resync
-        left = deadline.at - self._core.clock.now()
-        if left > timedelta(0):
-            return min(left, self._pace.resync)
-        return await self._write(lease, run_updates.request_stop(deadline))
+        notes = run_updates.read_notes(stored)
+        if (deadline := find_passed(stored, notes, now=now)) is not None:
+            return await self._write(stored, lease, run_updates.request_stop(deadline))
+        if seen.seen is Seen.HELD and seen.uid == uid:
+            await self._call(ensure_run_volumes(self._core, engine, stored))
+            await self._call(engine.release(self._assign(stored), uid))
+            return Done(self._pace.release_check)
+        due_at = find_due(notes, State(stored.state))
+        return Done(None if due_at is None else max(due_at - now, timedelta(0)))
 
-    async def _stop_or_remove(self, engine: Engine, run: Run, lease: Lease, *, step: Step) -> Run | Wait:
-        """Stop or remove the anchor. Looks for one that was created just before a crash, and never creates one."""
-        assignment = make_assignment(self._core, run, issue_token=self._issue_token)
+    async def _stop(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+        """Stop the anchor once; what follows is reported. Looks for one that was created just before a crash."""
+        assignment = self._assign(run)
         uid = run.anchor_uid
         if uid is None:
             found = await self._call(engine.find_anchor(assignment))
-            if found is not None:
-                return await self._write(lease, run_updates.store_anchor(found))
-            if step is Step.STOP:
-                return await self._write(lease, run_updates.stop_without_anchor)
-            await finish_run_deletion(self._core, run, lease=lease)
-            return None
+            if found is None:
+                return await self._write(run, lease, run_updates.stop_without_anchor)
+            return await self._write(run, lease, run_updates.store_found_anchor(found))
+        await self._call(engine.stop(assignment, uid))
+        return await self._await_report(engine, run, lease, uid)
+
+    async def _remove(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+        uid = run.anchor_uid
+        if uid is None:
+            found = await self._call(engine.find_anchor(self._assign(run)))
+            if found is None:
+                return await self._finish_deletion(run, lease)
+            return await self._write(run, lease, run_updates.store_found_anchor(found))
         anchor = make_anchor(run, uid)
-        await self._call(engine.stop(assignment, uid) if step is Step.STOP else engine.remove(anchor))
+        await self._call(engine.remove(anchor))
         seen = await self._call(engine.observe(anchor))
-        if step is Step.REMOVE:
-            if seen.seen is not Seen.ABSENT:
-                return self._pace.stop_poll
-            await finish_run_deletion(self._core, await self._write(lease, lambda _: None), lease=lease)
-            return None
-        stored = await self._write(lease, run_updates.record_observation(seen))
-        is_over = is_final(State(stored.state)) or stored.desired_generation != run.desired_generation
-        return stored if is_over else self._pace.stop_poll
+        if seen.seen is Seen.ABSENT:
+            return await self._finish_deletion(run, lease)
+        return await self._clear_failure(run, lease, due_in=self._pace.stop_retry)
+
+    async def _await_report(self, engine: Engine, run: Run, lease: Lease, uid: str) -> Done:
+        """Leave the run to the observe lane. Nobody reports an anchor again that had ended before."""
+        done = await self._clear_failure(run, lease, due_in=self._pace.stop_retry)
+        self._lane.offer([await self._call(engine.observe(make_anchor(run, uid)))])
+        return done
+
+    async def _clear_failure(self, run: Run, lease: Lease, *, due_in: timedelta) -> Done:
+        def decide(stored: Run) -> Change | None:
+            cleared = run_updates.clear_engine_failure(stored)
+            return Change(action="run.answered", values=cleared, is_audited=False) if cleared else None
+
+        await self._write(run, lease, decide, due_in=due_in, is_lease_ended=True)
+        return LEASE_ENDED
+
+    async def _settle(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+        """Once the log is stored, let the engine clean up; repeated until both are done."""
+        uid = run.anchor_uid
+        if uid is None:
+            uid = await self._call(engine.find_anchor(self._assign(run)))
+        if uid is not None:
+            if self._collector is not None and not await self._collector.drain(
+                make_anchor(run, uid), seconds=self._pace.drain_seconds
+            ):
+                return Done(self._pace.settle_retry)
+            if not await self._call(engine.settle(self._assign(run), uid)):
+                return Done(self._pace.settle_retry)
+        decide = partial(run_updates.settle, now=self._core.clock.now())
+        await self._write(run, lease, decide, due_in=None, is_lease_ended=True)
+        return LEASE_ENDED
+
+    async def _finish_deletion(self, run: Run, lease: Lease) -> Done:
+        if self._collector is not None:
+            await self._collector.forget(run.uid)
+        await finish_run_deletion(self._core, await self._write(run, lease, _change_nothing), lease=lease)
+        self._lane.forget(run.uid)
+        return LEASE_ENDED
 
     async def _remove_orphan(self, engine: Engine, run: Run, uid: str) -> None:
         """Remove an anchor that was created too late for its run; keep one that another replica may still use."""
@@ -156,56 +280,89 @@ class Stepper:
         _log.warning("removing an orphaned anchor", extra={"run": run.id, "uid": uid})
         await self._call(engine.remove(make_anchor(run, uid)))
 
-    async def _back_off(self, lease: Lease, error: EngineError) -> Wait:
+    async def _back_off(self, run: Run, lease: Lease, error: EngineError) -> Done:
         """Keep the run as it is and retry with exponential backoff: wait as long as calls have failed so far."""
         now = self._core.clock.now()
-        name = None if self._engine is None else self._engine.place.engine
-        run = await self._write(lease, run_updates.record_engine_failure(error, now=now, engine=name))
         since = run_updates.find_failing_since(run) or now
-        return min(max(now - since, self._pace.min_backoff), self._pace.max_backoff)
+        due_in = min(max(now - since, self._pace.min_backoff), self._pace.max_backoff)
+        await self._write(run, lease, self._record_failure(error), due_in=due_in, is_lease_ended=True)
+        return LEASE_ENDED
 
-    async def _write(self, lease: Lease, decide: Decide) -> Run:
-        """Renew the lease, and write what is decided from the run as it is stored now; retries on conflict.
+    def _record_failure(self, error: EngineError) -> Decide:
+        where = None if self._engine is None else self._engine.place.engine
+        return run_updates.record_engine_failure(error, now=self._core.clock.now(), where=where)
 
-        Raises `LeaseLost`, and `Conflict` if others change the run all the time.
+    def _assign(self, run: Run) -> Assignment:
+        return make_assignment(self._core, run, issue_token=self._issue_token, rules=self._rules)
+
+    async def _write(
+        self, run: Run, lease: Lease, decide: Decide, *, due_in: DueIn = UNCHANGED, is_lease_ended: bool = False
+    ) -> Run:
+        """Write under the lease what is decided from the run; if it was changed meanwhile, from what is stored now.
+
+        `due_in` holds unless the change says when the run is due. Raises `LeaseLost`.
         """
+        for is_last in (False, True):
+            try:
+                return await self._write_once(run, lease, decide, due_in=due_in, is_lease_ended=is_lease_ended)
+            except Stale:
+                if is_last:
+                    break
+            run = await self._read(run)
+        raise LeaseLost(f"the lease of run {run.id} has expired or changed hands")
 
-        async def write_once() -> Run:
-            async with self._core.store.begin() as unit:
-                run = await self._renew(unit, lease)
-                change = decide(run)
-                if change is not None:
-                    run = await write_change(self._core, unit, SYSTEM, run, change, lease=lease)
-                await unit.commit()
-            if change is not None:
-                self._core.signals.notify(run.uid)
-            return run
+    async def _write_once(
+        self, run: Run, lease: Lease | None, decide: Decide, *, due_in: DueIn, is_lease_ended: bool
+    ) -> Run:
+        change = decide(run)
+        async with self._core.store.begin() as unit:
+            if change is None:
+                stored = await unit.runs.update(run, run, lease=lease, is_lease_ended=is_lease_ended, due_in=due_in)
+            else:
+                if change.due_in is UNCHANGED:
+                    change = replace(change, due_in=due_in)
+                stored = await write_change(
+                    self._core, unit, SYSTEM, run, change, lease=lease, is_lease_ended=is_lease_ended
+                )
+            await unit.commit()
+        if change is not None:
+            self._core.signals.notify(run.uid)
+        return stored
 
-        return await retry_on_conflict(write_once, on=f"run {lease.run_uid}")
+    async def _write_unleased(self, run: Run, decide: Decide, *, due_in: DueIn = UNCHANGED) -> None:
+        """The same without a lease: others may be faster; then what they wrote stands, or is written upon."""
+        for _ in range(_MOST_STEPS):
+            try:
+                await self._write_once(run, None, decide, due_in=due_in, is_lease_ended=False)
+            except Stale:
+                run = await self._read(run)
+            else:
+                return
 
-    async def _renew(self, unit: UnitOfWork, lease: Lease) -> Run:
-        try:
-            await unit.runs.renew(lease, lease_for=self._pace.lease)
-        except Stale as lost:
-            raise LeaseLost(str(lost)) from None
-        run = await unit.runs.find_by_uid(lease.run_uid)
-        if run is None:
-            raise LeaseLost(f"run {lease.run_uid} is gone")
-        return run
+    async def _read(self, run: Run) -> Run:
+        async with self._core.store.begin(is_read_only=True) as unit:
+            stored = await unit.runs.find_by_uid(run.uid)
+        if stored is None:
+            raise LeaseLost(f"run {run.id} is gone")
+        return stored
 
     async def _call(self, call: Awaitable[Result]) -> Result:
-        """Await a call to the engine with a timeout; every failure becomes an `EngineError`."""
+        """Await a call to the engine with a timeout; every failure becomes an `EngineError`. Raises `Conflict`."""
         try:
             async with asyncio.timeout(self._pace.call_seconds):
                 return await call
         except TimeoutError:
             raise EngineUnavailable(Reason.ENGINE_TIMEOUT, f"no answer within {self._pace.call_seconds:g} s") from None
-        except EngineError:
+        except (EngineError, Conflict):
             raise
         except Exception as error:
             # Its text may hold anything, secrets included; only the log has it.
             _log.exception("a call to the engine failed")
             raise EngineUnavailable(Reason.ENGINE_FAILED, f"the call failed: {type(error).__name__}") from error
+
+
+def _change_nothing(_run: Run) -> None:
+    return None
 
 
 def _get_uid(run: Run) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from runyard.app.core import Core
@@ -14,6 +15,9 @@ from runyard.app.triggers import is_active
 from runyard.domain.triggers import KINDS, LIFECYCLE, SCHEDULER
 
 POLL_SECONDS = 2.0
+"""How often triggers are looked at although no run was reported changed: other entities report nothing."""
+REST_SECONDS = 0.2
+"""The shortest time between two passes, unless the first was interrupted: changes come in bursts."""
 _PAGE = 500
 
 
@@ -30,12 +34,18 @@ class TriggerLoop:
         self._triggers: dict[tuple[str, str], Entity] = {}
         self._schedules = Schedules(core, is_open=is_open)
         self._lifecycles = Lifecycles(core, is_open=is_open)
+        self._changed = core.signals.triggers
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
+            self._changed.clear()
             await self.fire_due()
-            await asyncio.sleep(self._find_pause())
+            pause = self._find_pause()
+            await asyncio.sleep(min(REST_SECONDS, pause))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
 
     async def fire_due(self) -> int:
         """One pass: a turn for each project. Returns the number of occasions."""

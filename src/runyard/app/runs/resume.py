@@ -46,5 +46,5 @@ def _check(core: Core, run: Run) -> None:
         )
     if run.state != State.STOPPED:
         raise NotPossible(Code.RESUME_STATE, f"only a STOPPED run can be resumed, and this one is {run.state}")
-    if core.options.engine is None:
+    if core.engine is None:
         raise NotPossible(Code.ENGINE_NONE, "no engine is configured: nothing can be resumed")

@@ -90,7 +90,7 @@ async def _submit(
         run = replace(run, metadata={**run.metadata, **noted})
         transitions = _make_transitions(who, run)
         try:
-            run = await unit.runs.add(run, transitions, is_due=not run.is_local and core.options.engine is not None)
+            run = await unit.runs.add(run, transitions, is_due=not run.is_local and core.engine is not None)
         except Duplicate:
             stored = await unit.runs.find(run.id, project=project)
             if stored is None:
@@ -196,7 +196,7 @@ async def _find_more(
 
 async def _resolve(core: Core, unit: UnitOfWork, request: Request, rules: CurrentRules, *, over: Any) -> Resolution:
     inventory = await load_inventory(unit, request, rules.admin_rules)
-    is_started = core.options.engine is not None
+    is_started = core.engine is not None
     return await compute(lambda: resolve_run(request, rules.admin_rules, inventory, is_started=is_started), over=over)
 
 
@@ -246,7 +246,7 @@ def _make_run(
     now = core.clock.now()
     draft = run_request.draft
     name = draft.name or run_request.id
-    is_idle = run_request.is_local or core.options.engine is None
+    is_idle = run_request.is_local or core.engine is None
     return Run(
         type="run",
         project=project,

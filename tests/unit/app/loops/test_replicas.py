@@ -28,7 +28,7 @@ from tests.unit.app.shop import fire_all, furnish, make_trigger
 __all__ = ["postgres"]
 
 NAMES = [f"r{number}" for number in range(8)]
-PACE = Pace(min_backoff=timedelta(0), stop_poll=timedelta(0), resync=timedelta(0), poll_seconds=0.01)
+PACE = Pace(min_backoff=timedelta(0), resync_seconds=0.1, poll_seconds=0.01)
 
 
 @pytest.fixture
@@ -40,8 +40,7 @@ async def replicas(postgres: Postgres, bare_world: World) -> AsyncIterator[list[
         for _ in range(3):
             store = await open_store(url, is_upgrading=True)
             stack.push_async_callback(store.close)
-            options = replace(bare_world.core.options, engine="memory")
-            core: Core = replace(bare_world.core, store=store, signals=Signals(), options=options)
+            core: Core = replace(bare_world.core, store=store, signals=Signals(), engine=bare_world.engine)
             worlds.append(replace(bare_world, store=store, core=core))
         yield worlds
 

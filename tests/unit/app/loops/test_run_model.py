@@ -32,7 +32,7 @@ RUN_IDS = ("r1", "r2", "r3")
 run_ids = strategies.sampled_from(RUN_IDS)
 deaths = strategies.none() | strategies.integers(0, 6) | strategies.integers(0, 15)
 early_deaths = strategies.none() | strategies.integers(0, 1)
-PACE = Pace(min_backoff=timedelta(0), stop_poll=timedelta(0))
+PACE = Pace(min_backoff=timedelta(0), stop_retry=timedelta(0), settle_retry=timedelta(0), drain_seconds=0.2)
 
 Act = Callable[[Core, Principal, str, str], Awaitable[Any]]
 
@@ -105,10 +105,17 @@ class RunMachine(RuleBasedStateMachine):
         core = self.live(dies_at)
         loops = [Reconciler(core, self.world.engine, issue_token=issue_token, pace=PACE) for _ in range(replicas)]
 
+        async def look(loop: Reconciler) -> None:
+            with suppress(EngineUnavailable):
+                await loop.compare_all()
+            await loop.lane.write_ready()
+            await loop.reconcile_due()
+            await loop.lane.write_ready()
+
         async def reconcile() -> None:
             async with asyncio.TaskGroup() as group:
                 for loop in loops:
-                    group.create_task(loop.reconcile_due())
+                    group.create_task(look(loop))
 
         try:
             self.runner.run(reconcile())
@@ -116,6 +123,8 @@ class RunMachine(RuleBasedStateMachine):
             _, others = group.split(Crash)
             if others is not None:
                 raise
+        finally:
+            self.runner.run(_close(loops))
 
     @rule(run_id=run_ids, dies_at=strategies.integers(1, 8), act=strategies.sampled_from([stop_run, delete_run]))
     def begin_badly(self, run_id: str, dies_at: int, act: Act) -> None:
@@ -180,7 +189,9 @@ class RunMachine(RuleBasedStateMachine):
             assert may_follow(before.state, after.state, can_resume=can_be_resumed(run))
         assert known.anchor_uid in (None, run.anchor_uid)
         assert run.desired_generation >= known.desired_generation
-        assert run.due_at is not None or is_final(State(run.state))
+        is_watched = run.state in (State.PENDING, State.RUNNING) and run.desired == "run"
+        is_settled = run.settled_at is not None and is_final(State(run.state))
+        assert run.due_at is not None or is_watched or is_settled
 
     def check_engine(self, run: Run) -> None:
         made = self.world.engine.made.get(run.uid, [])
@@ -225,6 +236,13 @@ class RunMachine(RuleBasedStateMachine):
                 return [cast("Run", run) for run in (await unit.runs.find_page(Query(type="run"))).content]
 
         return self.runner.run(find())
+
+
+async def _close(loops: list[Reconciler]) -> None:
+    """What is left of dead processes."""
+    for loop in loops:
+        if loop.collector is not None:
+            await loop.collector.close()
 
 
 async def _await(act: Awaitable[Any]) -> Any:

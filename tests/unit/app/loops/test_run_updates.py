@@ -1,31 +1,44 @@
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from runyard.app.loops.assignments import make_assignment
 from runyard.app.loops.deadlines import Deadline
-from runyard.app.loops.run_updates import mark_released, request_stop, stop_without_anchor, store_anchor
+from runyard.app.loops.run_updates import hand_over, request_stop, stop_without_anchor, store_found_anchor
+from runyard.app.model import Run
+from runyard.app.rules import RecordedRules
+from runyard.app.runs import Change
 from runyard.domain.reasons import Reason
 from tests.unit.app.run_world import START, World, issue_token, make_run
 
 
-def test_release_counts_when_it_is_of_the_generation_that_is_wanted_now() -> None:
-    run = make_run("r1", state="RESUME", desired_generation=3)
-    assert mark_released(1, "memory")(run) is None
-    assert mark_released(2, "memory")(run) is None
-    change = mark_released(3, "memory")(run)
+def decide_hand_over(run: Run) -> Change | None:
+    return hand_over("u", engine="memory", now=START, check_in=timedelta(seconds=30))(run)
+
+
+@pytest.mark.parametrize("state", ["READY", "RESUME"])
+def test_run_is_pending_with_its_anchor_when_it_is_handed_over(state: str) -> None:
+    change = decide_hand_over(make_run("r1", state=state))
     assert change is not None
     (move,) = change.moves
     assert (move.state, move.reason, move.message) == ("PENDING", "engine.released", "handed to the engine `memory`")
+    assert (change.values["anchor_uid"], change.due_in) == ("u", timedelta(seconds=30))
 
 
-@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "STOP", "STOPPED", "ERROR"])
-def test_release_changes_nothing_when_the_run_is_not_waiting_for_it(state: str) -> None:
-    assert mark_released(1, "memory")(make_run("r1", state=state)) is None
+@pytest.mark.parametrize("fields", [{"state": "STOP", "desired": "stop"}, {"state": "RUNNING"}])
+def test_only_the_anchor_is_stored_when_the_run_is_not_waiting_for_it(fields: dict[str, Any]) -> None:
+    change = decide_hand_over(make_run("r1", **fields))
+    assert change is not None
+    assert (change.moves, change.values) == ((), {"anchor_uid": "u"})
+
+
+def test_nothing_is_stored_when_the_run_has_another_anchor() -> None:
+    assert decide_hand_over(make_run("r1", anchor_uid="old")) is None
 
 
 def test_stop_is_requested_as_a_new_generation_when_a_deadline_has_passed() -> None:
-    deadline = Deadline(at=START, reason=Reason.TIMEOUT_RUN, message="too long")
+    deadline = Deadline(reason=Reason.TIMEOUT_RUN, message="too long")
     change = request_stop(deadline)(make_run("r1", state="RUNNING", desired_generation=3))
     assert change is not None
     assert (change.moves, change.values["desired"], change.values["desired_generation"]) == ((), "stop", 4)
@@ -34,12 +47,12 @@ def test_stop_is_requested_as_a_new_generation_when_a_deadline_has_passed() -> N
 
 @pytest.mark.parametrize("fields", [{"state": "RUNNING", "desired": "stop"}, {"state": "COMPLETED"}])
 def test_deadline_changes_nothing_when_the_run_is_stopping_or_has_ended(fields: dict[str, Any]) -> None:
-    deadline = Deadline(at=START, reason=Reason.TIMEOUT_RUN, message="too long")
+    deadline = Deadline(reason=Reason.TIMEOUT_RUN, message="too long")
     assert request_stop(deadline)(make_run("r1", **fields)) is None
 
 
 def test_first_anchor_stays_when_another_is_found() -> None:
-    assert store_anchor("new")(make_run("r1", anchor_uid="old")) is None
+    assert store_found_anchor("new")(make_run("r1", anchor_uid="old")) is None
 
 
 @pytest.mark.parametrize(("state", "uid"), [("STOP", "u"), ("READY", None)])
@@ -49,5 +62,5 @@ def test_run_does_not_become_stopped_when_it_has_an_anchor_or_nobody_stopped_it(
 
 async def test_assignments_differ_when_an_id_is_used_again(world: World) -> None:
     runs = [make_run("r1", uid="one"), make_run("r1", uid="another")]
-    made = [make_assignment(world.core, run, issue_token=issue_token) for run in runs]
+    made = [make_assignment(world.core, run, issue_token=issue_token, rules=RecordedRules()) for run in runs]
     assert [(assignment.run_id, assignment.run_uid) for assignment in made] == [("r1", "one"), ("r1", "another")]

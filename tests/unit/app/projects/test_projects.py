@@ -20,6 +20,7 @@ from runyard.app.runs.submission import submit_run
 from runyard.app.volumes.kept_volumes import create_volume
 from runyard.spec.problems import Refused
 from tests.contract.store.builders import claim
+from tests.engines.memory import MemoryEngine
 from tests.unit.app.demo import ADA, RUN, list_audit, open_demo
 
 
@@ -113,7 +114,7 @@ async def test_project_stays_when_another_revision_was_seen(core: Core) -> None:
 
 
 async def test_project_is_deleting_until_its_runs_are_gone_when_an_engine_holds_them(tmp_path: Path) -> None:
-    async with open_demo(tmp_path, engine="memory") as core:
+    async with open_demo(tmp_path, engine=MemoryEngine()) as core:
         run, _ = await submit_run(core, ADA, "demo", RUN)
         async with core.store.begin() as unit:
             assert await claim(unit, place="memory/1")

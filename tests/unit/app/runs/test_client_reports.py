@@ -96,7 +96,7 @@ async def test_document_is_refused_when_it_names_something_else(world: World, fi
 
 async def test_loop_is_not_disturbed_when_a_report_comes_in_between(world: World) -> None:
     async def report(point: str) -> None:
-        if point == "observe":
+        if point == "list_anchors":
             await report_run(world.core, ADA, "p", "r1", document({"results": {"at": str(len(world.engine.made))}}))
 
     await world.submit()

@@ -17,6 +17,7 @@ from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.run_queries import get_run
 from runyard.app.runs.submission import canonicalize_request, explain_run, hash_request, submit_run
 from runyard.spec.problems import Refused
+from tests.engines.memory import MemoryEngine
 from tests.unit.app.demo import ADA, RUN, TASK, list_audit, open_demo
 
 
@@ -174,7 +175,7 @@ async def test_unused_status_is_refused_when_strict(core: Core) -> None:
 
 
 async def test_run_is_due_when_an_engine_executes_it_and_not_its_client(core: Core) -> None:
-    with_engine = replace(core, options=replace(core.options, engine="memory"))
+    with_engine = replace(core, engine=MemoryEngine())
     local = {**RUN, "id": "mine", "spec": {"task": TASK, "local_execution": True}}
     mine, _ = await submit_run(with_engine, ADA, "demo", local)
     assert (mine.state, mine.due_at, mine.reason) == ("CREATED", None, None)

@@ -1,0 +1,186 @@
+"""The observe lane: writes what the engine reports, in batches, without leases and without calls to the engine.
+
+A batch is one transaction: its rows are locked, decided and written together. Rows that others have locked, and batches
+that could not be committed, stay in memory and are tried again. An observation that says what was written before is
+recognised by its digest, and costs nothing.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from runyard.app.core import Core
+from runyard.app.engine import Anchor, Observation
+from runyard.app.loops.run_updates import is_about, record_observation
+from runyard.app.lru_map import LruMap
+from runyard.app.model import Run
+from runyard.app.ports import OVERDUE, Unavailable
+from runyard.app.runs import SYSTEM, make_anchor, write_changes
+from runyard.domain.outcomes import ENDED, Seen
+
+BATCH = 100
+"""How many runs one transaction writes."""
+MOST_DIGESTS = 200_000
+"""How many digests are kept; an observation whose digest was dropped costs one read."""
+MOST_TRIES = 5
+"""After so many attempts to lock its row an observation is dropped; the next comparison of all brings it back."""
+RETRY_SECONDS = 0.25
+LONGEST_RETRY_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Report:
+    seen: Observation
+    at: float
+    """When it may be written, by the monotonic clock."""
+    tries: int = 0
+
+
+class ObservationLane:
+    """One replica's lane. `attend` is told of every anchor whose log may have begun or ended."""
+
+    def __init__(
+        self, core: Core, *, owns: Callable[[str], bool], attend: Callable[[Anchor], None] | None = None
+    ) -> None:
+        self._core = core
+        self._owns = owns
+        self._attend = attend
+        self._reports: dict[str, _Report] = {}
+        self._digests: LruMap[str, bytes] = LruMap(most=MOST_DIGESTS)
+        self._news = asyncio.Event()
+
+    def offer(self, observations: Iterable[Observation]) -> None:
+        """Take observations; of one run only the newest is kept. Those of other replicas' runs wait until overdue."""
+        now = time.monotonic()
+        for seen in observations:
+            if self._digests.find(seen.run_uid) == _digest(seen):
+                continue
+            known = self._reports.get(seen.run_uid)
+            if known is not None and _is_newer(known.seen, seen):
+                continue
+            at = now if self._owns(seen.run_uid) else now + OVERDUE.total_seconds()
+            self._reports[seen.run_uid] = _Report(seen, at)
+            self._news.set()
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether something is to be written, now or later."""
+        return bool(self._reports)
+
+    def forget(self, run_uid: str) -> None:
+        """The run is gone."""
+        self._reports.pop(run_uid, None)
+        self._digests.discard(run_uid)
+
+    async def run(self) -> None:
+        """Write until cancelled; a failure of the store delays, and loses nothing."""
+        pause = RETRY_SECONDS
+        while True:
+            try:
+                await self.write_ready()
+                pause = RETRY_SECONDS
+                await self._wait()
+            except Exception:  # noqa: BLE001 - what was not written stays, and is tried again
+                _log.exception("observations could not be written; trying again in %.1f s", pause)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_RETRY_SECONDS)
+
+    async def write_ready(self) -> int:
+        """Write everything that may be written now; returns how many runs changed. Raises `Unavailable`."""
+        changed = 0
+        while ready := self._take_batch():
+            changed += await self._write_contained(ready)
+        return changed
+
+    async def _write_contained(self, batch: dict[str, _Report]) -> int:
+        """Write a batch; if one of its reports makes that impossible, only that one is dropped."""
+        try:
+            return await self._write(batch)
+        except Unavailable:
+            raise
+        except Exception:  # noqa: BLE001 - one run that cannot be judged must not keep the others
+            if len(batch) == 1:
+                [report] = batch.values()
+                _log.exception("an observation was dropped", extra={"run_uid": report.seen.run_uid})
+                self._reports.pop(report.seen.run_uid, None)
+                return 0
+        return sum([await self._write_contained({run_uid: report}) for run_uid, report in batch.items()])
+
+    def _take_batch(self) -> dict[str, _Report]:
+        """The next reports. They are removed when they are written, not now."""
+        now, batch = time.monotonic(), dict[str, _Report]()
+        for run_uid, report in self._reports.items():
+            if report.at <= now:
+                batch[run_uid] = report
+                if len(batch) == BATCH:
+                    break
+        return batch
+
+    async def _write(self, batch: dict[str, _Report]) -> int:
+        now = self._core.clock.now()
+        async with self._core.store.begin() as unit:
+            locked = await unit.runs.lock_observed(list(batch))
+            known = [run for run in locked if is_about(run, batch[run.uid].seen)]
+            decided = [(run, record_observation(batch[run.uid].seen, now=now)(run)) for run in known]
+            changes = [(run, change) for run, change in decided if change is not None]
+            if changes:
+                await write_changes(self._core, unit, SYSTEM, changes)
+                await unit.commit()
+        for run, _ in changes:
+            self._core.signals.notify(run.uid)
+        self._finish(batch, locked, known)
+        self._attend_to(known, batch)
+        return len(changes)
+
+    def _attend_to(self, runs: Sequence[Run], batch: dict[str, _Report]) -> None:
+        """Where something runs or has ended, output may have begun or ended."""
+        if self._attend is None:
+            return
+        for run in runs:
+            seen = batch[run.uid].seen
+            if seen.seen is Seen.RUNNING or seen.seen in ENDED:
+                self._attend(make_anchor(run, seen.uid))
+
+    def _finish(self, batch: dict[str, _Report], locked: Sequence[Run], known: Sequence[Run]) -> None:
+        """Forget what was written; what could not be locked is tried again, and dropped after some attempts."""
+        later = time.monotonic() + RETRY_SECONDS
+        done = {run.uid for run in locked}
+        for run_uid, report in batch.items():
+            report.tries += 1
+            if run_uid not in done and report.tries < MOST_TRIES:
+                report.at = later
+            elif self._reports.get(run_uid) is report:
+                del self._reports[run_uid]
+        for run in known:
+            self._digests.put(run.uid, _digest(batch[run.uid].seen))
+
+    async def _wait(self) -> None:
+        """Until something is offered, or may be written by its time."""
+        self._news.clear()
+        next_at = min((report.at for report in self._reports.values()), default=None)
+        if next_at is None:
+            await self._news.wait()
+            return
+        try:
+            async with asyncio.timeout(max(next_at - time.monotonic(), 0.0)):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+
+def _is_newer(known: Observation, other: Observation) -> bool:
+    """Whether the known observation is of the same anchor and newer than the other."""
+    if known.uid != other.uid or other.seen is Seen.ABSENT:
+        return False
+    return (known.epoch, known.version) > (other.epoch, other.version) and known.seen is not Seen.ABSENT
+
+
+def _digest(seen: Observation) -> bytes:
+    """Of everything that may be written, so without the version."""
+    told = (seen.uid, seen.seen, seen.epoch, seen.generation, seen.reason, seen.message, seen.ends, seen.details)
+    return blake2b(repr(told).encode(errors="surrogatepass"), digest_size=12).digest()

@@ -1,0 +1,147 @@
+"""Stops and reports do not wait for creations, and a store that stumbles loses and cancels nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from runyard.app.loops.pace import Pace
+from runyard.app.loops.reconcile import Reconciler
+from runyard.app.ports import Unavailable
+from runyard.app.runs.stop import stop_run
+from runyard.domain.outcomes import Lane
+from tests.unit.app.run_world import ADA, World, until
+
+QUICK = Pace(min_backoff=timedelta(milliseconds=10), heartbeat_seconds=0.05, poll_seconds=0.05)
+
+
+@asynccontextmanager
+async def running(loop: Reconciler) -> AsyncIterator[None]:
+    task = asyncio.create_task(loop.run())
+    try:
+        async with asyncio.timeout(60):
+            yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def reach_phase(world: World, run_id: str, phase: str) -> None:
+    async def is_there() -> bool:
+        return world.engine._get(run_id).phase == phase
+
+    await until(is_there)
+
+
+async def test_stop_and_report_do_not_wait_when_creations_hang(world: World) -> None:
+    """Every slot of the create lane is taken for good."""
+    await world.submit("running")
+    await world.submit("ending")
+    await world.settle()
+    hanging = asyncio.Event()
+
+    async def hang(point: str) -> None:
+        if point == "ensure_anchor":
+            await hanging.wait()
+
+    async def are_all_slots_taken() -> bool:
+        return world.engine.calls.count("ensure_anchor") >= QUICK.slots[Lane.CREATE]
+
+    world.engine.at = hang
+    for number in range(QUICK.slots[Lane.CREATE] + 10):
+        await world.submit(f"new{number}")
+    async with running(world.make_loop(pace=QUICK)):
+        await until(are_all_slots_taken)
+        world.engine.finish("ending", phase="succeeded")
+        await world.reach("ending", "COMPLETED")
+        await stop_run(world.core, ADA, "p", "running")
+        await reach_phase(world, "running", "stopping")
+        world.engine.tick()
+        await world.reach("running", "STOPPED")
+        hanging.set()
+
+
+async def test_engine_is_asked_once_when_a_stop_takes_its_time(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    world.engine.calls.clear()
+    async with running(world.make_loop(pace=QUICK)):
+        await stop_run(world.core, ADA, "p", "r1")
+        await reach_phase(world, "r1", "stopping")
+        await asyncio.sleep(0.5)  # ten polls, ten heartbeats
+        assert world.engine.calls.count("stop") == 1
+        world.engine.tick()
+        await world.reach("r1", "STOPPED")
+    assert world.engine.calls.count("stop") == 1
+
+
+async def test_steps_go_on_and_reports_stay_when_the_store_fails_for_a_while(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim fails while a creation is in progress and a report waits."""
+    await world.submit("running")
+    await world.settle()
+    reached, released = asyncio.Event(), asyncio.Event()
+
+    async def hold(point: str) -> None:
+        if point == "ensure_anchor":
+            reached.set()
+            await released.wait()
+
+    world.engine.at = hold
+    await world.submit("new")
+    begin, is_down = world.store.begin, asyncio.Event()
+
+    @asynccontextmanager
+    async def begin_unless_down(**options: Any) -> AsyncIterator[Any]:
+        if is_down.is_set() and not options.get("is_read_only"):
+            raise Unavailable("the database is away")
+        async with begin(**options) as unit:
+            yield unit
+
+    monkeypatch.setattr(world.store, "begin", begin_unless_down)
+    async with running(world.make_loop(pace=QUICK)):
+        await reached.wait()
+        is_down.set()
+        world.engine.finish("running", phase="succeeded")
+        await asyncio.sleep(0.3)
+        assert (await world.get("running")).state == "RUNNING"
+        is_down.clear()
+        released.set()
+        await world.reach("running", "COMPLETED")
+        await world.reach("new", "PENDING")
+    assert len(world.engine.made) == 2
+    assert all(len(uids) == 1 for uids in world.engine.made.values())
+
+
+async def test_missing_anchor_is_believed_when_the_engine_was_asked_for_it(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    uid = (await world.get()).anchor_uid
+    assert uid is not None
+    del world.engine.things[uid]  # nobody reports it
+    world.engine.is_list_complete = False
+    loop = world.make_loop()
+    assert await loop.compare_all() == 0
+    world.engine.is_list_complete = True
+    assert await loop.compare_all() == 1
+    assert (await world.get()).state == "RUNNING"
+    await loop.reconcile_due()
+    assert ((await world.get()).state, (await world.get()).reason) == ("ERROR", "run.lost")
+
+
+async def test_lease_is_kept_when_a_call_takes_longer_than_the_lease(world: World) -> None:
+    pace = Pace(lease=timedelta(seconds=0.4), heartbeat_seconds=0.05, poll_seconds=0.05)
+
+    async def take_long(point: str) -> None:
+        if point == "ensure_anchor":
+            await asyncio.sleep(1.2)
+
+    await world.submit()
+    world.engine.at = take_long
+    async with running(world.make_loop(pace=pace)):
+        await world.reach("r1", "PENDING")
+    assert world.engine.calls.count("ensure_anchor") == 1

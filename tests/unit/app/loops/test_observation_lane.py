@@ -1,0 +1,225 @@
+"""What the engine reports is written in batches, once, and never lost."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from runyard.app.engine import Anchor, ContainerEnd, Observation
+from runyard.app.loops import observation_lane
+from runyard.app.loops.observation_lane import MOST_TRIES, ObservationLane
+from runyard.app.model import Run
+from runyard.app.ports import Store, Unavailable
+from runyard.app.runs.stop import stop_run
+from runyard.domain.outcomes import Seen
+from tests.unit.app.run_world import ADA, World
+
+
+def make_lane(world: World, **options: Any) -> ObservationLane:
+    return ObservationLane(world.core, **{"owns": lambda _uid: True, **options})
+
+
+async def submit_pending(world: World, *names: str) -> list[Run]:
+    """Runs that the engine has, and of which nothing was seen yet."""
+    for name in names:
+        await world.submit(name)
+    await world.make_loop().reconcile_due()
+    return [await world.get(name) for name in names]
+
+
+def see(run: Run, seen: Seen = Seen.RUNNING, **fields: Any) -> Observation:
+    given = {"version": 9, "generation": run.desired_generation, **fields}
+    return Observation(run_uid=run.uid, uid=run.anchor_uid or "", seen=seen, **given)
+
+
+class CountingStore:
+    """`app.ports.Store` that counts commits, and fails where a test says so."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.begun = 0
+        self.commits = 0
+        self.failures: list[Exception] = []
+
+    @asynccontextmanager
+    async def begin(self, *, is_read_only: bool = False) -> Any:
+        self.begun += 1
+        async with self._store.begin(is_read_only=is_read_only) as unit:
+            commit = unit.commit
+
+            async def commit_counted() -> None:
+                if self.failures:
+                    raise self.failures.pop(0)
+                await commit()
+                self.commits += 1
+
+            unit.commit = commit_counted  # type: ignore[method-assign]
+            yield unit
+
+
+@pytest.fixture
+def counted(world: World) -> CountingStore:
+    store = CountingStore(world.store)
+    world.core = replace(world.core, store=cast("Store", store))
+    return store
+
+
+async def test_one_transaction_writes_all_when_many_runs_change(world: World, counted: CountingStore) -> None:
+    names = [f"r{number}" for number in range(30)]
+    runs = await submit_pending(world, *names)
+    lane = make_lane(world)
+    before = counted.commits
+    lane.offer(see(run) for run in runs)
+    assert await lane.write_ready() == len(runs)
+    assert counted.commits == before + 1
+    assert {(await world.get(name)).state for name in names} == {"RUNNING"}
+
+
+async def test_nothing_is_read_or_written_when_a_report_says_what_is_known(
+    world: World, counted: CountingStore
+) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([see(run)])
+    await lane.write_ready()
+    before = counted.begun
+    for version in range(10, 20):
+        lane.offer([see(run, version=version)])
+    assert not lane.has_reports
+    await lane.write_ready()
+    assert counted.begun == before
+
+
+async def test_newest_counts_when_a_run_is_reported_several_times(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([see(run, Seen.SUCCEEDED, version=12), see(run, version=11)])
+    await lane.write_ready()
+    assert (await world.get()).state == "COMPLETED"
+
+
+async def test_report_is_written_later_when_the_store_fails(world: World, counted: CountingStore) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    counted.failures = [Unavailable("the disk is full")]
+    lane.offer([see(run)])
+    with pytest.raises(Unavailable):
+        await lane.write_ready()
+    assert (await world.get()).state == "PENDING"
+    assert lane.has_reports
+    assert await lane.write_ready() == 1
+    assert (await world.get()).state == "RUNNING"
+
+
+async def test_lane_goes_on_by_itself_when_the_store_comes_back(
+    world: World, counted: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observation_lane, "RETRY_SECONDS", 0.01)
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    counted.failures = [Unavailable("no")] * 3
+    task = asyncio.create_task(lane.run())
+    lane.offer([see(run)])
+    async with asyncio.timeout(30):
+        await world.reach("r1", "RUNNING")
+    task.cancel()
+
+
+async def test_others_are_written_when_one_of_the_batch_cannot_be_judged(world: World) -> None:
+    bad, good = await submit_pending(world, "bad", "good")
+    lane = make_lane(world)
+    lane.offer([replace(see(bad), details=cast("Any", {"pods": {1, 2}})), see(good)])
+    assert await lane.write_ready() == 1
+    assert ((await world.get("bad")).state, (await world.get("good")).state) == ("PENDING", "RUNNING")
+    assert not lane.has_reports
+
+
+async def test_report_is_forgotten_when_its_run_is_gone(world: World) -> None:
+    lane = make_lane(world)
+    lane.offer([Observation(run_uid="nobody", uid="u", seen=Seen.RUNNING)])
+    for _ in range(MOST_TRIES):
+        for report in lane._reports.values():
+            report.at = 0.0
+        await lane.write_ready()
+    assert not lane.has_reports
+
+
+async def test_report_waits_when_another_replica_owns_the_run(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world, owns=lambda _uid: False)
+    lane.offer([see(run)])
+    assert await lane.write_ready() == 0
+    assert (await world.get()).state == "PENDING"
+    for report in lane._reports.values():  # its owner did not write it in time
+        report.at = 0.0
+    assert await lane.write_ready() == 1
+
+
+async def test_same_report_counts_again_when_a_stop_was_requested_meanwhile(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([see(run)])
+    await lane.write_ready()
+    await stop_run(world.core, ADA, "p", "r1")
+    lane.offer([see(run, Seen.STOPPED)])  # older than the request: somebody else stopped it
+    await lane.write_ready()
+    assert (await world.get()).state == "STOP"
+    lane.offer([see(run, Seen.STOPPED, generation=run.desired_generation + 1)])
+    await lane.write_ready()
+    assert (await world.get()).state == "STOPPED"
+
+
+async def test_new_epoch_counts_when_its_versions_begin_anew(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([see(run, version=900)])
+    await lane.write_ready()
+    lane.offer([see(run, Seen.SUCCEEDED, version=3)])
+    await lane.write_ready()
+    assert (await world.get()).state == "RUNNING"
+    lane.offer([see(run, Seen.SUCCEEDED, epoch=1, version=3)])
+    await lane.write_ready()
+    assert (await world.get()).state == "COMPLETED"
+
+
+async def test_ends_of_containers_are_kept_when_the_anchor_is_gone(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    end = ContainerEnd(pod="r1-0", container="main", exit_code=137, signal=9, is_out_of_memory=True, peak_bytes=7)
+    lane.offer([see(run, Seen.FAILED, ends=(end,))])
+    await lane.write_ready()
+    failed = await world.get()
+    assert (failed.state, failed.message) == ("ERROR", "container main ran out of memory at 7 bytes")
+    assert failed.status["ends"] == [
+        {
+            "pod": "r1-0",
+            "container": "main",
+            "instance": 0,
+            "exit_code": 137,
+            "signal": 9,
+            "is_out_of_memory": True,
+            "peak_bytes": 7,
+        }
+    ]
+
+
+async def test_details_are_left_out_when_they_are_too_large(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([see(run, details={"pods": [{"name": "x" * 20_000}]})])
+    await lane.write_ready()
+    running = await world.get()
+    assert running.state == "RUNNING"
+    assert "pods" not in running.status
+
+
+async def test_log_is_attended_to_when_a_run_begins_or_ends(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    attended: list[Anchor] = []
+    lane = make_lane(world, attend=attended.append)
+    for seen in (Seen.PENDING, Seen.RUNNING, Seen.SUCCEEDED):
+        lane.offer([see(run, seen)])
+        await lane.write_ready()
+    assert [(anchor.run_uid, anchor.uid) for anchor in attended] == [(run.uid, run.anchor_uid)] * 2
