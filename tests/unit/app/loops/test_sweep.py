@@ -8,25 +8,16 @@ from typing import Any
 
 import pytest
 
-from runyard.app.engine import Anchor, AnchorList, Assignment, EngineUnavailable
+from runyard.app.engine import Anchor, AnchorList, EngineUnavailable
+from runyard.app.loops.assignments import make_assignment
 from runyard.app.loops.sweep import GRACE, Sweeper, judge_anchor
 from runyard.app.model import Principal, Run
 from runyard.app.places import Verdict, confirm_epoch, read_findings
-from runyard.domain.effective_spec import EffectiveSpec
+from runyard.app.rules import RecordedRules
 from tests.engines.memory import MemoryEngine
-from tests.unit.app.run_world import ADA, SERVICE, World, make_run, open_world
+from tests.unit.app.run_world import ADA, SERVICE, World, issue_token, make_run, open_world
 
 LONG = GRACE + timedelta(seconds=1)
-
-
-class Access:
-    """`app.engine.Access` without secrets."""
-
-    async def read_secrets(self) -> dict[str, str]:
-        return {}
-
-    async def issue_token(self) -> str:
-        return ""
 
 
 @pytest.fixture
@@ -54,19 +45,8 @@ class Bench:
 
 async def anchor(world: World, run: Run) -> str:
     """Create an anchor as an engine would for that run."""
-    return await world.engine.ensure_anchor(
-        Assignment(
-            run_id=run.id,
-            run_uid=run.uid,
-            project=run.project,
-            name=run.name,
-            kind=run.kind,
-            user=run.user,
-            effective=EffectiveSpec(kind="container", action="job", image="busybox"),
-            generation=1,
-            access=Access(),
-        )
-    )
+    assigned = make_assignment(world.core, run, issue_token=issue_token, rules=RecordedRules())
+    return await world.engine.ensure_anchor(replace(assigned, generation=1))
 
 
 async def delete_row(world: World, run: Run) -> None:
