@@ -46,7 +46,16 @@ class Container:
             cause = {"reason": "ExitCode", "message": str(code)}
             status = {"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": [cause]}}
         await self.write(json.dumps(status).encode(), channel=ChannelId.ERROR)
+        await self.leave()
+
+    async def leave(self) -> None:
+        """End without a status."""
         await self._output.put(None)
+
+    def write_now(self, content: bytes) -> None:
+        """Write, unless the other side does not read."""
+        if not self._output.full():
+            self._output.put_nowait((ChannelId.STDOUT, content))
 
     async def fail(self, error: Exception) -> None:
         """Break the connection."""

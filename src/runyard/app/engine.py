@@ -366,7 +366,10 @@ class Session:
 
 @runtime_checkable
 class Interactive(Protocol):
-    """An engine into whose containers users can look. An anchor of that UID only; `EngineRefusal` if it is absent."""
+    """An engine into whose containers users can look. An anchor of that UID only; `EngineRefusal` if it is absent.
+
+    A call that is cancelled, because it takes too long, leaves nothing open.
+    """
 
     async def open_exec(self, anchor: Anchor, session: Session) -> Channel:
         """Start a command in a container. Raises `EngineRefusal` if there is none that runs."""

@@ -10,6 +10,7 @@ from uuid import uuid4
 from runyard.app.engine import Anchor, Assignment, ContainerEnd, Engine, VolumeState
 from runyard.domain.effective_spec import EffectiveSpec
 from tests.contract.engine.lab import Capability
+from tests.contract.engine.memory_sessions import SessionEngine
 from tests.contract.engine.scripts import Line, parse_command
 from tests.engines.memory import MemoryEngine
 from tests.engines.memory_objects import Thing
@@ -26,7 +27,7 @@ class MemoryLab:
     patience = 60
 
     def __init__(self, engine: MemoryEngine | None = None) -> None:
-        self.memory = engine or MemoryEngine()
+        self.memory = engine or SessionEngine()
         self.engine: Engine = self.memory
         self.project, self.other_project = "p", "q"
         self._sent: defaultdict[str, list[str]] = defaultdict(list)

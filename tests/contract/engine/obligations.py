@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.contract.engine import broken, broken_reports
+from tests.contract.engine import broken, broken_reports, broken_sessions
 from tests.engines.memory import MemoryEngine
 
 
@@ -463,6 +463,65 @@ OBLIGATIONS = (
         "Close connections. Runs continue.",
         {
             broken.StopsRunsOnClose: ("test_runs_go_on_when_the_engine_is_closed",),
+        },
+    ),
+    Obligation(
+        "Start a command in a container. Raises `EngineRefusal` if there is none that runs.",
+        {
+            broken_sessions.OpensSessionsWhereNothingRuns: ("test_sessions_are_refused_when_nothing_of_the_run_runs",),
+        },
+    ),
+    Obligation(
+        "Attach to the main process of a container.",
+        {
+            broken_sessions.AttachesToNothing: ("test_output_of_the_run_is_seen_when_a_session_is_attached_to_it",),
+        },
+    ),
+    Obligation(
+        "and ERROR if the connection fails",
+        {
+            broken_sessions.HidesRefusedConnections: ("test_failure_is_told_when_nothing_listens_at_the_port",),
+        },
+    ),
+    Obligation(
+        "STDOUT, STDERR and at last ERROR, at most `LARGEST_MESSAGE_BYTES` each, until the other side has ended.",
+        {
+            broken_sessions.MixesOutputs: ("test_outputs_are_told_apart_when_the_command_writes_to_both",),
+            broken_sessions.DecodesOutput: ("test_input_comes_back_whole_when_a_command_echoes_it_to_its_end",),
+            broken_sessions.SendsLargeMessages: ("test_input_comes_back_whole_when_a_command_echoes_it_to_its_end",),
+            broken_sessions.EndsWithoutAStatus: ("test_status_has_the_exit_code_when_the_command_fails",),
+        },
+    ),
+    Obligation(
+        "the reason `NonZeroExitCode` and the exit code in `details.causes`",
+        {
+            broken_sessions.SaysSuccessWhateverHappened: ("test_status_has_the_exit_code_when_the_command_fails",),
+        },
+    ),
+    Obligation(
+        "Ends the channel whose number is the content (half-close)",
+        {
+            broken_sessions.NeverEndsInput: ("test_input_comes_back_whole_when_a_command_echoes_it_to_its_end",),
+        },
+    ),
+    Obligation(
+        "waits while the container does not read (back-pressure)",
+        {
+            broken_sessions.SwallowsInput: ("test_sender_waits_when_the_command_does_not_read",),
+        },
+    ),
+    Obligation(
+        "Close the connection, wherever it is. Idempotent.",
+        {
+            broken_sessions.ClosesOnlyOnce: ("test_run_goes_on_when_a_session_is_closed_twice",),
+            broken_sessions.StopsRunsWithTheirSessions: ("test_run_goes_on_when_a_session_is_closed_twice",),
+        },
+    ),
+    Obligation(
+        "One entry per container that runs now",
+        {
+            broken_sessions.MeasuresNothing: ("test_usage_of_each_container_is_listed_when_the_run_runs",),
+            broken_sessions.MeasuresWithoutATimeZone: ("test_usage_of_each_container_is_listed_when_the_run_runs",),
         },
     ),
 )

@@ -11,7 +11,7 @@ import pytest
 from runyard.app import engine as port
 from runyard.app.engine import EngineError
 from tests.contract import engine as suite
-from tests.contract.engine import broken, broken_reports
+from tests.contract.engine import broken, broken_reports, broken_sessions
 from tests.contract.engine.conftest import open_memory_lab
 from tests.contract.engine.lab import Lab
 from tests.contract.engine.obligations import OBLIGATIONS
@@ -62,7 +62,7 @@ def test_every_broken_engine_is_in_the_table_once_when_the_table_is_complete() -
     listed = [engine.__name__ for obligation in OBLIGATIONS for engine in obligation.proofs]
     written = [
         name
-        for module in (broken, broken_reports)
+        for module in (broken, broken_reports, broken_sessions)
         for name, value in vars(module).items()
         if inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_")
     ]
@@ -76,12 +76,17 @@ def test_words_are_those_of_the_port_when_they_are_quoted() -> None:
 
 
 def test_every_method_has_an_obligation_when_the_table_is_complete() -> None:
-    methods = {name for name, value in vars(port.Engine).items() if callable(value) and not name.startswith("_")}
+    methods = {
+        name: value
+        for protocol in (port.Engine, port.Interactive, port.Metered, port.Channel)
+        for name, value in ((f"{protocol.__name__}.{name}", value) for name, value in vars(protocol).items())
+        if inspect.isfunction(value) and not value.__name__.startswith("_")
+    }
     words = [obligation.words for obligation in OBLIGATIONS]
     held = {
         name
-        for name in methods
-        for text in [" ".join((inspect.getdoc(getattr(port.Engine, name)) or "").split())]
+        for name, method in methods.items()
+        for text in [" ".join((inspect.getdoc(method) or "").split())]
         if any(word in text for word in words)
     }
-    assert methods - held == set(NOT_HELD_TO)
+    assert methods.keys() - held == set(NOT_HELD_TO)

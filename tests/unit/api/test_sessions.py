@@ -195,7 +195,7 @@ async def test_port_is_connected_when_asked(demo_run: Demo) -> None:
     async def answer(container: Container) -> None:
         request = await container.read()
         await container.write(b"answer to " + (request or b""), channel=ChannelId.STDIN)
-        await container._output.put(None)
+        await container.leave()
 
     demo_run.engine.program = answer
     async with demo_run.open("portforward?port=8080&pod=r1-1") as socket:
@@ -376,7 +376,7 @@ async def test_session_fails_without_details_when_the_engine_raises_something_un
 
 async def test_session_fails_when_the_engine_ends_it_without_a_status(demo_run: Demo) -> None:
     async def leave(container: Container) -> None:
-        await container._output.put(None)
+        await container.leave()
 
     demo_run.engine.program = leave
     async with demo_run.open("attach") as socket:
