@@ -34,6 +34,8 @@ class ShakyLogs:
         self.fails_after: Callable[[str, str], bool] = lambda _act, _run: False
         self.held: asyncio.Event | None = None
         """Appends wait for it, if there is one."""
+        self.waiting = 0
+        """How many appends wait for it."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._logs, name)
@@ -44,7 +46,9 @@ class ShakyLogs:
 
     async def append(self, stream: Stream, content: bytes, **options: Any) -> int:
         if self.held is not None:
+            self.waiting += 1
             await self.held.wait()
+            self.waiting -= 1
         size: int = await self._do("append", stream.run_uid, lambda: self._logs.append(stream, content, **options))
         return size
 
@@ -134,6 +138,14 @@ class LogWorld:
             return info is not None and info.size >= size
 
         await wait_for(is_stored, seconds=seconds)
+
+    async def wait_until_held(self, appends: int) -> None:
+        """Until so many appends wait."""
+
+        async def is_held() -> bool:
+            return self.logs.waiting == appends
+
+        await wait_for(is_held)
 
     async def wait_until_complete(self, *sources: LogSource, seconds: float = 10.0) -> None:
         """Until all of them are complete."""

@@ -288,7 +288,7 @@ async def test_nothing_is_appended_when_a_run_was_forgotten(world: LogWorld) -> 
         await world.wait_until(SOURCE, size=4)
         world.logs.held = asyncio.Event()
         world.write(SOURCE, b"two\n")
-        await asyncio.sleep(0.05)
+        await world.wait_until_held(1)
         forgetting = asyncio.create_task(collector.forget("run-1"))
         await asyncio.sleep(0.05)
         assert not forgetting.done(), "a write is in progress"
@@ -400,7 +400,7 @@ async def test_bytes_stay_in_their_places_when_only_one_of_two_replicas_sees_a_g
         await world.wait_until(SOURCE, size=40)
         world.logs.held = asyncio.Event()
         world.write(SOURCE, b"".join(lines[10:20]))
-        await asyncio.sleep(0.02)  # one has read them, and cannot store them yet
+        await world.wait_until_held(1)  # one has read them, and cannot store them yet
         world.engine.outputs[SOURCE].lost = 80
         if not is_gap_first:
             world.logs.held.set()
@@ -416,6 +416,28 @@ async def test_bytes_stay_in_their_places_when_only_one_of_two_replicas_sees_a_g
         assert gaps == ([] if len(stored) == 400 else ["rotated"])
     else:
         assert (stored, gaps) == (b"".join(lines), [])
+
+
+async def test_bytes_stay_in_their_places_when_two_replicas_read_different_chunks(world: LogWorld) -> None:
+    lines = [b"%03d\n" % number for number in range(40)]
+    world.write(SOURCE, b"".join(lines[:10]))
+    async with world.collect() as one, world.collect() as other:
+        one.attend(ANCHOR)
+        await world.wait_until(SOURCE, size=40)
+        world.logs.held = asyncio.Event()
+        world.write(SOURCE, b"".join(lines[10:20]))
+        await world.wait_until_held(1)
+        world.write(SOURCE, b"".join(lines[20:30]))
+        other.attend(ANCHOR)  # reads 10 to 30 at once, and writes after the first one has written 10 to 20
+        await world.wait_until_held(2)
+        closing = asyncio.create_task(one.close())
+        await asyncio.sleep(0)
+        world.logs.held.set()
+        await closing
+        await world.wait_until(SOURCE, size=120)
+        world.write(SOURCE, b"".join(lines[30:]), is_ended=True)
+        assert await other.drain(ANCHOR, seconds=5)
+    assert await world.read(SOURCE) == b"".join(lines)
 
 
 async def test_every_run_has_its_turn_when_there_are_fewer_slots_than_outputs(
@@ -464,10 +486,30 @@ async def test_large_chunk_is_stored_in_parts_with_its_position_at_the_end(
     assert info is not None
     assert (info.size, info.position) == (2000, None)
     world.logs.fails_before = lambda _act, _run: False
-    world.write(SOURCE, is_ended=True)
-    async with world.collect() as collector:
+    # What is stored and read again counts once towards the limit.
+    async with world.collect(max_bytes=len(content) + 10) as collector:
+        collector.attend(ANCHOR)
+        await world.wait_until(SOURCE, size=len(content))
+        world.write(SOURCE, b"the end\n", is_ended=True)
         assert await collector.drain(ANCHOR, seconds=5)
-    assert await world.read(SOURCE) == content
+    assert await world.read(SOURCE) == content + b"the end\n"
+    assert await world.read_gaps(SOURCE) == []
+
+
+async def test_log_is_not_complete_when_the_server_stops_in_the_middle_of_a_write(world: LogWorld) -> None:
+    world.logs.held = asyncio.Event()
+    world.write(SOURCE, b"one\n")
+    async with world.collect() as collector:
+        collector.attend(ANCHOR)
+        await world.wait_until_held(1)
+        closing = asyncio.create_task(collector.close())
+        await asyncio.sleep(0.05)
+        assert not closing.done()
+        world.logs.held.set()
+        await closing
+    info = await world.find(SOURCE)
+    assert info is not None
+    assert (info.size, info.is_complete) == (4, False)
 
 
 async def test_other_outputs_are_listed_when_the_list_of_one_run_fails(world: LogWorld) -> None:
