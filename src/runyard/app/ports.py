@@ -4,7 +4,7 @@ Times are aware and in UTC. All writes go through a `UnitOfWork`: nothing is sto
 is lost once it has returned.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -552,6 +552,19 @@ class Firings(Protocol):
         """The occasion that was used last."""
 
 
+class Replicas(Protocol):
+    """The processes that share the database. Each has a heartbeat on the database's clock."""
+
+    async def beat(self, owner: str, place: str | None, lasting: timedelta) -> Sequence[str]:
+        """Note that the owner lives at least that long from now; deletes the dead.
+
+        Returns the live owners of that place, sorted, this one included: its index and their number are its shard.
+        """
+
+    async def leave(self, owner: str) -> None:
+        """Forget the owner: its share goes to the others at once. Idempotent."""
+
+
 class UnitOfWork(Protocol):
     """One transaction. Leaving it without `commit` rolls back."""
 
@@ -563,6 +576,7 @@ class UnitOfWork(Protocol):
     audit: Audit
     metrics: Metrics
     firings: Firings
+    replicas: Replicas
 
     async def commit(self) -> None:
         """Commit. Once this returns, the writes survive a crash."""
@@ -588,6 +602,14 @@ class Store(Protocol):
 
     def begin(self, *, is_read_only: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
         """Begin a unit of work. A read-only one does not wait for writers."""
+
+    def listen(self) -> AsyncIterator[Sequence[str]]:
+        """Batches of uids of runs that OTHER processes changed or deleted; each comes with their commit.
+
+        Only hints. An empty batch says that some may have been missed: it comes first, when the connection was lost and
+        made anew, and when the reader did not keep up. Never ends and never raises; on a database with a single process
+        it waits for ever. Takes no connection from units of work.
+        """
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""

@@ -68,6 +68,7 @@ async def delete_runs(session: Session, uids: Sequence[str]) -> list[str]:
         .where(session.is_one_of(columns.uid, uids))
         .returning(columns.uid, columns.project, columns.id)
     )
+    session.note_changed_runs(row["uid"] for row in gone)
     bury = session.insert_into(tables.tombstones).values(at=DatabaseNow(), is_swept=False).on_conflict_do_nothing()
     buried = [{"run_uid": row["uid"], "project": row["project"], "run_id": row["id"]} for row in gone]
     await session.write_all(bury, buried)

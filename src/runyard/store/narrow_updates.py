@@ -80,6 +80,8 @@ async def update_run(
     rows = await session.write_returning(_make_update(shape), parameters, documents=documents)
     if not rows:
         raise Stale(f"run {before.id} is gone or was changed since it was read, or its lease is stale")
+    if values or (lease is None and shape.due != "unchanged"):
+        session.note_changed_runs([before.uid])
     if shape.is_measured:
         await note_size(session, "run", before.project, rows[0]["document_bytes"])
     await add_transitions(session, [(before.uid, transition) for transition in transitions])
@@ -94,6 +96,7 @@ async def update_runs(session: Session, updates: Sequence[RunUpdate]) -> list[Ru
     for one, values in zip(updates, changes, strict=True):
         shape = _Shape(columns=frozenset(values), due=_classify(one.due_in), is_counted=bool(values))
         if values or shape.due != "unchanged":
+            session.note_changed_runs([one.before.uid])
             batches.setdefault(shape, []).append(_name_values(one.before, values, one.due_in))
     for shape, rows in batches.items():
         await session.write_all(_make_locked_update(shape), rows)

@@ -169,13 +169,19 @@ async def wake(session: Session, run_uids: Sequence[str]) -> list[str]:
     """Make runs due now; the holder of a lease cannot postpone that. Rows that others have locked are left out."""
     if not run_uids:
         return []
-    woken = await session.write_returning(_make_wake(session.is_sqlite), {"woken": sorted(run_uids)})
-    return [row["uid"] for row in woken]
+    rows = await session.write_returning(_make_wake(session.is_sqlite), {"woken": sorted(run_uids)})
+    return _note_woken(session, rows)
 
 
 async def wake_waiting(session: Session, place: str) -> int:
     """`app.ports.Runs.wake_waiting`."""
-    return await session.write(_WAKE_WAITING, {"own_place": place})
+    return len(_note_woken(session, await session.write_returning(_WAKE_WAITING, {"own_place": place})))
+
+
+def _note_woken(session: Session, rows: Sequence[RowMapping]) -> list[str]:
+    woken = [row["uid"] for row in rows]
+    session.note_changed_runs(woken)
+    return woken
 
 
 def make_due_values(due_in: timedelta | None, *, has_lease: bool) -> dict[str, Any]:
@@ -265,4 +271,5 @@ _WAKE_WAITING = (
         )
     )
     .values(**_DUE_NOW)
+    .returning(_runs.uid)
 )

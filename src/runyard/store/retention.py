@@ -57,6 +57,7 @@ async def expire_runs(session: Session, *, ended_before: datetime, at: datetime,
         )
         .returning(_runs.uid, _runs.last_sequence)
     )
+    session.note_changed_runs(uids)
     added = {"state": State.DELETING.value, "at": at, "actor": "system", "reason": Reason.RETENTION_EXPIRED.value}
     await session.write_all(
         insert(tables.transitions),

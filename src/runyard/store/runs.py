@@ -90,6 +90,7 @@ class SqlRuns:
         if not added:
             raise Duplicate(f"run {run.id} exists already in project {run.project}")
         await note_size(self._session, "run", run.project, added[0]["document_bytes"])
+        self._session.note_changed_runs([run.uid])
         await count_runs(self._session, [run.project], step=1)
         await add_transitions(self._session, [(run.uid, transition) for transition in transitions])
         await add_labels(self._session, run)

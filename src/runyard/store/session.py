@@ -21,6 +21,7 @@ from runyard.app.document_thread import is_large
 from runyard.store.driver_errors import translate_errors
 from runyard.store.errors import ReadOnly, UnstorableText
 from runyard.store.expressions import Insert, is_one_of, make_insert
+from runyard.store.notifications import send_notifications
 from runyard.store.transactions import T, Transaction, Work, WorkKind
 
 MANY_ROWS = 100
@@ -38,12 +39,14 @@ class Session:
     """
 
     def __init__(
-        self, transaction: Transaction, *, is_sqlite: bool, shown_url: str, is_read_only: bool = False
+        self, transaction: Transaction, *, is_sqlite: bool, shown_url: str, is_read_only: bool = False, origin: str = ""
     ) -> None:
         self._transaction = transaction
         self._shown_url = shown_url
         self._is_read_only = is_read_only
         self._is_over = False
+        self._origin = origin
+        self._changed_runs: set[str] = set()
         self.is_sqlite = is_sqlite
         """Whether the database has a single writer."""
 
@@ -124,9 +127,17 @@ class Session:
         """Whether the column is one of the values, however many."""
         return is_one_of(column, sorted(values), is_sqlite=self.is_sqlite)
 
+    def note_changed_runs(self, run_uids: Iterable[str]) -> None:
+        """Other processes are to be notified of these runs, in this transaction. Only PostgreSQL has others."""
+        if not self.is_sqlite:
+            self._changed_runs.update(run_uids)
+
     async def commit(self) -> None:
         """Commit and end the session."""
         self._check_open()
+        if self._changed_runs:
+            changed, origin = self._changed_runs, self._origin
+            await self._run(lambda connection: send_notifications(connection, origin, changed), "write")
         with translate_errors(self._shown_url):
             await self._transaction.commit()
         self.end()

@@ -1,13 +1,16 @@
 """The store: opens a database and hands out units of work."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from secrets import token_hex
 
 from runyard import store
 from runyard.store.connections import make_read_only_factory, make_transaction_factory
 from runyard.store.driver_errors import translate_errors
 from runyard.store.errors import StoreUnavailable
 from runyard.store.lockfile import ProcessLock, take_file
+from runyard.store.notifications import Listener
 from runyard.store.schema import read_schema
 from runyard.store.session import Session
 from runyard.store.transactions import TransactionFactory
@@ -22,15 +25,22 @@ async def open_store(url: str, *, is_upgrading: bool = False) -> "SqlStore":
     `StoreLocked`, `StoreUnavailable`, `OldSchema`, `FutureSchema`, `ForeignSchema`.
     """
     place = parse_url(url)
-    lock = take_file(place.path) if isinstance(place, SqliteUrl) else None
+    if not isinstance(place, SqliteUrl):
+        await _ensure_schema(place, is_upgrading=is_upgrading)
+        writer, reader = make_transaction_factory(place)
+        origin = token_hex(8)
+        listener = Listener(place, origin=origin)
+        return SqlStore(writer=writer, reader=reader, shown_url=place.shown, origin=origin, listener=listener)
+    lock = take_file(place.path)
     try:
         await _ensure_schema(place, is_upgrading=is_upgrading)
         writer, reader = make_transaction_factory(place)
+        store = SqlStore(writer=writer, reader=reader, shown_url=place.shown, lock=lock)
+        await _end_leases(store)
     except BaseException:
-        if lock is not None:
-            lock.release()
+        lock.release()
         raise
-    return SqlStore(writer=writer, reader=reader, shown_url=place.shown, lock=lock)
+    return store
 
 
 async def open_read_only(url: str) -> "SqlStore":
@@ -48,11 +58,20 @@ class SqlStore:
     """`app.ports.Store`. Made by `open_store`."""
 
     def __init__(
-        self, *, writer: TransactionFactory, reader: TransactionFactory, shown_url: str, lock: ProcessLock | None = None
+        self,
+        *,
+        writer: TransactionFactory,
+        reader: TransactionFactory,
+        shown_url: str,
+        lock: ProcessLock | None = None,
+        origin: str = "",
+        listener: Listener | None = None,
     ) -> None:
         self._writer = writer
         self._reader = reader
         self._lock = lock
+        self._origin = origin
+        self._listener = listener
         self.shown_url = shown_url
 
     @asynccontextmanager
@@ -64,7 +83,13 @@ class SqlStore:
         """
         factory = self._reader if is_read_only else self._writer
         transaction = factory.make()
-        session = Session(transaction, is_sqlite=factory.is_sqlite, shown_url=self.shown_url, is_read_only=is_read_only)
+        session = Session(
+            transaction,
+            is_sqlite=factory.is_sqlite,
+            shown_url=self.shown_url,
+            is_read_only=is_read_only,
+            origin=self._origin,
+        )
         try:
             yield SqlUnitOfWork(session)
         finally:
@@ -72,12 +97,27 @@ class SqlStore:
             with translate_errors(self.shown_url):
                 await transaction.close()
 
+    async def listen(self) -> AsyncIterator[Sequence[str]]:
+        """Batches of uids of runs that other processes changed; empty: some may have been missed. Never ends."""
+        if self._listener is None:
+            await asyncio.Event().wait()
+            return
+        async for batch in self._listener.listen():
+            yield batch
+
     async def close(self) -> None:
         """Give connections back, and the database to other processes. Idempotent."""
         await self._reader.dispose()
         await self._writer.dispose()
         if self._lock is not None:
             self._lock.release()
+
+
+async def _end_leases(store: SqlStore) -> None:
+    """End the leases that a killed process left behind: its lock on the file is gone, so it is dead."""
+    async with store.begin() as work:
+        if await work.runs.end_leases(None):
+            await work.commit()
 
 
 async def _ensure_schema(url: DatabaseUrl, *, is_upgrading: bool) -> None:

@@ -4,13 +4,14 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from runyard.app.ports import Accounts, Audit, Entities, Firings, Metrics, Revisions, Runs, Secrets
+from runyard.app.ports import Accounts, Audit, Entities, Firings, Metrics, Replicas, Revisions, Runs, Secrets
 from runyard.store import tables
 from runyard.store.accounts import SqlAccounts
 from runyard.store.audit import SqlAudit
 from runyard.store.entities import SqlEntities
 from runyard.store.metrics_and_firings import SqlFirings, SqlMetrics
 from runyard.store.queue import read_clock
+from runyard.store.replicas import SqlReplicas
 from runyard.store.revisions import SqlRevisions
 from runyard.store.runs import SqlRuns
 from runyard.store.secrets import SqlSecrets
@@ -30,6 +31,7 @@ class SqlUnitOfWork:
         self.audit: Audit = SqlAudit(session)
         self.metrics: Metrics = SqlMetrics(session)
         self.firings: Firings = SqlFirings(session)
+        self.replicas: Replicas = SqlReplicas(session)
 
     async def commit(self) -> None:
         """Commit. Once this returns, the writes survive a crash."""

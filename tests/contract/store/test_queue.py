@@ -530,3 +530,15 @@ async def test_active_runs_of_a_place_come_page_by_page_when_they_are_listed(sto
         second = await work.runs.list_active("here/1", after=first[-1].uid, limit=3)
     assert [run.id for run in (*first, *second)] == ["a", "b", "c", "d", "ended"]
     assert first[0] == make_run("a", place="here/1", state="RUNNING", metadata={}, spec={}, request={})
+
+
+async def test_due_time_is_of_the_databases_clock_when_a_run_is_added(store: Store) -> None:
+    async with store.begin() as work:
+        before = await work.read_clock()
+        run = await work.runs.add(make_run("r1", due_at=after(99)), [], is_due=True)
+        idle = await work.runs.add(make_run("r2", due_at=after(99)), [])
+        assert run.due_at is not None
+        assert before <= run.due_at <= await work.read_clock()
+        assert idle.due_at is None
+        assert await get(work) == run
+        assert await get(work, "r2") == idle

@@ -12,6 +12,7 @@ import pytest
 from runyard.store import backup, open_store, read_status, upgrade
 from runyard.store.errors import StoreLocked, StoreUnavailable
 from runyard.store.sqlite_transactions import SqliteTransactionFactory
+from tests.contract.store.builders import claim
 
 HOLD = """
 import asyncio, sys
@@ -26,8 +27,27 @@ asyncio.run(main())
 """
 
 
-async def start_holder(url: str) -> asyncio.subprocess.Process:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", HOLD, url, stdout=asyncio.subprocess.PIPE)
+CLAIM = """
+import asyncio, sys
+from datetime import timedelta
+from runyard.store import open_store
+from tests.contract.store.builders import add_due, claim, make_run
+
+async def main():
+    store = await open_store(sys.argv[1])
+    async with store.begin() as work:
+        await add_due(work, make_run("r1"))
+        assert await claim(work, owner="killed", lease_for=timedelta(hours=1))
+        await work.commit()
+    print("open", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def start_holder(url: str, code: str = HOLD) -> asyncio.subprocess.Process:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, url, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     assert await process.stdout.readline() == b"open\n"
     return process
@@ -144,3 +164,16 @@ async def test_settings_are_those_of_the_promise_when_sqlite_is_used(tmp_path: P
         assert found[role, "foreign_keys"] == 1
         assert found[role, "busy_timeout"] == 0
     assert (found["writer", "query_only"], found["reader", "query_only"]) == (0, 1)
+
+
+async def test_leases_have_ended_when_the_process_that_held_them_was_killed(tmp_path: Path) -> None:
+    """The lock of the file proves that it is dead: nobody waits until they expire."""
+    url = f"sqlite:///{tmp_path}/runyard.db"
+    holder = await start_holder(url, CLAIM)
+    os.kill(holder.pid, signal.SIGKILL)
+    await holder.wait()
+
+    store = await open_store(url)
+    async with store.begin() as work:
+        assert [run.id for run, _ in await claim(work, owner="next")] == ["r1"]
+    await store.close()
