@@ -14,7 +14,8 @@ from runyard.store.session import Session
 
 _columns = tables.audit.c
 _FIELDS = tuple(field.name for field in fields(AuditEntry))
-_ADD = insert(tables.audit)
+# Inline: nobody asks for the sequence number of the new row.
+_ADD = insert(tables.audit).inline()
 
 
 class SqlAudit:

@@ -19,6 +19,7 @@ from runyard.store.columns import LARGEST, Count, Name
 from runyard.store.dependent_rows import replace_labels
 from runyard.store.derived_columns import derive_columns, list_labels
 from runyard.store.largest_documents import LISTED_DOCUMENTS, measure_documents, note_size
+from runyard.store.notifications import notify_row
 from runyard.store.queue import hold_lease, make_due_values, name_lease
 from runyard.store.session import Session
 
@@ -50,6 +51,8 @@ class _Shape:
     is_measured: bool = False
     has_lease: bool = False
     is_lease_ended: bool = False
+    is_notified: bool = False
+    """Whether the statement notifies other processes (PostgreSQL)."""
 
 
 async def update_run(
@@ -71,17 +74,18 @@ async def update_run(
         is_measured=not _MEASURED.isdisjoint(values),
         has_lease=lease is not None,
         is_lease_ended=is_lease_ended,
+        is_notified=not session.is_sqlite and (bool(values) or (lease is None and due_in is not UNCHANGED)),
     )
     parameters = _name_values(before, values, due_in)
     parameters["at_revision"] = min(before.revision, LARGEST)
     if lease is not None:
         parameters |= name_lease(lease)
+    if shape.is_notified:
+        parameters["notification"] = session.make_notification(before.uid)
     documents = [value for name, value in values.items() if name in _MEASURED] if shape.is_measured else None
     rows = await session.write_returning(_make_update(shape), parameters, documents=documents)
     if not rows:
         raise Stale(f"run {before.id} is gone or was changed since it was read, or its lease is stale")
-    if values or (lease is None and shape.due != "unchanged"):
-        session.note_changed_runs([before.uid])
     if shape.is_measured:
         await note_size(session, "run", before.project, rows[0]["document_bytes"])
     await add_transitions(session, [(before.uid, transition) for transition in transitions])
@@ -187,7 +191,7 @@ def _make_update(shape: _Shape) -> Any:
         _runs.revision == bindparam("at_revision", type_=Count()),
         *(hold_lease() if shape.has_lease else ()),
     ]
-    shown = (_runs.due_at, _BYTES) if shape.is_measured else (_runs.due_at,)
+    shown = [_runs.due_at, *([_BYTES] if shape.is_measured else []), *([notify_row()] if shape.is_notified else [])]
     return update(tables.runs).where(*guards).values(**_make_values(shape)).returning(*shown)
 
 

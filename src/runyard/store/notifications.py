@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection, Text, bindparam, func, literal
 
 from runyard.store.connections import make_postgresql_engine
 from runyard.store.driver_errors import translate_errors
@@ -35,6 +35,11 @@ def send_notifications(connection: Connection, origin: str, run_uids: Iterable[s
     """Notify all listeners but the origin of those runs, once this transaction is committed."""
     for payload in make_payloads(origin, run_uids):
         connection.exec_driver_sql("SELECT pg_notify($1, $2)", (CHANNEL, payload))
+
+
+def notify_row() -> ColumnElement[Any]:
+    """A notification as a part of RETURNING, which saves a statement. Binds `notification`: one payload."""
+    return func.pg_notify(literal(CHANNEL, Text()), bindparam("notification", type_=Text())).label("notified")
 
 
 def make_payloads(origin: str, run_uids: Iterable[str]) -> Iterator[str]:

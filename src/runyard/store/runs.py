@@ -25,6 +25,7 @@ from runyard.store.largest_documents import measure_documents, note_size
 from runyard.store.lists import fetch_page
 from runyard.store.mounting_runs import list_mounting_runs
 from runyard.store.narrow_updates import add_transitions, find_last_sequence, update_run, update_runs
+from runyard.store.notifications import notify_row
 from runyard.store.places import list_placed, list_places
 from runyard.store.queue import claim_due, end_leases, release, renew, renew_leases, wake, wake_waiting
 from runyard.store.retention import expire_runs, list_expired, list_unswept, mark_swept
@@ -84,13 +85,14 @@ class SqlRuns:
             "is_woken": False,
         }
         del row["due_at"]
+        if not self._session.is_sqlite:
+            row["notification"] = self._session.make_notification(run.uid)
         documents = [*list_documents(run), run.request]
         statement = _make_add(self._session.is_sqlite, is_due)
         added = await self._session.write_returning(statement, row, documents=documents)
         if not added:
             raise Duplicate(f"run {run.id} exists already in project {run.project}")
         await note_size(self._session, "run", run.project, added[0]["document_bytes"])
-        self._session.note_changed_runs([run.uid])
         await count_runs(self._session, [run.project], step=1)
         await add_transitions(self._session, [(run.uid, transition) for transition in transitions])
         await add_labels(self._session, run)
@@ -304,7 +306,8 @@ def _make_add(is_sqlite: bool, is_due: bool) -> ReturningInsert[Any]:  # noqa: F
     columns = [column.name for column in tables.runs.c if column.name not in ("due_at", *_UNLEASED)]
     values = {name: bindparam(name, type_=tables.runs.c[name].type) for name in columns}
     added = make_insert(tables.runs, is_sqlite=is_sqlite).values(**values, due_at=DatabaseNow() if is_due else null())
-    return added.on_conflict_do_nothing().returning(tables.runs.c.due_at, _BYTES)
+    shown = (tables.runs.c.due_at, _BYTES, *(() if is_sqlite else (notify_row(),)))
+    return added.on_conflict_do_nothing().returning(*shown)
 
 
 @cache

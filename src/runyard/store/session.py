@@ -21,7 +21,7 @@ from runyard.app.document_thread import is_large
 from runyard.store.driver_errors import translate_errors
 from runyard.store.errors import ReadOnly, UnstorableText
 from runyard.store.expressions import Insert, is_one_of, make_insert
-from runyard.store.notifications import send_notifications
+from runyard.store.notifications import make_payloads, send_notifications
 from runyard.store.transactions import T, Transaction, Work, WorkKind
 
 MANY_ROWS = 100
@@ -91,7 +91,9 @@ class Session:
         self._check_writable()
         if parameters := [dict(row) for row in rows]:
             work_kind: WorkKind = "long" if len(parameters) > MANY_ROWS else "write"
-            await self._run(lambda connection: connection.execute(statement, parameters), work_kind)
+            # One row is not sent as a batch, which takes longer.
+            given = parameters if len(parameters) > 1 else parameters[0]
+            await self._run(lambda connection: connection.execute(statement, given), work_kind)
 
     async def write_returning(
         self, statement: Executable, parameters: Parameters = None, *, documents: Any = None
@@ -126,6 +128,10 @@ class Session:
     def is_one_of(self, column: ColumnElement[Any], values: Iterable[str]) -> ColumnElement[bool]:
         """Whether the column is one of the values, however many."""
         return is_one_of(column, sorted(values), is_sqlite=self.is_sqlite)
+
+    def make_notification(self, run_uid: str) -> str:
+        """The payload that notifies other processes of this run, for `notifications.notify_row`."""
+        return next(make_payloads(self._origin, [run_uid]))
 
     def note_changed_runs(self, run_uids: Iterable[str]) -> None:
         """Other processes are to be notified of these runs, in this transaction. Only PostgreSQL has others."""

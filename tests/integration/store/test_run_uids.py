@@ -6,11 +6,15 @@ from pathlib import Path
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
+from sqlalchemy import text
 
 from runyard.app.ports import Query, Stream
+from runyard.domain.lifecycle import State
+from runyard.domain.outcomes import Lane
 from runyard.logs import open_logs
 from runyard.store import SqlStore, backup, open_store, read_status, restore, upgrade
 from runyard.store.errors import OldSchema
+from runyard.store.migrations.versions.r0003_engines import _LANE
 from runyard.store.schema import list_known_revisions
 from tests.contract.store.builders import NOON, claim, make_entity, make_run, make_transition
 
@@ -46,6 +50,10 @@ async def check_content(store: SqlStore) -> None:
         known = {"metadata": labels, "message": "it's \u20ac", "effective": {"a": 1}, "due_at": NOON}
         assert run == make_run("r1", uid="r1", **known, last_sequence=2)
         assert await work.runs.find_by_uid("r1") == run
+        ended = await work.runs.find_by_uid("r2")
+        assert ended is not None
+        assert (ended.state, ended.settled_at, ended.is_log_complete) == ("COMPLETED", ended.updated_at, True)
+        assert (ended.last_sequence, ended.place, ended.lane) == (1, None, Lane.SETTLE)
         assert await work.runs.list_transitions("r1") == [make_transition(1), make_transition(2, reason="user.submit")]
         for project, total in (("p", 2), ("q", 1)):
             page = await work.runs.find_page(Query(type="run", project=project, size=0))
@@ -147,3 +155,13 @@ async def test_log_is_found_by_uid_when_an_older_release_wrote_it(tmp_path: Path
         assert (piece.content, piece.at) == (b"hello from the old release\n", NOON)
         await logs.append(Stream("u1", "pod-1", "main"), b"new\n", offset=0, at=NOON)
         await logs.close()
+
+
+async def test_lane_is_the_one_that_the_store_writes_when_the_script_chooses_it(store: SqlStore) -> None:
+    async with store.begin() as work:
+        for state in State:
+            for desired in ("run", "stop", "delete"):
+                await work.runs.add(make_run(f"{state}-{desired}", state=state, desired=desired), [])
+        rows = await work.session.fetch_all(text(f"SELECT old.uid, old.lane, {_LANE} AS chosen FROM runs AS old"))
+    assert len(rows) == 3 * len(State)
+    assert [row["uid"] for row in rows if row["lane"] != row["chosen"]] == []
