@@ -3,7 +3,7 @@ from itertools import product
 import pytest
 
 from runyard.domain.lifecycle import FINAL, GONE, State
-from runyard.domain.outcomes import ENDED, Outcome, Seen, Step, choose_step, judge
+from runyard.domain.outcomes import ENDED, Desired, Lane, Outcome, Seen, Step, choose_lane, choose_step, judge
 from tests.lifecycle_table import may_follow
 
 ACTIVE = [state for state in State if state not in FINAL | GONE]
@@ -86,3 +86,26 @@ def test_overdue_run_fails_unless_it_made_it_when_it_has_ended(state: State, see
 def test_no_outcome_goes_back_when_anything_is_seen_in_any_state(state: State, seen: Seen, desired: str) -> None:
     outcome = judge(state, seen, desired=desired, reason=None, message=None)  # type: ignore[arg-type]
     assert outcome is None or may_follow(state, outcome.state)
+
+
+@pytest.mark.parametrize(
+    ("state", "desired", "lane"),
+    [
+        (State.CREATED, "run", Lane.CREATE),
+        (State.BUILT, "run", Lane.CREATE),
+        (State.READY, "run", Lane.CREATE),
+        (State.RESUME, "run", Lane.CREATE),
+        (State.PENDING, "run", Lane.WATCH),
+        (State.RUNNING, "run", Lane.WATCH),
+        (State.READY, "stop", Lane.STOP),
+        (State.RUNNING, "stop", Lane.STOP),
+        (State.STOP, "stop", Lane.STOP),
+        (State.RUNNING, "delete", Lane.STOP),
+        (State.DELETING, "delete", Lane.STOP),
+        (State.COMPLETED, "run", Lane.SETTLE),
+        (State.ERROR, "stop", Lane.SETTLE),
+        (State.STOPPED, "stop", Lane.SETTLE),
+    ],
+)
+def test_lane_is_by_state_and_wish_when_it_is_chosen(state: State, desired: Desired, lane: Lane) -> None:
+    assert choose_lane(state, desired=desired) is lane
