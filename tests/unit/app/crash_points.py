@@ -3,7 +3,7 @@
 To die before a thing is to die after the one before it: these are all the moments that differ.
 """
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -52,6 +52,9 @@ class MortalStore:
 
             unit.commit = commit_at_risk  # type: ignore[method-assign]
             yield unit
+
+    def listen(self) -> AsyncIterator[Sequence[str]]:
+        return self._store.listen()
 
     async def close(self) -> None:
         await self._store.close()
