@@ -2,7 +2,7 @@
 
 import copy
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
@@ -28,14 +28,17 @@ from runyard.app.engine import (
     VolumeState,
 )
 from runyard.app.model import Json
+from runyard.domain.admission import AdmittedObjects
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
 from runyard.pods.snapshot import Snapshot
+from tests.engines.memory_manifests import admit_anchor, admit_dependents
 from tests.engines.memory_objects import Output, Subscriber, Thing, keep_newest
 
 RESUMABLE = frozenset({"serve", "deploy"})
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 ENDED = ("succeeded", "failed", "stopped")
+_RELEASABLE = ("held", "stopped", "stopping")
 CAPACITY_CORES = 64
 """A run that requests more waits forever."""
 
@@ -82,6 +85,8 @@ class MemoryEngine:
         self.at: Callable[[str], Awaitable[None]] = pass_by
         self.choose_age: Callable[[int], int] = lambda _known: 0
         """How many observations old what is remembered is."""
+        self.is_admitting = False
+        """Whether it asks for admission, as an engine must. Tests of loops leave it off: their runs have no rules."""
         self.is_list_complete = True
         self.hidden: set[str] = set()
         """Projects that cannot be read now."""
@@ -115,8 +120,10 @@ class MemoryEngine:
             raise EngineUnavailable(Reason.ENGINE_FAILED, f"project {assignment.project} was not prepared")
         if assignment.run_uid in self.strangers:
             raise EngineRefusal(Reason.ANCHOR_TAKEN, "an object that is not ours has the name of the run's anchor")
+        admitted = await admit_anchor(assignment) if self.is_admitting else None
         found = self._find_own(assignment)
         if found is None:
+            self._send(assignment, admitted)
             anchor = Anchor(
                 run_uid=assignment.run_uid,
                 run_id=assignment.run_id,
@@ -137,8 +144,11 @@ class MemoryEngine:
         """Start it, unless it is gone, has ended, or was told something newer."""
         await self._enter("release")
         secrets, token = await assignment.access.read_secrets(), await assignment.access.issue_token()
+        is_due = uid in self.things and self.things[uid].phase in _RELEASABLE
+        admitted = await self._admit_dependents(assignment, uid, secrets, token) if is_due else None
         thing = self._obey(assignment, uid)
-        if thing is not None and thing.phase in ("held", "stopped", "stopping"):
+        if thing is not None and thing.phase in _RELEASABLE:
+            self._send(assignment, admitted)
             thing.phase = "pending"
             thing.was_released = thing.has_secrets = True
             thing.is_settled = False
@@ -146,6 +156,17 @@ class MemoryEngine:
             self.released.append(uid)
             self.secrets[uid], self.tokens[uid] = dict(secrets), token
         await self.at("release done")
+
+    async def _admit_dependents(
+        self, assignment: Assignment, uid: str, secrets: Mapping[str, str], token: str
+    ) -> AdmittedObjects | None:
+        if not self.is_admitting:
+            return None
+        return await admit_dependents(assignment, uid, secrets=secrets, token=token)
+
+    def _send(self, assignment: Assignment, objects: AdmittedObjects | None) -> None:
+        """The only function that sends anything."""
+        self.sent[assignment.run_uid] += [item.body for item in objects or ()]
 
     async def observe(self, anchor: Anchor) -> Observation:
         """As remembered; absence as it is."""

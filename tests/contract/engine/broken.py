@@ -15,6 +15,7 @@ from runyard.app.engine import (
     Observation,
     VolumeState,
 )
+from runyard.domain.admission import AdmittedObjects
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
 from tests.engines.memory import MemoryEngine
@@ -66,6 +67,29 @@ class StartsBeforeTheRelease(MemoryEngine):
         if self.things[uid].phase == "held":
             self.things[uid].phase = "pending"
         return uid
+
+
+class SendsMoreThanWasAdmitted(MemoryEngine):
+    def _send(self, assignment: Assignment, objects: AdmittedObjects | None) -> None:
+        super()._send(assignment, objects)
+        self.sent[assignment.run_uid].append(b'{"kind": "Pod"}')
+
+
+class CreatesRefusedAnchors(MemoryEngine):
+    async def ensure_anchor(self, assignment: Assignment) -> str:
+        try:
+            return await super().ensure_anchor(assignment)
+        except EngineRefusal:
+            self.is_admitting = False
+            await super().ensure_anchor(assignment)
+            raise
+
+
+class StoresSecretsBeforeTheAdmission(MemoryEngine):
+    async def release(self, assignment: Assignment, uid: str) -> None:
+        if uid in self.things:
+            self.secrets[uid] = dict(await assignment.access.read_secrets())
+        await super().release(assignment, uid)
 
 
 class ReplacesStrangers(MemoryEngine):

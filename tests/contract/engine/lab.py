@@ -19,6 +19,8 @@ from runyard.domain.admission import AdmittedObjects, admit
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
+from runyard.manifests.environment import TOKEN_VARIABLES, get_platform_envs
+from runyard.manifests.identity import PlatformInputs, RunIdentity
 from runyard.spec.environment import SecretUse
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.policy import Policy
@@ -39,6 +41,8 @@ class Lab(Protocol):
     """Prepared, and of this test alone."""
     other_project: str
     capabilities: frozenset[Capability]
+    platform: PlatformInputs
+    """What the engine gives every run, as admission must know it."""
     patience: int
     """How often `eventually` looks before it gives up."""
 
@@ -148,11 +152,15 @@ class FixedAccess:
         return self.token
 
 
-@dataclass(frozen=True)
-class FixedAdmission:
-    """`app.engine.Admission` with the built-in policy."""
+@dataclass
+class RecordingAdmission:
+    """`app.engine.Admission` by the built-in policy; knows what it has admitted, and can refuse everything."""
 
-    project: str
+    identity: RunIdentity
+    claims: frozenset[str] = frozenset()
+    """Kept volumes that the run may mount."""
+    is_refusing: bool = False
+    admitted: list[bytes] = field(default_factory=list)
 
     async def admit(
         self,
@@ -162,17 +170,29 @@ class FixedAdmission:
         is_anchor: bool = False,
         kubernetes_version: str = "latest",
     ) -> AdmittedObjects:
+        if self.is_refusing:
+            raise EngineRefusal(Reason.ADMISSION_REFUSED, "a rule forbids it")
+        namespace = next((item["metadata"].get("namespace") for item in (*objects, *unsent)), None)
+        identity = replace(self.identity, namespace=namespace)
         try:
-            return admit(
+            found = admit(
                 objects,
                 unsent=unsent,
                 policy=Policy(),
-                project=self.project,
+                project=identity.project,
                 is_anchor=is_anchor,
                 kubernetes_version=kubernetes_version,
+                shared_claims=self.claims,
+                platform_envs=get_platform_envs(identity),
+                platform_secrets=frozenset(TOKEN_VARIABLES if identity.platform.has_token else ()),
+                launcher=identity.platform.launcher,
+                has_registry_secret=identity.platform.has_registry_secret,
+                run_uid=identity.run_uid,
             )
         except Refused as refused:
             raise EngineRefusal(Reason.ADMISSION_REFUSED, str(refused)) from refused
+        self.admitted += [item.body for item in found]
+        return found
 
 
 def assign(lab: Lab, *lines: str, run_id: str = "r1", spec: dict[str, Any] | None = None, **fields: Any) -> Assignment:
@@ -197,9 +217,11 @@ def assign(lab: Lab, *lines: str, run_id: str = "r1", spec: dict[str, Any] | Non
         "effective": lab.adapt(effective),
         "generation": 1,
         "access": FixedAccess(),
-        "admission": FixedAdmission(lab.project),
+        **fields,
     }
-    return Assignment(run_id=run_id, **{**chosen, **fields})
+    identity = RunIdentity(run_id=run_id, run_uid=chosen["run_uid"], project=chosen["project"], platform=lab.platform)
+    claims = frozenset(volume.claim_name for volume in effective.volumes if volume.claim_name is not None)
+    return Assignment(run_id=run_id, **{"admission": RecordingAdmission(identity, claims), **chosen})
 
 
 def assign_service(lab: Lab, *lines: str, **fields: Any) -> Assignment:

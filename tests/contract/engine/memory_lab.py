@@ -13,6 +13,7 @@ from tests.contract.engine.lab import Capability
 from tests.contract.engine.memory_sessions import SessionEngine
 from tests.contract.engine.scripts import Line, parse_command
 from tests.engines.memory import MemoryEngine
+from tests.engines.memory_manifests import PLATFORM
 from tests.engines.memory_objects import Thing
 
 _LARGE_EVENTS = [{"message": "x" * 1000, "count": count} for count in range(5000)]
@@ -25,9 +26,11 @@ class MemoryLab:
         ["cut", "hide", "epochs", "rotation", "floods", "many restarts", "strangers", "mounts"]
     )
     patience = 60
+    platform = PLATFORM
 
     def __init__(self, engine: MemoryEngine | None = None) -> None:
         self.memory = engine or SessionEngine()
+        self.memory.is_admitting = True
         self.engine: Engine = self.memory
         self.project, self.other_project = "p", "q"
         self._sent: defaultdict[str, list[str]] = defaultdict(list)

@@ -195,6 +195,24 @@ OBLIGATIONS = (
         },
     ),
     Obligation(
+        "Sends only what `assignment.admission` admitted.",
+        {
+            broken.SendsMoreThanWasAdmitted: (
+                "test_everything_that_was_sent_was_admitted_when_a_job_is_started",
+                "test_everything_that_was_sent_was_admitted_when_a_service_is_started",
+            ),
+        },
+    ),
+    Obligation(
+        "What it returns is all that an engine may send",
+        {
+            broken.CreatesRefusedAnchors: ("test_nothing_is_created_when_the_anchor_is_not_admitted",),
+            broken.StoresSecretsBeforeTheAdmission: (
+                "test_nothing_starts_and_nothing_is_left_when_the_release_is_not_admitted",
+            ),
+        },
+    ),
+    Obligation(
         "An anchor that has ended by itself is not restarted.",
         {
             broken.RestartsEndedRuns: ("test_it_is_not_started_again_when_its_work_had_ended",),
