@@ -5,7 +5,7 @@ import errno
 import gc
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -321,15 +321,17 @@ def _make_loops(context: ServerContext, settings: Settings) -> Mapping[str, Loop
         "deletions": DeletionLoop(context.core, context.core.engine).run,
         "volumes": VolumeLoop(context.core, context.core.engine).run,
         "gauges": partial(_measure, context),
-        **_make_sweep(context),
+        **_make_sweep(context, owns=reconciler.membership.owns),
         **({} if settings.open_to_everyone_on_this_machine else {"accounts": partial(_await_accounts, context)}),
     }
 
 
-def _make_sweep(context: ServerContext) -> Mapping[str, Loop]:
+def _make_sweep(context: ServerContext, *, owns: Callable[[str], bool]) -> Mapping[str, Loop]:
     """Without an engine there is nothing to sweep."""
     engine = context.core.engine
-    return {} if engine is None else {"sweep": Sweeper(context.core, engine, count=context.metrics.set_orphans).run}
+    if engine is None:
+        return {}
+    return {"sweep": Sweeper(context.core, engine, owns=owns, count=context.metrics.set_orphans).run}
 
 
 async def _await_accounts(context: ServerContext) -> None:

@@ -1,7 +1,11 @@
-"""Whatever users, engines and crashes do, in whatever order: one anchor, no state that goes back, nobody forgotten."""
+"""Whatever users, engines and crashes do, in whatever order: one anchor, no state that goes back, nobody forgotten.
+
+The server also changes its place, and sweeps; runs write logs, of which every byte is stored once before they settle.
+"""
 
 import asyncio
 import itertools
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
@@ -12,21 +16,26 @@ from hypothesis import HealthCheck, Phase, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from runyard.app.core import Core
-from runyard.app.engine import EngineUnavailable
+from runyard.app.engine import Anchor, EngineUnavailable
 from runyard.app.errors import Missing, NotPossible
+from runyard.app.loops.assignments import make_assignment
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
+from runyard.app.loops.sweep import Sweeper
 from runyard.app.model import Principal, Run, Transition
 from runyard.app.ports import LogStore, Query, Store
+from runyard.app.rules import RecordedRules
 from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.resume import resume_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.app.runs.transitions import can_be_resumed
-from runyard.domain.lifecycle import State, is_final
+from runyard.domain.lifecycle import FINAL, State, is_final
+from runyard.domain.reasons import Reason
+from tests.engines.memory import MemoryEngine
 from tests.lifecycle_table import may_follow
 from tests.unit.app.crash_points import Crash, Fate, MortalLogs, MortalStore
-from tests.unit.app.run_world import ADA, JOB, SERVICE, issue_token, open_world
+from tests.unit.app.run_world import ADA, JOB, SERVICE, issue_token, make_run, open_world
 
 RUN_IDS = ("r1", "r2", "r3")
 run_ids = strategies.sampled_from(RUN_IDS)
@@ -38,7 +47,7 @@ Act = Callable[[Core, Principal, str, str], Awaitable[Any]]
 
 
 class RunMachine(RuleBasedStateMachine):
-    """The real store, an engine in memory, and one process that dies at any time."""
+    """The real store, engines in memory at two places, and one process that acts at one of them and may die."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,16 +56,26 @@ class RunMachine(RuleBasedStateMachine):
         self.known: dict[str, tuple[Run, list[Transition]]] = {}
         self.number = 0
         self.lost_before_stored: set[str] = set()
+        self.lost: set[str] = set()
+        """UIDs that somebody else deleted."""
+        self.foreign: dict[str, MemoryEngine] = {}
+        """UIDs of anchors whose runs this database has never known."""
+        self.written: defaultdict[str, bytearray] = defaultdict(bytearray)
+        """What each run wrote, by its uid."""
 
     @initialize()
     def open(self) -> None:
         self.world = self.runner.run(self.stack.enter_async_context(open_world()))
+        self.engines = {"a": self.world.engine, "b": MemoryEngine("b")}
+        for engine in self.engines.values():
+            engine.projects.add("p")
         self.submit("r1", SERVICE)
 
     def live(self, dies_at: int | None) -> Core:
         """The core of a new process with that fate; what an earlier one held has ended."""
         fate = Fate(dies_at)
-        self.world.engine.at = fate.pass_point
+        for engine in self.engines.values():
+            engine.at = fate.pass_point
         self.world.make_due()
         return replace(
             self.world.core,
@@ -135,23 +154,78 @@ class RunMachine(RuleBasedStateMachine):
     @rule()
     def work_well(self) -> None:
         self.work(None, 1)
-        self.world.engine.tick()
+        self.let_time_pass_in_the_engines()
 
     @rule()
-    def let_time_pass_in_the_engine(self) -> None:
-        self.world.engine.tick()
+    def let_time_pass_in_the_engines(self) -> None:
+        for engine in self.engines.values():
+            engine.tick()
 
     @rule(run_id=run_ids, phase=strategies.sampled_from(["succeeded", "failed", "stopped"]))
     def finish(self, run_id: str, phase: str) -> None:
-        self.world.engine.finish(run_id, phase=phase)
+        for engine in self.engines.values():
+            engine.finish(run_id, phase=phase)
+
+    @rule(run_id=run_ids, lines=strategies.integers(1, 3))
+    def write_log(self, run_id: str, lines: int) -> None:
+        for engine in self.engines.values():
+            for thing in engine.things.values():
+                if thing.anchor.run_id == run_id and thing.phase == "running":
+                    self.number += 1
+                    content = b"%d\n" % self.number * lines
+                    engine.write_log(thing.anchor.run_uid, content)
+                    self.written[thing.anchor.run_uid] += content
 
     @rule(run_id=run_ids)
     def lose(self, run_id: str) -> None:
-        lost = self.world.engine.lose(run_id)
-        run = self.runner.run(self.world.find(run_id))
-        if lost is not None and (run is None or run.anchor_uid != lost):
-            # Nobody had stored its UID: that it is made again is right.
-            self.lost_before_stored.add(lost)
+        for engine in self.engines.values():
+            lost = engine.lose(run_id)
+            if lost is None:
+                continue
+            self.lost.add(lost)
+            run = self.runner.run(self.world.find(run_id))
+            if run is None or run.anchor_uid != lost:
+                # Nobody had stored its UID: that it is made again is right.
+                self.lost_before_stored.add(lost)
+
+    @rule(place=strategies.sampled_from(["a", "b"]))
+    def move(self, place: str) -> None:
+        """The server is started again with the engine of that place."""
+        engine = self.engines[place]
+        self.world.engine = engine
+        self.world.core = replace(self.world.core, engine=engine)
+        self.runner.run(self.world.make_loop().wake_waiting())
+
+    @rule()
+    def plant(self) -> None:
+        """An anchor of this installation whose run the database does not know: it is younger than a backup."""
+        self.number += 1
+        run = make_run(f"unknown-{self.number}")
+        assignment = make_assignment(self.world.core, run, issue_token=issue_token, rules=RecordedRules())
+        self.live(None)
+        with suppress(EngineUnavailable):
+            self.foreign[self.runner.run(self.world.engine.ensure_anchor(assignment))] = self.world.engine
+
+    @rule(dies_at=deaths)
+    def sweep(self, dies_at: int | None) -> None:
+        core = self.live(dies_at)
+        engine = self.world.engine
+        before = {uid: thing.anchor for uid, thing in engine.things.items() if thing.phase != "removing"}
+        with suppress(Crash, EngineUnavailable):
+            self.runner.run(Sweeper(core, engine, grace=timedelta(0)).sweep())
+        for uid, anchor in before.items():
+            if uid not in engine.things or engine.things[uid].phase == "removing":
+                self.check_swept(anchor)
+
+    def check_swept(self, anchor: Anchor) -> None:
+        """Only what belongs to a run that has ended or was deleted may be removed."""
+        assert anchor.uid not in self.foreign
+        run = self.runner.run(self.find_by_uid(anchor.run_uid))
+        assert run is None or (is_final(State(run.state)) and run.anchor_uid != anchor.uid)
+
+    async def find_by_uid(self, run_uid: str) -> Run | None:
+        async with self.world.store.begin(is_read_only=True) as unit:
+            return await unit.runs.find_by_uid(run_uid)
 
     @rule(number=strategies.integers(1, 3))
     def fail(self, number: int) -> None:
@@ -194,17 +268,27 @@ class RunMachine(RuleBasedStateMachine):
         assert run.due_at is not None or is_watched or is_settled
 
     def check_engine(self, run: Run) -> None:
-        made = self.world.engine.made.get(run.uid, [])
+        made = [uid for engine in self.engines.values() for uid in engine.made.get(run.uid, [])]
         assert len(set(made) - self.lost_before_stored) <= 1
-        anchor = self.world.engine.things.get(run.anchor_uid or "")
-        if run.state == State.STOPPED and anchor is not None:
-            assert anchor.phase not in ("pending", "running")
+        if run.reason == Reason.RUN_LOST:
+            # Absence at another place proves nothing.
+            assert run.anchor_uid in self.lost
+        for name, engine in self.engines.items():
+            anchor = engine.things.get(run.anchor_uid or "")
+            if anchor is None:
+                continue
+            assert run.place == f"memory/{name}"
+            if run.state == State.STOPPED:
+                assert anchor.phase not in ("pending", "running")
+            if run.settled_at is not None and State(run.state) in FINAL:
+                assert not anchor.has_secrets
 
     def teardown(self) -> None:
         try:
             if hasattr(self, "world"):
-                self.world.engine.choose_age = lambda _known: 0
-                self.world.engine.failures = []
+                for engine in self.engines.values():
+                    engine.choose_age = lambda _known: 0
+                    engine.failures = []
                 self.finish_all()
         finally:
             self.runner.run(self.stack.aclose())
@@ -212,23 +296,48 @@ class RunMachine(RuleBasedStateMachine):
 
     def finish_all(self) -> None:
         """With nothing in the way any more, every run comes to where it should be; then all can end and go."""
-        self.live(None)
-        self.runner.run(self.world.settle())
-        self.nothing_goes_back()
+        self.settle_everywhere()
         for run in self.list_runs():
             assert run.state == State.RUNNING or (is_final(State(run.state)) and run.state != State.DELETING), run
         for run in self.list_runs():
             self.runner.run(stop_run(self.world.core, ADA, "p", run.id))
-        self.runner.run(self.world.settle())
-        self.nothing_goes_back()
+        self.settle_everywhere()
         for run in self.list_runs():
             assert is_final(State(run.state))
+            assert run.settled_at is not None
             past = self.runner.run(self.world.history(run.id))
             assert run.state == State.STOPPED or past[-1].reason != "user.stop"
+            self.check_log(run)
             self.runner.run(delete_run(self.world.core, ADA, "p", run.id))
-        self.runner.run(self.world.settle())
+        self.settle_everywhere()
         assert self.list_runs() == []
-        assert self.world.engine.things == {}
+        left = {uid for engine in self.engines.values() for uid in engine.things}
+        assert left == {uid for uid, engine in self.foreign.items() if uid in engine.things} == set(self.foreign)
+
+    def settle_everywhere(self) -> None:
+        """Let a server at each place do all there is to do, then sweep."""
+        for place in self.engines:
+            self.live(None)
+            self.move(place)
+            self.runner.run(self.world.settle())
+            self.runner.run(Sweeper(self.world.core, self.world.engine, grace=timedelta(0)).sweep())
+        self.nothing_goes_back()
+
+    def check_log(self, run: Run) -> None:
+        """What the run wrote is stored once, unless somebody deleted its anchor before it was read."""
+        stored = self.runner.run(self.read_log(run.uid))
+        written = bytes(self.written[run.uid])
+        if run.anchor_uid in self.lost:
+            assert written.startswith(stored)
+        else:
+            assert stored == written
+            assert run.is_log_complete
+
+    async def read_log(self, run_uid: str) -> bytes:
+        content = b""
+        for info in await self.world.logs.list_streams(run_uid):
+            content += b"".join(piece.content for piece in await self.world.logs.read(info.stream))
+        return content
 
     def list_runs(self) -> list[Run]:
         async def find() -> list[Run]:
