@@ -23,7 +23,7 @@ from runyard.app.runs import begin_run_deletions, delete_runs, finish_deletions
 from runyard.spec.digitalhub.reference_strings import TaskReference
 
 PAGE_SIZE = 500
-ENTITIES_AT_ONCE = 25
+ENTITIES_AT_ONCE = 10
 """How many entities are deleted in one transaction: other writers wait as long as one takes."""
 
 
