@@ -20,9 +20,9 @@ from runyard.app.loops.deadlines import find_due, find_passed
 from runyard.app.loops.log_collection import LogCollector
 from runyard.app.loops.observation_lane import ObservationLane
 from runyard.app.loops.pace import Pace
-from runyard.app.lru_map import LruMap
 from runyard.app.model import Lease, Run
 from runyard.app.ports import UNCHANGED, DueIn, Stale
+from runyard.app.projects import PreparedProjects
 from runyard.app.rules import RecordedRules
 from runyard.app.runs import SYSTEM, Change, Decide, finish_run_deletion, make_anchor, write_change
 from runyard.app.volumes import ensure_run_volumes
@@ -36,8 +36,6 @@ Result = TypeVar("Result")
 NO_ENGINE = EngineUnavailable(
     Reason.ENGINE_NONE, "no engine is configured: the run waits until the server is started with one"
 )
-MOST_PROJECTS = 10_000
-"""How many projects are remembered as prepared; others are prepared again, which is idempotent."""
 _MOST_STEPS = 16
 
 _log = logging.getLogger(__name__)
@@ -78,7 +76,7 @@ class Stepper:
         self._lane = lane
         self._collector = collector
         self._rules = RecordedRules()
-        self._prepared: LruMap[str, bool] = LruMap(most=MOST_PROJECTS)
+        self._prepared = None if engine is None else PreparedProjects(core, engine)
 
     async def advance(self, run: Run, lease: Lease) -> Done:
         """Take all steps that are possible now. Raises `LeaseLost`, and `Conflict` if a user changed the run."""
@@ -147,9 +145,8 @@ class Stepper:
 
     async def _anchor(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
         assignment = self._assign(run)
-        if self._prepared.find(run.project) is None:
-            await self._call(engine.ensure_project(run.project))
-            self._prepared.put(run.project, True)
+        if self._prepared is not None:
+            await self._call(self._prepared.ensure(run.project))
         uid = await self._call(engine.ensure_anchor(assignment))
         try:
             return await self._hand_over(engine, run, lease, assignment, uid)

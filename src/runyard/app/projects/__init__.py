@@ -6,7 +6,7 @@ May import `entities` and `runs`.
 from runyard.app.projects.entity_deletion import delete_entity, delete_named
 from runyard.app.projects.metrics import list_metrics, put_metric
 from runyard.app.projects.project_deletion import delete_project, finish_project_deletion
-from runyard.app.projects.project_preparation import forget_project_places, prepare_project
+from runyard.app.projects.project_preparation import PreparedProjects, forget_project_places
 from runyard.app.projects.projects import (
     ListedEntity,
     create_project,
@@ -20,6 +20,7 @@ from runyard.app.projects.search import SEARCHED, Search, SortedBy, search_proje
 __all__ = [
     "SEARCHED",
     "ListedEntity",
+    "PreparedProjects",
     "Search",
     "SortedBy",
     "create_project",
@@ -32,7 +33,6 @@ __all__ = [
     "list_labels",
     "list_metrics",
     "list_projects",
-    "prepare_project",
     "put_metric",
     "search_project",
     "update_project",

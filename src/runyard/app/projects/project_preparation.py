@@ -5,30 +5,47 @@ removes what the engine made, wherever that was.
 """
 
 from dataclasses import replace
+from datetime import datetime
 
 from runyard.app.core import Core
 from runyard.app.engine import Engine
 from runyard.app.engine_calls import call_engine
 from runyard.app.locks import lock_of_project
+from runyard.app.lru_map import LruMap
 from runyard.app.model import Entity
 from runyard.app.ports import Query
 
+MOST_PREPARED = 10_000
+"""How many projects are remembered as prepared."""
 PAGE_SIZE = 200
 PLACES = "places"
 """The key of a project's status: where it was prepared."""
 
 
-async def prepare_project(core: Core, engine: Engine, project: str) -> None:
-    """Make an engine ready for the runs of a project. Idempotent; one short read if it was prepared before.
+class PreparedProjects:
+    """The projects that this process has prepared at its engine. A project that is created again is another one."""
 
-    Raises `EngineUnavailable` and `EngineRefusal`.
-    """
-    place = str(engine.place)
-    async with core.store.begin(is_read_only=True) as unit:
-        entity = await unit.entities.find_project(project)
-    if entity is not None and place not in list_places(entity):
-        await _add_place(core, project, place)
-    await call_engine(engine.ensure_project(project))
+    def __init__(self, core: Core, engine: Engine) -> None:
+        self._core = core
+        self._engine = engine
+        self._prepared: LruMap[str, datetime] = LruMap(most=MOST_PREPARED)
+        """When the project was created, by its name."""
+
+    async def ensure(self, project: str) -> None:
+        """Make the engine ready for the runs of a project; only one short read if it is.
+
+        Raises `EngineUnavailable` and `EngineRefusal`.
+        """
+        place = str(self._engine.place)
+        async with self._core.store.begin(is_read_only=True) as unit:
+            entity = await unit.entities.find_project(project)
+        if entity is not None and entity.created_at == self._prepared.find(project):
+            return
+        if entity is not None and place not in list_places(entity):
+            await _add_place(self._core, project, place)
+        await call_engine(self._engine.ensure_project(project))
+        if entity is not None:
+            self._prepared.put(project, entity.created_at)
 
 
 async def forget_project_places(core: Core, place: str) -> int:

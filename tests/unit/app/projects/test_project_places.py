@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
@@ -10,7 +11,7 @@ from runyard.app.loops.deletion_loop import DeletionLoop
 from runyard.app.loops.volume_loop import VolumeLoop
 from runyard.app.model import Entity
 from runyard.app.projects.project_deletion import delete_project
-from runyard.app.projects.project_preparation import forget_project_places, prepare_project
+from runyard.app.projects.project_preparation import PreparedProjects, forget_project_places
 from runyard.app.projects.projects import create_project
 from runyard.app.volumes.kept_volumes import create_volume
 from runyard.domain.reasons import Reason
@@ -35,7 +36,7 @@ async def prepare(world: World, *engines: MemoryEngine) -> None:
     await furnish(world)
     for engine in engines or (world.engine,):
         for _ in range(2):
-            await prepare_project(world.core, engine, "p")
+            await PreparedProjects(world.core, engine).ensure("p")
 
 
 async def test_place_is_known_when_a_project_is_prepared(world: World) -> None:
@@ -51,7 +52,7 @@ async def test_place_is_written_first_when_the_engine_is_down(world: World) -> N
     await furnish(world)
     world.engine.failures = [EngineUnavailable("engine.failed", "down")]
     with pytest.raises(EngineUnavailable):
-        await prepare_project(world.core, world.engine, "p")
+        await PreparedProjects(world.core, world.engine).ensure("p")
     project = await find_project(world)
     assert project is not None
     assert project.status == {"places": ["memory/a"]}
@@ -151,7 +152,7 @@ async def test_project_goes_at_once_when_the_last_thing_is_gone(world: World) ->
 async def test_others_go_when_the_deletion_of_one_project_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("p1", "p2"):
         await create_project(world.core, ADA, {"kind": "project", "name": name})
-        await prepare_project(world.core, world.engine, name)
+        await PreparedProjects(world.core, world.engine).ensure(name)
         await delete_project(world.core, ADA, name)
     real = world.engine.remove_project
 
@@ -173,3 +174,17 @@ async def test_project_goes_when_the_other_place_is_forgotten(world: World) -> N
     assert await forget_project_places(world.core, "memory/b") == 1
     assert await forget_project_places(world.core, "memory/b") == 0
     assert await DeletionLoop(world.core, world.engine).finish() == 1
+
+
+async def test_engine_is_asked_once_per_project_when_it_was_created_again(world: World) -> None:
+    prepared = PreparedProjects(world.core, world.engine)
+    for _ in range(2):
+        await create_project(world.core, ADA, {"kind": "project", "name": "again"})
+        for _ in range(3):
+            await prepared.ensure("again")
+        assert world.engine.projects == {"again"}
+        await delete_project(world.core, ADA, "again")
+        assert await DeletionLoop(world.core, world.engine).finish() == 1
+        assert world.engine.projects == set()
+        world.turn(timedelta(seconds=1))
+    assert world.engine.calls.count("ensure_project") == 2
