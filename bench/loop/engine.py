@@ -58,6 +58,10 @@ class BenchEngine(MemoryEngine):
             for run_uid in run_uids:
                 self._subscriber.tell(self._objects[run_uid].observation)
 
+    def has_released(self, run_uids: Iterable[str]) -> bool:
+        """Whether the loop has released all of these runs."""
+        return all(self._objects[run_uid].observation.seen is not Seen.HELD for run_uid in run_uids)
+
     @property
     def is_heard(self) -> bool:
         """Whether the loop has taken all reports."""
@@ -76,7 +80,8 @@ class BenchEngine(MemoryEngine):
         return found.anchor.uid
 
     async def release(self, assignment: Assignment, uid: str) -> None:  # noqa: ARG002 - the run has one anchor
-        self.change([assignment.run_uid], Seen.PENDING)
+        if self._objects[assignment.run_uid].observation.seen is Seen.HELD:
+            self.change([assignment.run_uid], Seen.PENDING)
 
     async def observe(self, anchor: Anchor) -> Observation:
         return self._objects[anchor.run_uid].observation

@@ -1,6 +1,7 @@
 """Events of runs that are running: from the engine's report to the stored state, and reports without a change."""
 
 import asyncio
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,18 @@ CREATE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
+class Burst:
+    """Seconds from the report to the stored state of each run, and the CPU time until the last was stored."""
+
+    seconds: Sequence[float]
+    cpu_seconds: float
+
+    def find_percentile(self, part: int) -> float:
+        """The time in which that part of the events was stored."""
+        return statistics.quantiles(self.seconds, n=100, method="inclusive")[part - 1]
+
+
+@dataclass(frozen=True, slots=True)
 class Hints:
     """Per report that changes nothing."""
 
@@ -20,8 +33,8 @@ class Hints:
     commits: float
 
 
-async def measure_burst(world: World, run: Run, *, events: int, creates: int = 0, name: str) -> Sequence[float]:
-    """All of these runs end at once: seconds from the report to the stored state, read back, of each.
+async def measure_burst(world: World, run: Run, *, events: int, creates: int = 0, name: str) -> Burst:
+    """All of these runs end at once, and a second connection reads when each is stored.
 
     `creates` runs are queued before; the engine takes `CREATE_SECONDS` for each of them.
     """
@@ -34,6 +47,7 @@ async def measure_burst(world: World, run: Run, *, events: int, creates: int = 0
         world.engine.create_seconds = CREATE_SECONDS
         await world.queue_copies(waiting_run, creates, name=f"queued-{name}")
     waiting = set(uids)
+    before = world.read_counter()
     began = time.perf_counter()
     world.engine.change(uids, Seen.SUCCEEDED)
     seconds: list[float] = []
@@ -43,10 +57,11 @@ async def measure_burst(world: World, run: Run, *, events: int, creates: int = 0
         stored = waiting.intersection(await world.list_uids(f"{COMPLETED} AND uid LIKE '{name}-%'"))
         seconds += [time.perf_counter() - began] * len(stored)
         waiting -= stored
+    usage = world.measure_since(before)
     world.engine.create_seconds = 0.0
     await world.wait_until_quiet()
     await world.stop()
-    return [*seconds, *([LIMIT_SECONDS] * len(waiting))]
+    return Burst([*seconds, *([LIMIT_SECONDS] * len(waiting))], usage.cpu_seconds)
 
 
 async def measure_hints(world: World, run: Run, *, runs: int, rounds: int) -> Hints:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bench.loop.world import COMPLETED, LIFE_OVER, PENDING, RUNNING, Usage, World
+from bench.loop.world import LIFE_OVER, PENDING, RUNNING, Usage, World
 from runyard.domain.outcomes import Seen
 
 
@@ -32,13 +32,13 @@ async def measure_lives(world: World, *, lone: int, burst: int) -> Lives:
     submit = world.measure_since(before)
     before = world.read_counter()
     await world.start()
-    await _live(world, burst, known=0)
+    await _live(world, burst)
     at_once = world.measure_since(before)
     await world.wait_until_quiet()
     before = world.read_counter()
-    for number in range(lone):
-        await world.submit()
-        await _live(world, 1, known=burst + number)
+    for _ in range(lone):
+        run = await world.submit()
+        await _live(world, 1, of=f"uid = '{run.uid}' AND ")
     alone = world.measure_since(before)
     await world.stop()
     without = Usage(
@@ -49,14 +49,14 @@ async def measure_lives(world: World, *, lone: int, burst: int) -> Lives:
     return Lives(_divide(without, lone), _divide(at_once, burst), submit.cpu_seconds / burst * 1000)
 
 
-async def _live(world: World, count: int, *, known: int) -> None:
-    await world.wait(PENDING, count)
-    active = await world.list_uids(PENDING)
+async def _live(world: World, count: int, *, of: str = "") -> None:
+    await world.wait(of + PENDING, count)
+    active = await world.list_uids(of + PENDING)
+    await world.wait_until_released(active)
     world.engine.change(active, Seen.RUNNING)
-    await world.wait(RUNNING, count)
+    await world.wait(of + RUNNING, count)
     world.engine.change(active, Seen.SUCCEEDED)
-    await world.wait(COMPLETED, known + count)
-    await world.wait(LIFE_OVER, known + count)
+    await world.wait(of + LIFE_OVER, count)
 
 
 def _divide(usage: Usage, count: int) -> Life:

@@ -55,8 +55,8 @@ async def _restart(url: str, folder: Path, *, changed: int) -> Restart:
         await world.start()
         await world.wait(COMPLETED, ended + changed)
         seconds = time.perf_counter() - began
-        await world.wait_until_quiet()
         usage = world.measure_since(before)
+        await world.wait_until_quiet()
         gc.collect()
         grown = _read_memory() - before_bytes
         await world.stop()

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.loop.events import CREATE_SECONDS, Hints, measure_burst, measure_hints
+from bench.loop.events import CREATE_SECONDS, Burst, Hints, measure_burst, measure_hints
 from bench.loop.lives import Lives, measure_lives
 from bench.loop.restart import Restart, run_restart
-from bench.loop.world import LIMIT_SECONDS, open_world
+from bench.loop.world import LIMIT_SECONDS, measure_core_share, open_world
 from bench.report import Cell, Goal, Section, Table, progress
 from tests.postgres import NoPostgres, run_postgres
 
@@ -41,15 +41,17 @@ FULL = Sizes()
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one database. Latencies in seconds, one list per repetition."""
+    """Of one database; bursts and restarts once per repetition."""
 
     name: str
     lives: Lives
-    burst: Sequence[Sequence[float]]
-    behind_creates: Sequence[Sequence[float]]
+    burst: Sequence[Burst]
+    behind_creates: Sequence[Burst]
     hints: Hints
     few: Restart
     restarts: Sequence[Restart]
+    core_share: float
+    """How much of a core was there for it, between the measurements."""
 
     @property
     def bytes_per_run(self) -> float:
@@ -75,16 +77,19 @@ def _measure_sqlite(sizes: Sizes) -> Figures:
 
 
 def _measure_one(name: str, make_url: Callable[[], str], folder: Path, sizes: Sizes) -> Figures:
+    shares = [measure_core_share()]
     lives, burst, behind, hints = asyncio.run(_measure_running(name, make_url(), folder, sizes))
+    shares.append(measure_core_share())
     progress(f"{name}: restarts")
     few = _measure_restarts(make_url(), folder, active=sizes.few, changed=max(1, sizes.changed // 10), repeats=1)
     many = _measure_restarts(make_url(), folder, active=sizes.restarted, changed=sizes.changed, repeats=sizes.repeats)
-    return Figures(name, lives, burst, behind, hints, few[0], many)
+    shares.append(measure_core_share())
+    return Figures(name, lives, burst, behind, hints, few[0], many, statistics.median(shares))
 
 
 async def _measure_running(
     name: str, url: str, folder: Path, sizes: Sizes
-) -> tuple[Lives, list[Sequence[float]], list[Sequence[float]], Hints]:
+) -> tuple[Lives, Sequence[Burst], Sequence[Burst], Hints]:
     async with open_world(url, folder, quiet_seconds=sizes.quiet_seconds) as world:
         progress(f"{name}: lives")
         lives = await measure_lives(world, lone=sizes.lone_lives, burst=sizes.lives)
@@ -127,7 +132,6 @@ class _Measure:
 
 
 def _list_measures(sizes: Sizes) -> Sequence[_Measure]:
-    events, behind = f"{sizes.events} events at once", f"{sizes.events} events behind {sizes.creates} creates"
     restart = f"restart with {sizes.restarted:,} active runs"
     cpu_goal = {"SQLite": 8.0, "PostgreSQL": 12.0}
     return (
@@ -137,18 +141,27 @@ def _list_measures(sizes: Sizes) -> Sequence[_Measure]:
         _Measure(f"write transactions per life, {sizes.lives} at once", "", lambda one: one.lives.burst.commits, 4),
         _Measure("write transactions per life, alone", "", lambda one: one.lives.lone.commits, 4),
         _Measure("statements per life, alone", "", lambda one: one.lives.lone.statements),
-        _Measure(f"{events}: p50", "s", lambda one: _median_percentile(one.burst, 50)),
-        _Measure(f"{events}: p99", "s", lambda one: _median_percentile(one.burst, 99), 0.5),
-        _Measure(f"{events}: p99, best", "s", lambda one: _best_percentile(one.burst, 99)),
-        _Measure(f"{behind}: p50", "s", lambda one: _median_percentile(one.behind_creates, 50)),
-        _Measure(f"{behind}: p99", "s", lambda one: _median_percentile(one.behind_creates, 99), 0.5),
-        _Measure(f"{behind}: p99, best", "s", lambda one: _best_percentile(one.behind_creates, 99)),
+        *_list_event_measures(f"{sizes.events} events at once", lambda one: one.burst),
+        *_list_event_measures(f"{sizes.events} events behind {sizes.creates} creates", lambda one: one.behind_creates),
         _Measure("CPU per hint without a change", "ms", lambda one: one.hints.cpu_ms, 0.05),
         _Measure("transactions per hint without a change", "", lambda one: one.hints.commits, 0),
         _Measure(restart, "s", lambda one: statistics.median(found.seconds for found in one.restarts), 10),
         _Measure(f"{restart}, best", "s", lambda one: min(found.seconds for found in one.restarts)),
         _Measure(f"{restart}: CPU", "s", lambda one: min(found.cpu_seconds for found in one.restarts)),
         _Measure("memory per active run", "KB", lambda one: one.bytes_per_run / 1000, 8),
+        _Measure("share of a core that a busy process got", "", lambda one: one.core_share),
+    )
+
+
+def _list_event_measures(name: str, find: Callable[[Figures], Sequence[Burst]]) -> Sequence[_Measure]:
+    def list_percentiles(one: Figures, part: int) -> list[float]:
+        return [burst.find_percentile(part) for burst in find(one)]
+
+    return (
+        _Measure(f"{name}: p50", "s", lambda one: statistics.median(list_percentiles(one, 50))),
+        _Measure(f"{name}: p99", "s", lambda one: statistics.median(list_percentiles(one, 99)), 0.5),
+        _Measure(f"{name}: p99, best", "s", lambda one: min(list_percentiles(one, 99))),
+        _Measure(f"{name}: CPU", "s", lambda one: min(burst.cpu_seconds for burst in find(one))),
     )
 
 
@@ -176,18 +189,6 @@ def _make_cells(measure: _Measure, found: Sequence[Figures]) -> list[Cell]:
     return cells
 
 
-def _median_percentile(rounds: Sequence[Sequence[float]], part: int) -> float:
-    return statistics.median(_percentile(seconds, part) for seconds in rounds)
-
-
-def _best_percentile(rounds: Sequence[Sequence[float]], part: int) -> float:
-    return min(_percentile(seconds, part) for seconds in rounds)
-
-
-def _percentile(values: Sequence[float], part: int) -> float:
-    return statistics.quantiles(values, n=100, method="inclusive")[part - 1]
-
-
 def _write_notes(sizes: Sizes) -> Sequence[str]:
     create_ms = CREATE_SECONDS * 1000
     notes = f"""
@@ -200,7 +201,8 @@ def _write_notes(sizes: Sizes) -> Sequence[str]:
         Restart: a fresh process; {sizes.changed:,} runs ended while it was away. The time ends when all stored states
         are the engine's. Memory: how much more that process grows with these runs than with {sizes.few:,}, in resident
         bytes per run, after the loop is quiet; the engine's objects exist before.
-        Wall times are medians of {sizes.repeats} rounds, with the best below: other processes on these cores add to
-        them. A wait ends after {LIMIT_SECONDS:.0f} s; events that are not stored by then count as that.
+        Wall times are medians of {sizes.repeats} rounds, with the best and the CPU time below: other processes on these
+        cores add to them, as the share of a core shows. A wait ends after {LIMIT_SECONDS:.0f} s; events that are not
+        stored by then count as that.
     """
     return textwrap.wrap(" ".join(notes.split()), width=110)

@@ -25,7 +25,7 @@ from runyard.app.runs import submit_run
 from runyard.app.times import SystemClock
 from runyard.domain.outcomes import Seen
 from runyard.logs import open_logs
-from runyard.store import open_store, tables
+from runyard.store import open_store
 from runyard.vault import open_vault
 
 WHO = Principal(name="bench")
@@ -33,13 +33,14 @@ PROJECT = "bench"
 PENDING = "state = 'PENDING'"
 RUNNING = "state = 'RUNNING'"
 COMPLETED = "state = 'COMPLETED'"
-LIFE_OVER = "settled_at IS NOT NULL" if "settled_at" in tables.runs.c else "state = 'COMPLETED' AND lease_token IS NULL"
+LIFE_OVER = "settled_at IS NOT NULL"
 """Nothing is left to do for the run."""
 LIMIT_SECONDS = 30.0
 """When a measurement gives up waiting for the loop."""
-POLL_SECONDS = 0.005
+POLL_SECONDS = 0.01
 _CALIBRATION = 100
 _CLAIM_SECONDS = 0.05
+_SHARE_SECONDS = 0.2
 
 
 @dataclass
@@ -68,8 +69,8 @@ class World:
     url: str
     core: Core
     database: Database
-    quiet_seconds: float
     engine: BenchEngine
+    quiet_seconds: float
     commits: int = 0
     statements: int = 0
     polls: int = 0
@@ -107,6 +108,7 @@ class World:
         run = await self.submit()
         one = f"uid = '{run.uid}'"
         await self.wait(f"{one} AND {PENDING}")
+        await self.wait_until_released([run.uid])
         self.engine.change([run.uid], Seen.RUNNING)
         await self.wait(f"{one} AND {RUNNING} AND lease_token IS NULL")
         await self.stop()
@@ -119,7 +121,7 @@ class World:
     async def submit_held_back(self) -> Run:
         """A READY run that the loop leaves alone, for `queue_copies`; call it while no loop runs."""
         run = await self.submit()
-        await self.database.fetch(f"UPDATE runs SET is_local = TRUE, due_at = NULL WHERE uid = '{run.uid}'")
+        await self.database.execute(f"UPDATE runs SET is_local = TRUE, due_at = NULL WHERE uid = '{run.uid}'")
         return run
 
     async def queue_copies(self, run: Run, count: int, *, name: str) -> None:
@@ -131,11 +133,11 @@ class World:
     async def _copy(self, run: Run, count: int, *, name: str, replaced: Mapping[str, str]) -> Sequence[str]:
         uid = f"'{name}-' || n.i"
         runs = {"uid": uid, "id": uid, **replaced}
-        await self.database.fetch(make_copy("runs", count, where=f"t.uid = '{run.uid}'", replaced=runs))
+        await self.database.execute(make_copy("runs", count, where=f"t.uid = '{run.uid}'", replaced=runs))
         history = make_copy("transitions", count, where=f"t.run_uid = '{run.uid}'", replaced={"run_uid": uid})
-        await self.database.fetch(history)
-        await self.database.fetch(f"UPDATE run_totals SET number = number + {count}")
-        await self.database.fetch("ANALYZE")
+        await self.database.execute(history)
+        await self.database.execute(f"UPDATE run_totals SET number = number + {count}")
+        await self.database.execute("ANALYZE")
         return [f"{name}-{number}" for number in range(1, count + 1)]
 
     async def count(self, where: str) -> int:
@@ -159,6 +161,13 @@ class World:
             await asyncio.sleep(POLL_SECONDS)
         return True
 
+    async def wait_until_released(self, run_uids: Sequence[str]) -> None:
+        """Wait until the engine may start these runs: PENDING is stored just before."""
+        until = time.monotonic() + LIMIT_SECONDS
+        while not self.engine.has_released(run_uids) and time.monotonic() < until:
+            self.check_loop()
+            await asyncio.sleep(0.001)
+
     async def wait_until_quiet(self) -> None:
         """Wait until the loop has written nothing for `quiet_seconds`."""
         until = time.monotonic() + LIMIT_SECONDS
@@ -172,7 +181,7 @@ class World:
         began = time.process_time()
         for _ in range(_CALIBRATION):
             await self.count(COMPLETED)
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         self.poll_cpu_seconds = (time.process_time() - began) / _CALIBRATION
 
     def read_counter(self) -> Counter:
@@ -201,15 +210,9 @@ async def open_world(url: str, folder: Path, *, quiet_seconds: float = 0.5) -> A
     store = await open_store(url)
     logs = open_logs(f"database:{folder}/logs.db")
     engine = BenchEngine(project=PROJECT)
-    core = Core(
-        store=store,
-        vault=open_vault(folder / "key"),
-        logs=logs,
-        clock=SystemClock(),
-        engine=engine,
-    )
+    core = Core(store=store, vault=open_vault(folder / "key"), logs=logs, clock=SystemClock(), engine=engine)
     database = await connect(url)
-    world = World(url, core, database, quiet_seconds, engine)
+    world = World(url, core, database, engine, quiet_seconds)
     if not await database.fetch("SELECT 1 FROM entities"):
         await create_project(core, WHO, {"kind": "project", "name": PROJECT})
         function = {"kind": "container", "name": "box", "id": "f1", "spec": {"image": "busybox:1.36"}}
@@ -229,6 +232,14 @@ async def open_world(url: str, folder: Path, *, quiet_seconds: float = 0.5) -> A
         await database.close()
         await logs.close()
         await store.close()
+
+
+def measure_core_share() -> float:
+    """The part of a core that a busy process gets here now: other processes on the same cores take the rest."""
+    began, until = time.perf_counter(), time.process_time() + _SHARE_SECONDS
+    while time.process_time() < until:
+        pass
+    return _SHARE_SECONDS / (time.perf_counter() - began)
 
 
 async def _issue_token(run: Run) -> str:
