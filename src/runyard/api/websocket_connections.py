@@ -92,6 +92,9 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
             if len(value) <= _MOST_HANDSHAKE_VALUE_BYTES
         ]
         super().data_received(b"GET / HTTP/1.1\r\n" + b"".join(lines) + b"\r\n")
+        if not self.handshake_initiated:
+            # The parser refuses bytes that our HTTP parser accepts; it would wait for more for ever.
+            self.transport.abort()
 
     def handle_connect(self, event: Any) -> None:
         """Start the application with the whole request, unless the handshake is wrong."""

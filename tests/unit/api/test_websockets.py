@@ -202,6 +202,36 @@ async def test_handshake_is_refused_when_it_is_malformed(demo_run: Demo, field: 
     await wait_until_none_is_open(demo_run.listening)
 
 
+@pytest.mark.parametrize("value", [b"\x7f", b"\xff", b"a\x7fb"])
+@pytest.mark.parametrize("field", [b"Sec-WebSocket-Key", b"Host", b"Upgrade"])
+async def test_handshake_is_answered_when_a_field_has_odd_bytes(demo_run: Demo, field: bytes, value: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", demo_run.listening.port)
+    writer.write(make_head(EXEC).replace(field + b": ", field + b": " + value, 1))
+    assert int((await asyncio.wait_for(reader.readline(), SECONDS)).split()[1]) in (400, 403, 426)
+    writer.close()
+    await wait_until_none_is_open(demo_run.listening)
+
+
+async def test_refusal_is_whole_when_it_names_many_problems(demo_run: Demo) -> None:
+    answer = await demo_run.ask(f"{RUN}/exec?command=x&" + "&".join(f"p{number}=1" for number in range(150)))
+    body = json.loads(answer.body)
+    assert (answer.status, len(body["errors"])) == (400, 101)
+    await wait_until_none_is_open(demo_run.listening)
+
+
+async def test_connection_is_upgraded_when_it_served_a_request_before(demo_run: Demo) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", demo_run.listening.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (await asyncio.wait_for(reader.readline(), SECONDS)).startswith(b"HTTP/1.1 200")
+    head = await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+    writer.write(make_head(EXEC))
+    assert (await asyncio.wait_for(reader.readline(), SECONDS)).startswith(b"HTTP/1.1 101")
+    assert demo_run.listening.count_open() == 1
+    writer.close()
+    await asyncio.wait_for(demo_run.container.is_closed.wait(), SECONDS)
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -462,8 +492,8 @@ async def test_command_is_not_logged_when_a_session_is_opened(
     assert f"{RUN}/exec" in written
 
 
-def make_protocol() -> tuple[LimitedWebSocket, mock.Mock]:
-    """A connection after its handshake, without a server."""
+def make_protocol(key: bytes | None = None) -> tuple[LimitedWebSocket, mock.Mock]:
+    """A connection after its handshake, possibly with another key, without a server."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "websocket.accept"})
@@ -477,8 +507,16 @@ def make_protocol() -> tuple[LimitedWebSocket, mock.Mock]:
     transport.is_closing.return_value = False
     transport.get_extra_info.return_value = None
     fields = [line.split(b": ", 1) for line in make_head("/").split(b"\r\n")[1:] if line]
-    protocol.begin(transport, url=b"/x", headers=[(name.lower(), value) for name, value in fields])
+    headers = {name.lower(): value for name, value in fields}
+    if key is not None:
+        headers[b"sec-websocket-key"] = key
+    protocol.begin(transport, url=b"/x", headers=headers.items())
     return protocol, transport
+
+
+async def test_connection_is_aborted_when_the_handshake_cannot_be_parsed() -> None:
+    _, transport = make_protocol(key=b"\0")
+    transport.abort.assert_called_once_with()
 
 
 async def test_few_messages_are_parsed_ahead_when_one_read_has_thousands() -> None:
