@@ -23,12 +23,14 @@ async def test_project_goes_with_its_last_run_when_an_engine_holds_it(world: Wor
     assert world.engine.things
 
     await delete_project(world.core, ADA, name, is_cascading=True)
-    loop = DeletionLoop(world.core)
+    loop = DeletionLoop(world.core, world.engine)
     assert await loop.finish() == 0
+    assert world.engine.projects == {name}
 
     await world.settle()
     assert not world.engine.things
     assert await loop.finish() == 1
+    assert world.engine.projects == set()
     async with world.store.begin(is_read_only=True) as unit:
         assert await unit.entities.find_project(name) is None
 
