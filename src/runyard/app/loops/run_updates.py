@@ -174,8 +174,8 @@ def record_observation(seen: Observation, *, now: datetime) -> Decide:
         if seen.seen is not Seen.ABSENT:
             values["observed_generation"] = seen.generation
         changed = {name: value for name, value in values.items() if value != getattr(stored, name)}
-        if outcome is None and not changed:
-            return None
+        if outcome is None and changed.keys() <= {"observed_generation"}:
+            return None  # nobody reads the generation before the state changes
         if seen.seen is not Seen.ABSENT:
             changed |= {"observed_epoch": seen.epoch, "observed_version": seen.version}
         after = State(stored.state) if outcome is None else outcome.state
