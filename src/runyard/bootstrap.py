@@ -316,6 +316,7 @@ def _make_loops(context: ServerContext, settings: Settings) -> Mapping[str, Loop
     retention = Retention(runs=settings.keep_runs, logs=settings.keep_logs, audit=settings.keep_audit)
     return {
         "reconcile": reconciler.run,
+        "notifications": partial(_pass_on, core),
         "triggers": TriggerLoop(context.core, is_open=lambda: context.is_open).run,
         "retention": RetentionLoop(context.core, retention=retention).run,
         "deletions": DeletionLoop(context.core, context.core.engine).run,
@@ -332,6 +333,15 @@ def _make_sweep(context: ServerContext, *, owns: Callable[[str], bool]) -> Mappi
     if engine is None:
         return {}
     return {"sweep": Sweeper(context.core, engine, owns=owns, count=context.metrics.set_orphans).run}
+
+
+async def _pass_on(core: Core) -> None:
+    """Wake waiters for what other replicas changed."""
+    async for run_uids in core.store.listen():
+        for run_uid in run_uids:
+            core.signals.notify(run_uid)
+        if not run_uids:
+            core.signals.notify_all()  # something may have been missed
 
 
 async def _await_accounts(context: ServerContext) -> None:

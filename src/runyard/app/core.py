@@ -59,7 +59,9 @@ class Signals:
         self._wake(run_uid, has_run_changed=False)
 
     def notify_all(self) -> None:
-        """Wake all waiters of all runs: the server shuts down, or notifications of other replicas may be missing."""
+        """Wake all waiters and loops: the server shuts down, or notifications of other replicas may be missing."""
+        self.due.set()
+        self.triggers.set()
         for run_uid in list(self._waiting):
             self._wake(run_uid, has_run_changed=True)
 

@@ -600,6 +600,10 @@ class UnitOfWork(Protocol):
 class Store(Protocol):
     """Persistence of everything but log bytes."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may use the database at the same time."""
+
     def begin(self, *, is_read_only: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
         """Begin a unit of work. A read-only one does not wait for writers."""
 

@@ -74,6 +74,11 @@ class SqlStore:
         self._listener = listener
         self.shown_url = shown_url
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may use the database; SQLite has one."""
+        return not self._writer.is_sqlite
+
     @asynccontextmanager
     async def begin(self, *, is_read_only: bool = False) -> AsyncIterator[SqlUnitOfWork]:
         """A unit of work; its transaction begins with the first statement. A read-only one sees one snapshot and never

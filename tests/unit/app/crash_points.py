@@ -39,6 +39,10 @@ class MortalStore:
         self._store = store
         self._fate = fate
 
+    @property
+    def is_shared(self) -> bool:
+        return self._store.is_shared
+
     @asynccontextmanager
     async def begin(self, *, is_read_only: bool = False) -> AsyncIterator[UnitOfWork]:
         await self._fate.pass_point("begin")

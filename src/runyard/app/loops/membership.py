@@ -36,7 +36,7 @@ class Membership:
     async def beat(self) -> bool:
         """Renew this replica's membership and leases; returns whether the replicas changed."""
         async with self._core.store.begin() as unit:
-            live = (self.owner,)
+            live = await unit.replicas.beat(self.owner, self._place, self._pace.lease)
             await unit.runs.renew_leases(self.owner, lease_for=self._pace.lease)
             await unit.commit()
         is_changed = list(live) != list(self._replicas)
@@ -47,6 +47,7 @@ class Membership:
         """End the membership and all leases, so that others need not wait until they expire."""
         async with self._core.store.begin() as unit:
             await unit.runs.end_leases(self.owner)
+            await unit.replicas.leave(self.owner)
             await unit.commit()
 
 

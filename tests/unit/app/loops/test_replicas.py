@@ -18,11 +18,12 @@ from runyard.app.ports import Query
 from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
+from runyard.bootstrap import _pass_on
 from runyard.domain.lifecycle import State
 from runyard.store import open_store
 from tests.lifecycle_table import may_follow
 from tests.postgres import Postgres, postgres
-from tests.unit.app.run_world import ADA, World, issue_token
+from tests.unit.app.run_world import ADA, World, issue_token, until
 from tests.unit.app.shop import fire_all, furnish, make_trigger
 
 __all__ = ["postgres"]
@@ -68,6 +69,58 @@ async def test_each_run_has_one_anchor_and_one_history_when_three_servers_race(r
         states = [State(state) for state in await first.states(name)]
         assert states == ["CREATED", "READY", "PENDING", "RUNNING", "STOP", "STOPPED"]
         assert all(may_follow(a, b) for a, b in itertools.pairwise(states))
+
+
+async def test_acts_on_another_server_count_at_once_when_nobody_polls(replicas: list[World]) -> None:
+    """The loop of the first server acts; the second submits, the third stops and follows."""
+    first, second, third = replicas
+    pace = Pace(poll_seconds=600, resync_seconds=600)
+    loop = Reconciler(first.core, first.engine, issue_token=issue_token, pace=pace)
+    tasks = [asyncio.create_task(loop.run()), *(asyncio.create_task(_pass_on(world.core)) for world in replicas)]
+    try:
+        async with asyncio.timeout(30):
+            await asyncio.sleep(0.5)  # until all listen
+            run = await second.submit("r1")
+            await first.reach("r1", "PENDING")
+            first.engine.tick()
+            await third.reach("r1", "RUNNING")
+            with third.core.signals.subscribe(run.uid) as news:
+                await news.wait(seconds=0)
+                await stop_run(second.core, ADA, "p", "r1")
+                await news.wait(seconds=20)
+                assert (await third.get("r1")).state in ("STOP", "STOPPED")
+
+            async def is_stopping() -> bool:
+                return first.engine._get("r1").phase == "stopping"
+
+            await until(is_stopping)
+            first.engine.tick()
+            await third.reach("r1", "STOPPED")
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_runs_are_shared_out_and_taken_over_when_a_replica_dies(replicas: list[World]) -> None:
+    loops = [Reconciler(world.core, world.engine, issue_token=issue_token) for world in replicas]
+    members = [loop.membership for loop in loops]
+    for _ in range(2):
+        for member in members:
+            await member.beat()
+    uids = [f"uid-{number}" for number in range(300)]
+    owners = {uid: [member.owner for member in members if member.owns(uid)] for uid in uids}
+    assert all(len(found) == 1 for found in owners.values())
+    counts = [sum(member.owns(uid) for uid in uids) for member in members]
+    assert min(counts) > 50
+    assert sorted(member.shard for member in members) == [(0, 3), (1, 3), (2, 3)]
+    await members[2].leave()
+    assert [await member.beat() for member in members[:2]] == [True, True]
+    for uid in uids:
+        found = [member.owner for member in members[:2] if member.owns(uid)]
+        assert len(found) == 1
+        if owners[uid] != [members[2].owner]:
+            assert found == owners[uid]  # only the runs of the one that left have moved
 
 
 async def test_trigger_fires_once_when_three_servers_race(replicas: list[World]) -> None:
