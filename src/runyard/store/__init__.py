@@ -2,7 +2,7 @@
 
 Start in `sql_store.py` (`open_store`), then `unit_of_work.py`. One repository per module, all on a `Session`. Tables
 and indexes are in `tables.py`, their migrations in `migrations/`. SQLAlchemy Core, no ORM. May import `app.model`,
-`app.ports`, `domain.lifecycle` and `domain.reasons`; owns sqlalchemy, alembic and asyncpg.
+`app.ports`, `domain.lifecycle`, `domain.outcomes` and `domain.reasons`; owns sqlalchemy, alembic and asyncpg.
 """
 
 from importlib import import_module
