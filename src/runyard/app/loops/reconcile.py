@@ -161,10 +161,9 @@ class Reconciler:
         return {lane: slots - used[lane] for lane, slots in self._pace.slots.items()}
 
     def _finish(self, task: asyncio.Task[None]) -> None:
-        """A lane that was full may have waiting runs."""
-        lane = self._busy.pop(task)
-        if sum(1 for busy in self._busy.values() if busy is lane) >= self._pace.slots[lane] - 1:
-            self._core.signals.due.set()
+        """Look again: a slot is free, and somebody may have changed the run while it was leased."""
+        del self._busy[task]
+        self._core.signals.due.set()
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):

@@ -11,6 +11,7 @@ import pytest
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.ports import Unavailable
+from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.domain.outcomes import Lane
 from tests.unit.app.run_world import ADA, World, until
@@ -76,6 +77,32 @@ async def test_engine_is_asked_once_when_a_stop_takes_its_time(world: World) -> 
         world.engine.tick()
         await world.reach("r1", "STOPPED")
     assert world.engine.calls.count("stop") == 1
+
+
+async def test_deletion_is_not_forgotten_when_it_comes_while_the_run_is_leased(world: World) -> None:
+    reached, released = asyncio.Event(), asyncio.Event()
+
+    async def hold(point: str) -> None:
+        if point == "settle":
+            reached.set()
+            await released.wait()
+
+    await world.submit()
+    await world.settle()
+    world.engine.at = hold
+    async with running(world.make_loop(pace=Pace(poll_seconds=600, resync_seconds=600))):
+        await asyncio.sleep(0.1)
+        world.engine.finish("r1", phase="succeeded")
+        await reached.wait()
+        await delete_run(world.core, ADA, "p", "r1")
+        await asyncio.sleep(0.1)
+        released.set()
+
+        async def is_gone() -> bool:
+            return await world.find() is None
+
+        await until(is_gone)
+    assert world.engine.things == {}
 
 
 async def test_steps_go_on_and_reports_stay_when_the_store_fails_for_a_while(
