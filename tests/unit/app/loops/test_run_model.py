@@ -151,6 +151,12 @@ class RunMachine(RuleBasedStateMachine):
         self.work(dies_at, 1)
         self.attempt(act, run_id, dies_at=None)
 
+    @rule(run_id=run_ids, dies_at=strategies.integers(1, 8))
+    def begin_badly_and_sweep(self, run_id: str, dies_at: int) -> None:
+        self.submit(run_id, JOB)
+        self.work(dies_at, 1)
+        self.sweep(None)
+
     @rule()
     def work_well(self) -> None:
         self.work(None, 1)
