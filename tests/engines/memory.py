@@ -192,13 +192,14 @@ class MemoryEngine:
         await self.at("stop done")
 
     async def settle(self, assignment: Assignment, uid: str) -> bool:
-        """Forget its secrets; remove what never ran."""
+        """Forget its secrets; remove what never ran, unless it is a stopped service."""
         await self._enter("settle")
         thing = self._obey(assignment, uid)
         if thing is not None and thing.phase in (*ENDED, "held"):
             self._forget_secrets(thing)
             thing.is_settled = True
-            if not thing.was_released:
+            can_be_resumed = thing.phase == "stopped" and thing.anchor.action in RESUMABLE
+            if not thing.was_released and not can_be_resumed:
                 self._delete(thing)
         await self.at("settle done")
         return uid not in self.things or (thing is not None and thing.is_settled)

@@ -265,8 +265,8 @@ class Engine(Protocol):
         """Clean up after the end of a run whose log is stored; returns whether all is done.
 
         Removes the values of secrets; asks for deletion after the spec's `ttl_seconds`. An anchor that never ran is
-        removed with everything it owns. A stopped service keeps what `release` needs to start it again. An absent
-        anchor is settled.
+        removed with everything it owns. A stopped service keeps what `release` needs to start it again, its anchor too
+        if it never ran. An absent anchor is settled.
         """
 
     async def remove(self, anchor: Anchor) -> None:

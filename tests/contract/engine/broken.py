@@ -320,6 +320,14 @@ class StartsAgainWithoutSecrets(MemoryEngine):
             self.secrets[uid] = {}
 
 
+class RemovesStoppedServices(MemoryEngine):
+    async def settle(self, assignment: Assignment, uid: str) -> bool:
+        thing = self.things.get(uid)
+        if thing is not None and thing.phase == "stopped" and not thing.was_released:
+            self._delete(thing)
+        return await super().settle(assignment, uid)
+
+
 class KeepsWhatNeverRan(MemoryEngine):
     async def settle(self, assignment: Assignment, uid: str) -> bool:
         if uid in self.things:

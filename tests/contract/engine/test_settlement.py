@@ -10,6 +10,7 @@ from tests.contract.engine.lab import (
     Lab,
     assign,
     assign_again,
+    assign_service,
     assign_with_secret,
     begin_and_see,
     eventually,
@@ -104,6 +105,17 @@ async def test_nothing_is_left_when_a_run_that_was_never_released_is_settled(lab
     await settle(lab, stopped, anchor.uid)
     await see(lab, anchor, Seen.ABSENT)
     await eventually(lab, lambda: lab.count_objects(run.run_uid), lambda count: count == 0)
+
+
+async def test_service_starts_when_it_was_stopped_and_settled_before_it_ran(lab: Lab) -> None:
+    run = assign_service(lab)
+    anchor = make_anchor(run, await lab.engine.ensure_anchor(run))
+    stopped = assign_again(run, generation=2)
+    await lab.engine.stop(stopped, anchor.uid)
+    await settle(lab, stopped, anchor.uid)
+    await lab.pass_time()
+    await lab.engine.release(assign_again(run, generation=3), anchor.uid)
+    await see(lab, anchor, Seen.RUNNING)
 
 
 class RefusedAccess(FixedAccess):

@@ -60,11 +60,11 @@ def hand_over(uid: str, *, engine: str, now: datetime, check_in: timedelta) -> D
     return decide
 
 
-def fail_refused(error: EngineError) -> Decide:
-    """Move the run to ERROR, for the reason for which the engine refused it."""
+def fail_refused(error: EngineError, *, generation: int) -> Decide:
+    """Move the run to ERROR, for the reason for which the engine refused it; not if it was resumed since."""
 
     def decide(run: Run) -> Change | None:
-        if not can_follow(State(run.state), State.ERROR):
+        if run.desired_generation != generation or not can_follow(State(run.state), State.ERROR):
             return None
         move = Move(state=State.ERROR, reason=error.code, message=str(error))
         return Change(action="run.refused", moves=(move,), values=clear_engine_failure(run), due_in=NOW)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from runyard.app.core import Core
-from runyard.app.engine import Assignment, Engine, EngineError, EngineRefusal, EngineUnavailable
+from runyard.app.engine import Assignment, Engine, EngineError, EngineRefusal, EngineUnavailable, Observation
 from runyard.app.errors import Conflict
 from runyard.app.loops import run_updates
 from runyard.app.loops.assignments import IssueToken, make_assignment
@@ -94,7 +94,7 @@ class Stepper:
             except EngineRefusal as error:
                 if step not in (Step.ANCHOR, Step.RELEASE):
                     return await self._back_off(run, lease, error)
-                after = await self._write(run, lease, run_updates.fail_refused(error))
+                after = await self._write(run, lease, _fail_refused(run, error))
             except EngineError as error:
                 return await self._back_off(run, lease, error)
             except UnknownSchema as error:
@@ -180,7 +180,7 @@ class Stepper:
         try:
             await self._call(engine.release(assignment, uid))
         except EngineRefusal as error:
-            await self._write_unleased(run, run_updates.fail_refused(error))
+            await self._write_unleased(run, _fail_refused(run, error))
         except EngineError as error:
             decide = self._record_failure(error)
             await self._write_unleased(run, decide, due_in=self._pace.min_backoff)
@@ -196,9 +196,12 @@ class Stepper:
         notes = run_updates.read_notes(stored)
         if (deadline := find_passed(stored, notes, now=now)) is not None:
             return await self._write(stored, lease, run_updates.request_stop(deadline))
-        if seen.seen is Seen.HELD and seen.uid == uid:
-            await self._call(ensure_run_volumes(self._core, engine, stored))
-            await self._call(engine.release(self._assign(stored), uid))
+        if _is_unreleased(stored, seen):
+            try:
+                await self._call(ensure_run_volumes(self._core, engine, stored))
+                await self._call(engine.release(self._assign(stored), uid))
+            except EngineRefusal as error:
+                return await self._write(stored, lease, _fail_refused(stored, error))
             return Done(self._pace.release_check)
         due_at = find_due(notes, State(stored.state))
         return Done(None if due_at is None else max(due_at - now, timedelta(0)))
@@ -360,6 +363,17 @@ class Stepper:
 
 def _change_nothing(_run: Run) -> None:
     return None
+
+
+def _fail_refused(run: Run, error: EngineRefusal) -> Decide:
+    return run_updates.fail_refused(error, generation=run.desired_generation)
+
+
+def _is_unreleased(run: Run, seen: Observation) -> bool:
+    """Whether the last release got lost: the anchor is held back, or has not obeyed the newest generation."""
+    if seen.uid != run.anchor_uid or seen.seen is Seen.ABSENT:
+        return False
+    return seen.seen is Seen.HELD or seen.generation < run.desired_generation
 
 
 def _get_uid(run: Run) -> str:

@@ -39,6 +39,7 @@ LIVES: dict[str, list[Act]] = {
         ("start", "stop"),
         ("start", "delete"),
         ("stop", "go on"),
+        ("resume", "go on"),
         ("resume", "stop"),
         ("delete", "go on"),
     ],

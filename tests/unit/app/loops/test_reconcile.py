@@ -516,3 +516,75 @@ async def test_run_is_released_when_the_process_died_just_before_that(world: Wor
     await world.settle()
     assert await world.states() == LIFE
     assert len(world.engine.released) == 1
+
+
+async def test_service_is_released_again_when_its_release_got_lost_after_a_resume(world: World) -> None:
+    await world.submit(effective=SERVICE, kind="container+serve:run")
+    await world.settle()
+    await stop_run(world.core, ADA, "p", "r1")
+    await world.settle()
+    await resume_run(world.core, ADA, "p", "r1")
+
+    async def fail(point: str) -> None:
+        if point == "release":
+            raise EngineUnavailable("engine.unreachable", "no")
+
+    world.engine.at = fail
+    await world.look()
+    assert (await world.get()).state == "PENDING"
+    world.engine.at = lambda _: asyncio.sleep(0)
+    await world.settle()
+    assert (await world.get()).state == "RUNNING"
+
+
+async def test_run_ends_in_error_when_the_engine_refuses_a_release_that_is_repeated(world: World) -> None:
+    failures = [EngineUnavailable("engine.unreachable", "no"), EngineRefusal("admission.denied", "not allowed")]
+
+    async def fail(point: str) -> None:
+        if point == "release" and failures:
+            raise failures.pop(0)
+
+    await world.submit()
+    world.engine.at = fail
+    await world.settle()
+    run = await world.get()
+    assert (run.state, run.reason, run.message) == ("ERROR", "admission.denied", "not allowed")
+    assert world.engine.things == {}
+
+
+async def test_service_starts_when_it_was_stopped_before_it_ran_and_is_resumed(world: World) -> None:
+    async def stop(point: str) -> None:
+        if point == "ensure_anchor done":
+            world.engine.at = lambda _: asyncio.sleep(0)
+            await stop_run(world.core, ADA, "p", "r1")
+
+    await world.submit(effective=SERVICE, kind="container+serve:run")
+    world.engine.at = stop
+    await world.settle()
+    stopped = await world.get()
+    assert (stopped.state, stopped.settled_at is not None) == ("STOPPED", True)
+    await resume_run(world.core, ADA, "p", "r1")
+    await world.settle()
+    assert (await world.get()).state == "RUNNING"
+
+
+async def test_newer_life_goes_on_when_the_refusal_of_an_older_release_comes_late(world: World) -> None:
+    refused = asyncio.Event()
+
+    async def refuse_late(point: str) -> None:
+        if point == "release":
+            world.engine.at = lambda _: asyncio.sleep(0)
+            await refused.wait()
+            raise EngineRefusal("secret.missing", "no value")
+
+    await world.submit(effective=SERVICE, kind="container+serve:run")
+    world.engine.at = refuse_late
+    late = asyncio.create_task(world.make_loop().reconcile_due())
+    await world.reach("r1", "PENDING")
+    await stop_run(world.core, ADA, "p", "r1")
+    await world.settle()
+    await resume_run(world.core, ADA, "p", "r1")
+    refused.set()
+    await late
+    await world.settle()
+    assert (await world.get()).state == "RUNNING"
