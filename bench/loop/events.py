@@ -11,6 +11,7 @@ from runyard.app.model import Run
 from runyard.domain.outcomes import Seen
 
 CREATE_SECONDS = 0.1
+_HINT_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,12 @@ async def measure_hints(world: World, run: Run, *, runs: int, rounds: int) -> Hi
     uids = await world.multiply(run, runs, name="hinted")
     world.engine.adopt(uids)
     await world.start()
-    world.engine.repeat(uids)
     await world.wait_until_quiet()
     before = world.read_counter()
     began = time.perf_counter()
     for _ in range(rounds):
         world.engine.repeat(uids)
-        await world.wait_until_quiet()
+        await asyncio.sleep(_HINT_SECONDS)
     busy = world.measure_since(before)
     before = world.read_counter()
     await asyncio.sleep(time.perf_counter() - began)

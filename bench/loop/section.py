@@ -24,8 +24,8 @@ class Sizes:
     lives: int = 200
     events: int = 500
     creates: int = 400
-    hinted_runs: int = 1000
-    hint_rounds: int = 3
+    hinted_runs: int = 500
+    hint_rounds: int = 20
     restarted: int = 10_000
     changed: int = 1000
     """How many of the restarted runs ended while no loop ran."""

@@ -15,6 +15,10 @@ class Pace:
     """The heartbeat renews leases several times before they could expire."""
 
     slots: Mapping[Lane, int] = field(default_factory=lambda: SLOTS)
+    writes: int = 4
+    """How many steps write at the same time. The store serves writers in order (FIFO): observations and requests of
+    users wait behind so many steps at most, not behind all slots.
+    """
     lease: timedelta = timedelta(seconds=15)
     heartbeat_seconds: float = 5.0
     call_seconds: float = 30.0

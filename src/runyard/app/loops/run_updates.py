@@ -168,7 +168,8 @@ def record_observation(seen: Observation, *, now: datetime) -> Decide:
             return Change(action="run.seen", is_audited=False, due_in=NOW) if seen.seen is Seen.ABSENT else None
         if seen.seen is Seen.HELD and stored.desired == "run":
             return None  # not released yet: the step that stored the UID is about to, or the next look does it
-        run = replace(stored, **clear_engine_failure(stored))
+        cleared = clear_engine_failure(stored)
+        run = replace(stored, **cleared) if cleared else stored
         outcome = _judge(run, seen)
         values = {"status": _merge_details(run, seen), **_choose_reason(run, seen)}
         if seen.seen is not Seen.ABSENT:

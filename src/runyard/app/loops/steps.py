@@ -76,6 +76,7 @@ class Stepper:
         self._lane = lane
         self._collector = collector
         self._rules = RecordedRules()
+        self._writes = asyncio.Semaphore(pace.writes)
         self._prepared = None if engine is None else PreparedProjects(core, engine)
 
     async def advance(self, run: Run, lease: Lease) -> Done:
@@ -315,7 +316,7 @@ class Stepper:
         self, run: Run, lease: Lease | None, decide: Decide, *, due_in: DueIn, is_lease_ended: bool
     ) -> Run:
         change = decide(run)
-        async with self._core.store.begin() as unit:
+        async with self._writes, self._core.store.begin() as unit:
             if change is None:
                 stored = await unit.runs.update(run, run, lease=lease, is_lease_ended=is_lease_ended, due_in=due_in)
             else:
