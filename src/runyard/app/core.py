@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from runyard.app.engine import Engine
+from runyard.app.intake import Intake
 from runyard.app.ports import Clock, LogStore, Store, Vault
 
 
@@ -112,3 +113,4 @@ class Core:
     """What executes runs, for use cases that only look or open sessions; the loops do the rest."""
     options: Options = field(default_factory=Options)
     signals: Signals = field(default_factory=Signals)
+    intake: Intake = field(default_factory=Intake)

@@ -96,7 +96,7 @@ class Run(Entity):
     due_at: datetime | None = None
     """When the reconcile loop looks at it next, on the database's clock; None: only when something happens.
 
-    Only the store sets it, from `is_due` and `due_in`.
+    Only the store sets it, from `due_in`.
     """
     place: str | None = None
     """The engine and the cluster that may have objects of the run. None: nothing exists for it anywhere."""

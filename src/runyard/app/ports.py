@@ -260,8 +260,8 @@ class PlaceUse:
 class Runs(Protocol):
     """Runs, and the work queue that they form."""
 
-    async def add(self, run: Run, transitions: Sequence[Transition], *, is_due: bool = False) -> Run:
-        """Add a run with its first transitions; returns it as it is stored. `is_due`: due now, by the database's clock.
+    async def add(self, run: Run, transitions: Sequence[Transition], *, due_in: timedelta | None = None) -> Run:
+        """Add a run with its first transitions; returns it as it is stored. `due_in` is on the database's clock.
 
         Raises `Duplicate` if its project has a run of that id.
         """

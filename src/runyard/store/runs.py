@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import RowMapping, Select, bindparam, exists, func, null, select
+from sqlalchemy import Double, RowMapping, Select, bindparam, exists, func, null, select
 from sqlalchemy.sql.dml import ReturningInsert
 
 from runyard.app.model import Lease, Run, RunKey, Transition
@@ -15,7 +15,7 @@ from runyard.domain.lifecycle import State
 from runyard.domain.outcomes import Lane
 from runyard.store import tables
 from runyard.store.changes import list_changed_runs
-from runyard.store.clock import DatabaseNow
+from runyard.store.clock import DatabaseTimeIn
 from runyard.store.columns import LARGEST, Name
 from runyard.store.dependent_rows import add_labels, delete_runs
 from runyard.store.derived_columns import derive_columns, hash_to_shard_key
@@ -74,7 +74,7 @@ class SqlRuns:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def add(self, run: Run, transitions: Sequence[Transition], *, is_due: bool = False) -> Run:
+    async def add(self, run: Run, transitions: Sequence[Transition], *, due_in: timedelta | None = None) -> Run:
         """Add a run with its first transitions. Raises `Duplicate`; the unit of work stays usable."""
         run = replace(run, last_sequence=find_last_sequence(run, transitions))
         row = {
@@ -88,7 +88,9 @@ class SqlRuns:
         if not self._session.is_sqlite:
             row["notification"] = self._session.make_notification(run.uid)
         documents = [*list_documents(run), run.request]
-        statement = _make_add(self._session.is_sqlite, is_due)
+        if due_in is not None:
+            row["due_seconds"] = due_in.total_seconds()
+        statement = _make_add(self._session.is_sqlite, due_in is not None)
         added = await self._session.write_returning(statement, row, documents=documents)
         if not added:
             raise Duplicate(f"run {run.id} exists already in project {run.project}")
@@ -305,7 +307,8 @@ class SqlRuns:
 def _make_add(is_sqlite: bool, is_due: bool) -> ReturningInsert[Any]:  # noqa: FBT001 - the key of the cache
     columns = [column.name for column in tables.runs.c if column.name not in ("due_at", *_UNLEASED)]
     values = {name: bindparam(name, type_=tables.runs.c[name].type) for name in columns}
-    added = make_insert(tables.runs, is_sqlite=is_sqlite).values(**values, due_at=DatabaseNow() if is_due else null())
+    due_at = DatabaseTimeIn(bindparam("due_seconds", type_=Double())) if is_due else null()
+    added = make_insert(tables.runs, is_sqlite=is_sqlite).values(**values, due_at=due_at)
     shown = (tables.runs.c.due_at, _BYTES, *(() if is_sqlite else (notify_row(),)))
     return added.on_conflict_do_nothing().returning(*shown)
 

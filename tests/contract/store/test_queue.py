@@ -208,7 +208,7 @@ async def test_every_run_is_in_one_shard_when_replicas_share_the_queue(store: St
     names = {f"r{number}" for number in range(60)}
     async with store.begin() as work:
         for name in names:
-            await work.runs.add(make_run(name), [], is_due=True)
+            await work.runs.add(make_run(name), [], due_in=timedelta(0))
         shards = [{run.id for run, _ in await claim(work, owner=str(n), limit=99, shard=(n, 3))} for n in range(3)]
         await work.commit()
 
@@ -268,7 +268,7 @@ async def test_each_lane_has_its_own_limit_when_runs_are_claimed(store: Store) -
 
 async def test_lane_follows_when_state_or_wish_changes(store: Store) -> None:
     async with store.begin() as work:
-        run = await work.runs.add(make_run("r1"), [], is_due=True)
+        run = await work.runs.add(make_run("r1"), [], due_in=timedelta(0))
         for changed, lane in (
             (replace(run, state="RUNNING"), Lane.WATCH),
             (replace(run, state="RUNNING", desired="stop"), Lane.STOP),
@@ -285,9 +285,9 @@ async def test_lane_follows_when_state_or_wish_changes(store: Store) -> None:
 async def test_place_is_stored_with_the_claim_when_an_engine_may_start_the_run(store: Store) -> None:
     async with store.begin() as work:
         for name, state in (("create", "READY"), ("watch", "RUNNING"), ("stop", "DELETING"), ("settle", "ERROR")):
-            await work.runs.add(make_run(name, state=state), [], is_due=True)
-        await work.runs.add(make_run("local", is_local=True), [], is_due=True)
-        await work.runs.add(make_run("known", place="here/1", revision=5), [], is_due=True)
+            await work.runs.add(make_run(name, state=state), [], due_in=timedelta(0))
+        await work.runs.add(make_run("local", is_local=True), [], due_in=timedelta(0))
+        await work.runs.add(make_run("known", place="here/1", revision=5), [], due_in=timedelta(0))
         claimed = {run.id: (run.place, run.revision) for run, _ in await claim(work, place="here/1")}
         await work.commit()
 
@@ -535,7 +535,7 @@ async def test_active_runs_of_a_place_come_page_by_page_when_they_are_listed(sto
 async def test_due_time_is_of_the_databases_clock_when_a_run_is_added(store: Store) -> None:
     async with store.begin() as work:
         before = await work.read_clock()
-        run = await work.runs.add(make_run("r1", due_at=after(99)), [], is_due=True)
+        run = await work.runs.add(make_run("r1", due_at=after(99)), [], due_in=timedelta(0))
         idle = await work.runs.add(make_run("r2", due_at=after(99)), [])
         assert run.due_at is not None
         assert before <= run.due_at <= await work.read_clock()

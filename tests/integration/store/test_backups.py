@@ -32,7 +32,7 @@ async def fill(store: SqlStore) -> None:
     async with store.begin() as work:
         await work.entities.add(make_entity("f1", metadata={"labels": ["ü"]}))
         for number in range(20):
-            await work.runs.add(make_run(f"r{number}"), [make_transition(1), make_transition(2)], is_due=True)
+            await work.runs.add(make_run(f"r{number}"), [make_transition(1), make_transition(2)], due_in=timedelta(0))
         await work.secrets.put(make_value())
         await work.audit.add(make_audit())
         await work.commit()

@@ -54,7 +54,7 @@ async def test_others_hear_of_a_change_when_it_is_committed(pair: tuple[SqlStore
     first, second = pair
     async with listening(second) as heard:
         async with first.begin() as work:
-            run = await work.runs.add(make_run("r1"), [], is_due=True)
+            run = await work.runs.add(make_run("r1"), [], due_in=timedelta(0))
             await asyncio.sleep(0.1)
             assert heard.empty()
             await work.commit()

@@ -97,7 +97,7 @@ async def test_ids_are_per_project_when_an_old_database_was_brought_forward(old:
     store = await open_store(old, is_upgrading=True)
     try:
         async with store.begin() as work:
-            await work.runs.add(make_run("r1", uid="new", project="q"), [make_transition(1)], is_due=True)
+            await work.runs.add(make_run("r1", uid="new", project="q"), [make_transition(1)], due_in=timedelta(0))
             await work.entities.add(make_entity("f1", project="q"))
             claimed = await claim(work, owner="me", limit=9, lease_for=timedelta(minutes=1))
             assert {lease.run_uid for _, lease in claimed} == {"r1", "r3", "new"}

@@ -114,13 +114,13 @@ class World:
         """A loop as a server that was just started has it."""
         return Reconciler(self.core, self.core.engine, issue_token=issue_token, pace=pace or PACE)
 
-    async def submit(self, run_id: str = "r1", **fields: Any) -> Run:
-        """Store a run that is due, READY unless told otherwise."""
+    async def submit(self, run_id: str = "r1", *, ahead: timedelta = timedelta(0), **fields: Any) -> Run:
+        """Store a run that is due, now or so far ahead; READY unless told otherwise."""
         run = make_run(run_id, **{"created_at": self.clock.now(), **fields})
         states = [State.CREATED] if run.state == "CREATED" else [State.CREATED, State(run.state)]
         async with self.store.begin() as unit:
             first = make_first_transitions(states, at=self.clock.now(), actor="ada")
-            stored = await unit.runs.add(run, first, is_due=not run.is_local)
+            stored = await unit.runs.add(run, first, due_in=None if run.is_local else ahead)
             await unit.commit()
         return stored
 
@@ -145,6 +145,7 @@ class World:
         count = await own.reconcile_due()
         if own.lane.has_reports:
             await own.lane.write_ready()
+        await asyncio.gather(*own._busy)
         if loop is None:
             await own.close()
         return count

@@ -9,16 +9,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from runyard.app.core import Core
 from runyard.app.engine import Anchor, Observation
+from runyard.app.intake import AHEAD
 from runyard.app.loops.run_updates import is_about, record_observation
 from runyard.app.lru_map import LruMap
 from runyard.app.model import Run
 from runyard.app.ports import OVERDUE, Unavailable
-from runyard.app.runs import SYSTEM, make_anchor, write_changes
+from runyard.app.runs import SYSTEM, Change, make_anchor, write_changes
+from runyard.domain.lifecycle import FINAL
 from runyard.domain.outcomes import ENDED, Seen
 
 BATCH = 100
@@ -45,14 +47,24 @@ class ObservationLane:
     """One replica's lane. `attend` is told of every anchor whose log may have begun or ended."""
 
     def __init__(
-        self, core: Core, *, owns: Callable[[str], bool], attend: Callable[[Anchor], None] | None = None
+        self,
+        core: Core,
+        *,
+        owns: Callable[[str], bool],
+        attend: Callable[[Anchor], None] | None = None,
+        count_room: Callable[[], int] = lambda: 0,
+        settle: Callable[[str], None] | None = None,
     ) -> None:
         self._core = core
         self._owns = owns
         self._attend = attend
+        self._count_room = count_room
+        self._settle = settle
         self._reports: dict[str, _Report] = {}
         self._digests: LruMap[str, bytes] = LruMap(most=MOST_DIGESTS)
         self._news = asyncio.Event()
+        self.is_behind = False
+        """Whether more reports wait than one transaction writes."""
 
     def offer(self, observations: Iterable[Observation]) -> None:
         """Take observations; of one run only the newest is kept. Those of other replicas' runs wait until overdue."""
@@ -93,8 +105,12 @@ class ObservationLane:
     async def write_ready(self) -> int:
         """Write everything that may be written now; returns how many runs changed. Raises `Unavailable`."""
         changed = 0
-        while ready := self._take_batch():
-            changed += await self._write_contained(ready)
+        try:
+            while ready := self._take_batch():
+                self.is_behind = len(ready) == BATCH
+                changed += await self._write_contained(ready)
+        finally:
+            self.is_behind = False
         return changed
 
     async def _write_contained(self, batch: dict[str, _Report]) -> int:
@@ -128,6 +144,8 @@ class ObservationLane:
             known = [run for run in locked if is_about(run, batch[run.uid].seen)]
             decided = [(run, record_observation(batch[run.uid].seen, now=now)(run)) for run in known]
             changes = [(run, change) for run, change in decided if change is not None]
+            ended = self._choose_ended(changes)
+            changes = [(run, replace(change, due_in=AHEAD) if run.uid in ended else change) for run, change in changes]
             if changes:
                 await write_changes(self._core, unit, SYSTEM, changes)
                 await unit.commit()
@@ -135,7 +153,15 @@ class ObservationLane:
             self._core.signals.notify(run.uid)
         self._finish(batch, locked, known)
         self._attend_to(known, batch)
+        for run_uid in ended:
+            if self._settle is not None:
+                self._settle(run_uid)
         return len(changes)
+
+    def _choose_ended(self, changes: Sequence[tuple[Run, Change]]) -> set[str]:
+        """The runs that end and are settled at once, without a claim: as many as there is room for."""
+        ended = [run.uid for run, change in changes if change.moves and change.moves[-1].state in FINAL]
+        return set(ended[: max(0, self._count_room())]) if self._settle is not None else set()
 
     def _attend_to(self, runs: Sequence[Run], batch: dict[str, _Report]) -> None:
         """Where something runs or has ended, output may have begun or ended."""

@@ -8,12 +8,14 @@ a run's lease acts, and a lost lease writes nothing.
 
 import asyncio
 import logging
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from secrets import token_hex
+from typing import Any
 
 from runyard.app.core import Core
 from runyard.app.engine import Engine, EngineError
@@ -30,6 +32,8 @@ from runyard.app.model import Lease, Run
 from runyard.app.ports import Stale, Unavailable
 from runyard.domain.outcomes import Lane, Seen
 
+LONGEST_YIELD_SECONDS = 0.5
+"""How long creating and settling wait for reports at most."""
 PAGE = 1000
 """How many active runs are read, or woken, at a time."""
 
@@ -57,11 +61,14 @@ class Reconciler:
             None if engine is None else LogCollector(core, engine, owns=self.membership.owns, max_bytes=max_log_bytes)
         )
         attend = None if self.collector is None else self.collector.attend
-        self.lane = ObservationLane(core, owns=self.membership.owns, attend=attend)
+        self.lane = ObservationLane(
+            core, owns=self.membership.owns, attend=attend, count_room=self._count_settle_room, settle=self._settle
+        )
         self._stepper = Stepper(
             core, engine, issue_token=issue_token, pace=self._pace, lane=self.lane, collector=self.collector
         )
         self._busy: dict[asyncio.Task[None], Lane] = {}
+        self._begun_at = time.monotonic()
         self._stale = asyncio.Event()
         """Set when changes may have been missed."""
 
@@ -70,6 +77,8 @@ class Reconciler:
         try:
             await self.membership.beat()
             await self.wake_waiting()
+            if self._place is not None:
+                self._core.intake.open(place=self._place, has_room=self._has_room, take=self._take)
             async with asyncio.TaskGroup() as group:
                 group.create_task(keep_going("heartbeat", self._beat))
                 if self._engine is not None:
@@ -150,15 +159,42 @@ class Reconciler:
                 self._core.signals.due.set()
                 continue
             for run, lease in claimed:
-                task = asyncio.create_task(self._process(run, lease))
-                self._busy[task] = run.lane
-                task.add_done_callback(self._finish)
+                self._begin(run.lane, self._process(run, lease))
             if not claimed or len(claimed) < sum(free.values()):
                 await self._wait()
 
     def _count_free(self) -> dict[Lane, int]:
+        """Free slots. While reports wait to be written, nothing is begun that is less urgent, for a while."""
         used = Counter(self._busy.values())
-        return {lane: slots - used[lane] for lane, slots in self._pace.slots.items()}
+        free = {lane: slots - used[lane] for lane, slots in self._pace.slots.items()}
+        if not self.lane.is_behind or time.monotonic() - self._begun_at > LONGEST_YIELD_SECONDS:
+            self._begun_at = time.monotonic()
+            return free
+        return {**free, Lane.CREATE: 0, Lane.SETTLE: 0}
+
+    def _begin(self, lane: Lane, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._busy[task] = lane
+        task.add_done_callback(self._finish)
+
+    def _has_room(self) -> bool:
+        """Whether a new run can be taken without a claim."""
+        return self._count_free()[Lane.CREATE] > 0
+
+    def _count_settle_room(self) -> int:
+        return self._count_free()[Lane.SETTLE]
+
+    def _take(self, run: Run) -> None:
+        self._begin(Lane.CREATE, self._process(run, None))
+
+    def _settle(self, run_uid: str) -> None:
+        self._begin(Lane.SETTLE, self._process_ended(run_uid))
+
+    async def _process_ended(self, run_uid: str) -> None:
+        async with self._core.store.begin(is_read_only=True) as unit:
+            run = await unit.runs.find_by_uid(run_uid)
+        if run is not None:
+            await self._process(run, None)
 
     def _finish(self, task: asyncio.Task[None]) -> None:
         """Look again: a slot is free, and somebody may have changed the run while it was leased."""
@@ -183,8 +219,11 @@ class Reconciler:
                 await unit.commit()
         return claimed
 
-    async def _process(self, run: Run, lease: Lease) -> None:
-        """Process one run; its failure stops neither the others nor the loop."""
+    async def _process(self, run: Run, lease: Lease | None) -> None:
+        """Process one run; its failure stops neither the others nor the loop.
+
+        Without a lease: the run was taken when it was written, with a due time ahead.
+        """
         done = Done(timedelta(0))
         try:
             done = await self._stepper.advance(run, lease)
@@ -196,15 +235,21 @@ class Reconciler:
         finally:
             # Also when the loop is cancelled: the next replica need not wait until the lease expires.
             if not done.is_lease_ended:
-                await self._release_lease(lease, done.due_in)
+                await self._give_back(run, lease, done.due_in)
 
-    async def _release_lease(self, lease: Lease, due_in: timedelta | None) -> None:
+    async def _give_back(self, run: Run, lease: Lease | None, due_in: timedelta | None) -> None:
+        """End the lease, and say when the run is looked at next."""
         try:
+            if lease is None:
+                await self._stepper.postpone(run, due_in)
+                return
             async with self._core.store.begin() as unit:
                 await unit.runs.release(lease, due_in=due_in)
                 await unit.commit()
-        except Exception:  # noqa: BLE001 - the lease expires by itself
-            _log.exception("a lease could not be released", extra={"run_uid": lease.run_uid})
+        except LeaseLost:
+            _log.info("the run is gone", extra={"run": run.id})
+        except Exception:  # noqa: BLE001 - the lease expires by itself, and so does the time ahead
+            _log.exception("a lease could not be released", extra={"run": run.id})
 
     async def _beat(self) -> None:
         while True:
@@ -243,6 +288,7 @@ class Reconciler:
 
     async def close(self) -> None:
         """End everything that was begun, then the leases. `run` does so by itself."""
+        self._core.intake.close()
         for task in list(self._busy):
             task.cancel()
         await asyncio.gather(*self._busy, return_exceptions=True)

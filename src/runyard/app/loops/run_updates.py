@@ -240,7 +240,9 @@ def _describe_failure(seen: Observation) -> str | None:
 
 def _choose_reason(run: Run, seen: Observation) -> Json:
     """The engine's reason and message; while the run is being stopped, the reason for the stop stays."""
-    if run.desired != "run" or seen.seen is Seen.ABSENT:
+    is_told = seen.reason is not None or seen.message is not None
+    is_waiting = seen.seen is Seen.PENDING and run.reason == Reason.ENGINE_RELEASED
+    if run.desired != "run" or seen.seen is Seen.ABSENT or (is_waiting and not is_told):
         return {"reason": run.reason, "message": run.message}
     return {"reason": seen.reason, "message": seen.message}
 

@@ -79,8 +79,11 @@ class Stepper:
         self._writes = asyncio.Semaphore(pace.writes)
         self._prepared = None if engine is None else PreparedProjects(core, engine)
 
-    async def advance(self, run: Run, lease: Lease) -> Done:
-        """Take all steps that are possible now. Raises `LeaseLost`, and `Conflict` if a user changed the run."""
+    async def advance(self, run: Run, lease: Lease | None) -> Done:
+        """Take all steps that are possible now; without a lease only if nobody else takes the run meanwhile.
+
+        Raises `LeaseLost`, and `Conflict` if a user changed the run.
+        """
         for _ in range(_MOST_STEPS):
             step = choose_step(
                 State(run.state),
@@ -105,7 +108,11 @@ class Stepper:
             run = after
         return Done(timedelta(0))
 
-    async def _take(self, step: Step, run: Run, lease: Lease) -> Run | Done:
+    async def postpone(self, run: Run, due_in: timedelta | None) -> None:
+        """Say when a run without a lease is looked at next."""
+        await self._write(run, None, _change_nothing, due_in=due_in)
+
+    async def _take(self, step: Step, run: Run, lease: Lease | None) -> Run | Done:
         if step is Step.MAKE_READY:
             return await self._write(run, lease, run_updates.make_ready)
         if run.place is None or run.is_local:
@@ -124,7 +131,7 @@ class Stepper:
             return await self._stop(self._engine, run, lease)
         return await self._remove(self._engine, run, lease)
 
-    async def _take_without_place(self, step: Step, run: Run, lease: Lease) -> Run | Done:
+    async def _take_without_place(self, step: Step, run: Run, lease: Lease | None) -> Run | Done:
         """Nothing exists for the run anywhere."""
         if step is Step.STOP:
             return await self._write(run, lease, run_updates.stop_without_anchor)
@@ -134,7 +141,7 @@ class Stepper:
         await self._write(run, lease, failure, due_in=None, is_lease_ended=True)
         return LEASE_ENDED
 
-    async def _leave_alone(self, run: Run, lease: Lease) -> Done:
+    async def _leave_alone(self, run: Run, lease: Lease | None) -> Done:
         """The run may live in another place, where this server sees nothing. It waits, and says for what."""
         here = "this server has no engine" if self._engine is None else f"this server's engine is {self._engine.place}"
         error = EngineUnavailable(
@@ -144,7 +151,7 @@ class Stepper:
         await self._write(run, lease, failure, due_in=self._pace.misplaced, is_lease_ended=True)
         return LEASE_ENDED
 
-    async def _anchor(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+    async def _anchor(self, engine: Engine, run: Run, lease: Lease | None) -> Run | Done:
         assignment = self._assign(run)
         if self._prepared is not None:
             await self._call(self._prepared.ensure(run.project))
@@ -155,11 +162,13 @@ class Stepper:
             await self._remove_orphan(engine, run, uid)
             raise
 
-    async def _release(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+    async def _release(self, engine: Engine, run: Run, lease: Lease | None) -> Run | Done:
         """Start an anchor whose UID is stored: after a crash, or to resume a service."""
         return await self._hand_over(engine, run, lease, self._assign(run), _get_uid(run))
 
-    async def _hand_over(self, engine: Engine, run: Run, lease: Lease, assignment: Assignment, uid: str) -> Run | Done:
+    async def _hand_over(
+        self, engine: Engine, run: Run, lease: Lease | None, assignment: Assignment, uid: str
+    ) -> Run | Done:
         """Store the UID and PENDING in one write that also ends the lease, then release the anchor.
 
         Releasing needs no lease: a call of an older generation does nothing. If it gets lost, the anchor is seen HELD
@@ -181,12 +190,12 @@ class Stepper:
         try:
             await self._call(engine.release(assignment, uid))
         except EngineRefusal as error:
-            await self._write_unleased(run, _fail_refused(run, error))
+            await self._write(run, None, _fail_refused(run, error))
         except EngineError as error:
             decide = self._record_failure(error)
-            await self._write_unleased(run, decide, due_in=self._pace.min_backoff)
+            await self._write(run, None, decide, due_in=self._pace.min_backoff)
 
-    async def _watch(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+    async def _watch(self, engine: Engine, run: Run, lease: Lease | None) -> Run | Done:
         """A deadline has come, or nothing was heard of the run since its release."""
         uid = _get_uid(run)
         seen = await self._call(engine.observe(make_anchor(run, uid)))
@@ -207,7 +216,7 @@ class Stepper:
         due_at = find_due(notes, State(stored.state))
         return Done(None if due_at is None else max(due_at - now, timedelta(0)))
 
-    async def _stop(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+    async def _stop(self, engine: Engine, run: Run, lease: Lease | None) -> Run | Done:
         """Stop the anchor once; what follows is reported. Looks for one that was created just before a crash."""
         assignment = self._assign(run)
         uid = run.anchor_uid
@@ -219,7 +228,7 @@ class Stepper:
         await self._call(engine.stop(assignment, uid))
         return await self._await_report(engine, run, lease, uid)
 
-    async def _remove(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+    async def _remove(self, engine: Engine, run: Run, lease: Lease | None) -> Run | Done:
         uid = run.anchor_uid
         if uid is None:
             found = await self._call(engine.find_anchor(self._assign(run)))
@@ -233,13 +242,13 @@ class Stepper:
             return await self._finish_deletion(run, lease)
         return await self._clear_failure(run, lease, due_in=self._pace.stop_retry)
 
-    async def _await_report(self, engine: Engine, run: Run, lease: Lease, uid: str) -> Done:
+    async def _await_report(self, engine: Engine, run: Run, lease: Lease | None, uid: str) -> Done:
         """Leave the run to the observe lane. Nobody reports an anchor again that had ended before."""
         done = await self._clear_failure(run, lease, due_in=self._pace.stop_retry)
         self._lane.offer([await self._call(engine.observe(make_anchor(run, uid)))])
         return done
 
-    async def _clear_failure(self, run: Run, lease: Lease, *, due_in: timedelta) -> Done:
+    async def _clear_failure(self, run: Run, lease: Lease | None, *, due_in: timedelta) -> Done:
         def decide(stored: Run) -> Change | None:
             cleared = run_updates.clear_engine_failure(stored)
             return Change(action="run.answered", values=cleared, is_audited=False) if cleared else None
@@ -247,7 +256,7 @@ class Stepper:
         await self._write(run, lease, decide, due_in=due_in, is_lease_ended=True)
         return LEASE_ENDED
 
-    async def _settle(self, engine: Engine, run: Run, lease: Lease) -> Run | Done:
+    async def _settle(self, engine: Engine, run: Run, lease: Lease | None) -> Run | Done:
         """Once the log is stored, let the engine clean up; repeated until both are done."""
         uid = run.anchor_uid
         if uid is None:
@@ -263,7 +272,7 @@ class Stepper:
         await self._write(run, lease, decide, due_in=None, is_lease_ended=True)
         return LEASE_ENDED
 
-    async def _finish_deletion(self, run: Run, lease: Lease) -> Done:
+    async def _finish_deletion(self, run: Run, lease: Lease | None) -> Done:
         if self._collector is not None:
             await self._collector.forget(run.uid)
         await finish_run_deletion(self._core, await self._write(run, lease, _change_nothing), lease=lease)
@@ -281,7 +290,7 @@ class Stepper:
         _log.warning("removing an orphaned anchor", extra={"run": run.id, "uid": uid})
         await self._call(engine.remove(make_anchor(run, uid)))
 
-    async def _back_off(self, run: Run, lease: Lease, error: EngineError) -> Done:
+    async def _back_off(self, run: Run, lease: Lease | None, error: EngineError) -> Done:
         """Keep the run as it is and retry with exponential backoff: wait as long as calls have failed so far."""
         now = self._core.clock.now()
         since = run_updates.find_failing_since(run) or now
@@ -297,25 +306,24 @@ class Stepper:
         return make_assignment(self._core, run, issue_token=self._issue_token, rules=self._rules)
 
     async def _write(
-        self, run: Run, lease: Lease, decide: Decide, *, due_in: DueIn = UNCHANGED, is_lease_ended: bool = False
+        self, run: Run, lease: Lease | None, decide: Decide, *, due_in: DueIn = UNCHANGED, is_lease_ended: bool = False
     ) -> Run:
         """Write under the lease what is decided from the run; if it was changed meanwhile, from what is stored now.
 
-        `due_in` holds unless the change says when the run is due. Raises `LeaseLost`.
+        Without a lease, others may change the run at any time; then it is decided anew. `due_in` holds unless the
+        change says when the run is due. Raises `LeaseLost`.
         """
-        for is_last in (False, True):
+        for _ in range(_MOST_STEPS if lease is None else 2):
             try:
                 return await self._write_once(run, lease, decide, due_in=due_in, is_lease_ended=is_lease_ended)
             except Stale:
-                if is_last:
-                    break
-            run = await self._read(run)
+                run = await self._read(run)
         raise LeaseLost(f"the lease of run {run.id} has expired or changed hands")
 
     async def _write_once(
         self, run: Run, lease: Lease | None, decide: Decide, *, due_in: DueIn, is_lease_ended: bool
     ) -> Run:
-        change = decide(run)
+        change, is_lease_ended = decide(run), is_lease_ended and lease is not None
         async with self._writes, self._core.store.begin() as unit:
             if change is None:
                 stored = await unit.runs.update(run, run, lease=lease, is_lease_ended=is_lease_ended, due_in=due_in)
@@ -329,16 +337,6 @@ class Stepper:
         if change is not None:
             self._core.signals.notify(run.uid)
         return stored
-
-    async def _write_unleased(self, run: Run, decide: Decide, *, due_in: DueIn = UNCHANGED) -> None:
-        """The same without a lease: others may be faster; then what they wrote stands, or is written upon."""
-        for _ in range(_MOST_STEPS):
-            try:
-                await self._write_once(run, None, decide, due_in=due_in, is_lease_ended=False)
-            except Stale:
-                run = await self._read(run)
-            else:
-                return
 
     async def _read(self, run: Run) -> Run:
         async with self._core.store.begin(is_read_only=True) as unit:

@@ -82,7 +82,7 @@ async def begin_run_deletion(core: Core, unit: UnitOfWork, who: Principal, run: 
     return await write_change(core, unit, who, run, change)
 
 
-async def finish_run_deletion(core: Core, run: Run, *, lease: Lease) -> None:
+async def finish_run_deletion(core: Core, run: Run, *, lease: Lease | None) -> None:
     """Delete the log and the row of a run whose objects are gone. Raises `Stale` if the lease is lost.
 
     Raises `EngineUnavailable` if the log cannot be deleted now: the run stays DELETING and says why.

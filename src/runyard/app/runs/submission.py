@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +24,7 @@ from runyard.app.entities import (
     require_project,
 )
 from runyard.app.errors import Duplicate
+from runyard.app.intake import AHEAD
 from runyard.app.model import Json, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
 from runyard.app.rules import CurrentRules, load_current
@@ -87,10 +89,11 @@ async def _submit(
         rules = await load_current(unit)
         resolution = await _decide(core, unit, run_request, rules, is_strict=is_strict)
         run = _make_run(core, who, project, run_request, resolution, rules, request=request, request_hash=request_hash)
-        run = replace(run, metadata={**run.metadata, **noted})
+        place = None if run.is_local else core.intake.find_place()
+        run = replace(run, metadata={**run.metadata, **noted}, place=place)
         transitions = _make_transitions(who, run)
         try:
-            run = await unit.runs.add(run, transitions, is_due=not run.is_local and core.engine is not None)
+            run = await unit.runs.add(run, transitions, due_in=_choose_due(core, run))
         except Duplicate:
             stored = await unit.runs.find(run.id, project=project)
             if stored is None:
@@ -98,6 +101,8 @@ async def _submit(
             return await _take_same(unit, stored, request_hash)
         await audit(core, unit, who, "run.submit", run, details={"hash": request_hash})
         await unit.commit()
+    if run.place is not None:
+        core.intake.take(run)
     core.signals.notify(run.uid)
     return run, transitions
 
@@ -276,6 +281,12 @@ def _make_run(
         reason=Reason.ENGINE_NONE if is_idle and not run_request.is_local else None,
         message=NO_ENGINE_MESSAGE if is_idle and not run_request.is_local else None,
     )
+
+
+def _choose_due(core: Core, run: Run) -> timedelta | None:
+    if run.is_local or core.engine is None:
+        return None
+    return timedelta(0) if run.place is None else AHEAD
 
 
 def _choose_state(run_request: RunRequest) -> State:

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from runyard.app.core import Core
 from runyard.app.engine import Anchor, EngineUnavailable
 from runyard.app.errors import Missing, NotPossible
+from runyard.app.intake import AHEAD
 from runyard.app.loops.assignments import make_assignment
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
@@ -93,7 +94,7 @@ class RunMachine(RuleBasedStateMachine):
         if self.runner.run(self.world.find(run_id)) is None:
             self.number += 1
             kind = f"container+{effective['action']}:run"
-            given = {"effective": effective, "kind": kind, "request_hash": str(self.number)}
+            given: dict[str, Any] = {"effective": effective, "kind": kind, "request_hash": str(self.number)}
             self.runner.run(self.world.submit(run_id, **given))
             self.known.pop(run_id, None)
 
@@ -130,6 +131,7 @@ class RunMachine(RuleBasedStateMachine):
             await loop.lane.write_ready()
             await loop.reconcile_due()
             await loop.lane.write_ready()
+            await asyncio.gather(*loop._busy)
 
         async def reconcile() -> None:
             async with asyncio.TaskGroup() as group:
@@ -144,6 +146,26 @@ class RunMachine(RuleBasedStateMachine):
                 raise
         finally:
             self.runner.run(_close(loops))
+
+    @rule(run_id=run_ids, dies_at=deaths)
+    def submit_and_take(self, run_id: str, dies_at: int | None) -> None:
+        """The loop of the process that stores a run takes it at once, without a claim."""
+        if self.runner.run(self.world.find(run_id)) is not None:
+            return
+        core = self.live(dies_at)
+        loop = Reconciler(core, self.world.engine, issue_token=issue_token, pace=PACE)
+        self.number += 1
+        given: dict[str, Any] = {"place": str(self.world.engine.place), "request_hash": str(self.number)}
+
+        async def submit() -> None:
+            run = await self.world.submit(run_id, ahead=AHEAD, **given)
+            loop._take(run)
+            await asyncio.gather(*loop._busy)
+
+        with suppress(Crash):
+            self.runner.run(submit())
+        self.runner.run(_close([loop]))
+        self.known.pop(run_id, None)
 
     @rule(run_id=run_ids, dies_at=strategies.integers(1, 8), act=strategies.sampled_from([stop_run, delete_run]))
     def begin_badly(self, run_id: str, dies_at: int, act: Act) -> None:
@@ -356,6 +378,7 @@ class RunMachine(RuleBasedStateMachine):
 async def _close(loops: list[Reconciler]) -> None:
     """What is left of dead processes."""
     for loop in loops:
+        await asyncio.gather(*loop._busy, return_exceptions=True)
         if loop.collector is not None:
             await loop.collector.close()
 

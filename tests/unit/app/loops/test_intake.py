@@ -1,0 +1,85 @@
+"""A run that this process makes due is taken by its own loop, without a claim; nobody else takes it meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from runyard.app.core import Core
+from runyard.app.intake import AHEAD
+from runyard.app.loops.pace import Pace
+from runyard.app.loops.reconcile import Reconciler
+from runyard.app.model import Run
+from runyard.app.runs import submit_run
+from runyard.domain.outcomes import Lane
+from tests.engines.memory import MemoryEngine
+from tests.unit.app.demo import ADA, RUN, open_demo
+from tests.unit.app.run_world import World, issue_token, until
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[Core]:
+    async with open_demo(tmp_path, engine=MemoryEngine()) as opened:
+        yield opened
+
+
+async def find(core: Core, run_id: str = "r1") -> Run:
+    async with core.store.begin(is_read_only=True) as unit:
+        run = await unit.runs.find(run_id, project="demo")
+    assert run is not None
+    return run
+
+
+async def reach(core: Core, state: str) -> None:
+    async def is_there() -> bool:
+        return (await find(core)).state == state
+
+    async with asyncio.timeout(30):
+        await until(is_there)
+
+
+async def test_run_is_taken_without_a_claim_when_a_loop_runs_here(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = core.engine
+    assert isinstance(engine, MemoryEngine)
+    loop = Reconciler(core, engine, issue_token=issue_token, pace=Pace(poll_seconds=600))
+    claimed: list[int] = []
+    claim = loop._claim
+
+    async def count(limits: dict[Lane, int]) -> list[tuple[Run, object]]:
+        found = list(await claim(limits))
+        claimed.append(len(found))
+        return found  # type: ignore[return-value]
+
+    monkeypatch.setattr(loop, "_claim", count)
+    task = asyncio.create_task(loop.run())
+    await asyncio.sleep(0.2)
+    run, _ = await submit_run(core, ADA, "demo", RUN)
+    assert run.place == "memory/a"
+    await reach(core, "PENDING")
+    engine.tick()
+    await reach(core, "RUNNING")
+    engine.finish("r1", phase="succeeded")
+    await reach(core, "COMPLETED")
+
+    async def is_settled() -> bool:
+        return (await find(core)).settled_at is not None
+
+    async with asyncio.timeout(30):
+        await until(is_settled)
+    assert sum(claimed) == 0
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_run_is_left_to_claims_when_no_loop_runs_here(core: Core) -> None:
+    run, _ = await submit_run(core, ADA, "demo", RUN)
+    assert (run.place, run.due_at is not None) == (None, True)
+
+
+async def test_run_becomes_due_by_itself_when_the_process_dies_after_the_submit(world: World) -> None:
+    await world.submit(ahead=AHEAD, place="memory/a")
+    assert await world.look() == 0  # nobody takes it while the process that stored it may live
+    world.turn(AHEAD)
+    assert await world.look() == 1
+    assert (await world.get()).state == "PENDING"
