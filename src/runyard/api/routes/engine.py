@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.context import get_context
-from runyard.api.openapi_models import EngineResponse, OrphanedVolumesResponse, OrphansResponse
+from runyard.api.openapi_models import EngineResponse, ErrorResponse, OrphanedVolumesResponse, OrphansResponse
 from runyard.api.responses import json_response
 from runyard.api.routing import Routes, get_principal
 from runyard.app.identity import find_role
@@ -17,6 +17,9 @@ from runyard.app.volumes import list_orphans as list_volume_orphans
 from runyard.domain.access import Permission, allows
 
 routes = Routes("/api/v1/engine", tag="engine")
+_RESPONSES = {
+    501: {"description": "This server has no engine.", "content": {"application/json": ErrorResponse}},
+}
 
 
 @routes.get("", permission=Permission.SIGNED_IN, response=EngineResponse)
@@ -46,7 +49,9 @@ async def list_orphans(request: Request) -> Response:
     return json_response(asdict(findings[0]))
 
 
-@routes.get("/orphaned-volumes", permission=Permission.ADMINISTER, response=OrphanedVolumesResponse)
+@routes.get(
+    "/orphaned-volumes", permission=Permission.ADMINISTER, response=OrphanedVolumesResponse, responses=_RESPONSES
+)
 async def list_orphaned_volumes(request: Request) -> Response:
     """List claims of this installation that no volume of any project knows. Nothing removes them."""
     return json_response(asdict(await list_volume_orphans(get_context(request).core)))
