@@ -204,6 +204,15 @@ async def until(check: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.01)
 
 
+async def reach_phase(engine: MemoryEngine, run_id: str, phase: str) -> None:
+    """Wait until the engine has brought the run there: a run is PENDING before its release is done."""
+
+    async def is_there() -> bool:
+        return engine._get(run_id).phase == phase
+
+    await until(is_there)
+
+
 @cache
 def _keep_folder() -> tempfile.TemporaryDirectory[str]:
     # In memory where there is such a place: nothing here is about what survives a loss of power.

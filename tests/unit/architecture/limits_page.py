@@ -28,6 +28,7 @@ UNLISTED = {
     "app.loops.log_collection.LONGEST_PAUSE_SECONDS": "backoff of the server's own loops",
     "app.loops.log_writer.LONGEST_WRITE_PAUSE_SECONDS": "backoff of the server's own loops",
     "app.loops.observation_lane.LONGEST_RETRY_SECONDS": "backoff of the server's own loops",
+    "app.loops.reconcile.LONGEST_YIELD_SECONDS": "how long the server's own work waits for more urgent work",
     "app.loops.supervisor.LONGEST_PAUSE_SECONDS": "backoff of the server's own loops",
     "app.projects.metrics.MOST_VALUE": "the largest number in JSON",
     "app.projects.search.MOST_READ": "the step of a scan",

@@ -15,7 +15,7 @@ from runyard.app.runs import submit_run
 from runyard.domain.outcomes import Lane
 from tests.engines.memory import MemoryEngine
 from tests.unit.app.demo import ADA, RUN, open_demo
-from tests.unit.app.run_world import World, issue_token, until
+from tests.unit.app.run_world import World, issue_token, reach_phase, until
 
 
 @pytest.fixture
@@ -57,6 +57,7 @@ async def test_run_is_taken_without_a_claim_when_a_loop_runs_here(core: Core, mo
     run, _ = await submit_run(core, ADA, "demo", RUN)
     assert run.place == "memory/a"
     await reach(core, "PENDING")
+    await reach_phase(engine, "r1", "pending")
     engine.tick()
     await reach(core, "RUNNING")
     engine.finish("r1", phase="succeeded")

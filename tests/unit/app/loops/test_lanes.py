@@ -14,7 +14,7 @@ from runyard.app.ports import Unavailable
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.domain.outcomes import Lane
-from tests.unit.app.run_world import ADA, World, until
+from tests.unit.app.run_world import ADA, World, reach_phase, until
 
 QUICK = Pace(min_backoff=timedelta(milliseconds=10), heartbeat_seconds=0.05, poll_seconds=0.05)
 
@@ -28,13 +28,6 @@ async def running(loop: Reconciler) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def reach_phase(world: World, run_id: str, phase: str) -> None:
-    async def is_there() -> bool:
-        return world.engine._get(run_id).phase == phase
-
-    await until(is_there)
 
 
 async def test_stop_and_report_do_not_wait_when_creations_hang(world: World) -> None:
@@ -59,7 +52,7 @@ async def test_stop_and_report_do_not_wait_when_creations_hang(world: World) -> 
         world.engine.finish("ending", phase="succeeded")
         await world.reach("ending", "COMPLETED")
         await stop_run(world.core, ADA, "p", "running")
-        await reach_phase(world, "running", "stopping")
+        await reach_phase(world.engine, "running", "stopping")
         world.engine.tick()
         await world.reach("running", "STOPPED")
         hanging.set()
@@ -71,7 +64,7 @@ async def test_engine_is_asked_once_when_a_stop_takes_its_time(world: World) -> 
     world.engine.calls.clear()
     async with running(world.make_loop(pace=QUICK)):
         await stop_run(world.core, ADA, "p", "r1")
-        await reach_phase(world, "r1", "stopping")
+        await reach_phase(world.engine, "r1", "stopping")
         await asyncio.sleep(0.5)  # ten polls, ten heartbeats
         assert world.engine.calls.count("stop") == 1
         world.engine.tick()

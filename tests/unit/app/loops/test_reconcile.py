@@ -14,7 +14,7 @@ from runyard.app.runs.stop import stop_run
 from runyard.app.runs.transitions import NOTES
 from runyard.domain.outcomes import Seen
 from tests.unit.app.crash_points import Crash
-from tests.unit.app.run_world import ADA, JOB, SERVICE, START, World, make_run
+from tests.unit.app.run_world import ADA, JOB, SERVICE, START, World, make_run, reach_phase, until
 
 LIFE = ["CREATED", "READY", "PENDING", "RUNNING"]
 
@@ -436,17 +436,18 @@ async def test_loop_works_by_itself_when_it_runs(world: World) -> None:
     await world.submit()
     task = asyncio.create_task(world.make_loop(pace=Pace(poll_seconds=600)).run())
     async with asyncio.timeout(30):
-        while (await world.get()).state != "PENDING":
-            await world.core.signals.wait("r1", seconds=1)
+        await world.reach("r1", "PENDING")
+        await reach_phase(world.engine, "r1", "pending")
         world.engine.tick()
-        while (await world.get()).state != "RUNNING":
-            await world.core.signals.wait("r1", seconds=1)
+        await world.reach("r1", "RUNNING")
         await delete_run(world.core, ADA, "p", "r1")
-        while (await world.get()).state == "DELETING" and world.engine._find("r1").phase != "removing":  # type: ignore[union-attr]
-            await world.core.signals.wait("r1", seconds=0.05)
+        await reach_phase(world.engine, "r1", "removing")
         world.engine.tick()
-        while await world.find() is not None:
-            await world.core.signals.wait("r1", seconds=1)
+
+        async def is_gone() -> bool:
+            return await world.find() is None
+
+        await until(is_gone)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -23,7 +23,7 @@ from runyard.domain.lifecycle import State
 from runyard.store import open_store
 from tests.lifecycle_table import may_follow
 from tests.postgres import Postgres, postgres
-from tests.unit.app.run_world import ADA, World, issue_token, until
+from tests.unit.app.run_world import ADA, World, issue_token, reach_phase
 from tests.unit.app.shop import fire_all, furnish, make_trigger
 
 __all__ = ["postgres"]
@@ -82,6 +82,7 @@ async def test_acts_on_another_server_count_at_once_when_nobody_polls(replicas: 
             await asyncio.sleep(0.5)  # until all listen
             run = await second.submit("r1")
             await first.reach("r1", "PENDING")
+            await reach_phase(first.engine, "r1", "pending")
             first.engine.tick()
             await third.reach("r1", "RUNNING")
             with third.core.signals.subscribe(run.uid) as news:
@@ -89,11 +90,7 @@ async def test_acts_on_another_server_count_at_once_when_nobody_polls(replicas: 
                 await stop_run(second.core, ADA, "p", "r1")
                 await news.wait(seconds=20)
                 assert (await third.get("r1")).state in ("STOP", "STOPPED")
-
-            async def is_stopping() -> bool:
-                return first.engine._get("r1").phase == "stopping"
-
-            await until(is_stopping)
+            await reach_phase(first.engine, "r1", "stopping")
             first.engine.tick()
             await third.reach("r1", "STOPPED")
     finally:
