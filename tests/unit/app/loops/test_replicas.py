@@ -99,6 +99,30 @@ async def test_acts_on_another_server_count_at_once_when_nobody_polls(replicas: 
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_reports_of_other_runs_are_written_when_a_frozen_server_holds_a_row(replicas: list[World]) -> None:
+    """The third server stands still inside a transaction; nobody waits for it, and nothing is lost."""
+    first, _, third = replicas
+    for name in NAMES:
+        await first.submit(name)
+    loop = Reconciler(first.core, first.engine, issue_token=issue_token, pace=PACE)
+    while await loop.reconcile_due():
+        pass
+    first.engine.tick()
+    held = await first.get(NAMES[0])
+    async with third.store.begin() as unit:
+        assert await unit.runs.lock_observed([held.uid])
+        async with asyncio.timeout(10):
+            await loop.compare_all()
+            await loop.lane.write_ready()
+        assert [(await first.get(name)).state for name in NAMES] == ["PENDING", *["RUNNING"] * (len(NAMES) - 1)]
+        assert loop.lane.has_reports
+    task = asyncio.create_task(loop.lane.run())
+    async with asyncio.timeout(10):
+        await first.reach(NAMES[0], "RUNNING")
+    task.cancel()
+    await loop.close()
+
+
 async def test_runs_are_shared_out_and_taken_over_when_a_replica_dies(replicas: list[World]) -> None:
     loops = [Reconciler(world.core, world.engine, issue_token=issue_token) for world in replicas]
     members = [loop.membership for loop in loops]

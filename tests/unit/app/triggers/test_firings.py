@@ -22,7 +22,7 @@ from runyard.app.triggers.firings import Occasion, fire, run_trigger, stop_trigg
 from runyard.store.entities import SqlEntities
 from runyard.store.metrics_and_firings import SqlFirings
 from runyard.store.unit_of_work import SqlUnitOfWork
-from tests.unit.app.run_world import ADA, START, World
+from tests.unit.app.run_world import ADA, START, World, until
 from tests.unit.app.shop import TASK, fire_all, furnish, make_entity, make_trigger
 
 HOUR = timedelta(hours=1)
@@ -318,6 +318,22 @@ async def test_run_fires_what_waits_for_its_state_when_it_comes_to_it(shop: Worl
     [made] = [run for run in await list_runs(shop) if run.id != "r1"]
     assert make_key(await shop.get("r1")) == "store://p/run/container+job:run/r1"
     assert made.spec["args"] == [make_key(await shop.get("r1")), "STOPPED"]
+
+
+async def test_run_fires_at_once_when_the_loop_polls_seldom(shop: World) -> None:
+    await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/run/*", "STOPPED")))
+    await shop.submit("r1")
+    task = asyncio.create_task(TriggerLoop(shop.core, poll_seconds=600).run())
+    await asyncio.sleep(0.5)  # its first pass is over
+    shop.clock.at += timedelta(seconds=1)
+    await stop_run(shop.core, ADA, "p", "r1")
+
+    async def has_fired() -> bool:
+        return len(await list_runs(shop)) == 2
+
+    async with asyncio.timeout(30):
+        await until(has_fired)
+    task.cancel()
 
 
 async def test_trigger_never_fires_because_of_itself_when_it_waits_for_every_run(shop: World) -> None:
