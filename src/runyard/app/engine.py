@@ -31,6 +31,12 @@ LARGEST_DETAILS_BYTES = 16 * 1024
 """How large the details of an observation may be, as JSON; an engine shortens them, the loop leaves larger ones out."""
 LARGEST_DESCRIPTION_BYTES = 4 << 20
 """How large `describe` may answer, as JSON."""
+LONGEST_REASON_BYTES = 200
+"""How much of the reason of an observation or error is kept."""
+LONGEST_MESSAGE_BYTES = 4096
+"""How much of the message of an observation or error is kept."""
+LONGEST_NAME_BYTES = 253
+"""How much of the names of an ended container and its pod is kept."""
 MOST_ENDS = 50
 """How many ended containers an observation may list, the newest last."""
 

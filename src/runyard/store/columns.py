@@ -106,6 +106,12 @@ class Name(TypeDecorator[str]):
         return value
 
 
+def is_storable_name(value: str) -> bool:
+    """Whether a `Name` could have this value; otherwise no row has it."""
+    is_short = len(value) <= NAME_BYTES if value.isascii() else len(value.encode(errors="replace")) <= NAME_BYTES
+    return is_short and "\0" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
 class Reference(Name):
     """A reference string, which consists of several names."""
 

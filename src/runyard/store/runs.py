@@ -16,7 +16,7 @@ from runyard.domain.outcomes import Lane
 from runyard.store import tables
 from runyard.store.changes import list_changed_runs
 from runyard.store.clock import DatabaseTimeIn
-from runyard.store.columns import LARGEST, Name
+from runyard.store.columns import LARGEST, Name, is_storable_name
 from runyard.store.dependent_rows import add_labels, delete_runs
 from runyard.store.derived_columns import derive_columns, hash_to_shard_key
 from runyard.store.entities import list_documents
@@ -263,7 +263,8 @@ class SqlRuns:
         if not run_uids:
             return []
         statement = _make_lock_observed(self._session.is_sqlite)
-        rows = await self._session.fetch_all(statement, {"observed": sorted(run_uids)})
+        # One uid that no run can have must not hide the others.
+        rows = await self._session.fetch_all(statement, {"observed": sorted(filter(is_storable_name, run_uids))})
         return [row_to_run(row, shown=_OBSERVED_FIELDS) for row in rows]
 
     async def list_existing(self, run_uids: Sequence[str]) -> Sequence[str]:

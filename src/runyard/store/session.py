@@ -18,6 +18,7 @@ from sqlalchemy import (
 )
 
 from runyard.app.document_thread import is_large
+from runyard.store.columns import is_storable_name
 from runyard.store.driver_errors import translate_errors
 from runyard.store.errors import ReadOnly, UnstorableText
 from runyard.store.expressions import Insert, is_one_of, make_insert
@@ -126,8 +127,8 @@ class Session:
         await self.fetch_all(_LOCK_SHARED if is_shared else _LOCK, {"key": key})
 
     def is_one_of(self, column: ColumnElement[Any], values: Iterable[str]) -> ColumnElement[bool]:
-        """Whether the column is one of the values, however many."""
-        return is_one_of(column, sorted(values), is_sqlite=self.is_sqlite)
+        """Whether the column, a `Name`, is one of the values, however many."""
+        return is_one_of(column, sorted(filter(is_storable_name, values)), is_sqlite=self.is_sqlite)
 
     def make_notification(self, run_uid: str) -> str:
         """The payload that notifies other processes of this run, for `notifications.notify_row`."""

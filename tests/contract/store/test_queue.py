@@ -471,6 +471,17 @@ async def test_only_status_is_read_when_observed_runs_are_locked(store: Store) -
     assert locked == replace(run, metadata={}, spec={}, request={}, effective=None)
 
 
+@pytest.mark.parametrize("uid", ["a\0b", "\ud800", "u" * 5000])
+async def test_others_are_found_when_no_run_can_have_one_of_the_uids(store: Store, uid: str) -> None:
+    async with store.begin() as work:
+        await work.runs.add(make_run("r1"), [])
+        assert [run.uid for run in await work.runs.lock_observed(["r1", uid])] == ["r1"]
+        assert [run.uid for run in await work.runs.list_without_documents(["r1", uid])] == ["r1"]
+        assert await work.runs.list_existing(["r1", uid]) == ["r1"]
+        assert await work.runs.delete(["r1"]) == ["r1"]
+        assert await work.runs.list_buried(["r1", uid]) == ["r1"]
+
+
 async def test_many_are_written_with_their_history_when_they_were_locked(store: Store) -> None:
     names = [f"r{number}" for number in range(5)]
     async with store.begin() as work:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import islice
 
 from runyard.app.core import Core
 from runyard.app.engine import Anchor, Observation
@@ -60,23 +61,28 @@ class ObservationLane:
         self._attend = attend
         self._count_room = count_room
         self._settle = settle
-        self._reports: dict[str, _Report] = {}
+        self._reports: dict[tuple[str, str], _Report] = {}
+        """By the run's uid and the anchor's: another object may claim to be the anchor of a run."""
         self._digests: LruMap[str, bytes] = LruMap(most=MOST_DIGESTS)
         self._news = asyncio.Event()
         self.is_behind = False
         """Whether more reports wait than one transaction writes."""
 
     def offer(self, observations: Iterable[Observation]) -> None:
-        """Take observations; of one run only the newest is kept. Those of other replicas' runs wait until overdue."""
+        """Take observations; of one anchor only the newest is kept.
+
+        Those of other replicas' runs wait until they are overdue.
+        """
         now = time.monotonic()
         for seen in observations:
-            if self._digests.find(seen.run_uid) == _digest(seen):
+            known = self._reports.get((seen.run_uid, seen.uid))
+            if known is None and self._digests.find(seen.run_uid) == _digest(seen):
                 continue
-            known = self._reports.get(seen.run_uid)
             if known is not None and _is_newer(known.seen, seen):
                 continue
             at = now if self._owns(seen.run_uid) else now + OVERDUE.total_seconds()
-            self._reports[seen.run_uid] = _Report(seen, at)
+            # One that changes again and again becomes overdue all the same.
+            self._reports[seen.run_uid, seen.uid] = _Report(seen, at if known is None else min(at, known.at))
             self._news.set()
 
     @property
@@ -85,8 +91,7 @@ class ObservationLane:
         return bool(self._reports)
 
     def forget(self, run_uid: str) -> None:
-        """The run is gone."""
-        self._reports.pop(run_uid, None)
+        """The run is gone, or somebody else wrote what was observed of it: no digest says what is stored."""
         self._digests.discard(run_uid)
 
     async def run(self) -> None:
@@ -106,9 +111,10 @@ class ObservationLane:
         """Write everything that may be written now; returns how many runs changed. Raises `Unavailable`."""
         changed = 0
         try:
-            while ready := self._take_batch():
-                self.is_behind = len(ready) == BATCH
-                changed += await self._write_contained(ready)
+            while batches := self._list_batches():
+                for batch in batches:
+                    self.is_behind = len(batch) == BATCH
+                    changed += await self._write_contained(batch)
         finally:
             self.is_behind = False
         return changed
@@ -123,19 +129,22 @@ class ObservationLane:
             if len(batch) == 1:
                 [report] = batch.values()
                 _log.exception("an observation was dropped", extra={"run_uid": report.seen.run_uid})
-                self._reports.pop(report.seen.run_uid, None)
+                self._remove(report)
                 return 0
         return sum([await self._write_contained({run_uid: report}) for run_uid, report in batch.items()])
 
-    def _take_batch(self) -> dict[str, _Report]:
-        """The next reports. They are removed when they are written, not now."""
-        now, batch = time.monotonic(), dict[str, _Report]()
-        for run_uid, report in self._reports.items():
-            if report.at <= now:
-                batch[run_uid] = report
-                if len(batch) == BATCH:
-                    break
-        return batch
+    def _list_batches(self) -> list[dict[str, _Report]]:
+        """All that may be written now, by run; each run once. Reports are removed when they are written, not now."""
+        now = time.monotonic()
+        ready = {report.seen.run_uid: report for report in self._reports.values() if report.at <= now}
+        items = iter(ready.items())
+        return list(iter(lambda: dict(islice(items, BATCH)), {}))
+
+    def _remove(self, report: _Report) -> None:
+        """Unless a newer one came meanwhile."""
+        key = (report.seen.run_uid, report.seen.uid)
+        if self._reports.get(key) is report:
+            del self._reports[key]
 
     async def _write(self, batch: dict[str, _Report]) -> int:
         now = self._core.clock.now()
@@ -180,8 +189,8 @@ class ObservationLane:
             report.tries += 1
             if run_uid not in done and report.tries < MOST_TRIES:
                 report.at = later
-            elif self._reports.get(run_uid) is report:
-                del self._reports[run_uid]
+            else:
+                self._remove(report)
         for run in known:
             self._digests.put(run.uid, _digest(batch[run.uid].seen))
 
@@ -200,8 +209,8 @@ class ObservationLane:
 
 
 def _is_newer(known: Observation, other: Observation) -> bool:
-    """Whether the known observation is of the same anchor and newer than the other."""
-    if known.uid != other.uid or other.seen is Seen.ABSENT:
+    """Whether the known observation is newer than the other, which is of the same anchor."""
+    if other.seen is Seen.ABSENT:
         return False
     return (known.epoch, known.version) > (other.epoch, other.version) and known.seen is not Seen.ABSENT
 

@@ -6,7 +6,17 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from runyard.app.engine import LARGEST_DETAILS_BYTES, MOST_ENDS, STATUS_KEYS, ContainerEnd, EngineError, Observation
+from runyard.app.engine import (
+    LARGEST_DETAILS_BYTES,
+    LONGEST_MESSAGE_BYTES,
+    LONGEST_NAME_BYTES,
+    LONGEST_REASON_BYTES,
+    MOST_ENDS,
+    STATUS_KEYS,
+    ContainerEnd,
+    EngineError,
+    Observation,
+)
 from runyard.app.loops.deadlines import Deadline, find_due, note_deadlines
 from runyard.app.model import Json, Run
 from runyard.app.ports import UNCHANGED, DueIn
@@ -66,7 +76,8 @@ def fail_refused(error: EngineError, *, generation: int) -> Decide:
     def decide(run: Run) -> Change | None:
         if run.desired_generation != generation or not can_follow(State(run.state), State.ERROR):
             return None
-        move = Move(state=State.ERROR, reason=error.code, message=str(error))
+        reason, message = _bound(error.code, str(error))
+        move = Move(state=State.ERROR, reason=reason, message=message)
         return Change(action="run.refused", moves=(move,), values=clear_engine_failure(run), due_in=NOW)
 
     return decide
@@ -111,12 +122,13 @@ def record_engine_failure(error: EngineError, *, now: datetime, where: str | Non
         failing = read_notes(run).get("failing")
         since = now if failing is None else datetime.fromisoformat(failing["since"])
         message = str(error) if where is None else f"engine `{where}`, since {since:%Y-%m-%d %H:%M:%S} UTC: {error}"
-        if failing is not None and (run.reason, run.message) == (error.code, message):
+        reason, message = _bound(error.code, message)
+        if failing is not None and (run.reason, run.message) == (reason, message):
             return None
         known = failing or {"since": now.isoformat(), "reason": run.reason, "message": run.message}
         return Change(
             action="run.waiting",
-            values={"reason": error.code, "message": message, "status": with_notes(run, failing=known)},
+            values={"reason": reason, "message": message, "status": with_notes(run, failing=known)},
             is_audited=False,
         )
 
@@ -183,7 +195,8 @@ def record_observation(seen: Observation, *, now: datetime) -> Decide:
         due_in = _find_due_in(run, after, now=now)
         if outcome is None:
             return Change(action="run.seen", values=changed, is_audited=False, due_in=due_in)
-        move = Move(state=outcome.state, reason=outcome.reason, message=outcome.message)
+        reason, message = _bound(outcome.reason, outcome.message)
+        move = Move(state=outcome.state, reason=reason, message=message)
         return Change(action=f"run.{after.value.lower()}", moves=(move,), values=changed, due_in=due_in)
 
     return decide
@@ -244,7 +257,8 @@ def _choose_reason(run: Run, seen: Observation) -> Json:
     is_waiting = seen.seen is Seen.PENDING and run.reason == Reason.ENGINE_RELEASED
     if run.desired != "run" or seen.seen is Seen.ABSENT or (is_waiting and not is_told):
         return {"reason": run.reason, "message": run.message}
-    return {"reason": seen.reason, "message": seen.message}
+    reason, message = _bound(seen.reason, seen.message)
+    return {"reason": reason, "message": message}
 
 
 def _merge_details(run: Run, seen: Observation) -> Json:
@@ -260,4 +274,24 @@ def _merge_details(run: Run, seen: Observation) -> Json:
 
 
 def _write_ends(ends: Sequence[ContainerEnd]) -> list[Json]:
-    return [{key: value for key, value in asdict(end).items() if value is not None} for end in ends[-MOST_ENDS:]]
+    bounded = [
+        replace(end, pod=_cut(end.pod, LONGEST_NAME_BYTES), container=_cut(end.container, LONGEST_NAME_BYTES))
+        for end in ends[-MOST_ENDS:]
+    ]
+    return [{key: value for key, value in asdict(end).items() if value is not None} for end in bounded]
+
+
+def _bound(reason: str | None, message: str | None) -> tuple[str | None, str | None]:
+    """A reason and a message that can be stored, whatever a cluster sent."""
+    return (
+        None if reason is None else _cut(reason, LONGEST_REASON_BYTES),
+        None if message is None else _cut(message, LONGEST_MESSAGE_BYTES),
+    )
+
+
+def _cut(text: str, longest: int) -> str:
+    """The beginning, without the characters that no database stores: NUL and unpaired surrogates."""
+    if len(text) * 4 <= longest and text.isascii() and "\0" not in text:
+        return text
+    storable = text[:longest].replace("\0", "\ufffd").encode(errors="replace")
+    return storable[:longest].decode(errors="ignore")

@@ -201,6 +201,7 @@ class Stepper:
         seen = await self._call(engine.observe(make_anchor(run, uid)))
         now = self._core.clock.now()
         stored = await self._write(run, lease, run_updates.record_observation(seen, now=now))
+        self._lane.forget(run.uid)
         if State(stored.state) not in (State.PENDING, State.RUNNING) or stored.desired != "run":
             return stored
         notes = run_updates.read_notes(stored)

@@ -223,3 +223,92 @@ async def test_log_is_attended_to_when_a_run_begins_or_ends(world: World) -> Non
         lane.offer([see(run, seen)])
         await lane.write_ready()
     assert [(anchor.run_uid, anchor.uid) for anchor in attended] == [(run.uid, run.anchor_uid)] * 2
+
+
+@pytest.mark.parametrize("uid", ["a\0b", "\ud800", "u" * 5000])
+async def test_others_are_written_when_the_uid_of_one_cannot_be_a_runs(world: World, uid: str) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([Observation(run_uid=uid, uid="x", seen=Seen.RUNNING), see(run)])
+    assert await lane.write_ready() == 1
+    assert (await world.get()).state == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"epoch": 2**70},
+        {"version": 2**70},
+        {"generation": 2**70},
+        {"epoch": -(2**70)},
+        {"reason": "a\0b"},
+        {"message": "a\0b"},
+        {"message": "\ud800"},
+        {"details": {"pods": ["\ud800\0"]}},
+        {"ends": (ContainerEnd(pod="a\0", container="\ud800", exit_code=2**70),)},
+    ],
+)
+async def test_others_are_written_when_one_cannot_be_stored(world: World, fields: dict[str, Any]) -> None:
+    bad, good = await submit_pending(world, "bad", "good")
+    lane = make_lane(world)
+    lane.offer([see(bad, **fields), see(good)])
+    await lane.write_ready()
+    assert (await world.get("good")).state == "RUNNING"
+    assert not lane.has_reports
+
+
+async def test_text_of_a_report_is_shortened_when_it_is_too_long(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    end = ContainerEnd(pod="p" * 2_000_000, container="c" * 2_000_000, exit_code=1)
+    lane.offer([see(run, Seen.FAILED, reason="r" * 2_000_000, message="m" * 2_000_000, ends=(end,))])
+    await lane.write_ready()
+    failed = await world.get()
+    assert failed.state == "ERROR"
+    assert len(failed.reason or "") + len(failed.message or "") + len(str(failed.status)) < 100_000
+
+
+async def test_run_is_written_when_another_object_claims_to_be_its_anchor(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([see(run), replace(see(run, Seen.FAILED), uid="forged")])
+    await lane.write_ready()
+    assert (await world.get()).state == "RUNNING"
+
+
+async def test_report_of_another_replicas_run_is_not_put_off_when_it_changes_again(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world, owns=lambda _uid: False)
+    lane.offer([see(run)])
+    [first] = [report.at for report in lane._reports.values()]
+    lane.offer([see(run, version=10, message="again")])
+    [second] = [report.at for report in lane._reports.values()]
+    assert second == first
+
+
+async def test_last_report_counts_when_it_says_what_was_written_before_the_one_that_waits(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([see(run, message="first")])
+    await lane.write_ready()
+    lane.offer([see(run, version=10, message="second")])
+    lane.offer([see(run, version=11, message="first")])
+    await lane.write_ready()
+    assert (await world.get()).message == "first"
+
+
+async def test_report_counts_when_a_look_wrote_something_else_since_it_came_before(world: World) -> None:
+    run = await world.submit()
+    loop = world.make_loop()
+    await world.look(loop)
+    world.engine.explain("r1", reason="pod.waiting", message="first")
+    await world.look(loop)
+    world.engine.explain("r1", reason="pod.waiting", message="second")
+    async with world.store.begin() as unit:
+        await unit.runs.wake([run.uid])
+        await unit.commit()
+    await loop.reconcile_due()
+    assert (await world.get()).message == "second"
+    world.engine.explain("r1", reason="pod.waiting", message="first")
+    await world.look(loop)
+    assert (await world.get()).message == "first"
