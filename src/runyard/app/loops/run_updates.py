@@ -121,8 +121,8 @@ def record_engine_failure(error: EngineError, *, now: datetime, where: str | Non
     def decide(run: Run) -> Change | None:
         failing = read_notes(run).get("failing")
         since = now if failing is None else datetime.fromisoformat(failing["since"])
-        message = str(error) if where is None else f"engine `{where}`, since {since:%Y-%m-%d %H:%M:%S} UTC: {error}"
-        reason, message = _bound(error.code, message)
+        words = str(error) if where is None else f"engine `{where}`, since {since:%Y-%m-%d %H:%M:%S} UTC: {error}"
+        reason, message = _bound(error.code, words)
         if failing is not None and (run.reason, run.message) == (reason, message):
             return None
         known = failing or {"since": now.isoformat(), "reason": run.reason, "message": run.message}
