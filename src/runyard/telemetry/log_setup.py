@@ -15,6 +15,7 @@ Level = Literal["debug", "info", "warning", "error"]
 
 _LOGGER_NAMES = {"uvicorn.error": "uvicorn"}
 """Names that mislead: uvicorn logs everything except requests as `uvicorn.error`, errors or not."""
+_EXTRA_FIELDS = structlog.stdlib.ExtraAdder()
 # These log one line per outgoing request at INFO.
 _QUIET = ("asyncio", "alembic", "httpcore2", "httpx2")
 
@@ -62,6 +63,12 @@ def _rename_logger(_logger: Any, _method: str, event: MutableMapping[str, Any]) 
     return event
 
 
+def _add_fields(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add what our own modules pass as `extra`, such as the run. That of libraries is left out: it may be anything."""
+    is_ours = event["logger"].partition(".")[0] == "runyard"
+    return _EXTRA_FIELDS(_logger, _method, event) if is_ours else event
+
+
 def _clean(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Escape control characters: a name chosen by a client must not forge log lines (log injection)."""
     return {
@@ -80,7 +87,7 @@ def _set_up_libraries(number: int, before: list[Processor], renderer: list[Proce
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, _rename_logger, *before],
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, _rename_logger, _add_fields, *before],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, redact, *renderer],
         )
     )

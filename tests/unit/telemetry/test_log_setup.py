@@ -91,3 +91,17 @@ def test_information_does_not_look_like_an_error_when_uvicorn_logs_it(
     logging.getLogger("uvicorn.error").info("Application startup complete.")
     assert "uvicorn" in stream.getvalue()
     assert "error" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_line_says_which_run_when_one_of_our_modules_names_it(
+    keep_logging: None, form: Literal["json", "text"]
+) -> None:
+    stream = io.StringIO()
+    set_up_logging(form=form, stream=stream)
+    logging.getLogger("runyard.app.loops.steps").warning("a step failed", extra={"run": "r-1", "token": "hunter2"})
+    logging.getLogger("uvicorn.error").warning("listening", extra={"color_message": "in colours"})
+    ours, theirs = stream.getvalue().splitlines()
+    assert "r-1" in ours
+    assert "hunter2" not in ours
+    assert "in colours" not in theirs

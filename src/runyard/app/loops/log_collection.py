@@ -214,7 +214,7 @@ class LogCollector:
         uid = anchor.run_uid
         failures = self._list_failures[uid] = self._list_failures.get(uid, 0) + 1
         if failures == 1:
-            _log.warning("the log sources of a run cannot be listed", extra={"run_uid": uid, "error": str(error)})
+            _log.warning("the log sources of a run cannot be listed: %s", error, extra={"run_uid": uid})
         asyncio.get_running_loop().call_later(_choose_pause(failures), self.attend, anchor)
 
     def _fill_slots(self) -> None:

@@ -228,9 +228,9 @@ class Reconciler:
         try:
             done = await self._stepper.advance(run, lease)
         except (Conflict, LeaseLost, Stale):
-            _log.info("another replica or a user changed the run first", extra={"run": run.id})
+            _log.info("another replica or a user changed the run first", extra={"run": run.id, "project": run.project})
         except Exception:  # noqa: BLE001 - whatever it is, the run is processed again
-            _log.exception("a step failed", extra={"run": run.id})
+            _log.exception("a step failed", extra={"run": run.id, "project": run.project})
             done = Done(self._pace.max_backoff)
         finally:
             # Also when the loop is cancelled: the next replica need not wait until the lease expires.

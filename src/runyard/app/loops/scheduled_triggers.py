@@ -146,7 +146,8 @@ def _read(trigger: Entity) -> Schedule | None:
     try:
         return parse_schedule(str(trigger.spec.get("schedule")), timezone=trigger.spec.get("timezone"))
     except ScheduleError as error:
-        _log.warning("a stored schedule is not valid", extra={"trigger": trigger.id, "error": str(error)})
+        named = {"trigger": trigger.id, "project": trigger.project}
+        _log.warning("a stored schedule is not valid: %s", error, extra=named)
         return None
 
 

@@ -288,7 +288,7 @@ class Stepper:
             is_wanted = stored.desired == "run" and not is_final(State(stored.state))
             if stored.anchor_uid == uid or (stored.anchor_uid is None and is_wanted):
                 return
-        _log.warning("removing an orphaned anchor", extra={"run": run.id, "uid": uid})
+        _log.warning("removing an orphaned anchor", extra={"run": run.id, "project": run.project, "uid": uid})
         await self._call(engine.remove(make_anchor(run, uid)))
 
     async def _back_off(self, run: Run, lease: Lease | None, error: EngineError) -> Done:

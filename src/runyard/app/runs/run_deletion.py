@@ -90,7 +90,7 @@ async def finish_run_deletion(core: Core, run: Run, *, lease: Lease | None) -> N
     try:
         await core.logs.delete(run.uid)
     except Unavailable as error:
-        _log.warning("the log of a run cannot be deleted: %s", error, extra={"run": run.id})
+        _log.warning("the log of a run cannot be deleted: %s", error, extra={"run": run.id, "project": run.project})
         raise EngineUnavailable(Reason.LOGS_UNAVAILABLE, "the run's log cannot be deleted now") from error
     async with core.store.begin() as unit:
         has_volumes = await end_run_volumes(unit, run, at=core.clock.now())

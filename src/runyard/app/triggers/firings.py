@@ -115,7 +115,10 @@ async def fire(
     except Unavailable:
         raise
     except Exception:  # noqa: BLE001 - whoever owns the trigger learns of any failure, in its status
-        _log.exception("a trigger could not fire", extra={"trigger": trigger.id, "occasion": occasion.id})
+        _log.exception(
+            "a trigger could not fire",
+            extra={"trigger": trigger.id, "project": trigger.project, "occasion": occasion.id},
+        )
         fired = Fired(problem="internal error; the server's log has the details")
     await _note(core, trigger, occasion, fired, by=by or Principal(name=find_actor(trigger), via="system"))
     return fired
