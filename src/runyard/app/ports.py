@@ -253,6 +253,9 @@ class PlaceUse:
     runs: int
     unsettled: int
     """Runs that have not ended, or that were not cleaned up after their end."""
+    volumes: int = 0
+    projects: int = 0
+    """Projects that were prepared there; a deleted one waits for the place."""
     replicas: int
     """Live servers that serve it."""
 

@@ -58,7 +58,7 @@ def backup(flags: Flags, *, file: str) -> None:
     url = _read_url(flags)
     run_async(load("runyard.store:backup")(url, Path(file)))
     click.echo(f"{_show(url)} backed up to {clean(file)}")
-    print_note("the key that encrypts secrets is not in the backup: back it up separately")
+    print_note("not in the backup: the logs of runs, and the key that encrypts secrets; back them up separately")
 
 
 def restore(flags: Flags, *, file: str) -> None:
@@ -66,7 +66,7 @@ def restore(flags: Flags, *, file: str) -> None:
     url = _read_url(flags)
     run_async(load("runyard.store:restore")(Path(file), url))
     click.echo(f"{_show(url)} restored from {clean(file)}")
-    print_note("new epoch: objects missing from this backup are kept until an admin confirms the clean-up")
+    print_note("new epoch: the server removes no objects from its engine until you run `runyard db epoch confirm`")
 
 
 def prune(flags: Flags) -> None:

@@ -12,6 +12,7 @@ from runyard.app.core import Core
 from runyard.app.errors import Missing, NotPossible
 from runyard.app.model import Principal
 from runyard.app.places import SweepFindings, Verdict
+from runyard.app.ports import PlaceUse
 from runyard.cli.commands.db_places import LOGS
 from runyard.cli.files import get_stdin
 from runyard.cli.lazy_commands import load
@@ -53,7 +54,7 @@ def confirm_epoch(flags: Flags, *, is_confirmed: bool) -> None:
 
 
 def print_places(flags: Flags, *, output: str) -> None:
-    """List the places of runs and servers."""
+    """List the places of runs, volumes, projects and servers."""
     settings = load_settings(flags, only=DATABASE).settings
 
     async def read() -> list[dict[str, Any]]:
@@ -64,32 +65,38 @@ def print_places(flags: Flags, *, output: str) -> None:
     if output != "table":
         print_data(rows, output=output)
         return
-    head = ("place", "runs", "unsettled", "servers")
+    head = ("place", "runs", "unsettled", "volumes", "projects", "servers")
     print_table(head, [tuple(clean(str(value)) for value in row.values()) for row in rows])
 
 
 def forget_place(flags: Flags, *, place: str, is_confirmed: bool) -> None:
     """End all runs of a place that is gone for good."""
     settings = load_settings(flags, only=(*DATABASE, *LOGS, *_S3)).settings
-    _ask(f"Give up everything that ran at {clean(place)}? This cannot be undone.", is_confirmed=is_confirmed)
+
+    async def find() -> PlaceUse:
+        async with open_core(settings) as core:
+            uses = {use.place: use for use in await places.list_places(core)}
+        if (use := uses.get(place)) is not None:
+            return use
+        near = find_nearest(place, list(uses))
+        meant = f"did you mean {clean(near)}?" if near else f"known: {clean(', '.join(uses)) or 'none'}"
+        raise click.ClickException(f"no run, volume or project belongs to place {clean(place)}; {meant}")
 
     async def work() -> places.Forgotten:
         async with _open_core_with_logs(settings) as core:
             try:
                 return await places.forget_place(core, WHO, place)
-            except Missing:
-                known = [use.place for use in await places.list_places(core)]
-                near = find_nearest(place, known)
-                meant = f"did you mean {clean(near)}?" if near else f"known: {clean(', '.join(known)) or 'none'}"
-                raise click.ClickException(f"no run and no volume belongs to place {clean(place)}; {meant}") from None
-            except NotPossible as refused:
+            except (Missing, NotPossible) as refused:
                 raise click.ClickException(clean(str(refused))) from None
 
+    use = run_async(find())
+    things = f"{count_things(use.runs, 'run')}, {count_things(use.volumes, 'volume')}"
+    _ask(f"Give up {things} and everything else at {clean(place)}? This cannot be undone.", is_confirmed=is_confirmed)
     done = run_async(work())
     click.echo(f"forgotten: {clean(place)}")
     click.echo(
         f"runs ended: {done.ended}; ended before: {done.released}; deleted: {done.deleted}; "
-        f"volumes lost: {done.volumes}"
+        f"volumes lost: {done.volumes}; projects: {done.projects}"
     )
     if done.left:
         raise click.ClickException(f"{count_things(done.left, 'run')} could not be changed now: repeat the command")
@@ -100,7 +107,7 @@ def _print_findings(findings: list[SweepFindings]) -> None:
         print_note("no server has swept this database yet, so what it would remove is not known")
     for found in findings:
         removed = [orphan for orphan in found.orphans if orphan.verdict is Verdict.REMOVE]
-        click.echo(f"{clean(found.place)}: {found.count} objects without their run at {clean(found.at)}")
+        click.echo(f"{clean(found.place)}: {count_things(found.count, 'object')} without a run at {clean(found.at)}")
         for orphan in removed:
             click.echo(f"  would remove run {clean(orphan.run_id)} of {clean(orphan.project)}: {clean(orphan.message)}")
         kept = found.count_verdict(Verdict.REPORT)

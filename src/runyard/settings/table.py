@@ -262,7 +262,7 @@ SETTINGS: tuple[Setting, ...] = (
         read=value_readers.make_number_reader(1, 100_000),
         metavar="NUMBER",
         default="500",
-        help="Maximum number of log and event streams open at the same time.",
+        help="Maximum number of open streams: logs, events, and sessions in containers.",
     ),
     Setting(
         name="max_log_bytes",

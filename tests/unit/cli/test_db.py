@@ -54,14 +54,17 @@ def test_backup_becomes_a_database_when_restored(call: Call, tmp_path: Path) -> 
     call("db", "upgrade")
     backed_up = call("db", "backup", tmp_path / "copy.db")
     assert backed_up.code == 0
-    assert backed_up.err == "note: the key that encrypts secrets is not in the backup: back it up separately\n"
+    assert (
+        backed_up.err
+        == "note: not in the backup: the logs of runs, and the key that encrypts secrets; back them up separately\n"
+    )
     again = call("db", "backup", tmp_path / "copy.db")
     assert again.code == 1
     assert "already exists; it was not changed" in again.err
     restored = call("db", "restore", tmp_path / "copy.db", "--data", tmp_path / "other")
     assert restored.code == 0
     assert restored.err == (
-        "note: new epoch: objects missing from this backup are kept until an admin confirms the clean-up\n"
+        "note: new epoch: the server removes no objects from its engine until you run `runyard db epoch confirm`\n"
     )
     assert "state: current" in call("db", "status", "--data", tmp_path / "other").out
     assert call("db", "restore", tmp_path / "copy.db").code == 1

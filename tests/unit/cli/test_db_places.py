@@ -81,7 +81,7 @@ def test_removal_is_allowed_again_when_a_restored_database_is_confirmed(call: Ca
     called = call("db", "epoch", "confirm", "--yes")
     assert called.code == 0
     assert called.out.splitlines() == [
-        f"{GONE}: 1 objects without their run at noon",
+        f"{GONE}: 1 object without a run at noon",
         "  would remove run old of p: its run was deleted",
         "  never removed by the server: 0; see GET /api/v1/engine/orphans",
         "confirmed: the server removes objects of ended and deleted runs again, in its next sweep",
@@ -103,19 +103,19 @@ def test_runs_end_when_their_place_is_forgotten(call: Call, data: Path) -> None:
     assert call("db", "upgrade").code == 0
     run_on_store(data, add_run)
     listed = json.loads(call("db", "place", "list", "-o", "json").out)
-    assert listed == [{"place": GONE, "runs": 1, "unsettled": 1, "replicas": 0}]
+    assert listed == [{"place": GONE, "runs": 1, "unsettled": 1, "volumes": 0, "projects": 0, "replicas": 0}]
     assert "kubernetes/gone" in call("db", "place", "list").out
 
     assert call("db", "place", "forget", GONE).code == 2
-    unknown = call("db", "place", "forget", "kubernetes/gome", "--yes")
+    unknown = call("db", "place", "forget", "kubernetes/gome")
     assert (unknown.code, unknown.err) == (
         1,
-        "error: no run and no volume belongs to place kubernetes/gome; did you mean kubernetes/gone?\n",
+        "error: no run, volume or project belongs to place kubernetes/gome; did you mean kubernetes/gone?\n",
     )
     called = call("db", "place", "forget", GONE, "--yes")
     assert (called.code, called.out) == (
         0,
-        "forgotten: kubernetes/gone\nruns ended: 1; ended before: 0; deleted: 0; volumes lost: 0\n",
+        "forgotten: kubernetes/gone\nruns ended: 1; ended before: 0; deleted: 0; volumes lost: 0; projects: 0\n",
     )
     assert json.loads(call("db", "place", "list", "-o", "json").out) == []
     assert "place.forget" in run_on_store(data, read_state)[1]

@@ -3,8 +3,9 @@
 Without this, its runs wait for ever: absence at another place proves nothing.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runyard.app.audit import note_act
 from runyard.app.core import Core
@@ -12,7 +13,7 @@ from runyard.app.entities import change_status, find_place
 from runyard.app.errors import Missing, NotPossible
 from runyard.app.model import Entity, Principal, Run
 from runyard.app.ports import PlaceUse
-from runyard.app.projects import forget_project_places
+from runyard.app.projects import find_projects_by_place, forget_project_places
 from runyard.app.run_rows import RunRemover
 from runyard.app.runs import Change, Move, write_changes
 from runyard.app.volumes import change_volume, list_volumes_in_state
@@ -26,7 +27,7 @@ RUNS_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """How many runs were changed."""
+    """How many runs, volumes and projects were changed."""
 
     ended: int = 0
     """Had not ended; they are ERROR now, or STOPPED if somebody had stopped them."""
@@ -36,28 +37,40 @@ class Forgotten:
     """Were being deleted; they are gone now."""
     volumes: int = 0
     """Lost with the place; those that were being deleted can go now."""
+    projects: int = 0
+    """Were prepared at the place; those that were being deleted can go now."""
     left: int = 0
     """Could not be changed now: others have locked them, or their logs cannot be deleted. Repeat the command."""
 
 
 async def list_places(core: Core) -> Sequence[PlaceUse]:
-    """The places that runs have or live servers serve."""
+    """The places that runs, volumes or projects have, or live servers serve, by name. For people, not for loops."""
     async with core.store.begin(is_read_only=True) as unit:
-        return await unit.runs.list_places()
+        uses = {use.place: use for use in await unit.runs.list_places()}
+    volumes = Counter(find_place(volume) for volume in await _list_volumes(core))
+    projects = await find_projects_by_place(core)
+    return [
+        replace(
+            uses.get(place) or PlaceUse(place=place, runs=0, unsettled=0, replicas=0),
+            volumes=volumes[place],
+            projects=len(projects.get(place, ())),
+        )
+        for place in sorted(uses.keys() | projects.keys() | {place for place in volumes if place is not None})
+    ]
 
 
 async def forget_place(core: Core, who: Principal, place: str) -> Forgotten:
     """End or delete all runs of a place that is gone for good, as if nothing existed for them anywhere. Audited.
 
-    Its volumes are lost. Idempotent. Raises `Missing` if neither a run nor a volume has that place, and `NotPossible`
+    Its volumes are lost. Idempotent. Raises `Missing` if no run, volume or project has that place, and `NotPossible`
     if a live server serves it.
     """
     use = next((use for use in await list_places(core) if use.place == place), None)
-    if use is not None and use.replicas:
+    if use is None:
+        raise Missing("place", place)
+    if use.replicas:
         raise NotPossible(Code.PLACE_SERVED, f"{use.replicas} live servers serve {place}: stop them first")
     volumes = [volume for volume in await _list_volumes(core) if find_place(volume) == place]
-    if use is None and not volumes:
-        raise Missing("place", place)
     remover = RunRemover(core.store, core.logs)
     ended = released = deleted = seen = 0
     after = ""
@@ -80,12 +93,13 @@ async def forget_place(core: Core, who: Principal, place: str) -> Forgotten:
         after = page[-1]
     for volume in volumes:
         await change_volume(core, volume, lambda stored: _lose(stored, core, place))
-    await forget_project_places(core, place)
+    projects = await forget_project_places(core, place)
     forgotten = Forgotten(
         ended=ended,
         released=released,
         deleted=deleted,
         volumes=len(volumes),
+        projects=projects,
         left=seen - ended - released - deleted,
     )
     await _note(core, who, place, forgotten)
@@ -120,7 +134,7 @@ def _lose(volume: Entity, core: Core, place: str) -> Entity | None:
 
 
 async def _note(core: Core, who: Principal, place: str, forgotten: Forgotten) -> None:
-    details = {name: getattr(forgotten, name) for name in ("ended", "released", "deleted", "volumes")}
+    details = {name: getattr(forgotten, name) for name in ("ended", "released", "deleted", "volumes", "projects")}
     async with core.store.begin() as unit:
         await note_act(core, unit, who, "place.forget", of=("place", place), details=details)
         await unit.commit()

@@ -6,7 +6,7 @@ May import `entities` and `runs`.
 from runyard.app.projects.entity_deletion import delete_entity, delete_named
 from runyard.app.projects.metrics import list_metrics, put_metric
 from runyard.app.projects.project_deletion import delete_project, finish_project_deletion
-from runyard.app.projects.project_preparation import PreparedProjects, forget_project_places
+from runyard.app.projects.project_preparation import PreparedProjects, find_projects_by_place, forget_project_places
 from runyard.app.projects.projects import (
     ListedEntity,
     create_project,
@@ -27,6 +27,7 @@ __all__ = [
     "delete_entity",
     "delete_named",
     "delete_project",
+    "find_projects_by_place",
     "finish_project_deletion",
     "forget_project_places",
     "get_project",

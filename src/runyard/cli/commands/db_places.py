@@ -12,7 +12,7 @@ EPOCH_ENTRIES = {
     "confirm": Entry("runyard.cli.commands.db_places:confirm", "Let the server clean up after a restore."),
 }
 PLACE_ENTRIES = {
-    "list": Entry("runyard.cli.commands.db_places:list_places", "List places, and how many runs belong to them."),
+    "list": Entry("runyard.cli.commands.db_places:list_places", "List places, and what belongs to them."),
     "forget": Entry("runyard.cli.commands.db_places:forget", "End all runs of a place that is gone for good."),
 }
 _OUTPUT = click.option(
@@ -53,7 +53,10 @@ def confirm(yes: bool, **flags: Any) -> None:  # noqa: FBT001
 @_OUTPUT
 @add_settings(DATABASE)
 def list_places(output: str, **flags: Any) -> None:
-    """List the places that runs belong to, how many of their runs are unfinished, and how many servers serve them."""
+    """List the places that runs, volumes and projects belong to, and how many servers serve each.
+
+    UNSETTLED counts runs that have not ended, or whose objects were not cleaned up after the end.
+    """
     _call("print_places", flags, output=output)
 
 
@@ -65,7 +68,8 @@ def forget(place: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Forget PLACE, a cluster or machine that is gone for good, with everything that ran there.
 
     Its runs that have not ended become ERROR (place.forgotten), runs that are being deleted are deleted, and stopped
-    services can be resumed elsewhere. Its volumes are lost. Refused while a live server serves the place. Audited.
+    services can be resumed elsewhere. Its volumes are lost, and deleted projects no longer wait for it. Refused while a
+    live server serves the place. Audited.
     """
     _call("forget_place", flags, place=place, is_confirmed=yes)
 

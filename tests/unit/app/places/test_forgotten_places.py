@@ -11,6 +11,7 @@ from runyard.app.errors import Missing, NotPossible
 from runyard.app.loops.volume_loop import VolumeLoop
 from runyard.app.model import Run
 from runyard.app.places import forget_place, forgotten_places, list_places
+from runyard.app.projects import PreparedProjects, delete_project, finish_project_deletion
 from runyard.app.volumes import create_volume, delete_volume, get_volume
 from runyard.domain.lifecycle import State
 from runyard.store import tables
@@ -67,7 +68,7 @@ async def test_runs_end_when_their_place_is_forgotten(world: World) -> None:
     )
     entries = await world.audit()
     assert (entries[-1].action, entries[-1].id) == ("place.forget", GONE)
-    assert entries[-1].details == {"ended": 4, "released": 1, "deleted": 1, "volumes": 0}
+    assert entries[-1].details == {"ended": 4, "released": 1, "deleted": 1, "volumes": 0, "projects": 0}
 
 
 async def test_settled_runs_are_forgotten_too_when_they_could_never_be_deleted_otherwise(world: World) -> None:
@@ -138,3 +139,29 @@ async def test_volume_is_lost_and_can_be_deleted_when_its_place_is_forgotten(wor
     await elsewhere.reconcile()
     with pytest.raises(Missing):
         await get_volume(world.core, "p", "data")
+
+
+async def test_project_can_be_deleted_when_only_its_namespace_was_at_the_forgotten_place(world: World) -> None:
+    await furnish(world)
+    place = str(world.engine.place)
+    await PreparedProjects(world.core, world.engine).ensure("p")
+    await delete_project(world.core, ADA, "p", is_cascading=True)
+    elsewhere = MemoryEngine("b")
+    assert not await finish_project_deletion(world.core, elsewhere, "p")
+    (use,) = await list_places(world.core)
+    assert (use.place, use.runs, use.volumes, use.projects) == (place, 0, 0, 1)
+
+    assert (await forget_place(world.core, ADA, place)).projects == 1
+
+    assert await finish_project_deletion(world.core, elsewhere, "p")
+    assert await list_places(world.core) == []
+    with pytest.raises(Missing):
+        await forget_place(world.core, ADA, place)
+
+
+async def test_place_is_listed_when_only_a_volume_has_it(world: World) -> None:
+    await furnish(world)
+    await create_volume(world.core, ADA, "p", {"name": "data", "spec": {"size": "1Gi"}})
+    await VolumeLoop(world.core, world.engine).reconcile()
+    (use,) = await list_places(world.core)
+    assert (use.place, use.runs, use.volumes) == (str(world.engine.place), 0, 1)
