@@ -79,7 +79,7 @@ class Reason(StrEnum):
     PLACE_OTHER = (
         "place.other",
         "it belongs to another engine or cluster than the one that this server uses, and waits for it",
-        "ask an operator to start the server with the engine of that place",
+        "ask an operator to start the server with the engine of that place, or to forget it if it is gone for good",
     )
     PROJECT_REMOVING = (
         "project.removing",
