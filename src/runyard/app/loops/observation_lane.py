@@ -28,10 +28,10 @@ BATCH = 100
 """How many runs one transaction writes."""
 MOST_DIGESTS = 200_000
 """How many digests are kept; an observation whose digest was dropped costs one read."""
-MOST_TRIES = 5
-"""After so many attempts to lock its row an observation is dropped; the next comparison of all brings it back."""
 RETRY_SECONDS = 0.25
 LONGEST_RETRY_SECONDS = 5.0
+LONGEST_LOCKED_SECONDS = 2.0
+"""Backoff while others have locked the row of a report: how seldom it is tried again at last."""
 
 _log = logging.getLogger(__name__)
 
@@ -150,6 +150,7 @@ class ObservationLane:
         now = self._core.clock.now()
         async with self._core.store.begin() as unit:
             locked = await unit.runs.lock_observed(list(batch))
+            unlocked = await unit.runs.list_existing(list(batch.keys() - {run.uid for run in locked}))
             known = [run for run in locked if is_about(run, batch[run.uid].seen)]
             decided = [(run, record_observation(batch[run.uid].seen, now=now)(run)) for run in known]
             changes = [(run, change) for run, change in decided if change is not None]
@@ -160,7 +161,7 @@ class ObservationLane:
                 await unit.commit()
         for run, _ in changes:
             self._core.signals.notify(run.uid)
-        self._finish(batch, locked, known)
+        self._finish(batch, unlocked, known)
         self._attend_to(known, batch)
         for run_uid in ended:
             if self._settle is not None:
@@ -181,14 +182,13 @@ class ObservationLane:
             if seen.seen is Seen.RUNNING or seen.seen in ENDED:
                 self._attend(make_anchor(run, seen.uid))
 
-    def _finish(self, batch: dict[str, _Report], locked: Sequence[Run], known: Sequence[Run]) -> None:
-        """Forget what was written; what could not be locked is tried again, and dropped after some attempts."""
-        later = time.monotonic() + RETRY_SECONDS
-        done = {run.uid for run in locked}
+    def _finish(self, batch: dict[str, _Report], unlocked: Sequence[str], known: Sequence[Run]) -> None:
+        """Forget what was written, and what is of no run; what others have locked is tried again until it succeeds."""
+        now, waiting = time.monotonic(), set(unlocked)
         for run_uid, report in batch.items():
-            report.tries += 1
-            if run_uid not in done and report.tries < MOST_TRIES:
-                report.at = later
+            if run_uid in waiting:
+                report.at = now + min(RETRY_SECONDS * 2 ** min(report.tries, 10), LONGEST_LOCKED_SECONDS)
+                report.tries += 1
             else:
                 self._remove(report)
         for run in known:

@@ -52,12 +52,13 @@ def store_found_anchor(uid: str) -> Decide:
 def hand_over(uid: str, *, engine: str, now: datetime, check_in: timedelta) -> Decide:
     """Store the UID of the run's anchor and move the run to PENDING: the caller releases the anchor next.
 
-    If the run is to stop by now, only the UID is stored: the anchor must be stopped with it. It is looked at again
-    after `check_in`, unless an observation comes first.
+    If the run is to stop by now, only the UID is stored: the anchor must be stopped with it. If it has ended by now,
+    or has another anchor, nothing is: the caller removes this one. It is looked at again after `check_in`, unless an
+    observation comes first.
     """
 
     def decide(run: Run) -> Change | None:
-        if run.anchor_uid not in (None, uid):
+        if run.anchor_uid not in (None, uid) or State(run.state) in _SETTLED:
             return None
         values: Json = {"anchor_uid": uid, **clear_engine_failure(run)}
         if run.desired != "run" or not can_follow(State(run.state), State.PENDING):
@@ -149,9 +150,9 @@ def clear_engine_failure(run: Run) -> Json:
     return {"reason": failing["reason"], "message": failing["message"], "status": with_notes(run, failing=None)}
 
 
-def settle(run: Run, *, now: datetime) -> Change | None:
-    """Note that everything that follows the end is done."""
-    if run.settled_at is not None or State(run.state) not in _SETTLED:
+def settle(run: Run, *, now: datetime, generation: int) -> Change | None:
+    """Note that everything that follows the end is done; not of a later end, after a resume."""
+    if run.settled_at is not None or State(run.state) not in _SETTLED or run.desired_generation != generation:
         return None
     values = {"settled_at": now, "is_log_complete": True, **clear_engine_failure(run)}
     return Change(action="run.settled", values=values, is_audited=False, due_in=None)

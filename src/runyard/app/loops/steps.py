@@ -182,7 +182,9 @@ class Stepper:
             check_in=self._pace.release_check,
         )
         stored = await self._write(run, lease, decide, is_lease_ended=True)
-        if stored.state == State.PENDING and stored.desired_generation == assignment.generation:
+        if stored.anchor_uid != uid:
+            await self._remove_orphan(engine, run, uid)
+        elif stored.state == State.PENDING and stored.desired_generation == assignment.generation:
             await self._release_anchor(engine, stored, assignment, uid)
         return LEASE_ENDED
 
@@ -269,7 +271,7 @@ class Stepper:
                 return Done(self._pace.settle_retry)
             if not await self._call(engine.settle(self._assign(run), uid)):
                 return Done(self._pace.settle_retry)
-        decide = partial(run_updates.settle, now=self._core.clock.now())
+        decide = partial(run_updates.settle, now=self._core.clock.now(), generation=run.desired_generation)
         await self._write(run, lease, decide, due_in=None, is_lease_ended=True)
         return LEASE_ENDED
 
@@ -319,6 +321,8 @@ class Stepper:
                 return await self._write_once(run, lease, decide, due_in=due_in, is_lease_ended=is_lease_ended)
             except Stale:
                 run = await self._read(run)
+                if lease is None and decide(run) is None:
+                    return run  # whoever changed it also said when it is due
         raise LeaseLost(f"the lease of run {run.id} has expired or changed hands")
 
     async def _write_once(

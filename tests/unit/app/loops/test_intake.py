@@ -11,7 +11,7 @@ from runyard.app.intake import AHEAD
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.model import Run
-from runyard.app.runs import submit_run
+from runyard.app.runs import stop_run, submit_run
 from runyard.domain.outcomes import Lane
 from tests.engines.memory import MemoryEngine
 from tests.unit.app.demo import ADA, RUN, open_demo
@@ -84,3 +84,46 @@ async def test_run_becomes_due_by_itself_when_the_process_dies_after_the_submit(
     world.turn(AHEAD)
     assert await world.look() == 1
     assert (await world.get()).state == "PENDING"
+
+
+async def test_nothing_is_left_behind_when_a_stop_is_done_before_the_anchor_is_made(core: Core) -> None:
+    engine = core.engine
+    assert isinstance(engine, MemoryEngine)
+    is_settled = asyncio.Event()
+
+    async def wait(point: str) -> None:
+        if point == "ensure_anchor":
+            await is_settled.wait()
+
+    engine.at = wait
+    loop = Reconciler(core, engine, issue_token=issue_token)
+    task = asyncio.create_task(loop.run())
+    await asyncio.sleep(0.2)
+    await submit_run(core, ADA, "demo", RUN)
+    await stop_run(core, ADA, "demo", "r1")
+
+    async def has_settled() -> bool:
+        return (await find(core)).settled_at is not None
+
+    async def is_made_and_gone() -> bool:
+        return bool(engine.made) and not engine.things
+
+    async with asyncio.timeout(30):
+        await until(has_settled)
+        is_settled.set()
+        await until(is_made_and_gone)
+    run = await find(core)
+    assert (run.state, run.anchor_uid) == ("STOPPED", None)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_due_time_stays_when_somebody_else_took_the_run_meanwhile(world: World) -> None:
+    run = await world.submit(ahead=AHEAD, place="memory/a")
+    loop = world.make_loop()
+    world.turn(AHEAD)
+    await loop.reconcile_due()
+    pending = await world.get()
+    assert (pending.state, pending.due_at is not None) == ("PENDING", True)
+    await loop._stepper.postpone(run, None)
+    assert (await world.get()).due_at == pending.due_at

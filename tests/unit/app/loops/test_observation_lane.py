@@ -9,7 +9,7 @@ import pytest
 
 from runyard.app.engine import Anchor, ContainerEnd, Observation
 from runyard.app.loops import observation_lane
-from runyard.app.loops.observation_lane import MOST_TRIES, ObservationLane
+from runyard.app.loops.observation_lane import ObservationLane
 from runyard.app.model import Run
 from runyard.app.ports import Store, Unavailable
 from runyard.app.runs.stop import stop_run
@@ -139,10 +139,7 @@ async def test_others_are_written_when_one_of_the_batch_cannot_be_judged(world: 
 async def test_report_is_forgotten_when_its_run_is_gone(world: World) -> None:
     lane = make_lane(world)
     lane.offer([Observation(run_uid="nobody", uid="u", seen=Seen.RUNNING)])
-    for _ in range(MOST_TRIES):
-        for report in lane._reports.values():
-            report.at = 0.0
-        await lane.write_ready()
+    await lane.write_ready()
     assert not lane.has_reports
 
 
@@ -312,3 +309,25 @@ async def test_report_counts_when_a_look_wrote_something_else_since_it_came_befo
     world.engine.explain("r1", reason="pod.waiting", message="first")
     await world.look(loop)
     assert (await world.get()).message == "first"
+
+
+async def test_report_stays_when_another_replica_holds_the_lock_for_long(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([see(run), Observation(run_uid="nobody", uid="u", seen=Seen.RUNNING)])
+
+    async def lock_none(_runs: object, _uids: object) -> list[Run]:
+        return []
+
+    with monkeypatch.context() as frozen:
+        frozen.setattr("runyard.store.runs.SqlRuns.lock_observed", lock_none)
+        for _ in range(50):
+            for report in lane._reports.values():
+                report.at = 0.0
+            await lane.write_ready()
+    assert [report.seen.run_uid for report in lane._reports.values()] == [run.uid]
+    for report in lane._reports.values():
+        report.at = 0.0
+    assert await lane.write_ready() == 1

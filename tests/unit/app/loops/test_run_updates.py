@@ -5,7 +5,7 @@ import pytest
 
 from runyard.app.loops.assignments import make_assignment
 from runyard.app.loops.deadlines import Deadline
-from runyard.app.loops.run_updates import hand_over, request_stop, stop_without_anchor, store_found_anchor
+from runyard.app.loops.run_updates import hand_over, request_stop, settle, stop_without_anchor, store_found_anchor
 from runyard.app.model import Run
 from runyard.app.rules import RecordedRules
 from runyard.app.runs import Change
@@ -64,3 +64,9 @@ async def test_assignments_differ_when_an_id_is_used_again(world: World) -> None
     runs = [make_run("r1", uid="one"), make_run("r1", uid="another")]
     made = [make_assignment(world.core, run, issue_token=issue_token, rules=RecordedRules()) for run in runs]
     assert [(assignment.run_id, assignment.run_uid) for assignment in made] == [("r1", "one"), ("r1", "another")]
+
+
+def test_second_life_stays_unsettled_when_the_first_one_is_settled_late() -> None:
+    run = make_run("r1", state="STOPPED", desired="stop", desired_generation=4, place="memory/a")
+    assert settle(run, now=START, generation=2) is None
+    assert settle(run, now=START, generation=4) is not None
