@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from runyard.app import retention
+from runyard.app.places import is_sweeper_on
 from runyard.app.runs import RequestExport, RequestFilter
 from runyard.app.times import SystemClock, read_time
 from runyard.cli.commands.db import PRUNED
@@ -25,23 +26,43 @@ _NOT_EXPORTED = {
     "local": "left out because their clients execute them",
     "unreadable": "left out because their task or function is gone or can no longer be read",
 }
+_UNCONFIRMED = "the server removes no objects from its engine until you run `runyard db epoch confirm`"
 _S3 = ("s3_access_key", "s3_secret_key")
 
 
 def print_status(flags: Flags, *, output: str) -> None:
-    """Print the schema revision of the database; raises if this release cannot use it."""
-    status = run_async(load("runyard.store:read_status")(_read_url(flags)))
+    """Print the schema revision of the database, and whether a restore waits to be confirmed.
+
+    Raises if this release cannot use the database.
+    """
+    url = _read_url(flags)
+    status = run_async(load("runyard.store:read_status")(url))
+    is_confirmed = status.state != "current" or run_async(_read_is_confirmed(url))
     if output == "text":
         click.echo(f"database: {clean(status.shown_url)}")
         click.echo(f"state: {status.state}")
         click.echo(f"revision: {status.revision or 'none'} (this release: {status.head})")
         if status.pending:
             click.echo(f"pending: {', '.join(status.pending)}")
+        if not is_confirmed:
+            click.echo(f"restored: {_UNCONFIRMED}")
     else:
         names = ("shown_url", "state", "revision", "head")
-        data = {name: getattr(status, name) for name in names} | {"pending": list(status.pending)}
+        data = {name: getattr(status, name) for name in names} | {
+            "pending": list(status.pending),
+            "is_confirmed": is_confirmed,
+        }
         print_data({"database": data.pop("shown_url"), **data}, output=output)
     run_sync(status.check_usable)
+
+
+async def _read_is_confirmed(url: str) -> bool:
+    store = await load("runyard.store:open_read_only")(url)
+    try:
+        async with store.begin(is_read_only=True) as unit:
+            return await is_sweeper_on(unit)
+    finally:
+        await store.close()
 
 
 def upgrade(flags: Flags) -> None:
@@ -66,7 +87,7 @@ def restore(flags: Flags, *, file: str) -> None:
     url = _read_url(flags)
     run_async(load("runyard.store:restore")(Path(file), url))
     click.echo(f"{_show(url)} restored from {clean(file)}")
-    print_note("new epoch: the server removes no objects from its engine until you run `runyard db epoch confirm`")
+    print_note(f"new epoch: {_UNCONFIRMED}")
 
 
 def prune(flags: Flags) -> None:

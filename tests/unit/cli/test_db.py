@@ -70,6 +70,24 @@ def test_backup_becomes_a_database_when_restored(call: Call, tmp_path: Path) -> 
     assert call("db", "restore", tmp_path / "copy.db").code == 1
 
 
+def test_status_shows_that_nothing_is_removed_when_a_restore_is_not_confirmed(call: Call, tmp_path: Path) -> None:
+    def read_epoch() -> tuple[str, bool]:
+        shown = call("db", "status", "--data", tmp_path / "other").out.splitlines()[-1]
+        return shown, json.loads(call("db", "status", "-o", "json", "--data", tmp_path / "other").out)["is_confirmed"]
+
+    call("db", "upgrade")
+    call("db", "backup", tmp_path / "copy.db")
+    call("db", "restore", tmp_path / "copy.db", "--data", tmp_path / "other")
+    assert read_epoch() == (
+        "restored: the server removes no objects from its engine until you run `runyard db epoch confirm`",
+        False,
+    )
+    call("db", "epoch", "confirm", "--yes", "--data", tmp_path / "other")
+    shown, is_confirmed = read_epoch()
+    assert shown.startswith("revision: ")
+    assert is_confirmed
+
+
 def test_backup_is_refused_when_there_is_no_database(call: Call, tmp_path: Path) -> None:
     called = call("db", "backup", tmp_path / "copy.db")
     assert called.code == 1
