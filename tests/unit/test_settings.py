@@ -76,6 +76,13 @@ def test_folder_is_asked_for_when_no_home_is_known() -> None:
         read_settings({}, environment={})
 
 
+def test_log_may_be_larger_than_what_fits_into_memory_when_an_operator_says_so() -> None:
+    assert read(max_log_bytes="20Gi").settings.max_log_bytes == 20 << 30
+    assert refuse({}, max_log_bytes="2Ti") == [
+        "--max-log-bytes: `2Ti` is out of range; allowed: 1Ki to 1Ti; did you mean: 1Ti"
+    ]
+
+
 def test_variable_is_not_given_when_it_is_empty() -> None:
     assert read({"RUNYARD_POLICY": "", "RUNYARD_PORT": ""}).settings.port == 8080
 

@@ -266,7 +266,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="max_log_bytes",
-        read=value_readers.read_size,
+        read=value_readers.read_disk_size,
         metavar="SIZE",
         default="1Gi",
         help="Maximum size of the log of one run; the rest is not stored, and the log says so.",

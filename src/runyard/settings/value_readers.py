@@ -83,16 +83,26 @@ def read_rate(text: str, _base: Path) -> float:
     return float(text)
 
 
-def read_size(text: str, _base: Path) -> int:
-    """A number of bytes as a Kubernetes quantity: `10Mi`."""
-    allowed = "1Ki to 1Gi"
-    try:
-        size = Quantity.parse(text).value
-    except QuantityError as error:
-        raise WrongValue("is not a valid size", allowed=allowed, suggestion=error.suggestion) from None
-    if not 1024 <= size <= 1 << 30:
-        raise WrongValue("is out of range", allowed=allowed, suggestion="1Ki" if size < 1024 else "1Gi")
-    return size
+def make_size_reader(most: str) -> Callable[[str, Path], int]:
+    """Numbers of bytes as Kubernetes quantities, such as `10Mi`; at least `1Ki`."""
+
+    def read(text: str, _base: Path) -> int:
+        allowed = f"1Ki to {most}"
+        try:
+            size = Quantity.parse(text).value
+        except QuantityError as error:
+            raise WrongValue("is not a valid size", allowed=allowed, suggestion=error.suggestion) from None
+        if not 1024 <= size <= Quantity.parse(most).value:
+            raise WrongValue("is out of range", allowed=allowed, suggestion="1Ki" if size < 1024 else most)
+        return size
+
+    return read
+
+
+read_size = make_size_reader("1Gi")
+"""Sizes of what the server holds in memory."""
+read_disk_size = make_size_reader("1Ti")
+"""Sizes of what the server stores."""
 
 
 def make_duration_reader(least: str, most: str) -> Callable[[str, Path], timedelta]:
