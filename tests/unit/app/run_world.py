@@ -196,6 +196,18 @@ class World:
         return [tuple(row.values()) for row in rows], phases
 
 
+@asynccontextmanager
+async def running(loop: Reconciler) -> AsyncIterator[None]:
+    """The loop runs by itself, for a minute at most."""
+    task = asyncio.create_task(loop.run())
+    try:
+        async with asyncio.timeout(60):
+            yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def until(check: Callable[[], Awaitable[bool]]) -> None:
     """Wait until it holds."""
     while True:

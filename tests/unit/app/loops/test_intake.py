@@ -8,14 +8,14 @@ import pytest
 
 from runyard.app.core import Core
 from runyard.app.intake import AHEAD
-from runyard.app.loops.pace import Pace
+from runyard.app.loops.pace import SLOTS, Pace
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.model import Run
 from runyard.app.runs import stop_run, submit_run
 from runyard.domain.outcomes import Lane
 from tests.engines.memory import MemoryEngine
 from tests.unit.app.demo import ADA, RUN, open_demo
-from tests.unit.app.run_world import World, issue_token, reach_phase, until
+from tests.unit.app.run_world import World, issue_token, reach_phase, running, until
 
 
 @pytest.fixture
@@ -127,3 +127,21 @@ async def test_due_time_stays_when_somebody_else_took_the_run_meanwhile(world: W
     assert (pending.state, pending.due_at is not None) == ("PENDING", True)
     await loop._stepper.postpone(run, None)
     assert (await world.get()).due_at == pending.due_at
+
+
+async def test_run_is_left_to_claims_when_the_loop_has_ended(core: Core) -> None:
+    assert core.engine is not None
+    async with running(Reconciler(core, core.engine, issue_token=issue_token)):
+        await asyncio.sleep(0.2)
+        assert core.intake.find_place() == "memory/a"
+    run, _ = await submit_run(core, ADA, "demo", RUN)
+    assert run.place is None
+
+
+async def test_run_is_left_to_claims_when_the_loop_has_no_room(core: Core) -> None:
+    assert core.engine is not None
+    pace = Pace(slots={**SLOTS, Lane.CREATE: 0})
+    async with running(Reconciler(core, core.engine, issue_token=issue_token, pace=pace)):
+        await asyncio.sleep(0.2)
+        run, _ = await submit_run(core, ADA, "demo", RUN)
+    assert run.place is None

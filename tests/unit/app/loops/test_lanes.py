@@ -3,35 +3,26 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from runyard.app.loops import reconcile
 from runyard.app.loops.pace import Pace
-from runyard.app.loops.reconcile import Reconciler
 from runyard.app.ports import Unavailable
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.domain.outcomes import Lane
-from tests.unit.app.run_world import ADA, World, reach_phase, until
+from tests.unit.app.run_world import ADA, World, reach_phase, running, until
 
 QUICK = Pace(min_backoff=timedelta(milliseconds=10), heartbeat_seconds=0.05, poll_seconds=0.05)
 
 
-@asynccontextmanager
-async def running(loop: Reconciler) -> AsyncIterator[None]:
-    task = asyncio.create_task(loop.run())
-    try:
-        async with asyncio.timeout(60):
-            yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
 async def test_stop_and_report_do_not_wait_when_creations_hang(world: World) -> None:
     """Every slot of the create lane is taken for good."""
+    pace = replace(QUICK, call_seconds=600)
     await world.submit("running")
     await world.submit("ending")
     await world.settle()
@@ -47,7 +38,7 @@ async def test_stop_and_report_do_not_wait_when_creations_hang(world: World) -> 
     world.engine.at = hang
     for number in range(QUICK.slots[Lane.CREATE] + 10):
         await world.submit(f"new{number}")
-    async with running(world.make_loop(pace=QUICK)):
+    async with running(world.make_loop(pace=pace)), asyncio.timeout(20):
         await until(are_all_slots_taken)
         world.engine.finish("ending", phase="succeeded")
         await world.reach("ending", "COMPLETED")
@@ -165,3 +156,58 @@ async def test_lease_is_kept_when_a_call_takes_longer_than_the_lease(world: Worl
     async with running(world.make_loop(pace=pace)):
         await world.reach("r1", "PENDING")
     assert world.engine.calls.count("ensure_anchor") == 1
+
+
+async def test_every_missing_anchor_is_noticed_when_there_are_several_pages(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "PAGE", 1)
+    for name in ("r1", "r2", "r3"):
+        await world.submit(name)
+    await world.settle()
+    world.engine.things.clear()
+    assert await world.make_loop().compare_all() == 3
+
+
+async def test_change_counts_when_it_came_before_the_loop_listened(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    world.engine.finish("r1", phase="succeeded")
+    async with running(world.make_loop(pace=Pace(poll_seconds=600, resync_seconds=600))), asyncio.timeout(20):
+        await world.reach("r1", "COMPLETED")
+
+
+async def test_run_is_left_alone_when_another_replica_owns_it(world: World) -> None:
+    loops = [world.make_loop(), world.make_loop()]
+    for loop in loops:
+        loop.membership._replicas = [member.membership.owner for member in loops]
+    for number in range(8):
+        await world.submit(f"r{number}", uid=f"{number:032x}")
+    counts = [await loop.reconcile_due() for loop in loops]
+    assert sum(counts) == 8
+    assert min(counts) > 0
+
+
+async def test_leases_end_when_the_replica_leaves(world: World) -> None:
+    await world.submit()
+    loop = world.make_loop()
+    async with world.store.begin() as unit:
+        await unit.runs.claim_due(
+            owner=loop.membership.owner, limits={Lane.CREATE: 1}, lease_for=timedelta(hours=1), place="memory/a"
+        )
+        await unit.commit()
+    assert await world.make_loop().reconcile_due() == 0
+    await loop.close()
+    assert await world.make_loop().reconcile_due() == 1
+
+
+async def test_run_is_stopped_at_once_when_it_had_ended_before(world: World) -> None:
+    """Nobody reports again what has not changed."""
+    await world.submit()
+    await world.settle()
+    world.engine.finish("r1", phase="succeeded")
+    await stop_run(world.core, ADA, "p", "r1")
+    loop = world.make_loop()
+    await loop.reconcile_due()
+    await loop.lane.write_ready()
+    assert (await world.get()).state == "STOPPED"

@@ -1,6 +1,7 @@
 """What the engine reports is written in batches, once, and never lost."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -13,7 +14,7 @@ from runyard.app.loops.observation_lane import ObservationLane
 from runyard.app.model import Run
 from runyard.app.ports import Store, Unavailable
 from runyard.app.runs.stop import stop_run
-from runyard.domain.outcomes import Seen
+from runyard.domain.outcomes import Lane, Seen
 from tests.unit.app.run_world import ADA, World
 
 
@@ -42,6 +43,9 @@ class CountingStore:
         self.begun = 0
         self.commits = 0
         self.failures: list[Exception] = []
+        self.at_commit: Callable[[], None] = lambda: None
+        self.is_locked = False
+        """Others have locked all rows."""
 
     @asynccontextmanager
     async def begin(self, *, is_read_only: bool = False) -> Any:
@@ -52,11 +56,18 @@ class CountingStore:
             async def commit_counted() -> None:
                 if self.failures:
                     raise self.failures.pop(0)
+                self.at_commit()
                 await commit()
                 self.commits += 1
 
+            if self.is_locked:
+                unit.runs.lock_observed = _lock_nothing  # type: ignore[assignment,method-assign]
             unit.commit = commit_counted  # type: ignore[method-assign]
             yield unit
+
+
+async def _lock_nothing(_run_uids: Any) -> list[Run]:
+    return []
 
 
 @pytest.fixture
@@ -331,3 +342,78 @@ async def test_report_stays_when_another_replica_holds_the_lock_for_long(
     for report in lane._reports.values():
         report.at = 0.0
     assert await lane.write_ready() == 1
+
+
+async def test_report_counts_when_it_was_dropped_and_is_offered_again(world: World, counted: CountingStore) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    counted.failures = [RuntimeError("odd")]
+    lane.offer([see(run)])
+    assert await lane.write_ready() == 0
+    assert not lane.has_reports
+    lane.offer([see(run)])
+    assert await lane.write_ready() == 1
+
+
+async def test_report_counts_when_it_first_came_before_the_anchor_was_stored(world: World) -> None:
+    run = await world.submit()
+    lane = make_lane(world)
+    seen = Observation(run_uid=run.uid, uid="a-1", seen=Seen.RUNNING, version=9, generation=1)
+    lane.offer([seen])
+    assert await lane.write_ready() == 0
+    await world.make_loop().reconcile_due()
+    assert (await world.get()).anchor_uid == seen.uid
+    lane.offer([seen])
+    assert await lane.write_ready() == 1
+
+
+async def test_report_is_written_when_only_its_details_differ(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    for name in ("one", "two"):
+        lane.offer([see(run, details={"pods": [{"name": name}]})])
+        assert await lane.write_ready() == 1
+    assert (await world.get()).status["pods"] == [{"name": "two"}]
+
+
+async def test_report_is_written_later_when_its_row_is_locked(world: World, counted: CountingStore) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([see(run)])
+    counted.is_locked = True
+    assert await lane.write_ready() == 0
+    counted.is_locked = False
+    for report in lane._reports.values():
+        report.at = 0.0
+    assert await lane.write_ready() == 1
+
+
+async def test_newer_report_counts_when_it_comes_while_the_older_is_written(
+    world: World, counted: CountingStore
+) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([see(run)])
+    counted.at_commit = lambda: lane.offer([see(run, Seen.SUCCEEDED, version=10)])
+    await lane.write_ready()
+    assert (await world.get()).state == "COMPLETED"
+
+
+async def test_report_of_a_new_epoch_counts_when_one_of_the_old_still_waits(world: World) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world)
+    lane.offer([see(run, version=900), see(run, Seen.SUCCEEDED, epoch=1, version=3)])
+    await lane.write_ready()
+    assert (await world.get()).state == "COMPLETED"
+
+
+async def test_ended_run_is_left_to_claims_when_there_is_no_room_to_settle_it(world: World) -> None:
+    runs = await submit_pending(world, "r1", "r2")
+    settled: list[str] = []
+    lane = make_lane(world, count_room=lambda: 1, settle=settled.append)
+    lane.offer(see(run, Seen.SUCCEEDED) for run in runs)
+    assert await lane.write_ready() == 2
+    assert len(settled) == 1
+    loop = world.make_loop()
+    [(claimed, _)] = await loop._claim({Lane.SETTLE: 10})
+    assert {claimed.uid, *settled} == {run.uid for run in runs}

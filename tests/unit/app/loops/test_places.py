@@ -3,10 +3,11 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from runyard.app.loops.pace import Pace
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from tests.engines.memory import MemoryEngine
-from tests.unit.app.run_world import ADA, World
+from tests.unit.app.run_world import ADA, World, reach_phase, running
 
 
 def move(world: World, place: str) -> MemoryEngine:
@@ -86,3 +87,16 @@ async def test_run_is_stopped_at_once_when_nothing_exists_for_it(world: World) -
     assert stopped.state == "STOPPED"
     assert await world.look() == 0
     assert world.engine.made == {}
+
+
+async def test_waiting_run_is_acted_on_when_a_server_starts_at_its_place(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    move(world, "b")
+    await stop_run(world.core, ADA, "p", "r1")
+    world.make_due()
+    await world.look()
+    assert (await world.get()).reason == "place.other"
+    world.core = replace(world.core, engine=world.engine)
+    async with running(world.make_loop(pace=Pace(poll_seconds=600, resync_seconds=600))):
+        await reach_phase(world.engine, "r1", "stopping")

@@ -8,6 +8,8 @@ import pytest
 from runyard.app.engine import EngineRefusal, EngineUnavailable, Observation
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.run_updates import record_observation
+from runyard.app.loops.steps import Done
+from runyard.app.model import Lease, Run
 from runyard.app.runs.resume import resume_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
@@ -472,7 +474,7 @@ async def test_lease_is_given_back_when_the_loop_is_cancelled_at_work(world: Wor
     assert await world.look() == 1
 
 
-async def test_run_is_processed_again_when_a_step_fails_unexpectedly(world: World) -> None:
+async def test_run_is_processed_again_when_its_effective_spec_cannot_be_read(world: World) -> None:
     await world.submit("broken", effective={"schema_version": 99})
     await world.submit("fine")
     loop = world.make_loop(pace=Pace(min_backoff=timedelta(seconds=7)))
@@ -589,3 +591,106 @@ async def test_newer_life_goes_on_when_the_refusal_of_an_older_release_comes_lat
     await late
     await world.settle()
     assert (await world.get()).state == "RUNNING"
+
+
+async def test_run_is_processed_again_when_a_step_fails_unexpectedly(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.submit("broken")
+    await world.submit("fine")
+    loop = world.make_loop()
+    advance = loop._stepper.advance
+
+    async def fail(run: Run, lease: Lease) -> Done:
+        if run.id == "broken":
+            raise RuntimeError("a defect")
+        return await advance(run, lease)
+
+    monkeypatch.setattr(loop._stepper, "advance", fail)
+    assert await loop.reconcile_due() == 2
+    assert (await world.get("fine")).state == "PENDING"
+    monkeypatch.undo()
+    assert await loop.reconcile_due() == 0
+    world.turn(Pace().max_backoff)
+    await loop.reconcile_due()
+    assert (await world.get("broken")).state == "PENDING"
+
+
+async def test_anchor_stays_held_when_stop_comes_while_the_engine_makes_the_anchor(world: World) -> None:
+    async def press_stop(point: str) -> None:
+        if point == "ensure_anchor done":
+            world.engine.at = lambda _: asyncio.sleep(0)
+            await stop_run(world.core, ADA, "p", "r1")
+
+    await world.submit()
+    world.engine.at = press_stop
+    await world.settle()
+    assert await world.states() == ["CREATED", "READY", "STOP", "STOPPED"]
+    assert world.engine.released == []
+
+
+async def test_stop_is_acted_on_at_once_when_the_release_hangs(world: World) -> None:
+    reached, released = asyncio.Event(), asyncio.Event()
+
+    async def hang(point: str) -> None:
+        if point == "release":
+            reached.set()
+            await released.wait()
+
+    await world.submit()
+    world.engine.at = hang
+    async with asyncio.TaskGroup() as group:
+        group.create_task(world.look())
+        await reached.wait()
+        await stop_run(world.core, ADA, "p", "r1")
+        assert await world.look() == 1
+        assert "stop" in world.engine.calls
+        released.set()
+    assert world.engine.released == []
+
+
+async def test_first_failure_and_the_reason_before_it_are_kept_when_another_error_follows(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    await stop_run(world.core, ADA, "p", "r1")
+    for message in ("refused", "reset"):
+        world.engine.failures = [EngineUnavailable("engine.unreachable", message)]
+        world.make_due()
+        await world.make_loop().reconcile_due()
+        world.turn(timedelta(seconds=30))
+    failing = await world.get()
+    assert failing.message == "engine `memory`, since 2026-11-15 12:00:00 UTC: reset"
+    await world.settle()
+    stopped = await world.get()
+    assert (stopped.state, stopped.reason, stopped.message) == ("STOPPED", "user.stop", "stopped by ada")
+
+
+async def test_release_is_tried_again_soon_when_it_failed(world: World) -> None:
+    pace = Pace()
+
+    async def fail(point: str) -> None:
+        if point == "release":
+            raise EngineUnavailable("engine.unreachable", "no")
+
+    await world.submit()
+    world.engine.at = fail
+    await world.make_loop(pace=pace).reconcile_due()
+    assert ((await world.get()).state, (await world.get()).reason) == ("PENDING", "engine.unreachable")
+    world.engine.at = lambda _: asyncio.sleep(0)
+    world.turn(pace.min_backoff)
+    await world.make_loop(pace=pace).reconcile_due()
+    assert len(world.engine.released) == 1
+
+
+async def test_deadline_is_kept_when_the_run_was_looked_at_before_it(world: World) -> None:
+    await world.submit(effective={**JOB, "timeout": 60})
+    await world.settle()
+    run = await world.get()
+    async with world.store.begin() as unit:
+        await unit.runs.wake([run.uid])
+        await unit.commit()
+    assert await world.make_loop().reconcile_due() == 1
+    assert (await world.get()).desired == "run"
+    world.turn(timedelta(seconds=60))
+    await world.make_loop().reconcile_due()
+    assert (await world.get()).desired == "stop"

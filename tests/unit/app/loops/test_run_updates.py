@@ -3,14 +3,24 @@ from typing import Any
 
 import pytest
 
+from runyard.app.engine import Observation
 from runyard.app.loops.assignments import make_assignment
 from runyard.app.loops.deadlines import Deadline
-from runyard.app.loops.run_updates import hand_over, request_stop, settle, stop_without_anchor, store_found_anchor
+from runyard.app.loops.run_updates import (
+    hand_over,
+    record_observation,
+    request_stop,
+    settle,
+    stop_without_anchor,
+    store_found_anchor,
+)
 from runyard.app.model import Run
+from runyard.app.ports import UNCHANGED
 from runyard.app.rules import RecordedRules
-from runyard.app.runs import Change
+from runyard.app.runs import NOTES, Change
+from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
-from tests.unit.app.run_world import START, World, issue_token, make_run
+from tests.unit.app.run_world import SERVICE, START, World, issue_token, make_run
 
 
 def decide_hand_over(run: Run) -> Change | None:
@@ -26,7 +36,7 @@ def test_run_is_pending_with_its_anchor_when_it_is_handed_over(state: str) -> No
     assert (change.values["anchor_uid"], change.due_in) == ("u", timedelta(seconds=30))
 
 
-@pytest.mark.parametrize("fields", [{"state": "STOP", "desired": "stop"}, {"state": "RUNNING"}])
+@pytest.mark.parametrize("fields", [{"state": "STOP", "desired": "stop"}, {"desired": "stop"}, {"state": "RUNNING"}])
 def test_only_the_anchor_is_stored_when_the_run_is_not_waiting_for_it(fields: dict[str, Any]) -> None:
     change = decide_hand_over(make_run("r1", **fields))
     assert change is not None
@@ -70,3 +80,27 @@ def test_second_life_stays_unsettled_when_the_first_one_is_settled_late() -> Non
     run = make_run("r1", state="STOPPED", desired="stop", desired_generation=4, place="memory/a")
     assert settle(run, now=START, generation=2) is None
     assert settle(run, now=START, generation=4) is not None
+
+
+def test_deadline_counts_from_the_last_release_when_there_were_several() -> None:
+    earlier = {NOTES: {"pending_until": START.isoformat()}}
+    run = make_run("r1", state="RESUME", effective={**SERVICE, "pending_timeout": 60}, status=earlier)
+    change = decide_hand_over(run)
+    assert change is not None
+    assert change.values["status"][NOTES] == {"pending_until": (START + timedelta(seconds=60)).isoformat()}
+
+
+def test_run_stays_as_it_is_when_its_anchor_is_still_held() -> None:
+    run = make_run("r1", state="PENDING", anchor_uid="u", reason="engine.released")
+    seen = Observation(run_uid=run.uid, uid="u", seen=Seen.HELD, version=1, generation=1)
+    assert record_observation(seen, now=START)(run) is None
+
+
+def test_stop_is_not_repeated_earlier_when_something_else_is_reported() -> None:
+    run = make_run("r1", state="STOP", desired="stop", anchor_uid="u")
+    seen = Observation(
+        run_uid=run.uid, uid="u", seen=Seen.RUNNING, version=1, generation=1, details={"pods": [{"name": "r1-0"}]}
+    )
+    change = record_observation(seen, now=START)(run)
+    assert change is not None
+    assert (change.moves, change.due_in) == ((), UNCHANGED)

@@ -2,10 +2,12 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from runyard.app.engine import Assignment, EngineRefusal, EngineUnavailable
+from runyard.app.loops.log_collection import LogCollector
 from runyard.app.ports import Stream
 from runyard.app.runs.resume import resume_run
 from runyard.app.runs.stop import stop_run
@@ -76,10 +78,11 @@ async def test_settling_is_repeated_when_the_engine_is_not_done(world: World) ->
 
     world.engine.settle = settle_later  # type: ignore[method-assign]
     await run_to_end(world)
+    loop = world.make_loop()
     for _ in range(3):
         assert (await world.get()).settled_at is None
         world.turn(timedelta(seconds=6))
-        await world.look()
+        await world.look(loop)
     assert (await world.get()).settled_at is not None
 
 
@@ -134,3 +137,56 @@ async def test_nothing_is_settled_when_nothing_existed(world: World) -> None:
     assert (run.state, run.settled_at is not None, run.due_at) == ("STOPPED", True, None)
     await world.settle()
     assert "settle" not in world.engine.calls
+
+
+async def test_engine_keeps_everything_when_the_log_cannot_be_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def give_up(*_args: Any, **_options: Any) -> bool:
+        return False
+
+    await run_to_end(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(LogCollector, "drain", give_up)
+        await world.settle()
+    run = await world.get()
+    assert (run.state, run.settled_at, run.is_log_complete) == ("COMPLETED", None, False)
+    assert "settle" not in world.engine.calls
+    await world.settle()
+    assert (await world.get()).is_log_complete
+
+
+async def test_anchor_is_found_and_goes_when_its_uid_was_never_stored(world: World) -> None:
+    async def die(point: str) -> None:
+        if point == "ensure_anchor done":
+            raise Crash
+
+    async def refuse(point: str) -> None:
+        if point == "ensure_anchor":
+            raise EngineRefusal("admission.denied", "no")
+
+    await world.submit()
+    world.engine.at = die
+    with pytest.raises(BaseExceptionGroup):
+        await world.look()
+    assert len(world.engine.things) == 1
+    world.engine.at = refuse
+    await world.settle()
+    run = await world.get()
+    assert (run.state, run.anchor_uid, run.settled_at is not None) == ("ERROR", None, True)
+    assert world.engine.things == {}
+
+
+async def test_service_goes_on_when_it_is_resumed_while_it_is_settled(world: World) -> None:
+    async def press_resume(point: str) -> None:
+        if point == "settle done":
+            world.engine.at = lambda _: asyncio.sleep(0)
+            await resume_run(world.core, ADA, "p", "r1")
+
+    await world.submit(effective=SERVICE, kind="container+serve:run")
+    await world.settle()
+    world.engine.at = press_resume
+    await stop_run(world.core, ADA, "p", "r1")
+    await world.settle()
+    run = await world.get()
+    assert (run.state, run.settled_at, run.is_log_complete) == ("RUNNING", None, False)
