@@ -25,7 +25,6 @@ from runyard.app.model import (
     Token,
     Transition,
 )
-from runyard.domain.lifecycle import State
 from runyard.domain.outcomes import Lane
 
 
@@ -129,24 +128,6 @@ LIST_FILTERS: Mapping[str, FilterKind] = {
 }
 """Every filter of a list, by the name of its field in `Query`."""
 SORT_FIELDS = ("created", "updated", "name", "kind", "project", "state", "id", "user")
-
-
-@dataclass(frozen=True, slots=True)
-class EnteredState:
-    """A transition of a run: the state that it entered, and when."""
-
-    state: State
-    sequence: int
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedRun:
-    """A run without its documents, and the states that it entered in the period asked for."""
-
-    run: Entity
-    run_uid: str
-    entered: tuple[EnteredState, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,8 +261,8 @@ class Runs(Protocol):
 
     async def list_changed(
         self, *, project: str, since: datetime, after: tuple[datetime, str] | None = None, limit: int
-    ) -> Sequence[ChangedRun]:
-        """Runs updated since then, in the order of update time and id, with the states entered since then.
+    ) -> Sequence[Run]:
+        """Runs updated since then, in the order of update time and id, without their documents.
 
         `after` is the update time and id of the last one of the page before.
         """
@@ -308,8 +289,13 @@ class Runs(Protocol):
     async def count_states(self) -> Mapping[str, int]:
         """The number of runs in each state."""
 
-    async def list_histories(self, run_uids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
-        """The transitions of several runs, in order, by uid. Runs without any are left out."""
+    async def list_histories(
+        self, run_uids: Sequence[str], *, since: datetime | None = None
+    ) -> Mapping[str, Sequence[Transition]]:
+        """The transitions of several runs, in order, by uid; with `since` only those made since then.
+
+        Runs without any are left out.
+        """
 
     async def update(
         self,

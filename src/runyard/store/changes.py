@@ -10,8 +10,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Table, literal, select, tuple_
 
 from runyard.app.model import Entity
-from runyard.app.ports import ChangedRun, EnteredState
-from runyard.domain.lifecycle import State
 from runyard.store import tables
 from runyard.store.session import Session
 
@@ -30,7 +28,7 @@ async def list_changed_entities(
     """`app.ports.Entities.list_changed`."""
     table = tables.entities
     columns = [*(table.c[name] for name in _FIELDS), table.c.metadata]
-    statement = _select_page(table, columns, project=project, since=since, after=after, limit=limit)
+    statement = select_changed(table, columns, project=project, since=since, after=after, limit=limit)
     rows = await session.fetch_all(statement.where(table.c.type == entity_type))
     return [Entity(type=entity_type, **row) for row in rows]
 
@@ -49,28 +47,7 @@ async def list_brief_entities(
     return [Entity(type=entity_type, **row) for row in rows]
 
 
-async def list_changed_runs(
-    session: Session, *, project: str, since: datetime, after: tuple[datetime, str] | None, limit: int
-) -> Sequence[ChangedRun]:
-    """`app.ports.Runs.list_changed`."""
-    columns = [tables.runs.c.uid, *(tables.runs.c[name] for name in _FIELDS)]
-    page = _select_page(tables.runs, columns, project=project, since=since, after=after, limit=limit).subquery()
-    steps = tables.transitions.c
-    statement = (
-        select(page, steps.sequence.label("step"), steps.state.label("step_state"), steps.at.label("step_at"))
-        .select_from(page.outerjoin(tables.transitions, (steps.run_uid == page.c.uid) & (steps.at >= since)))
-        .order_by(page.c.updated_at, page.c.id, steps.sequence)
-    )
-    runs: dict[str, tuple[Entity, list[EnteredState]]] = {}
-    for row in await session.fetch_all(statement):
-        if row["uid"] not in runs:
-            runs[row["uid"]] = Entity(type="run", **{name: row[name] for name in _FIELDS}), []
-        if row["step"] is not None:
-            runs[row["uid"]][1].append(EnteredState(State(row["step_state"]), row["step"], row["step_at"]))
-    return [ChangedRun(run, uid, tuple(entered)) for uid, (run, entered) in runs.items()]
-
-
-def _select_page(
+def select_changed(
     table: Table,
     columns: Sequence[ColumnElement[Any]],
     *,
@@ -79,6 +56,7 @@ def _select_page(
     after: tuple[datetime, str] | None,
     limit: int,
 ) -> Select[Any]:
+    """The rows of a project that were updated since then, in the order of update time and id, after that place."""
     is_later = table.c.updated_at >= since
     if after is not None:
         updated_at, last_id = after

@@ -10,11 +10,11 @@ from sqlalchemy import Double, RowMapping, Select, bindparam, exists, func, null
 from sqlalchemy.sql.dml import ReturningInsert
 
 from runyard.app.model import Lease, Run, RunKey, Transition
-from runyard.app.ports import UNCHANGED, ChangedRun, DueIn, Duplicate, MountingRun, Page, PlaceUse, Query, RunUpdate
+from runyard.app.ports import UNCHANGED, DueIn, Duplicate, MountingRun, Page, PlaceUse, Query, RunUpdate
 from runyard.domain.lifecycle import State
 from runyard.domain.outcomes import Lane
 from runyard.store import tables
-from runyard.store.changes import list_changed_runs
+from runyard.store.changes import select_changed
 from runyard.store.clock import DatabaseTimeIn
 from runyard.store.columns import LARGEST, Name, is_storable_name
 from runyard.store.dependent_rows import add_labels, delete_runs
@@ -43,6 +43,7 @@ _BRIEF_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT)
 _SUMMARY_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT_IN_SUMMARIES)
 _BYTES = measure_documents(tables.runs)
 _ACTIVE_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT_DOCUMENTS)
+_ACTIVE_COLUMNS = tuple(tables.runs.c[name] for name in _ACTIVE_FIELDS)
 _OBSERVED_FIELDS = (*_ACTIVE_FIELDS, "status")
 _OBSERVED_COLUMNS = tuple(tables.runs.c[name] for name in _OBSERVED_FIELDS)
 _UNLEASED = ("lease_owner", "lease_token", "lease_until")
@@ -57,7 +58,7 @@ _LIST_TRANSITIONS = (
     .order_by(tables.transitions.c.sequence)
 )
 _LIST_ACTIVE = (
-    select(*(tables.runs.c[name] for name in _ACTIVE_FIELDS))
+    select(*_ACTIVE_COLUMNS)
     .where(
         tables.runs.c.place == bindparam("of_place", type_=Name()),
         tables.runs.c.settled_at.is_(None),
@@ -119,9 +120,10 @@ class SqlRuns:
 
     async def list_changed(
         self, *, project: str, since: datetime, after: tuple[datetime, str] | None = None, limit: int
-    ) -> Sequence[ChangedRun]:
-        """Runs updated since then, with the states entered since then."""
-        return await list_changed_runs(self._session, project=project, since=since, after=after, limit=limit)
+    ) -> Sequence[Run]:
+        """Runs updated since then, without their documents."""
+        statement = select_changed(tables.runs, _ACTIVE_COLUMNS, project=project, since=since, after=after, limit=limit)
+        return [row_to_run(row, shown=_ACTIVE_FIELDS) for row in await self._session.fetch_all(statement)]
 
     async def list_ids(
         self, *, project: str, task: str | None = None, is_without_deleting: bool = False
@@ -152,9 +154,13 @@ class SqlRuns:
         rows = await self._session.fetch_all(select(state, func.count().label("number")).group_by(state))
         return {row["state"]: row["number"] for row in rows}
 
-    async def list_histories(self, run_uids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
-        """The transitions of several runs, in order, by uid."""
+    async def list_histories(
+        self, run_uids: Sequence[str], *, since: datetime | None = None
+    ) -> Mapping[str, Sequence[Transition]]:
+        """The transitions of several runs, or those made since then, in order, by uid."""
         statement = _make_list_histories(self._session.is_sqlite)
+        if since is not None:
+            statement = statement.where(tables.transitions.c.at >= since)
         rows = await self._session.fetch_all(statement, {"run_uids": list(run_uids)})
         found: dict[str, list[Transition]] = {}
         for row in rows:
@@ -287,7 +293,7 @@ class SqlRuns:
         """Those runs that exist, locked or not; all documents are left empty."""
         if not run_uids:
             return []
-        statement = select(*(tables.runs.c[name] for name in _ACTIVE_FIELDS))
+        statement = select(*_ACTIVE_COLUMNS)
         named = statement.where(self._session.is_one_of(tables.runs.c.uid, run_uids))
         return [row_to_run(row, shown=_ACTIVE_FIELDS) for row in await self._session.fetch_all(named)]
 

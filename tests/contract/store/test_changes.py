@@ -39,13 +39,15 @@ async def test_changed_runs_come_with_the_states_that_they_entered_since_when_th
 
     async with store.begin(is_read_only=True) as work:
         [first] = await work.runs.list_changed(project="p", since=after(2), limit=1)
-        place = (first.run.updated_at, first.run.id)
+        place = (first.updated_at, first.id)
         [second] = await work.runs.list_changed(project="p", since=after(2), after=place, limit=5)
-    assert (first.run.id, [(step.state, step.sequence) for step in first.entered]) == (
+        entered = await work.runs.list_histories([first.uid, second.uid], since=after(2))
+    assert (first.id, [(step.state, step.sequence) for step in entered[first.uid]]) == (
         "r1",
         [(State.READY, 2), (State.RUNNING, 3)],
     )
-    assert (second.run.id, second.entered) == ("r2", ())
+    assert (second.id, second.uid in entered) == ("r2", False)
+    assert all(run.spec == {} and run.status == {} and run.request == {} for run in (first, second))
 
 
 async def test_brief_entities_of_all_projects_come_in_order_when_they_are_paged(store: Store) -> None:

@@ -35,10 +35,9 @@ _STEPS_BETWEEN_PAUSES = 100
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """An entity, without its documents, entered a state. For a run, its uid: its id may be used again."""
+    """An entity, without its documents, entered a state."""
 
     entity: Entity
-    run_uid: str | None
     key: str
     state: str
     at: datetime
@@ -158,12 +157,12 @@ class _Scan:
         page: dict[str, Any] = {"project": self._project, "since": self._since, "after": self._after, "limit": _PAGE}
         if type_name == "run":
             runs = await unit.runs.list_changed(**page)
-            changes = [
-                _make_change(found.run, step.state.value, step.at, str(step.sequence), run_uid=found.run_uid)
-                for found in runs
-                for step in found.entered
+            histories = await unit.runs.list_histories([run.uid for run in runs], since=self._since)
+            return runs, [
+                _make_change(run, step.state.value, step.at, str(step.sequence))
+                for run in runs
+                for step in histories.get(run.uid, ())
             ]
-            return [found.run for found in runs], changes
         entities = await unit.entities.list_changed(type_name, **page)
         # An entity that was updated without a change of state entered it earlier: already processed, or too old.
         entered = [(entity, find_state_since(entity)) for entity in entities]
@@ -189,9 +188,9 @@ def _iter_matches(changes: Iterable[_Change], triggers: Iterable[Entity]) -> Ite
 
 
 async def _find_entity(unit: UnitOfWork, change: _Change) -> Entity | None:
-    if change.run_uid is not None:
-        return await unit.runs.find_by_uid(change.run_uid)
     brief = change.entity
+    if isinstance(brief, Run):
+        return await unit.runs.find_by_uid(brief.uid)
     return await unit.entities.find(brief.type, brief.id, project=brief.project)
 
 
@@ -231,10 +230,13 @@ def _list_states(trigger: Entity) -> list[str]:
     return [str(state) for state in states] if isinstance(states, list) else []
 
 
-def _make_change(entity: Entity, state: str, at: datetime, time: str, *, run_uid: str | None = None) -> _Change:
-    """`time` distinguishes the occasion from other times that the entity entered this state."""
-    occasion = f"{entity.type}/{run_uid or entity.id}:{state}:{time}"
-    return _Change(entity, run_uid, make_key(entity), state, at, occasion)
+def _make_change(entity: Entity, state: str, at: datetime, time: str) -> _Change:
+    """`time` distinguishes the occasion from other times that the entity entered this state.
+
+    A run is named by its uid: its id may be used again.
+    """
+    name = entity.uid if isinstance(entity, Run) else entity.id
+    return _Change(entity, make_key(entity), state, at, f"{entity.type}/{name}:{state}:{time}")
 
 
 def _describe(entity: Entity) -> Json:
