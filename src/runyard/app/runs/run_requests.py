@@ -57,8 +57,14 @@ class RunRequest:
 
 async def read_run_request(entities: EntityLookup, project: str, document: Any) -> RunRequest:
     """Read a run and find what it refers to; raises `Refused` with everything that is wrong with it."""
-    draft, fields = await compute(lambda: _read_document(document, project), over=document)
+    draft = await compute(lambda: read_draft(document), over=document)
+    return await read_drafted_request(entities, project, draft)
+
+
+async def read_drafted_request(entities: EntityLookup, project: str, draft: EntityDraft) -> RunRequest:
+    """The same for a run whose draft was read already."""
     is_local = draft.spec.get("local_execution") is True
+    fields = await compute(lambda: _read_spec(draft, project, is_local=is_local), over=draft.spec)
     reference = fields.task
     assert reference is not None  # noqa: S101 - refused above
     task = await _find_task(entities, reference, project)
@@ -113,11 +119,6 @@ async def _load_config_maps(
     found = await load_config_maps(unit.entities, request.project, references)
     is_complete = len(found) == len(references)
     return found, frozenset() if is_complete else await list_config_map_names(unit, request.project)
-
-
-def _read_document(document: Any, project: str) -> tuple[EntityDraft, RunSpec]:
-    draft = read_draft(document)
-    return draft, _read_spec(draft, project, is_local=draft.spec.get("local_execution") is True)
 
 
 def _read_spec(draft: EntityDraft, project: str, *, is_local: bool) -> RunSpec:

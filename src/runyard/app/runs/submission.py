@@ -28,7 +28,7 @@ from runyard.app.intake import AHEAD
 from runyard.app.model import Json, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
 from runyard.app.rules import CurrentRules, load_current
-from runyard.app.runs.run_requests import RunRequest, load_inventory, read_run_request
+from runyard.app.runs.run_requests import RunRequest, load_inventory, read_drafted_request, read_run_request
 from runyard.app.runs.transitions import make_first_transitions
 from runyard.domain.effective_document import write_effective
 from runyard.domain.lifecycle import State
@@ -85,7 +85,7 @@ async def _submit(
         # Before any lookup: a retried submit succeeds even if its task or function was deleted since.
         if draft.id is not None and (stored := await unit.runs.find(draft.id, project=project)) is not None:
             return await _take_same(unit, stored, request_hash)
-        run_request = await _read(core, unit, project, document)
+        run_request = await _read(core, unit, project, document, draft)
         rules = await load_current(unit)
         resolution = await _decide(core, unit, run_request, rules, is_strict=is_strict)
         run = _make_run(core, who, project, run_request, resolution, rules, request=request, request_hash=request_hash)
@@ -109,10 +109,10 @@ async def _submit(
 
 async def explain_run(core: Core, project: str, document: Any, *, is_strict: bool = False) -> Explanation:
     """Resolve a run without storing it. Raises `Refused` only if the request cannot be read."""
-    document = await compute(partial(_restore, document), over=document)
+    document, draft = await compute(partial(_read_draft, document), over=document)
     async with core.store.begin(is_read_only=True) as unit:
         await require_project(unit, project)
-        run_request = await _read(core, unit, project, document)
+        run_request = await _read(core, unit, project, document, draft)
         if run_request.request is None:
             message = "the client executes this run itself; nothing is resolved here"
             raise Refused([Problem(Code.RUN_LOCAL, ("spec", "local_execution"), message, value=True)])
@@ -134,16 +134,18 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
 
 def _read_submission(given: Any) -> tuple[Any, EntityDraft, Json, str]:
     """The restored document, its draft, what it asks for, and the hash of that."""
-    document = _restore(given)
+    document, draft = _read_draft(given)
     request = canonicalize_request(document)
-    return document, read_draft(document), request, hash_request(request)
+    return document, draft, request, hash_request(request)
 
 
-def _restore(document: Any) -> Any:
-    """The document with the fields of `spec.original`, if a client submits a response as a new run."""
-    restored = read_restored_draft(document, "run")
-    is_response = isinstance(document.get("spec"), Mapping) and ORIGINAL in document["spec"]
-    return {**document, "spec": restored.spec} if is_response else document
+def _read_draft(given: Any) -> tuple[Any, EntityDraft]:
+    """The document and its draft; with the fields of `spec.original`, if a client submits a response as a new run."""
+    draft = read_draft(given)
+    if ORIGINAL not in (given.get("spec") or {}):
+        return given, draft
+    document = {**given, "spec": read_restored_draft(given, "run").spec}
+    return document, read_draft(document)
 
 
 def hash_request(request: Json) -> str:
@@ -168,10 +170,10 @@ async def _take_same(unit: UnitOfWork, stored: Run, request_hash: str) -> tuple[
     raise Duplicate(f"Duplicated entity run:{stored.id}.")
 
 
-async def _read(core: Core, unit: UnitOfWork, project: str, document: Any) -> RunRequest:
+async def _read(core: Core, unit: UnitOfWork, project: str, document: Any, draft: EntityDraft) -> RunRequest:
     """Read the request. If fields cannot be read, also refuse what resolving the others would refuse."""
     try:
-        return await read_run_request(unit.entities, project, document)
+        return await read_drafted_request(unit.entities, project, draft)
     except Refused as refused:
         more = await _find_more(core, unit, project, document, refused.problems)
         raise Refused([*refused.problems, *more]) from None

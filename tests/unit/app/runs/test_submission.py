@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runyard.app.core import Core
+from runyard.app.entities import drafts
 from runyard.app.entities.crud import create_entity
+from runyard.app.entities.drafts import EntityDraft, read_draft
 from runyard.app.errors import Duplicate, Missing, NotPossible
 from runyard.app.projects.entity_deletion import delete_entity
+from runyard.app.runs import run_requests, submission
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.run_queries import get_run
 from runyard.app.runs.submission import canonicalize_request, explain_run, hash_request, submit_run
@@ -218,3 +221,16 @@ async def test_nothing_is_stored_when_the_project_is_being_deleted(core: Core) -
         await submit_run(core, ADA, "demo", RUN)
     with pytest.raises(NotPossible, match="being deleted"):
         await create_entity(core, ADA, "function", "demo", {"kind": "dbt", "name": "f"})
+
+
+async def test_document_is_read_once_when_a_run_is_submitted(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def read_counted(given: Any) -> EntityDraft:
+        read.append(given)
+        return read_draft(given)
+
+    for module in (drafts, submission, run_requests):
+        monkeypatch.setattr(module, "read_draft", read_counted)
+    await submit_run(core, ADA, "demo", REQUEST)
+    assert read == [REQUEST]
