@@ -109,9 +109,10 @@ def entity_response(
 
     def make() -> Json:
         content = run_to_json(entity, transitions) if isinstance(entity, Run) else entity_to_json(entity)
-        for plural, listed in (lists or {}).items():
-            content["spec"][plural] = [listed_to_json(one) for one in listed]
-        return content
+        if not lists:
+            return content
+        shown = {plural: [listed_to_json(one) for one in listed] for plural, listed in lists.items()}
+        return {**content, "spec": {**content["spec"], **shown}}
 
     listed = [one.entity for entities in (lists or {}).values() for one in entities]
     return made_response(make, over=_list_documents([entity, *listed]), headers={"ETag": f'"{entity.revision}"'})

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from runyard.api import responses
-from runyard.api.responses import LargeJsonResponse, json_response
+from runyard.api.responses import LargeJsonResponse, entity_response, json_response
 from runyard.app.projects import projects
 from runyard.spec.digitalhub.original_fields import show_spec
 from tests.http_servers import Server
@@ -184,6 +184,17 @@ async def test_project_lists_embedded_functions_in_short_when_they_are_too_large
     monkeypatch.setattr(projects, "MOST_EMBEDDED_BYTES", 45_000)
     listed = (await demo.get("/api/v1/projects/demo")).json()["spec"]["functions"]
     assert [(one["id"], "spec" in one) for one in listed[:3]] == [("e2", True), ("e1", True), ("e0", False)]
+
+
+async def test_project_stays_as_it_is_when_it_is_answered_with_its_entities(
+    demo: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(responses, "shape_spec", lambda entity: entity.spec)  # what is shown may be what is stored
+    entity, content = await projects.get_project(server.core, "demo")
+    before = dict(entity.spec)
+    answer = entity_response(entity, lists=content)
+    assert [one["id"] for one in json.loads(bytes(answer.body))["spec"]["functions"]] == ["f1"]
+    assert entity.spec == before
 
 
 async def _receive_nothing() -> Any:
