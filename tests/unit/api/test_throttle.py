@@ -1,12 +1,13 @@
 """Rate limiting: token buckets and open streams."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 
 from runyard.api import dispatcher
 from runyard.api.application import make_app
@@ -20,6 +21,8 @@ from runyard.app.identity.sign_in import EXCHANGE_GRANT, PERSONAL_TYPE, REFRESH_
 from runyard.app.model import Principal
 from runyard.app.runs import explain_run, list_runs
 from tests.http_servers import serve
+
+RUN = {"kind": "container+job:run", "spec": {"task": "container+job://demo/t1"}}
 
 
 def make_throttle() -> Throttle:
@@ -135,63 +138,52 @@ async def test_bucket_is_of_the_run_the_user_or_the_address_when_a_principal_is_
         assert throttle_key(connection, who) == key
 
 
+class SlowedDown:
+    """Calls a function slowly, and counts how many calls are in progress at most."""
+
+    def __init__(self, function: Callable[..., Awaitable[Any]]) -> None:
+        self._function = function
+        self._running = 0
+        self.most = 0
+
+    async def __call__(self, *given: Any, **options: Any) -> Any:
+        self._running += 1
+        self.most = max(self.most, self._running)
+        await asyncio.sleep(0.01)
+        try:
+            return await self._function(*given, **options)
+        finally:
+            self._running -= 1
+
+
 async def test_a_user_waits_when_two_of_its_pages_are_in_memory(
     demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running, most = 0, 0
-
-    async def list_slowly(*given: Any) -> Any:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.01)
-        running -= 1
-        return await list_runs(*given)
-
-    monkeypatch.setattr(run_routes, "list_runs", list_slowly)
+    slow = SlowedDown(list_runs)
+    monkeypatch.setattr(run_routes, "list_runs", slow)
     answers = await asyncio.gather(*(demo.get("/api/v1/-/demo/runs") for _ in range(6)))
     assert [answer.status_code for answer in answers] == [200] * 6
-    assert most == PAGES_EACH
+    assert slow.most == PAGES_EACH
 
 
 async def test_a_user_waits_when_three_of_its_requests_are_processed(
     demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running, most = 0, 0
-
-    async def explain_slowly(*given: Any, **options: Any) -> Any:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.01)
-        running -= 1
-        return await explain_run(*given, **options)
-
-    monkeypatch.setattr(run_routes, "explain_run", explain_slowly)
-    run = {"kind": "container+job:run", "spec": {"task": "container+job://demo/t1"}}
-    answers = await asyncio.gather(*(demo.post("/api/v1/-/demo/runs/explain", json=run) for _ in range(10)))
+    slow = SlowedDown(explain_run)
+    monkeypatch.setattr(run_routes, "explain_run", slow)
+    answers = await asyncio.gather(*(demo.post("/api/v1/-/demo/runs/explain", json=RUN) for _ in range(10)))
     assert [answer.status_code for answer in answers] == [200] * 10
-    assert most == WRITES_EACH
+    assert slow.most == WRITES_EACH
 
 
 async def test_a_user_waits_when_many_of_its_bodies_are_being_read(
     demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading, most = 0, 0
-
-    async def read_slowly(request: Request) -> None:
-        nonlocal reading, most
-        reading += 1
-        most = max(most, reading)
-        await asyncio.sleep(0.01)
-        await hold_body(request)
-        reading -= 1
-
-    monkeypatch.setattr(dispatcher, "hold_body", read_slowly)
-    run = {"kind": "container+job:run", "spec": {"task": "container+job://demo/t1"}}
-    answers = await asyncio.gather(*(demo.post("/api/v1/-/demo/runs/explain", json=run) for _ in range(20)))
+    slow = SlowedDown(hold_body)
+    monkeypatch.setattr(dispatcher, "hold_body", slow)
+    answers = await asyncio.gather(*(demo.post("/api/v1/-/demo/runs/explain", json=RUN) for _ in range(20)))
     assert [answer.status_code for answer in answers] == [200] * 20
-    assert most == BODIES_EACH
+    assert slow.most == BODIES_EACH
 
 
 async def test_turns_are_forgotten_when_nobody_waits_for_them() -> None:
