@@ -359,8 +359,9 @@ class Runs(Protocol):
         """Lease due runs that nobody has leased, up to the limit of each lane; by lane, then oldest first.
 
         No run is given to two callers, and rows that others have locked are skipped. Runs of the caller's place and of
-        its shard (index and count), and those without a place, are claimed at once. Those of other places and shards
-        only when they are overdue by `OVERDUE`: their own replica does not take them.
+        its shard (index and count), and those without a place, are claimed at once. Those of other shards only when
+        they are overdue by `OVERDUE`: their own replica does not take them. Those of other places only when, besides,
+        no live replica serves their place. A caller without a place leaves runs without one to live replicas with one.
 
         Stores the caller's place, with the next revision, in runs without one that an engine may be asked to start
         (lanes CREATE and WATCH). Runs that are to stop or have ended, and local runs, stay without one.

@@ -19,6 +19,8 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    exists,
+    func,
     literal,
     not_,
     null,
@@ -38,7 +40,7 @@ from runyard.store.columns import Name, UtcTime
 from runyard.store.expressions import is_one_of
 from runyard.store.session import Session
 
-_runs = tables.runs.c
+_runs, _replicas = tables.runs.c, tables.replicas.c
 _NO_LEASE = {"lease_owner": null(), "lease_token": null(), "lease_until": null()}
 _PLACED = (int(Lane.WATCH), int(Lane.CREATE))
 _WAITING = (int(Lane.STOP), int(Lane.CREATE), int(Lane.SETTLE))
@@ -97,9 +99,16 @@ def _make_find_due(lanes: tuple[Lane, ...], has_place: bool, is_sharded: bool) -
     """The oldest of each lane."""
     now, overdue = bindparam("now", type_=UtcTime()), bindparam("overdue", type_=UtcTime())
     is_late = _runs.due_at <= overdue
-    own = [_runs.place.is_(None), is_late]
+    live = exists().where(_replicas.until > now)
     if has_place:
-        own.append(_runs.place == bindparam("place", type_=Name()))
+        # Of another place: only if no live replica serves it, which may just have much to do.
+        is_served = live.where(_replicas.place == _runs.place)
+        own = [_runs.place.is_(None), _runs.place == bindparam("place", type_=Name()), and_(is_late, not_(is_served))]
+    else:
+        is_served = live.where(
+            _replicas.place.is_not(None), func.coalesce(_runs.place, _replicas.place) == _replicas.place
+        )
+        own = [and_(or_(_runs.place.is_(None), is_late), not_(is_served))]
     conditions = [
         _runs.due_at.is_not(None),
         _runs.due_at <= now,

@@ -316,6 +316,27 @@ async def test_run_of_another_place_is_claimed_when_it_is_overdue(store: Store, 
         assert [(run.id, run.place, run.revision) for run, _ in claimed] == [("overdue", "there/2", 1)]
 
 
+@pytest.mark.parametrize("place", ["here/1", None])
+async def test_overdue_run_is_left_alone_when_a_live_replica_serves_its_place(store: Store, place: str | None) -> None:
+    async with store.begin() as work:
+        now = await work.read_clock()
+        await add_due(work, make_run("overdue", place="there/2"), now - 2 * OVERDUE)
+        await work.replicas.beat("busy", "there/2", LONG)
+        assert await claim(work, place=place) == []
+        await work.replicas.leave("busy")
+        assert [run.id for run, _ in await claim(work, place=place)] == ["overdue"]
+
+
+async def test_new_run_is_left_to_others_when_only_they_have_an_engine(store: Store) -> None:
+    async with store.begin() as work:
+        await add_due(work, make_run("new"))
+        await work.replicas.beat("bare", None, LONG)
+        await work.replicas.beat("busy", "there/2", LONG)
+        assert await claim(work, place=None) == []
+        await work.replicas.leave("busy")
+        assert [run.id for run, _ in await claim(work, place=None)] == ["new"]
+
+
 async def test_run_of_another_shard_is_claimed_when_it_is_overdue(store: Store) -> None:
     names = {f"r{number}" for number in range(20)}
     async with store.begin() as work:

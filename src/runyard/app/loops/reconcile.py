@@ -18,7 +18,7 @@ from secrets import token_hex
 from typing import Any
 
 from runyard.app.core import Core
-from runyard.app.engine import Engine, EngineError
+from runyard.app.engine import Engine, EngineError, Observation
 from runyard.app.errors import Conflict
 from runyard.app.loops.assignments import IssueToken
 from runyard.app.loops.log_collection import LogCollector
@@ -34,6 +34,8 @@ from runyard.domain.outcomes import Lane, Seen
 
 LONGEST_YIELD_SECONDS = 0.5
 """How long creating and settling wait for reports at most."""
+OFFERED_AT_ONCE = 500
+"""How many observations are compared with their digests before others get a turn."""
 PAGE = 1000
 """How many active runs are read, or woken, at a time."""
 
@@ -117,15 +119,23 @@ class Reconciler:
             return 0
         async with asyncio.timeout(self._pace.call_seconds):
             listed = await self._engine.list_anchors()
-        self.lane.offer(seen for _, seen in listed.observations)
+        await self._offer([seen for _, seen in listed.observations])
         if attend and self.collector is not None:
-            for anchor, seen in listed.observations:
-                if seen.seen is Seen.RUNNING and self.membership.owns(anchor.run_uid):
+            for number, (anchor, seen) in enumerate(listed.observations, start=1):
+                if seen.seen is Seen.RUNNING:
                     self.collector.attend(anchor)
+                if number % OFFERED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
         if not listed.is_complete:
             return 0
         present = {anchor.uid for anchor, _ in listed.observations}
         return await self._wake_missing(present)
+
+    async def _offer(self, observations: Sequence[Observation]) -> None:
+        """Offer them to the lane in parts, so that many do not hold the event loop."""
+        for start in range(0, len(observations), OFFERED_AT_ONCE):
+            self.lane.offer(observations[start : start + OFFERED_AT_ONCE])
+            await asyncio.sleep(0)
 
     async def _wake_missing(self, present: set[str]) -> int:
         count, after = 0, ""
@@ -266,25 +276,24 @@ class Reconciler:
         changes = engine.changes()
         self._stale.set()  # whatever happened before the subscription
         async for batch in changes:
-            self.lane.offer(batch)
+            await self._offer(batch)
 
     async def _resync(self) -> None:
         """Compare all from time to time, and at once after a gap in the reports or a change of the replicas."""
-        pause = self._pace.resync_seconds
+        pause, is_asked = self._pace.resync_seconds, False
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._stale.wait()
-            is_asked = self._stale.is_set()
+            is_asked = is_asked or self._stale.is_set()
             self._stale.clear()
             try:
                 await self.compare_all(attend=is_asked)
-                pause = self._pace.resync_seconds
-            except (EngineError, TimeoutError) as error:
-                _log.warning("the anchors cannot be listed: %s", error)
+                pause, is_asked = self._pace.resync_seconds, False
+            except Exception as error:  # noqa: BLE001 - whatever it is: what was asked for is done later
+                is_known = isinstance(error, EngineError | TimeoutError | Unavailable)
+                _log.warning("the anchors cannot be compared: %s", error, exc_info=not is_known)
                 pause = self._pace.min_backoff.total_seconds()
-                if is_asked:
-                    asyncio.get_running_loop().call_later(pause, self._stale.set)
 
     async def close(self) -> None:
         """End everything that was begun, then the leases. `run` does so by itself."""

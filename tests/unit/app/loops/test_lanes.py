@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from runyard.app.engine import Observation
 from runyard.app.loops import reconcile
 from runyard.app.loops.pace import Pace
+from runyard.app.loops.reconcile import OFFERED_AT_ONCE
 from runyard.app.ports import Unavailable
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
-from runyard.domain.outcomes import Lane
+from runyard.domain.outcomes import Lane, Seen
 from tests.unit.app.run_world import ADA, World, reach_phase, running, until
 
 QUICK = Pace(min_backoff=timedelta(milliseconds=10), heartbeat_seconds=0.05, poll_seconds=0.05)
@@ -211,3 +213,43 @@ async def test_run_is_stopped_at_once_when_it_had_ended_before(world: World) -> 
     await loop.reconcile_due()
     await loop.lane.write_ready()
     assert (await world.get()).state == "STOPPED"
+
+
+@pytest.mark.parametrize("failure", [Unavailable("the disk is full"), RuntimeError("a bug of the engine")])
+async def test_logs_are_attended_to_later_when_the_first_comparison_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    loop = world.make_loop(pace=Pace(min_backoff=timedelta(milliseconds=10)))
+    asked: list[bool] = []
+    is_done = asyncio.Event()
+
+    async def compare(*, attend: bool = False) -> int:
+        asked.append(attend)
+        if len(asked) == 1:
+            raise failure
+        is_done.set()
+        return 0
+
+    monkeypatch.setattr(loop, "compare_all", compare)
+    loop._stale.set()
+    task = asyncio.create_task(loop._resync())
+    async with asyncio.timeout(10):
+        await is_done.wait()
+    task.cancel()
+    assert asked[:2] == [True, True]
+
+
+async def test_event_loop_is_not_held_when_many_anchors_are_compared(world: World) -> None:
+    loop = world.make_loop()
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.create_task(take_turns())
+    await loop._offer([Observation(run_uid=f"r{number}", uid="u", seen=Seen.RUNNING) for number in range(5000)])
+    task.cancel()
+    assert turns >= 5000 // OFFERED_AT_ONCE - 1
