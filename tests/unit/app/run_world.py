@@ -31,7 +31,7 @@ from tests.engines.memory import MemoryEngine
 ADA = Principal(name="ada")
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 JOB = {"kind": "container", "action": "job", "image": "busybox"}
-PACE = Pace(min_backoff=timedelta(0), settle_retry=timedelta(0))
+PACE = Pace(detail_seconds=0.0, min_backoff=timedelta(0), settle_retry=timedelta(0))
 SERVICE = {"kind": "container", "action": "serve", "image": "nginx"}
 
 

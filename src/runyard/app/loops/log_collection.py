@@ -11,7 +11,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 from runyard.app.core import Core
-from runyard.app.engine import Anchor, Engine, EngineError, EngineRefusal, LogChunk, LogGap, LogSource
+from runyard.app.engine import (
+    LONGEST_NAME_BYTES,
+    Anchor,
+    Engine,
+    EngineError,
+    EngineRefusal,
+    LogChunk,
+    LogGap,
+    LogSource,
+)
 from runyard.app.loops.followed_logs import FairQueue, FollowedRun, FollowedSource, to_stream
 from runyard.app.loops.log_writer import LIMIT, MAX_LOG_BYTES, LogWriter
 from runyard.app.lru_map import LruMap
@@ -145,7 +154,7 @@ class LogCollector:
         async with asyncio.timeout(CALL_SECONDS):
             listed = await self._engine.list_log_sources(anchor)
         uid = anchor.run_uid
-        listed = [source for source in listed if source.run_uid == uid]
+        listed = [source for source in listed if source.run_uid == uid and _is_storable(source)]
         run = self._runs.get(uid)
         if not has_ended and run is not None and all(one in run.sources or one in run.done for one in listed):
             return run
@@ -396,6 +405,12 @@ class LogCollector:
         for waiter in run.waiters:
             waiter.set()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_storable(source: LogSource) -> bool:
+    """Whether the names of an output are any that a cluster may give; others could never be stored, nor settled."""
+    names = (source.pod, source.container)
+    return all(0 < len(name) <= LONGEST_NAME_BYTES and name.isascii() for name in names) and source.instance >= 0
 
 
 def _choose_pause(failures: int) -> float:

@@ -55,15 +55,19 @@ class ObservationLane:
         attend: Callable[[Anchor], None] | None = None,
         count_room: Callable[[], int] = lambda: 0,
         settle: Callable[[str], None] | None = None,
+        detail_seconds: float = 0.0,
     ) -> None:
         self._core = core
         self._owns = owns
         self._attend = attend
         self._count_room = count_room
         self._settle = settle
+        self._detail_seconds = detail_seconds
+        self._unattended: list[Anchor] = []
         self._reports: dict[tuple[str, str], _Report] = {}
         """By the run's uid and the anchor's: another object may claim to be the anchor of a run."""
-        self._digests: LruMap[str, bytes] = LruMap(most=MOST_DIGESTS)
+        self._digests: LruMap[str, tuple[Seen, bytes]] = LruMap(most=MOST_DIGESTS)
+        """What was written last of each run: what was seen, and a digest of everything."""
         self._news = asyncio.Event()
         self.is_behind = False
         """Whether more reports wait than one transaction writes."""
@@ -71,16 +75,19 @@ class ObservationLane:
     def offer(self, observations: Iterable[Observation]) -> None:
         """Take observations; of one anchor only the newest is kept.
 
-        Those of other replicas' runs wait until they are overdue.
+        Those that change only details wait for a moment: the next state often follows. Those of other replicas' runs
+        wait until they are overdue.
         """
         now = time.monotonic()
         for seen in observations:
             known = self._reports.get((seen.run_uid, seen.uid))
-            if known is None and self._digests.find(seen.run_uid) == _digest(seen):
+            written = self._digests.find(seen.run_uid)
+            if known is None and written == (seen.seen, _digest(seen)):
                 continue
             if known is not None and _is_newer(known.seen, seen):
                 continue
-            at = now if self._owns(seen.run_uid) else now + OVERDUE.total_seconds()
+            at = now if _is_urgent(seen, written) else now + self._detail_seconds
+            at += 0.0 if self._owns(seen.run_uid) else OVERDUE.total_seconds()
             # One that changes again and again becomes overdue all the same.
             self._reports[seen.run_uid, seen.uid] = _Report(seen, at if known is None else min(at, known.at))
             self._news.set()
@@ -115,8 +122,10 @@ class ObservationLane:
                 for batch in batches:
                     self.is_behind = len(batch) == BATCH
                     changed += await self._write_contained(batch)
+                self._attend_to_all()
         finally:
             self.is_behind = False
+            self._attend_to_all()
         return changed
 
     async def _write_contained(self, batch: dict[str, _Report]) -> int:
@@ -162,7 +171,7 @@ class ObservationLane:
         for run, _ in changes:
             self._core.signals.notify(run.uid)
         self._finish(batch, unlocked, known)
-        self._attend_to(known, batch)
+        self._note_outputs(known, batch)
         for run_uid in ended:
             if self._settle is not None:
                 self._settle(run_uid)
@@ -173,14 +182,20 @@ class ObservationLane:
         ended = [run.uid for run, change in changes if change.moves and change.moves[-1].state in FINAL]
         return set(ended[: max(0, self._count_room())]) if self._settle is not None else set()
 
-    def _attend_to(self, runs: Sequence[Run], batch: dict[str, _Report]) -> None:
+    def _note_outputs(self, runs: Sequence[Run], batch: dict[str, _Report]) -> None:
         """Where something runs or has ended, output may have begun or ended."""
-        if self._attend is None:
-            return
         for run in runs:
             seen = batch[run.uid].seen
             if seen.seen is Seen.RUNNING or seen.seen in ENDED:
-                self._attend(make_anchor(run, seen.uid))
+                self._unattended.append(make_anchor(run, seen.uid))
+
+    def _attend_to_all(self) -> None:
+        """States are more urgent than logs: these are followed when the reports that were waiting are written."""
+        anchors, self._unattended = self._unattended, []
+        if self._attend is None:
+            return
+        for anchor in anchors:
+            self._attend(anchor)
 
     def _finish(self, batch: dict[str, _Report], unlocked: Sequence[str], known: Sequence[Run]) -> None:
         """Forget what was written, and what is of no run; what others have locked is tried again until it succeeds."""
@@ -192,7 +207,8 @@ class ObservationLane:
             else:
                 self._remove(report)
         for run in known:
-            self._digests.put(run.uid, _digest(batch[run.uid].seen))
+            seen = batch[run.uid].seen
+            self._digests.put(run.uid, (seen.seen, _digest(seen)))
 
     async def _wait(self) -> None:
         """Until something is offered, or may be written by its time."""
@@ -206,6 +222,13 @@ class ObservationLane:
                 await self._news.wait()
         except TimeoutError:
             pass
+
+
+def _is_urgent(seen: Observation, written: tuple[Seen, bytes] | None) -> bool:
+    """Whether the state of the run changes with it. A run is PENDING before anything is seen of it."""
+    if seen.seen in (Seen.HELD, Seen.PENDING):
+        return False
+    return written is None or written[0] is not seen.seen
 
 
 def _is_newer(known: Observation, other: Observation) -> bool:

@@ -25,6 +25,8 @@ class Pace:
     """The timeout of one call to an engine."""
     resync_seconds: float = 60.0
     """How often all anchors are compared with what is stored, although changes are reported."""
+    detail_seconds: float = 1.0
+    """How long a report waits that changes no state: the next one often follows, and both are one write."""
     release_check: timedelta = timedelta(seconds=30)
     """When a run is observed that was released and of which nothing was reported since."""
     stop_retry: timedelta = timedelta(seconds=30)

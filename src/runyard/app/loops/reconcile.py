@@ -64,7 +64,12 @@ class Reconciler:
         )
         attend = None if self.collector is None else self.collector.attend
         self.lane = ObservationLane(
-            core, owns=self.membership.owns, attend=attend, count_room=self._count_settle_room, settle=self._settle
+            core,
+            owns=self.membership.owns,
+            attend=attend,
+            count_room=self._count_settle_room,
+            settle=self._settle,
+            detail_seconds=self._pace.detail_seconds,
         )
         self._stepper = Stepper(
             core, engine, issue_token=issue_token, pace=self._pace, lane=self.lane, collector=self.collector
@@ -201,8 +206,12 @@ class Reconciler:
         self._begin(Lane.SETTLE, self._process_ended(run_uid))
 
     async def _process_ended(self, run_uid: str) -> None:
-        async with self._core.store.begin(is_read_only=True) as unit:
-            run = await unit.runs.find_by_uid(run_uid)
+        try:
+            async with self._core.store.begin(is_read_only=True) as unit:
+                run = await unit.runs.find_by_uid(run_uid)
+        except Unavailable as error:
+            _log.warning("a run that has ended cannot be read; it is claimed later: %s", error)
+            return
         if run is not None:
             await self._process(run, None)
 

@@ -64,9 +64,12 @@ def hand_over(uid: str, *, engine: str, now: datetime, check_in: timedelta) -> D
         if run.desired != "run" or not can_follow(State(run.state), State.PENDING):
             return Change(action="run.anchor", values=values, details={"uid": uid}, due_in=NOW)
         cleared = replace(run, **values)
-        values["status"] = with_notes(cleared, **note_deadlines(run, released_at=now))
+        deadlines = note_deadlines(run, released_at=now)
+        values["status"] = with_notes(cleared, **deadlines)
+        first = find_due({name: at for name, at in deadlines.items() if at is not None}, State.PENDING)
+        due_in = check_in if first is None else min(check_in, first - now)
         move = Move(state=State.PENDING, reason=Reason.ENGINE_RELEASED, message=f"handed to the engine `{engine}`")
-        return Change(action="run.release", moves=(move,), values=values, details={"uid": uid}, due_in=check_in)
+        return Change(action="run.release", moves=(move,), values=values, details={"uid": uid}, due_in=due_in)
 
     return decide
 

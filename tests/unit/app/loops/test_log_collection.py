@@ -248,6 +248,15 @@ async def test_drain_waits_for_the_last_bytes_when_a_run_has_ended(world: LogWor
         assert (info.size, info.is_complete) == (8, True)
 
 
+@pytest.mark.parametrize("pod", ["x" * 2000, "", "\ud800", "naïve"])
+async def test_run_is_drained_when_an_output_has_a_name_that_nobody_can_store(world: LogWorld, pod: str) -> None:
+    world.write(SOURCE, b"fine\n", is_ended=True)
+    world.write(make_source(pod=pod), b"lost\n", is_ended=True)
+    async with world.collect() as collector:
+        assert await collector.drain(make_anchor(), seconds=10)
+    assert await world.read(SOURCE) == b"fine\n"
+
+
 async def test_drain_says_no_when_something_is_missing(world: LogWorld) -> None:
     world.write(SOURCE, b"one\n")
     async with world.collect() as collector:

@@ -192,6 +192,25 @@ async def test_new_epoch_counts_when_its_versions_begin_anew(world: World) -> No
     assert (await world.get()).state == "COMPLETED"
 
 
+async def test_details_wait_for_the_next_state_when_nothing_else_has_changed(
+    world: World, counted: CountingStore
+) -> None:
+    [run] = await submit_pending(world, "r1")
+    lane = make_lane(world, detail_seconds=60.0)
+    before = counted.commits
+    lane.offer([see(run, Seen.PENDING, details={"pods": [{"name": "x"}]})])
+    assert await lane.write_ready() == 0
+    lane.offer([see(run, version=10, details={"pods": [{"name": "x"}]})])
+    assert await lane.write_ready() == 1
+    assert ((await world.get()).state, counted.commits) == ("RUNNING", before + 1)
+    lane.offer([see(run, version=11, details={"pods": [{"name": "y"}]})])
+    assert await lane.write_ready() == 0
+    for report in lane._reports.values():
+        report.at = 0.0
+    assert await lane.write_ready() == 1
+    assert (await world.get()).status["pods"] == [{"name": "y"}]
+
+
 async def test_ends_of_containers_are_kept_when_the_anchor_is_gone(world: World) -> None:
     [run] = await submit_pending(world, "r1")
     lane = make_lane(world)

@@ -29,7 +29,7 @@ from tests.unit.app.shop import fire_all, furnish, make_trigger
 __all__ = ["postgres"]
 
 NAMES = [f"r{number}" for number in range(8)]
-PACE = Pace(min_backoff=timedelta(0), resync_seconds=0.1, poll_seconds=0.01)
+PACE = Pace(detail_seconds=0.0, min_backoff=timedelta(0), resync_seconds=0.1, poll_seconds=0.01)
 
 
 @pytest.fixture

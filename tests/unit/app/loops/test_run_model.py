@@ -42,7 +42,9 @@ RUN_IDS = ("r1", "r2", "r3")
 run_ids = strategies.sampled_from(RUN_IDS)
 deaths = strategies.none() | strategies.integers(0, 6) | strategies.integers(0, 15)
 early_deaths = strategies.none() | strategies.integers(0, 1)
-PACE = Pace(min_backoff=timedelta(0), stop_retry=timedelta(0), settle_retry=timedelta(0), drain_seconds=0.2)
+PACE = Pace(
+    detail_seconds=0.0, min_backoff=timedelta(0), stop_retry=timedelta(0), settle_retry=timedelta(0), drain_seconds=0.2
+)
 
 Act = Callable[[Core, Principal, str, str], Awaitable[Any]]
 

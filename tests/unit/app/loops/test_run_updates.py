@@ -20,7 +20,7 @@ from runyard.app.rules import RecordedRules
 from runyard.app.runs import NOTES, Change
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
-from tests.unit.app.run_world import SERVICE, START, World, issue_token, make_run
+from tests.unit.app.run_world import JOB, SERVICE, START, World, issue_token, make_run
 
 
 def decide_hand_over(run: Run) -> Change | None:
@@ -34,6 +34,12 @@ def test_run_is_pending_with_its_anchor_when_it_is_handed_over(state: str) -> No
     (move,) = change.moves
     assert (move.state, move.reason, move.message) == ("PENDING", "engine.released", "handed to the engine `memory`")
     assert (change.values["anchor_uid"], change.due_in) == ("u", timedelta(seconds=30))
+
+
+def test_run_is_looked_at_by_its_first_deadline_when_that_is_near() -> None:
+    change = decide_hand_over(make_run("r1", effective={**JOB, "pending_timeout": 5, "timeout": 60}))
+    assert change is not None
+    assert change.due_in == timedelta(seconds=5)
 
 
 @pytest.mark.parametrize("fields", [{"state": "STOP", "desired": "stop"}, {"desired": "stop"}, {"state": "RUNNING"}])
