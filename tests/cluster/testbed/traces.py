@@ -1,8 +1,10 @@
 """What a cluster might leave on this machine, counted."""
 
 import json
+import os
 import re
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,21 +63,42 @@ def count_traces(name: str, *, slot: int) -> Traces:
     )
 
 
-def namespaces_of(pid: int) -> dict[str, str]:
-    """The namespaces of a process, by kind."""
-    return {kind: str(Path(f"/proc/{pid}/ns/{kind}").readlink()) for kind in _NAMESPACES}
+@dataclass(frozen=True)
+class Namespaces:
+    """The namespaces of a process, by kind, and when they were read, in seconds since the machine booted."""
+
+    inodes: dict[str, str]
+    read_at: float
 
 
-def processes_in(namespaces: dict[str, str]) -> list[str]:
-    """The command lines of all processes that live in one of the namespaces."""
+def namespaces_of(pid: int) -> Namespaces:
+    """The namespaces of a process."""
+    inodes = {kind: str(Path(f"/proc/{pid}/ns/{kind}").readlink()) for kind in _NAMESPACES}
+    return Namespaces(inodes, time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+def processes_in(namespaces: Namespaces) -> list[str]:
+    """The command lines of all processes that live in one of the namespaces.
+
+    Later ones do not count: the kernel uses the number of a namespace again, and other clusters start meanwhile.
+    """
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if any(str((folder / "ns" / kind).readlink()) == inode for kind, inode in namespaces.items()):
+            is_inside = any(
+                str((folder / "ns" / kind).readlink()) == inode for kind, inode in namespaces.inodes.items()
+            )
+            if is_inside and _read_start(folder) <= namespaces.read_at:
                 found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         except OSError:
             continue  # it ended meanwhile, or is a kernel thread's
     return found
+
+
+def _read_start(folder: Path) -> float:
+    """When a process started, in seconds since the machine booted. Its name, in brackets, may have spaces."""
+    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def processes_naming(directory: Path) -> list[str]:
@@ -102,7 +125,7 @@ def _iptables_lines() -> list[str]:
     return done.stdout.splitlines()
 
 
-def assert_gone(cluster: Cluster, namespaces: dict[str, str]) -> None:
+def assert_gone(cluster: Cluster, namespaces: Namespaces) -> None:
     """Nothing of it runs any more: by namespace and by command line."""
-    assert processes_in(namespaces) == []
-    assert processes_naming(cluster.directory) == []
+    living, naming = processes_in(namespaces), processes_naming(cluster.directory)
+    assert (living, naming) == ([], []), f"in its namespaces: {living}; with its folder: {naming}"

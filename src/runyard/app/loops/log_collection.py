@@ -243,6 +243,7 @@ class LogCollector:
             is_complete = await self._follow_once(one)
         except asyncio.CancelledError:
             if not one.is_stopping:
+                self._is_closed = True  # the event loop is being closed: nothing new may be started
                 raise
         except Exception as error:  # noqa: BLE001 - whatever it is: the output is tried again, the others go on
             pause = self._note_failure(one, error)

@@ -17,7 +17,7 @@ from runyard.app.ports import Unavailable
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.domain.outcomes import Lane, Seen
-from tests.unit.app.run_world import ADA, World, reach_phase, running, until
+from tests.unit.app.run_world import ADA, PACE, World, reach_phase, running, until
 
 QUICK = Pace(min_backoff=timedelta(milliseconds=10), heartbeat_seconds=0.05, poll_seconds=0.05)
 
@@ -137,7 +137,7 @@ async def test_missing_anchor_is_believed_when_the_engine_was_asked_for_it(world
     assert uid is not None
     del world.engine.things[uid]  # nobody reports it
     world.engine.is_list_complete = False
-    loop = world.make_loop()
+    loop = world.make_loop(pace=replace(PACE, drain_seconds=0.1))
     assert await loop.compare_all() == 0
     world.engine.is_list_complete = True
     assert await loop.compare_all() == 1

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from runyard.app.engine import EngineRefusal, EngineUnavailable, LogChunk, LogGap, LogSource
-from runyard.app.loops import log_collection, log_writer
+from runyard.app.engine import Engine, EngineRefusal, EngineUnavailable, LogChunk, LogGap, LogSource
+from runyard.app.loops import LogCollector, log_collection, log_writer
 from runyard.app.ports import Store
 from runyard.logs import open_logs
 from tests.engines.memory import NOON
@@ -255,6 +255,18 @@ async def test_run_is_drained_when_an_output_has_a_name_that_nobody_can_store(wo
     async with world.collect() as collector:
         assert await collector.drain(make_anchor(), seconds=10)
     assert await world.read(SOURCE) == b"fine\n"
+
+
+async def test_nothing_is_started_when_the_event_loop_cancels_everything(world: LogWorld) -> None:
+    world.write(SOURCE, b"fine\n")
+    collector = LogCollector(world.core, cast("Engine", world.engine))
+    collector.attend(make_anchor())
+    await world.wait_until(SOURCE, size=5)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_drain_says_no_when_something_is_missing(world: LogWorld) -> None:
