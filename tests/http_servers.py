@@ -14,8 +14,9 @@ from runyard.api.application import Application, add_middleware, make_app
 from runyard.api.context import Limits, ServerContext
 from runyard.app.core import Core, Options
 from runyard.app.engine import Engine
+from runyard.app.log_store import LogStore
 from runyard.app.model import Account, Run
-from runyard.app.ports import Clock, LogStore
+from runyard.app.ports import Clock
 from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
 from runyard.logs.backends import open_logs

@@ -20,7 +20,7 @@ from runyard.api.query_parameters import (
     text,
 )
 from runyard.app.entities import STATES
-from runyard.app.ports import LIST_FILTERS, SORT_FIELDS, Query, Span
+from runyard.app.list_query import LIST_FILTERS, SORT_FIELDS, Query, Span
 from runyard.app.times import read_time
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import expect_option, refuse

@@ -12,8 +12,8 @@ from starlette.types import Receive, Scope, Send
 from runyard.api.streams import SEND_SECONDS
 from runyard.app.document_thread import compute, is_large
 from runyard.app.entities import make_key
+from runyard.app.list_query import Page
 from runyard.app.model import Entity, Json, Run, Transition
-from runyard.app.ports import Page
 from runyard.app.projects import ListedEntity
 from runyard.app.runs import NOTES
 from runyard.domain.lifecycle import FINAL, State

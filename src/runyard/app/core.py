@@ -9,7 +9,8 @@ from datetime import timedelta
 
 from runyard.app.engine import Engine
 from runyard.app.intake import Intake
-from runyard.app.ports import Clock, LogStore, Store, Vault
+from runyard.app.log_store import LogStore
+from runyard.app.ports import Clock, Store, Vault
 
 
 class Subscription:

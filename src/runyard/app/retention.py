@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from runyard.app.log_store import LogStore
 from runyard.app.model import AuditEntry
-from runyard.app.ports import LogStore, Store, UnitOfWork
+from runyard.app.ports import Store, UnitOfWork
 from runyard.app.run_rows import RUNS_AT_ONCE, Note, RunRemover
 
 ENTRIES_AT_ONCE = 5000

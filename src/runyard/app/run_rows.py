@@ -8,8 +8,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from runyard.app.locks import lock_of_entity
+from runyard.app.log_store import LogStore
 from runyard.app.model import RunKey
-from runyard.app.ports import LogStore, Store, Unavailable, UnitOfWork
+from runyard.app.ports import Store, Unavailable, UnitOfWork
 
 RUNS_AT_ONCE = 25
 """How many runs are marked, or deleted, in one transaction: other writers wait as long as one takes."""

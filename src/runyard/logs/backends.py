@@ -3,7 +3,7 @@
 from importlib import import_module
 from pathlib import Path
 
-from runyard.app.ports import LogStore
+from runyard.app.log_store import LogStore
 from runyard.logs.database import DatabaseLogs
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.folder import FolderLogs

@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runyard.app.ports import ANY_POSITION, AnyPosition, LogPiece, Stale, Stream, StreamInfo
+from runyard.app.log_store import ANY_POSITION, AnyPosition, LogPiece, Stream, StreamInfo
+from runyard.app.ports import Stale
 from runyard.logs import database_rows as rows
 from runyard.logs import extent_reader
 from runyard.logs.errors import LogsUnavailable

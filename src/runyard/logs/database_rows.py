@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from runyard.app.ports import AnyPosition, Stream, StreamInfo
+from runyard.app.log_store import AnyPosition, Stream, StreamInfo
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.pieces import (
     CHUNK_BYTES,

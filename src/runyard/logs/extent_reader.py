@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from runyard.app.ports import LogPiece, Stream, StreamInfo
+from runyard.app.log_store import LogPiece, Stream, StreamInfo
 from runyard.logs.pieces import Checkpoint, Completion, Extent, Gap, Piece, from_microseconds
 
 

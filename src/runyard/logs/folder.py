@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
+from runyard.app.log_store import ANY_POSITION, AnyPosition, LogPiece, Stream, StreamInfo
 from runyard.app.lru_map import LruMap
-from runyard.app.ports import ANY_POSITION, AnyPosition, LogPiece, Stream, StreamInfo
 from runyard.logs import extent_reader
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.folder_stream import NAMES_FILE, FolderStream, is_stream_folder

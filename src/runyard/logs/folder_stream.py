@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runyard.app.ports import AnyPosition, Stream
+from runyard.app.log_store import AnyPosition, Stream
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.frames import Frame, iter_frames, make_frame, read_frame, write_frames
 from runyard.logs.names import dump_completion, dump_stream, load_completion

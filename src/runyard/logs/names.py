@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 
-from runyard.app.ports import Stream
+from runyard.app.log_store import Stream
 from runyard.logs.pieces import Completion
 
 DIGEST_CHARACTERS = 32

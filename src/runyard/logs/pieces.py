@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from runyard.app.ports import (
+from runyard.app.log_store import (
     ANY_POSITION,
     LARGEST_CAUSE_BYTES,
     LARGEST_POSITION_BYTES,
     AnyPosition,
-    Stale,
     Stream,
     StreamComplete,
 )
+from runyard.app.ports import Stale
 from runyard.logs.errors import LogsUnavailable
 
 LARGEST_PIECE = 256 * 1024

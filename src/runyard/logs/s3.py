@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 
+from runyard.app.log_store import ANY_POSITION, AnyPosition, LogPiece, Stream, StreamInfo
 from runyard.app.lru_map import LruMap
-from runyard.app.ports import ANY_POSITION, AnyPosition, LogPiece, Stream, StreamInfo
 from runyard.logs import extent_reader
 from runyard.logs.aws_signature import Signer
 from runyard.logs.errors import LogsUnavailable

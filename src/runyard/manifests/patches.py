@@ -11,6 +11,7 @@ preconditions; a failed one is answered with 422:
 """
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
@@ -31,7 +32,7 @@ Operation = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnchorPatch:
+class AnchorPatch(ABC):
     """A patch of one anchor: which one, and the generation that the engine read from it and the one that it obeys."""
 
     kind: Literal["Job", "Deployment"]
@@ -67,8 +68,9 @@ class AnchorPatch:
         ]
         return _encode([*expected, *self._make_operations()])
 
+    @abstractmethod
     def _make_operations(self) -> list[Operation]:
-        raise NotImplementedError
+        """The operations that follow the tests."""
 
     def _tell(self, wish: Literal["run", "stop"]) -> list[Operation]:
         return [

@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, ScalarSelect, bindparam, delete, select, true, update
 
+from runyard.app.list_query import Page, Query
 from runyard.app.model import Entity
-from runyard.app.ports import Duplicate, Page, Query, Stale
+from runyard.app.ports import Duplicate, Stale
 from runyard.store import tables
 from runyard.store.changes import list_brief_entities, list_changed_entities
 from runyard.store.columns import LARGEST

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Label, Table, Text, func, select, type_coerce
 
-from runyard.app.ports import Query
+from runyard.app.list_query import Query
 from runyard.store import tables
 from runyard.store.session import Session
 

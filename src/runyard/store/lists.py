@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 from sqlalchemy import ColumnElement, RowMapping, Select, Table, func, select, true, tuple_
 
-from runyard.app.ports import SORT_FIELDS, FilterKind, Query, Span
+from runyard.app.list_query import SORT_FIELDS, FilterKind, Query, Span
 from runyard.store import tables
 from runyard.store.columns import LARGEST
 from runyard.store.derived_columns import VERSIONED_TYPES, find_base

@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import Double, RowMapping, Select, bindparam, exists, func, null, select
 from sqlalchemy.sql.dml import ReturningInsert
 
+from runyard.app.list_query import Page, Query
 from runyard.app.model import Lease, Run, RunKey, Transition
-from runyard.app.ports import UNCHANGED, DueIn, Duplicate, MountingRun, Page, PlaceUse, Query, RunUpdate
+from runyard.app.ports import UNCHANGED, DueIn, Duplicate, MountingRun, PlaceUse, RunUpdate
 from runyard.domain.lifecycle import State
 from runyard.domain.outcomes import Lane
 from runyard.store import tables

@@ -6,7 +6,7 @@ from functools import cache
 
 from sqlalchemy import ColumnElement, func, select
 
-from runyard.app.ports import Query
+from runyard.app.list_query import Query
 from runyard.store import tables
 from runyard.store.expressions import Insert, make_insert
 from runyard.store.session import Session

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from runyard.app.ports import LogPiece, LogStore, Stream
+from runyard.app.log_store import LogPiece, LogStore, Stream
 
 START = datetime(2026, 11, 15, 12, 0, 0, 123456, tzinfo=UTC)
 STREAM = Stream("run-1", "run-1-abc", "main")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runyard.app.ports import LogStore
+from runyard.app.log_store import LogStore
 from runyard.logs import open_logs
 from tests.contract.logs.s3_server import NoS3Server, S3Server, serve_s3
 

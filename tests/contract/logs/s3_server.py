@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from runyard.app.ports import LogStore
+from runyard.app.log_store import LogStore
 from runyard.logs import open_logs
 from tests.e2e.sdk.environments import cache_folder
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from runyard.app.ports import LogStore, Stream
+from runyard.app.log_store import LogStore, Stream
 from runyard.logs import LogsUnavailable
 from tests.contract.logs.builders import START, STREAM, after, read_all, read_pieces, write
 from tests.contract.logs.conftest import OpenLogs

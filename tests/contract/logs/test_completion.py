@@ -2,7 +2,7 @@
 
 import pytest
 
-from runyard.app.ports import LARGEST_CAUSE_BYTES, LogStore, Stream, StreamComplete
+from runyard.app.log_store import LARGEST_CAUSE_BYTES, LogStore, Stream, StreamComplete
 from tests.contract.logs.builders import START, STREAM, after, read_all, write
 from tests.contract.logs.conftest import OpenLogs
 

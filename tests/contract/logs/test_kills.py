@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runyard.app.ports import LogStore
+from runyard.app.log_store import LogStore
 from runyard.logs import open_logs
 from tests.contract.logs.builders import STREAM, read_all
 from tests.contract.logs.kill_writer import make_line

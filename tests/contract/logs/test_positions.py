@@ -2,7 +2,8 @@
 
 import pytest
 
-from runyard.app.ports import LARGEST_POSITION_BYTES, LogStore, Stale, Stream, StreamInfo
+from runyard.app.log_store import LARGEST_POSITION_BYTES, LogStore, Stream, StreamInfo
+from runyard.app.ports import Stale
 from tests.contract.logs.builders import START, STREAM, after, read_all, write
 from tests.contract.logs.conftest import OpenLogs
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from runyard.app.ports import LogStore, Stream
+from runyard.app.log_store import LogStore, Stream
 from tests.contract.logs.builders import START, STREAM, after, read_all, write
 from tests.contract.logs.conftest import OpenLogs
 

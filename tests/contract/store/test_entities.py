@@ -5,7 +5,8 @@ from itertools import permutations
 
 import pytest
 
-from runyard.app.ports import Duplicate, Query, Stale, Store
+from runyard.app.list_query import Query
+from runyard.app.ports import Duplicate, Stale, Store
 from tests.contract.store.builders import NOON, after, make_entity, make_run, make_task
 from tests.contract.store.test_secrets import make_value
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from runyard.app.list_query import Query
 from runyard.app.model import Entity
-from runyard.app.ports import Query, Store
+from runyard.app.ports import Store
 from tests.contract.store.builders import NOON, after, make_entity, make_task
 
 

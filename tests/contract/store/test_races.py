@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from runyard.app.list_query import Query
 from runyard.app.model import SealedValue, Token
-from runyard.app.ports import Duplicate, Query, Stale, Store, UnitOfWork
+from runyard.app.ports import Duplicate, Stale, Store, UnitOfWork
 from tests.contract.store.builders import NOON, add_due, after, claim, make_entity, make_run, make_task, make_transition
 from tests.contract.store.test_secrets import make_value
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runyard.app.ports import Query
+from runyard.app.list_query import Query
 from runyard.domain.reasons import Reason
 from runyard.store import SqlStore
 from tests.contract.store.builders import NOON, claim, make_audit, make_run, make_transition, set_columns

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from runyard.app.list_query import LIST_FILTERS, FilterKind, Query
 from runyard.app.model import Run
-from runyard.app.ports import LIST_FILTERS, Duplicate, FilterKind, Query, Stale, Store
+from runyard.app.ports import Duplicate, Stale, Store
 from runyard.domain.lifecycle import State
 from tests.contract.store.builders import NOON, add_due, after, claim, make_run, make_transition, wait_until_past
 

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from runyard.app.ports import Query, Store
+from runyard.app.list_query import Query
+from runyard.app.ports import Store
 from runyard.store.errors import ReadOnly
 from tests.contract.store.builders import make_audit, make_entity, make_run, make_transition
 

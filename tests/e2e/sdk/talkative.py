@@ -5,7 +5,7 @@ from typing import Any
 from unittest.mock import patch
 
 from runyard.app.core import Core
-from runyard.app.ports import Stream
+from runyard.app.log_store import Stream
 from runyard.app.runs.submission import submit_run
 from runyard.cli.main import main
 from tests.e2e.sdk.stub_routes import LOG_TEXT

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runyard.app.ports import Query, Stale
+from runyard.app.list_query import Query
+from runyard.app.ports import Stale
 from runyard.store import SqlStore, backup, open_store, postgresql_backups, read_status, restore, show_url
 from runyard.store.errors import BackupFailed, ForeignSchema, FutureSchema, StoreLocked
 from runyard.store.schema import list_known_revisions

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from runyard.app.ports import Query
+from runyard.app.list_query import Query
 from runyard.store import SqlStore, open_store, tables
 from tests.integration.store.plans import ask_writer
 from tests.postgres import NoPostgres, Postgres, run_postgres

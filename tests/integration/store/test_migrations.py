@@ -16,7 +16,7 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
-from runyard.app.ports import Query
+from runyard.app.list_query import Query
 from runyard.store import migrate, open_store, read_status, tables, upgrade
 from runyard.store.connections import make_postgresql_engine
 from runyard.store.errors import ForeignSchema, FutureSchema, StoreError

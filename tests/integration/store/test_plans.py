@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from runyard.app.list_query import Query
 from runyard.app.model import Entity, Run
-from runyard.app.ports import Query, UnitOfWork
+from runyard.app.ports import UnitOfWork
 from runyard.store import SqlStore, open_store, tables
 from runyard.store.derived_columns import derive_columns, hash_to_shard_key
 from runyard.store.entities import _FIELDS as ENTITY_FIELDS

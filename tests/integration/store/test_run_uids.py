@@ -8,7 +8,8 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 from sqlalchemy import text
 
-from runyard.app.ports import Query, Stream
+from runyard.app.list_query import Query
+from runyard.app.log_store import Stream
 from runyard.domain.lifecycle import State
 from runyard.domain.outcomes import Lane
 from runyard.logs import open_logs

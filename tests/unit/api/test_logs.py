@@ -14,9 +14,9 @@ import pytest
 
 from runyard.api.application import make_app
 from runyard.api.context import Limits
+from runyard.app.log_store import Stream, StreamInfo
 from runyard.app.logs import log_follower, log_reader
 from runyard.app.model import Transition
-from runyard.app.ports import Stream, StreamInfo
 from runyard.domain.lifecycle import State
 from tests.http_servers import Server, serve
 from tests.unit.api.stream_clients import open_stream

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from runyard.app.ports import Stream
+from runyard.app.log_store import Stream
 from runyard.app.times import SystemClock
 from runyard.logs import LogsUnavailable
 from tests.http_servers import Server, serve

@@ -65,7 +65,7 @@ class MortalStore:
 
 
 class MortalLogs:
-    """`app.ports.LogStore` with a point before and after everything that lasts."""
+    """`app.log_store.LogStore` with a point before and after everything that lasts."""
 
     def __init__(self, logs: Any, fate: Fate) -> None:
         self._logs = logs

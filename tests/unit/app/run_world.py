@@ -18,10 +18,11 @@ from sqlalchemy import event, select
 from sqlalchemy.pool import QueuePool
 
 from runyard.app.core import Core
+from runyard.app.log_store import LogStore
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.model import AuditEntry, Principal, Run, SealedValue, Transition
-from runyard.app.ports import LogStore, Unavailable, Vault
+from runyard.app.ports import Unavailable, Vault
 from runyard.app.runs.transitions import make_first_transitions
 from runyard.domain.lifecycle import State
 from runyard.logs.backends import open_logs
@@ -65,7 +66,7 @@ class DatabaseClock:
 
 
 class CountingLogs:
-    """A real `app.ports.LogStore` that counts deletions, and refuses them when a test says so."""
+    """A real `app.log_store.LogStore` that counts deletions, and refuses them when a test says so."""
 
     def __init__(self, logs: LogStore) -> None:
         self._logs = logs

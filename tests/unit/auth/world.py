@@ -15,8 +15,8 @@ from argon2 import PasswordHasher
 from runyard.app.core import Core, Options
 from runyard.app.identity.accounts import create_account
 from runyard.app.identity.personal_tokens import CreatedToken, create_personal_token
+from runyard.app.log_store import LogStore
 from runyard.app.model import Account, AuditEntry, Principal, Share
-from runyard.app.ports import LogStore
 from runyard.auth import Authenticator, FailureLimiter, Issuer, Passwords
 from runyard.store import SqlStore, open_store, upgrade
 from runyard.vault import FileVault, open_vault

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from runyard.app.ports import Stream
+from runyard.app.log_store import Stream
 from runyard.cli.commands.db import ENTRIES as DB
 from runyard.cli.commands.user import ENTRIES as USER
 from runyard.cli.lazy_commands import Entry, load

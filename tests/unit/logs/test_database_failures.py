@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runyard.app.ports import Stream
+from runyard.app.log_store import Stream
 from runyard.logs import LogsUnavailable, open_logs
 from runyard.logs.database import DatabaseLogs
 from runyard.logs.database_rows import MOST_FREE_PAGES, connect, list_extents

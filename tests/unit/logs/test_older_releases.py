@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runyard.app.ports import LogStore, Stream
+from runyard.app.log_store import LogStore, Stream
 from runyard.logs import open_logs
 from runyard.logs.frames import make_frame
 from runyard.logs.names import name_run_folder

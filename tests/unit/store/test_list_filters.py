@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Table
 
-from runyard.app.ports import LIST_FILTERS, FilterKind, Query
+from runyard.app.list_query import LIST_FILTERS, FilterKind, Query
 from runyard.store import tables
 from runyard.store.lists import _make_statements
 from runyard.store.totals import can_total

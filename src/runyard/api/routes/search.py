@@ -14,8 +14,8 @@ from runyard.api.openapi_models import SearchResponse
 from runyard.api.query_parameters import PAGE, SIZE, ParameterValues, QueryParameter, get_parameters, read_text, text
 from runyard.api.responses import entity_to_json, page_response
 from runyard.api.routing import Routes
+from runyard.app.list_query import Span
 from runyard.app.model import Entity, Json
-from runyard.app.ports import Span
 from runyard.app.projects import SEARCHED, Search, SortedBy, search_project
 from runyard.app.times import read_time
 from runyard.domain.access import Permission

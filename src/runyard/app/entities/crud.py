@@ -13,9 +13,10 @@ from runyard.app.entities.ignored_fields import find_kept, find_unused, take_sta
 from runyard.app.entities.ownership import KEPT, check_own_entity, name_producer, note_change
 from runyard.app.entities.spec_checks import check_new, check_spec, find_near_kinds
 from runyard.app.errors import Conflict, Missing, NotPossible
+from runyard.app.list_query import Page, Query
 from runyard.app.locks import lock_of_entity, lock_of_project
 from runyard.app.model import Entity, Json, Principal
-from runyard.app.ports import Duplicate, Page, Query, Stale, UnitOfWork
+from runyard.app.ports import Duplicate, Stale, UnitOfWork
 from runyard.spec.digitalhub.client_specs import restore_task_spec, shape_function_spec
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from runyard.app.entities.volume_rows import get_claim
-from runyard.app.ports import EntityLookup, Query, UnitOfWork
+from runyard.app.list_query import Query
+from runyard.app.ports import EntityLookup, UnitOfWork
 from runyard.spec.config_maps import MOST_RUN_CONFIG_BYTES, ConfigMap, ConfigMapReference, count_bytes
 from runyard.spec.entities import ConfigMapSpec
 from runyard.spec.run_fields import read_model

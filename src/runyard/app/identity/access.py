@@ -8,9 +8,10 @@ from uuid import uuid4
 from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Forbidden, Missing, NotPossible
+from runyard.app.list_query import Query
 from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Principal, Share
-from runyard.app.ports import Query, UnitOfWork
+from runyard.app.ports import UnitOfWork
 from runyard.domain.access import GRANTS, SCOPES, Permission, Role, allows
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest

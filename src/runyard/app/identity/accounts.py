@@ -9,9 +9,10 @@ from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.identity.access import authorize
+from runyard.app.list_query import Query
 from runyard.app.locks import ACCOUNTS
 from runyard.app.model import Account, Principal
-from runyard.app.ports import Duplicate, Query, UnitOfWork
+from runyard.app.ports import Duplicate, UnitOfWork
 from runyard.domain.access import Permission
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from runyard.app.core import Core
+from runyard.app.log_store import Stream
 from runyard.app.logs.log_reader import Marker, Part, PartReader, Wanted, find_start, write_pieces
-from runyard.app.ports import Stream, Unavailable
+from runyard.app.ports import Unavailable
 from runyard.app.runs import RunFollower
 
 FLUSH_SECONDS = 0.05

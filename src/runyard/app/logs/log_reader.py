@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from runyard.app.core import Core
+from runyard.app.log_store import LogPiece, LogStore, Stream, StreamInfo
 from runyard.app.model import Run
-from runyard.app.ports import LogPiece, LogStore, Stream, StreamInfo, Unavailable
+from runyard.app.ports import Unavailable
 from runyard.app.runs import require_run
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import find_nearest, list_words

@@ -9,7 +9,8 @@ import logging
 
 from runyard.app.core import Core
 from runyard.app.engine import Engine
-from runyard.app.ports import Query, Unavailable
+from runyard.app.list_query import Query
+from runyard.app.ports import Unavailable
 from runyard.app.projects import finish_project_deletion
 
 PAGE_SIZE = 100

@@ -5,7 +5,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from runyard.app.engine import Anchor, LogSource
-from runyard.app.ports import Stream, StreamInfo
+from runyard.app.log_store import Stream, StreamInfo
 
 
 @dataclass(slots=True, eq=False)

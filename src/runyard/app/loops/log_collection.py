@@ -21,10 +21,11 @@ from runyard.app.engine import (
     LogGap,
     LogSource,
 )
+from runyard.app.log_store import Stream, StreamInfo
 from runyard.app.loops.followed_logs import FairQueue, FollowedRun, FollowedSource, to_stream
 from runyard.app.loops.log_writer import LIMIT, MAX_LOG_BYTES, LogWriter
 from runyard.app.lru_map import LruMap
-from runyard.app.ports import Stale, Stream, StreamInfo, Unavailable
+from runyard.app.ports import Stale, Unavailable
 from runyard.domain.lifecycle import GONE
 
 MOST_FOLLOWED = 1000

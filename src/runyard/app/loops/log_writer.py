@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from runyard.app.core import Core
 from runyard.app.engine import LogChunk, LogGap
+from runyard.app.log_store import StreamComplete
 from runyard.app.loops.followed_logs import FollowedSource
-from runyard.app.ports import StreamComplete, Unavailable
+from runyard.app.ports import Unavailable
 
 T = TypeVar("T")
 MAX_LOG_BYTES = 1 << 30

@@ -16,9 +16,10 @@ from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.entities import check_own_entity, check_revision, lock_entity, require_entity, require_project
 from runyard.app.errors import Missing
+from runyard.app.list_query import Query
 from runyard.app.locks import lock_of_project, lock_of_secret_values
 from runyard.app.model import Entity, Principal, RunKey
-from runyard.app.ports import Query, UnitOfWork
+from runyard.app.ports import UnitOfWork
 from runyard.app.runs import begin_run_deletions, delete_runs, finish_deletions
 from runyard.spec.digitalhub.reference_strings import TaskReference
 

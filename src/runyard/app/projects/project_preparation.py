@@ -10,10 +10,10 @@ from datetime import datetime
 from runyard.app.core import Core
 from runyard.app.engine import Engine
 from runyard.app.engine_calls import call_engine
+from runyard.app.list_query import Query
 from runyard.app.locks import lock_of_project
 from runyard.app.lru_map import LruMap
 from runyard.app.model import Entity
-from runyard.app.ports import Query
 
 MOST_PREPARED = 10_000
 """How many projects are remembered as prepared."""

@@ -17,8 +17,9 @@ from runyard.app.entities import (
     require_entity,
     with_warnings,
 )
+from runyard.app.list_query import Page, Query
 from runyard.app.model import Entity, Json, Principal
-from runyard.app.ports import Duplicate, Page, Query, UnitOfWork
+from runyard.app.ports import Duplicate, UnitOfWork
 from runyard.spec.entities import read_entity
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused

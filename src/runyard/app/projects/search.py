@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from runyard.app.core import Core
 from runyard.app.entities import TYPES, require_project
+from runyard.app.list_query import Page, Query, Span
 from runyard.app.model import Entity
-from runyard.app.ports import Page, Query, Span, UnitOfWork
+from runyard.app.ports import UnitOfWork
 
 SEARCHED = (*TYPES, "run")
 SEARCHED_BY_DEFAULT = (*(name for name, entity_type in TYPES.items() if entity_type.is_in_sdks), "run")

@@ -15,8 +15,9 @@ from typing import Any
 from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.document_thread import compute
+from runyard.app.list_query import Query
 from runyard.app.model import Json, Principal, Run
-from runyard.app.ports import Query, UnitOfWork
+from runyard.app.ports import UnitOfWork
 from runyard.app.rules import assume_recorded, load_current, read_profile
 from runyard.app.runs.entity_cache import EntityCache
 from runyard.app.runs.run_requests import read_run_request

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from runyard.app.list_query import Query
 from runyard.app.model import Json, Run
-from runyard.app.ports import Query, Store
+from runyard.app.ports import Store
 from runyard.app.runs.entity_cache import EntityCache
 from runyard.app.runs.run_requests import read_run_request
 from runyard.spec.problems import Refused

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from runyard.app.core import Core
 from runyard.app.entities import require_project
+from runyard.app.list_query import Page, Query
 from runyard.app.model import Run, Transition
-from runyard.app.ports import Page, Query
 from runyard.app.runs.transitions import require_run
 
 Histories = Mapping[str, Sequence[Transition]]

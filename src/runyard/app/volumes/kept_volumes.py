@@ -9,9 +9,10 @@ from runyard.app.core import Core
 from runyard.app.document_thread import compute
 from runyard.app.entities import MOST_VOLUMES, begin_volume_deletion, require_project
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
+from runyard.app.list_query import Query
 from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Principal
-from runyard.app.ports import Query, UnitOfWork
+from runyard.app.ports import UnitOfWork
 from runyard.app.rules import load_current
 from runyard.app.volumes.ledger import show_volume
 from runyard.app.volumes.volume_specs import apply_policy, read_volume

@@ -12,8 +12,9 @@ from runyard.app.engine import VolumeState
 from runyard.app.engine_calls import call_engine
 from runyard.app.entities import find_owner_uid, get_claim, require_project
 from runyard.app.errors import Missing, NotSupported
+from runyard.app.list_query import Page, Query
 from runyard.app.model import Entity, Json
-from runyard.app.ports import MountingRun, Page, Query
+from runyard.app.ports import MountingRun
 from runyard.app.volumes.volume_users import list_users
 from runyard.spec.problem_codes import Code
 

@@ -6,8 +6,9 @@ from runyard.app.core import Core
 from runyard.app.engine import Engine, EngineRefusal
 from runyard.app.entities import CLAIM_KIND, MOST_VOLUMES
 from runyard.app.errors import Conflict
+from runyard.app.list_query import Query
 from runyard.app.model import Entity, Json, Run
-from runyard.app.ports import Query, UnitOfWork
+from runyard.app.ports import UnitOfWork
 from runyard.app.runs import RunVolume, list_run_volumes, lock_run_volumes
 from runyard.app.volumes.volume_lifecycle import ensure_claim
 from runyard.domain.lifecycle import State, is_final

@@ -8,9 +8,9 @@ from datetime import datetime
 from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.entities import CLAIM_KIND, begin_volume_deletion, change_status, find_owner_uid
+from runyard.app.list_query import Query
 from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity
-from runyard.app.ports import Query
 from runyard.app.runs import SYSTEM, RunEnd, make_expiry, read_end
 from runyard.app.volumes.volume_lifecycle import change_volume
 from runyard.app.volumes.volume_users import find_users

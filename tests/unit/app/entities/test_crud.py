@@ -9,8 +9,9 @@ from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity, get_entity, update_entity
 from runyard.app.entities.secret_values import put_secret_values
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
+from runyard.app.list_query import Query
+from runyard.app.log_store import Stream
 from runyard.app.model import Entity
-from runyard.app.ports import Query, Stream
 from runyard.app.projects.entity_deletion import delete_entity, delete_named
 from runyard.app.projects.metrics import list_metrics, put_metric
 from runyard.app.runs.submission import submit_run

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from runyard.app.core import Core
 from runyard.app.engine import Anchor, Engine, LogSource
+from runyard.app.log_store import LogPiece, LogStore, Stream, StreamInfo
 from runyard.app.loops import LogCollector
-from runyard.app.ports import LogPiece, LogStore, Store, Stream, StreamInfo, Unavailable, Vault
+from runyard.app.ports import Store, Unavailable, Vault
 from tests.engines.memory import MemoryEngine
 from tests.engines.memory_objects import Output
 

@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 
 from runyard.app.core import Core
+from runyard.app.log_store import LogStore
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.model import Principal
-from runyard.app.ports import LogStore, Store
+from runyard.app.ports import Store
 from runyard.app.runs.resume import resume_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run

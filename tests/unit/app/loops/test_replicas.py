@@ -11,10 +11,10 @@ import pytest
 
 from runyard.app.core import Core, Signals
 from runyard.app.errors import Conflict, Missing
+from runyard.app.list_query import Query
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.loops.trigger_loop import TriggerLoop
-from runyard.app.ports import Query
 from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run

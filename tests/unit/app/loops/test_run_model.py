@@ -19,12 +19,14 @@ from runyard.app.core import Core
 from runyard.app.engine import Anchor, EngineUnavailable
 from runyard.app.errors import Missing, NotPossible
 from runyard.app.intake import AHEAD
+from runyard.app.list_query import Query
+from runyard.app.log_store import LogStore
 from runyard.app.loops.assignments import make_assignment
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.loops.sweep import Sweeper
 from runyard.app.model import Principal, Run, Transition
-from runyard.app.ports import LogStore, Query, Store
+from runyard.app.ports import Store
 from runyard.app.rules import RecordedRules
 from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.resume import resume_run

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from runyard.app.engine import Assignment, EngineRefusal, EngineUnavailable
+from runyard.app.log_store import Stream
 from runyard.app.loops.log_collection import LogCollector
-from runyard.app.ports import Stream
 from runyard.app.runs.resume import resume_run
 from runyard.app.runs.stop import stop_run
 from tests.unit.app.crash_points import Crash

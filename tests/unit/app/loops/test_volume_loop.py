@@ -8,9 +8,9 @@ import pytest
 
 from runyard.app.engine import EngineRefusal, EngineUnavailable, KeptVolume, VolumeState
 from runyard.app.errors import Conflict, NotPossible
+from runyard.app.list_query import Query
 from runyard.app.loops.volume_loop import VolumeLoop
 from runyard.app.model import Entity
-from runyard.app.ports import Query
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.app.volumes.kept_volumes import create_volume, delete_volume

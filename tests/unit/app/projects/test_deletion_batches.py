@@ -9,9 +9,11 @@ import pytest
 
 from runyard.app.core import Core
 from runyard.app.errors import Forbidden
+from runyard.app.list_query import Query
+from runyard.app.log_store import LogStore
 from runyard.app.loops.deletion_loop import DeletionLoop
 from runyard.app.model import Principal
-from runyard.app.ports import LogStore, Query, Store, UnitOfWork
+from runyard.app.ports import Store, UnitOfWork
 from runyard.app.projects import entity_deletion, project_deletion
 from runyard.app.projects.entity_deletion import delete_entity, delete_named
 from runyard.app.projects.project_deletion import delete_project

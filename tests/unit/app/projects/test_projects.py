@@ -8,7 +8,8 @@ from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity
 from runyard.app.entities.secret_values import put_secret_values
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
-from runyard.app.ports import Query, Stream
+from runyard.app.list_query import Query
+from runyard.app.log_store import Stream
 from runyard.app.projects.project_deletion import delete_project, finish_project_deletion
 from runyard.app.projects.projects import (
     create_project,

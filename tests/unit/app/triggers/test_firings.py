@@ -9,10 +9,10 @@ import pytest
 from runyard.app.entities.crud import create_entity, update_entity
 from runyard.app.entities.entity_types import make_key
 from runyard.app.errors import Missing, NotPossible
+from runyard.app.list_query import Query
 from runyard.app.loops import lifecycle_triggers, turns
 from runyard.app.loops.trigger_loop import TriggerLoop
 from runyard.app.model import Account, Entity, Principal, Run, Share
-from runyard.app.ports import Query
 from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
