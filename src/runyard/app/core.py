@@ -3,11 +3,12 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from runyard.app.engine import Engine
+from runyard.app.event_waits import wait_at_most
 from runyard.app.intake import Intake
 from runyard.app.log_store import LogStore
 from runyard.app.ports import Clock, Store, Vault
@@ -28,9 +29,7 @@ class Subscription:
 
     async def wait(self, *, seconds: float) -> None:
         """Wait until there is news since the last wait, or until the time is up."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
+        await wait_at_most(self._event, seconds)
         self._event.clear()
 
 

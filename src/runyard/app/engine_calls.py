@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from runyard.app.engine import EngineError, EngineUnavailable
+from runyard.app.errors import Conflict
 from runyard.domain.reasons import Reason
 
 CALL_SECONDS = 30.0
@@ -17,15 +18,22 @@ _log = logging.getLogger(__name__)
 
 
 async def call_engine(call: Awaitable[Result], *, seconds: float = CALL_SECONDS) -> Result:
-    """Await a call. Raises `EngineUnavailable` after a timeout and for every unexpected failure."""
+    """Await a call. Raises `EngineUnavailable` after a timeout and for every unexpected failure.
+
+    Raises `Conflict` too: work around a call may find that a user was faster, which is no failure of the engine.
+    """
     try:
         async with asyncio.timeout(seconds):
             return await call
     except TimeoutError:
-        raise EngineUnavailable(Reason.ENGINE_TIMEOUT, f"no answer within {seconds:g} s") from None
-    except EngineError:
+        raise EngineUnavailable(Reason.ENGINE_TIMEOUT, f"the engine did not answer within {seconds:g} s") from None
+    except (EngineError, Conflict):
         raise
     except Exception as error:
-        # Its text may hold anything, secrets included; only the log has it.
-        _log.exception("a call to the engine failed")
-        raise EngineUnavailable(Reason.ENGINE_FAILED, f"the call failed: {type(error).__name__}") from error
+        raise wrap_failure(error) from error
+
+
+def wrap_failure(error: Exception) -> EngineUnavailable:
+    """An unexpected failure of the engine, as clients see it. Its text may hold secrets: only the log has it."""
+    _log.error("a call to the engine failed", exc_info=error)
+    return EngineUnavailable(Reason.ENGINE_FAILED, f"the call failed: {type(error).__name__}")

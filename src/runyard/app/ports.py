@@ -292,9 +292,6 @@ class Runs(Protocol):
     async def release(self, lease: Lease, *, due_in: timedelta | None) -> None:
         """End the lease and write nothing else. Does nothing if the lease is stale. `due_in` as for `update`."""
 
-    async def renew(self, lease: Lease, *, lease_for: timedelta) -> Lease:
-        """Extend the lease. Raises `Stale` if it has expired or changed hands."""
-
     async def renew_leases(self, owner: str, *, lease_for: timedelta) -> int:
         """Extend all leases of the owner that have not expired; returns how many. Rows that others have locked are
         skipped.

@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 
 from runyard.app.model import Lease
-from runyard.app.ports import OVERDUE, Stale
+from runyard.app.ports import OVERDUE
 from runyard.domain.outcomes import Lane
 from runyard.store import tables
 from runyard.store.clock import DatabaseNow, DatabaseTimeIn
@@ -144,15 +144,6 @@ def _make_claim(columns: tuple[ColumnElement[Any], ...], has_place: bool, is_sql
     return update(tables.runs).where(claimed).values(**values).returning(*columns)
 
 
-async def renew(session: Session, lease: Lease, *, lease_for: timedelta) -> Lease:
-    """Extend a lease. Raises `Stale` if it has expired or changed hands."""
-    until = await read_clock(session) + lease_for
-    renewed = await session.write(_RENEW, {**name_lease(lease), "until": until})
-    if not renewed:
-        raise Stale(f"the lease of run {lease.run_uid} has expired or changed hands")
-    return Lease(run_uid=lease.run_uid, token=lease.token, until=until)
-
-
 async def release(session: Session, lease: Lease, *, due_in: timedelta | None) -> None:
     """End a lease; the run is due then, or earlier if it was woken meanwhile."""
     parameters = name_lease(lease)
@@ -254,7 +245,6 @@ _DUE_NOW = {
     "due_at": case((_runs.due_at < DatabaseNow(), _runs.due_at), else_=DatabaseNow()),
     "is_woken": True,
 }
-_RENEW = update(tables.runs).where(*hold_lease()).values(lease_until=bindparam("until", type_=UtcTime()))
 _RELEASE = update(tables.runs).where(*hold_lease()).values(**make_due_values(None, has_lease=True), **_NO_LEASE)
 _RELEASE_UNTIL_DUE = (
     update(tables.runs).where(*hold_lease()).values(**make_due_values(timedelta(0), has_lease=True), **_NO_LEASE)

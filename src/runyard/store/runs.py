@@ -28,7 +28,7 @@ from runyard.store.mounting_runs import list_mounting_runs
 from runyard.store.narrow_updates import add_transitions, find_last_sequence, update_run, update_runs
 from runyard.store.notifications import notify_row
 from runyard.store.places import list_placed, list_places
-from runyard.store.queue import claim_due, end_leases, release, renew, renew_leases, wake, wake_waiting
+from runyard.store.queue import claim_due, end_leases, release, renew_leases, wake, wake_waiting
 from runyard.store.retention import expire_runs, list_expired, list_unswept, mark_swept
 from runyard.store.session import Session
 from runyard.store.totals import count_runs
@@ -244,10 +244,6 @@ class SqlRuns:
     async def release(self, lease: Lease, *, due_in: timedelta | None) -> None:
         """End the lease; does nothing if it is stale."""
         await release(self._session, lease, due_in=due_in)
-
-    async def renew(self, lease: Lease, *, lease_for: timedelta) -> Lease:
-        """Extend the lease. Raises `Stale` if it has expired or changed hands."""
-        return await renew(self._session, lease, lease_for=lease_for)
 
     async def renew_leases(self, owner: str, *, lease_for: timedelta) -> int:
         """Extend all leases of the owner that have not expired."""

@@ -86,29 +86,27 @@ async def test_run_can_be_claimed_again_when_its_lease_has_ended(store: Store) -
 async def test_lease_lasts_longer_when_it_is_renewed(store: Store) -> None:
     async with store.begin() as work:
         await add_due(work, make_run("r1"))
-        [(run, lease)] = await claim(work, owner="a", limit=1, lease_for=timedelta(seconds=30))
+        [(run, lease)] = await claim(work, owner="a", limit=1, lease_for=timedelta(milliseconds=500))
+        assert await work.runs.renew_leases("a", lease_for=LONG) == 1
         await work.commit()
+    await wait_until_past(store, lease.until)
     async with store.begin() as work:
-        renewed = await work.runs.renew(lease, lease_for=LONG)
-        await work.commit()
-
-    assert renewed.token == lease.token
-    assert renewed.until > lease.until
-    async with store.begin() as work:
-        await work.runs.update(run, replace(run, message="m"), lease=renewed)
+        await work.runs.update(run, replace(run, message="m"), lease=lease)
         assert await claim(work, owner="b", limit=1) == []
 
 
 async def test_renewed_lease_ends_sooner_when_less_is_asked_for(store: Store) -> None:
     async with store.begin() as work:
         await add_due(work, make_run("r1"))
-        [(_, lease)] = await claim(work, owner="a", limit=1)
-        renewed = await work.runs.renew(lease, lease_for=timedelta(milliseconds=20))
+        [(run, lease)] = await claim(work, owner="a", limit=1)
+        assert await work.runs.renew_leases("a", lease_for=timedelta(milliseconds=20)) == 1
+        ends_at = await work.read_clock() + timedelta(milliseconds=20)
         await work.commit()
-    await wait_until_past(store, renewed.until)
+    await wait_until_past(store, ends_at)
     async with store.begin() as work:
+        assert await work.runs.renew_leases("a", lease_for=LONG) == 0
         with pytest.raises(Stale):
-            await work.runs.renew(renewed, lease_for=LONG)
+            await work.runs.update(run, run, lease=lease)
         assert await claim(work, owner="b", limit=1)
 
 
@@ -437,13 +435,13 @@ async def test_leases_of_one_owner_end_when_it_starts_or_stops_in_order(store: S
     async with store.begin() as work:
         for name in ("a", "b", "c"):
             await add_due(work, make_run(name), after(ord(name)))
-        [(_, lease_a)] = await claim(work, owner="first", limit=1)
+        [(run_a, lease_a)] = await claim(work, owner="first", limit=1)
         [(run_b, lease_b)] = await claim(work, owner="second", limit=1)
         assert await work.runs.end_leases("first") == 1
         assert [run.id for run, _ in await claim(work, owner="third")] == ["a", "c"]
         await work.runs.update(run_b, run_b, lease=lease_b)
         with pytest.raises(Stale):
-            await work.runs.renew(lease_a, lease_for=LONG)
+            await work.runs.update(run_a, run_a, lease=lease_a)
         assert await work.runs.end_leases("nobody") == 0
         assert await work.runs.end_leases(None) == 3
         assert [run.id for run, _ in await claim(work)] == ["a", "b", "c"]

@@ -295,7 +295,7 @@ async def test_stale_lease_writes_nothing_when_another_unit_of_work_has_taken_ov
         with pytest.raises(Stale):
             await work.runs.update(run, replace(run, state="ERROR"), transitions=[make_transition(1)], lease=first)
         with pytest.raises(Stale):
-            await work.runs.renew(first, lease_for=LONG)
+            await work.runs.update(run, run, lease=first)
         await work.runs.release(first, due_in=None)
         await work.commit()
 
@@ -318,7 +318,7 @@ async def test_lease_writes_nothing_when_it_has_ended_though_nobody_took_over(st
         with pytest.raises(Stale):
             await work.runs.update(run, replace(run, state="ERROR"), lease=lease)
         with pytest.raises(Stale):
-            await work.runs.renew(lease, lease_for=LONG)
+            await work.runs.update(run, run, lease=lease)
         await work.runs.release(lease, due_in=None)
         assert await work.runs.find("r1", project="p") == run
 

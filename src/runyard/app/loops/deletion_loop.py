@@ -9,6 +9,7 @@ import logging
 
 from runyard.app.core import Core
 from runyard.app.engine import Engine
+from runyard.app.event_waits import wait_at_most
 from runyard.app.list_query import Query
 from runyard.app.ports import Unavailable
 from runyard.app.projects import finish_project_deletion
@@ -38,7 +39,7 @@ class DeletionLoop:
             self._core.signals.deletions.clear()
             results = [await self._finish(project) for project in await self._list()]
             is_waiting = not all(results)
-            has_news = await self._wait(pause if is_waiting else SLOWEST_RETRY_SECONDS)
+            has_news = await wait_at_most(self._core.signals.deletions, pause if is_waiting else SLOWEST_RETRY_SECONDS)
             pause = FIRST_RETRY_SECONDS if has_news or not is_waiting else min(pause * 2, SLOWEST_RETRY_SECONDS)
             # Many runs end at the same time: one pass for all of them.
             await asyncio.sleep(GATHERING_SECONDS)
@@ -66,12 +67,4 @@ class DeletionLoop:
             raise
         except Exception:  # noqa: BLE001 - a project that fails for whatever reason must not stop the others
             _log.exception("the deletion of a project failed", extra={"project": project})
-            return False
-
-    async def _wait(self, seconds: float) -> bool:
-        """Until something is gone, or for that long; returns whether something is."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._core.signals.deletions.wait()
-        except TimeoutError:
             return False

@@ -21,6 +21,7 @@ from runyard.app.engine import (
     LogGap,
     LogSource,
 )
+from runyard.app.engine_calls import call_engine
 from runyard.app.log_store import Stream, StreamInfo
 from runyard.app.loops.followed_logs import FairQueue, FollowedRun, FollowedSource, to_stream
 from runyard.app.loops.log_writer import LIMIT, MAX_LOG_BYTES, LogWriter
@@ -38,7 +39,6 @@ MOST_LISTED_AT_ONCE = 16
 """For how many runs the engine is asked at the same time which outputs there are."""
 MOST_FORGOTTEN = 10_000
 """How many deleted runs are remembered, whose late reports are ignored."""
-CALL_SECONDS = 30.0
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60.0
 TICK_SECONDS = 1.0
@@ -152,8 +152,7 @@ class LogCollector:
 
     async def _list(self, anchor: Anchor, *, has_ended: bool = False) -> FollowedRun | None:
         """Find the run's outputs and queue those that are not complete; None if there are none."""
-        async with asyncio.timeout(CALL_SECONDS):
-            listed = await self._engine.list_log_sources(anchor)
+        listed = await call_engine(self._engine.list_log_sources(anchor))
         uid = anchor.run_uid
         listed = [source for source in listed if source.run_uid == uid and _is_storable(source)]
         run = self._runs.get(uid)

@@ -15,6 +15,7 @@ from itertools import islice
 
 from runyard.app.core import Core
 from runyard.app.engine import Anchor, Observation
+from runyard.app.event_waits import wait_at_most
 from runyard.app.intake import AHEAD
 from runyard.app.loops.run_updates import is_about, record_observation
 from runyard.app.lru_map import LruMap
@@ -217,11 +218,7 @@ class ObservationLane:
         if next_at is None:
             await self._news.wait()
             return
-        try:
-            async with asyncio.timeout(max(next_at - time.monotonic(), 0.0)):
-                await self._news.wait()
-        except TimeoutError:
-            pass
+        await wait_at_most(self._news, next_at - time.monotonic())
 
 
 def _is_urgent(seen: Observation, written: tuple[Seen, bytes] | None) -> bool:

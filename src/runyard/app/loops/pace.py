@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from runyard.app.engine_calls import CALL_SECONDS
 from runyard.domain.outcomes import Lane
 
 SLOTS: Mapping[Lane, int] = {Lane.STOP: 16, Lane.WATCH: 16, Lane.CREATE: 32, Lane.SETTLE: 64}
@@ -21,7 +22,7 @@ class Pace:
     """
     lease: timedelta = timedelta(seconds=15)
     heartbeat_seconds: float = 5.0
-    call_seconds: float = 30.0
+    call_seconds: float = CALL_SECONDS
     """The timeout of one call to an engine."""
     resync_seconds: float = 60.0
     """How often all anchors are compared with what is stored, although changes are reported."""

@@ -19,7 +19,9 @@ from typing import Any
 
 from runyard.app.core import Core
 from runyard.app.engine import Engine, EngineError, Observation
+from runyard.app.engine_calls import call_engine
 from runyard.app.errors import Conflict
+from runyard.app.event_waits import wait_at_most
 from runyard.app.loops.assignments import IssueToken
 from runyard.app.loops.log_collection import LogCollector
 from runyard.app.loops.log_writer import MAX_LOG_BYTES
@@ -122,8 +124,7 @@ class Reconciler:
         """
         if self._engine is None:
             return 0
-        async with asyncio.timeout(self._pace.call_seconds):
-            listed = await self._engine.list_anchors()
+        listed = await call_engine(self._engine.list_anchors(), seconds=self._pace.call_seconds)
         await self._offer([seen for _, seen in listed.observations])
         if attend and self.collector is not None:
             for number, (anchor, seen) in enumerate(listed.observations, start=1):
@@ -176,7 +177,7 @@ class Reconciler:
             for run, lease in claimed:
                 self._begin(run.lane, self._process(run, lease))
             if not claimed or len(claimed) < sum(free.values()):
-                await self._wait()
+                await wait_at_most(self._core.signals.due, self._pace.poll_seconds)
 
     def _count_free(self) -> dict[Lane, int]:
         """Free slots. While reports wait to be written, nothing is begun that is less urgent, for a while."""
@@ -219,11 +220,6 @@ class Reconciler:
         """Look again: a slot is free, and somebody may have changed the run while it was leased."""
         del self._busy[task]
         self._core.signals.due.set()
-
-    async def _wait(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._pace.poll_seconds):
-                await self._core.signals.due.wait()
 
     async def _claim(self, limits: Mapping[Lane, int]) -> Sequence[tuple[Run, Lease]]:
         async with self._core.store.begin() as unit:
@@ -291,16 +287,13 @@ class Reconciler:
         """Compare all from time to time, and at once after a gap in the reports or a change of the replicas."""
         pause, is_asked = self._pace.resync_seconds, False
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._stale.wait()
-            is_asked = is_asked or self._stale.is_set()
+            is_asked = await wait_at_most(self._stale, pause) or is_asked
             self._stale.clear()
             try:
                 await self.compare_all(attend=is_asked)
                 pause, is_asked = self._pace.resync_seconds, False
             except Exception as error:  # noqa: BLE001 - whatever it is: what was asked for is done later
-                is_known = isinstance(error, EngineError | TimeoutError | Unavailable)
+                is_known = isinstance(error, EngineError | Unavailable)
                 _log.warning("the anchors cannot be compared: %s", error, exc_info=not is_known)
                 pause = self._pace.min_backoff.total_seconds()
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from runyard.app.core import Core
 from runyard.app.engine import Assignment, Engine, EngineError, EngineRefusal, EngineUnavailable, Observation
-from runyard.app.errors import Conflict
+from runyard.app.engine_calls import call_engine
 from runyard.app.loops import run_updates
 from runyard.app.loops.assignments import IssueToken, make_assignment
 from runyard.app.loops.deadlines import find_due, find_passed
@@ -351,18 +351,8 @@ class Stepper:
         return stored
 
     async def _call(self, call: Awaitable[Result]) -> Result:
-        """Await a call to the engine with a timeout; every failure becomes an `EngineError`. Raises `Conflict`."""
-        try:
-            async with asyncio.timeout(self._pace.call_seconds):
-                return await call
-        except TimeoutError:
-            raise EngineUnavailable(Reason.ENGINE_TIMEOUT, f"no answer within {self._pace.call_seconds:g} s") from None
-        except (EngineError, Conflict):
-            raise
-        except Exception as error:
-            # Its text may hold anything, secrets included; only the log has it.
-            _log.exception("a call to the engine failed")
-            raise EngineUnavailable(Reason.ENGINE_FAILED, f"the call failed: {type(error).__name__}") from error
+        """Await a call to the engine, or work around one. Raises `EngineError`, and `Conflict`."""
+        return await call_engine(call, seconds=self._pace.call_seconds)
 
 
 def _change_nothing(_run: Run) -> None:

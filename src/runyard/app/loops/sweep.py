@@ -17,6 +17,7 @@ from datetime import timedelta
 from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.engine import Anchor, Engine, EngineError
+from runyard.app.engine_calls import call_engine
 from runyard.app.model import Run
 from runyard.app.places import MOST_ORPHANS, Orphan, SweepFindings, Verdict, is_sweeper_on, write_findings
 from runyard.app.ports import Unavailable
@@ -30,7 +31,8 @@ PAGE = 500
 """How many anchors are compared with the database at a time."""
 MOST_REMOVED = 500
 """How many anchors one pass removes; the next pass removes the others."""
-CALL_SECONDS = 60.0
+SWEEP_CALL_SECONDS = 60.0
+"""Longer than other calls: nobody waits for it."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,14 +95,13 @@ class Sweeper:
         while True:
             try:
                 await self.sweep()
-            except (EngineError, Unavailable, TimeoutError) as error:
+            except (EngineError, Unavailable) as error:
                 _log.warning("the sweep failed and is repeated: %s", error)
             await asyncio.sleep(self._every.total_seconds())
 
     async def sweep(self) -> SweepFindings | None:
         """One pass; returns what it found, or None if the list of anchors is not complete."""
-        async with asyncio.timeout(CALL_SECONDS):
-            listed = await self._engine.list_anchors()
+        listed = await call_engine(self._engine.list_anchors(), seconds=SWEEP_CALL_SECONDS)
         if not listed.is_complete:
             _log.info("nothing is swept: the list of anchors is not complete")
             return None
@@ -169,9 +170,8 @@ class Sweeper:
                     await unit.commit()
                 self._told.add((anchor.uid, Verdict.REMOVE))
             _log.warning("removing an anchor: %s", message, extra=_describe(anchor))
-            async with asyncio.timeout(CALL_SECONDS):
-                await self._engine.remove(anchor)
-        except (EngineError, Unavailable, TimeoutError) as error:
+            await call_engine(self._engine.remove(anchor), seconds=SWEEP_CALL_SECONDS)
+        except (EngineError, Unavailable) as error:
             _log.warning("an anchor cannot be removed now: %s", error, extra=_describe(anchor))
 
     def _summarise(self, ripe: Sequence[tuple[Anchor, Verdict, str]], *, is_on: bool) -> SweepFindings:

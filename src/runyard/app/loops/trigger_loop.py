@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 from runyard.app.core import Core
 from runyard.app.entities import require_entity
+from runyard.app.event_waits import wait_at_most
 from runyard.app.loops.lifecycle_triggers import Lifecycles
 from runyard.app.loops.scheduled_triggers import Schedules
 from runyard.app.loops.turns import Turn, contain
@@ -43,9 +43,7 @@ class TriggerLoop:
             await self.fire_due()
             pause = self._find_pause()
             await asyncio.sleep(min(REST_SECONDS, pause))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._changed.wait()
+            await wait_at_most(self._changed, pause)
 
     async def fire_due(self) -> int:
         """One pass: a turn for each project. Returns the number of occasions."""

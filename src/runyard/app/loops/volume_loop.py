@@ -13,6 +13,7 @@ from runyard.app.core import Core
 from runyard.app.engine import Engine, EngineError, EngineRefusal, VolumeState
 from runyard.app.engine_calls import call_engine
 from runyard.app.entities import VOLUME_KIND, find_place, get_claim
+from runyard.app.event_waits import wait_at_most
 from runyard.app.model import Entity
 from runyard.app.ports import Unavailable
 from runyard.app.volumes import (
@@ -60,10 +61,8 @@ class VolumeLoop:
                 refreshed_at = clock()
             is_waiting = await self.reconcile() > 0
             rest = REFRESH_SECONDS - (clock() - refreshed_at)
-            if await self._wait(min(pause, rest) if is_waiting else rest) or not is_waiting:
-                pause = FIRST_RETRY_SECONDS
-            else:
-                pause = min(pause * 2, SLOWEST_RETRY_SECONDS)
+            has_news = await wait_at_most(self._core.signals.volumes, min(pause, rest) if is_waiting else rest)
+            pause = FIRST_RETRY_SECONDS if has_news or not is_waiting else min(pause * 2, SLOWEST_RETRY_SECONDS)
 
     async def reconcile(self) -> int:
         """Create and remove claims, one pass; returns how many volumes still wait for the engine."""
@@ -111,14 +110,6 @@ class VolumeLoop:
 
     async def _list(self, state: str, *, kind: str | None = None) -> list[Entity]:
         return await list_volumes_in_state(self._core, state, kind=kind)
-
-    async def _wait(self, seconds: float) -> bool:
-        """Until something happens, or for that long; returns whether something happened."""
-        try:
-            async with asyncio.timeout(max(seconds, 0.0)):
-                return await self._core.signals.volumes.wait()
-        except TimeoutError:
-            return False
 
     async def _compare(self, engine: Engine) -> None:
         """Rows first, then the claims: a claim that is missing from a later list is really gone."""

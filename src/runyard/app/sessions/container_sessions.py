@@ -9,10 +9,10 @@ from uuid import uuid4
 from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.engine import Anchor, Channel, ChannelId, EngineError, Interactive, Session
+from runyard.app.engine_calls import call_engine, wrap_failure
 from runyard.app.model import Json, Principal, Run
 from runyard.app.ports import Unavailable, Unstorable
 from runyard.app.runs import require_run
-from runyard.app.sessions.engine_calls import call_engine, wrap_failure
 from runyard.app.sessions.run_anchors import cannot, get_engine, get_running_anchor
 
 OPEN_SECONDS = 10.0
@@ -47,7 +47,7 @@ class ContainerSession:
         """Audit the begin, then open. Raises `EngineError`, and `Unavailable` if the entry cannot be written."""
         await self._audit("begun", details)
         try:
-            self._channel = await call_engine(lambda: call(engine, anchor), seconds=OPEN_SECONDS)
+            self._channel = await call_engine(call(engine, anchor), seconds=OPEN_SECONDS)
         except EngineError as error:
             await self._audit_end(f"not opened: {error}", result="failed")
             raise
@@ -85,7 +85,7 @@ class ContainerSession:
         """Close the engine's channel and audit the end; `why` is for people. A failure of either is not raised."""
         try:
             with suppress(EngineError):
-                await call_engine(self._get_channel().close, seconds=CLOSE_SECONDS)
+                await call_engine(self._get_channel().close(), seconds=CLOSE_SECONDS)
         finally:
             await self._audit_end(why, result="ended")
 

@@ -18,10 +18,10 @@ from runyard.app.engine import (
     Metered,
     Usage,
 )
+from runyard.app.engine_calls import call_engine
 from runyard.app.errors import NotPossible
 from runyard.app.model import Json, Run
 from runyard.app.runs import get_run
-from runyard.app.sessions.engine_calls import call_engine
 from runyard.app.sessions.run_anchors import cannot, find_anchor, find_capabilities, get_engine, get_running_anchor
 from runyard.domain.reasons import Reason
 from runyard.pods.snapshot import Snapshot, sum_allocatable
@@ -138,7 +138,7 @@ class EngineViews:
             async with self._turns:
                 return await call()
 
-        return await call_engine(take_turn, seconds=VIEW_SECONDS)
+        return await call_engine(take_turn(), seconds=VIEW_SECONDS)
 
 
 def _summarize(snapshot: Snapshot) -> SnapshotSummary:

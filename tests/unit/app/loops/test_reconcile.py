@@ -317,14 +317,20 @@ async def test_anchor_is_removed_when_its_id_was_used_again_before_it_was_made(w
     assert (await world.get()).anchor_uid is None
 
 
-async def test_user_wins_when_stop_comes_while_the_engine_releases(world: World) -> None:
+def stop_at(world: World, where: str) -> None:
+    """A user stops the run when the engine comes to that point."""
+
     async def press_stop(point: str) -> None:
-        if point == "release done":
+        if point == where:
             world.engine.at = lambda _: asyncio.sleep(0)
             await stop_run(world.core, ADA, "p", "r1")
 
-    await world.submit()
     world.engine.at = press_stop
+
+
+async def test_user_wins_when_stop_comes_while_the_engine_releases(world: World) -> None:
+    await world.submit()
+    stop_at(world, "release done")
     await world.settle()
     assert await world.states() == ["CREATED", "READY", "PENDING", "STOP", "STOPPED"]
 
@@ -617,13 +623,8 @@ async def test_run_is_processed_again_when_a_step_fails_unexpectedly(
 
 
 async def test_anchor_stays_held_when_stop_comes_while_the_engine_makes_the_anchor(world: World) -> None:
-    async def press_stop(point: str) -> None:
-        if point == "ensure_anchor done":
-            world.engine.at = lambda _: asyncio.sleep(0)
-            await stop_run(world.core, ADA, "p", "r1")
-
     await world.submit()
-    world.engine.at = press_stop
+    stop_at(world, "ensure_anchor done")
     await world.settle()
     assert await world.states() == ["CREATED", "READY", "STOP", "STOPPED"]
     assert world.engine.released == []

@@ -273,7 +273,8 @@ async def test_two_replicas_may_sweep_the_same_anchors_when_they_do_not_know_eac
     assert world.engine.things == {}
 
 
-async def test_others_are_removed_when_one_cannot_be(world: World) -> None:
+@pytest.mark.parametrize("error", [EngineUnavailable("engine.failed", "not now"), ValueError("a broken engine")])
+async def test_others_are_removed_when_one_cannot_be(world: World, error: Exception) -> None:
     for number in range(3):
         run = await world.submit(f"r{number}")
         await anchor(world, run)
@@ -284,7 +285,7 @@ async def test_others_are_removed_when_one_cannot_be(world: World) -> None:
 
     async def fail(point: str) -> None:
         if point == "remove" and world.engine.calls.count("remove") == 2:
-            raise EngineUnavailable("engine.failed", "not now")
+            raise error
 
     world.engine.at = fail
     await bench.sweeper.sweep()
