@@ -117,7 +117,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + ": make PYTHON=/path/to/python")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	@$(BIN)/uv pip install --quiet --compile-bytecode --constraint constraints.txt --group dev --editable '.[kubernetes,server,postgres,s3]'
+	@$(BIN)/uv pip install --quiet --compile-bytecode --constraint constraints.txt --group dev --editable '.[kubernetes,local,server,postgres,s3]'
 	@touch $@
 
 $(BENCH_READY): $(READY)

@@ -32,7 +32,7 @@ from runyard.domain.admission import AdmittedObjects
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
 from runyard.pods.snapshot import Snapshot
-from tests.engines.memory_manifests import admit_anchor, admit_dependents
+from tests.engines.memory_manifests import PLATFORM, admit_anchor, admit_dependents
 from tests.engines.memory_objects import Output, Subscriber, Thing, keep_newest
 
 RESUMABLE = frozenset({"serve", "deploy"})
@@ -55,6 +55,7 @@ class MemoryEngine:
 
     def __init__(self, place: str = "a") -> None:
         self.place = Place("memory", place)
+        self.platform = PLATFORM
         self.things: dict[str, Thing] = {}
         """By the anchor's UID."""
         self.made: defaultdict[str, list[str]] = defaultdict(list)

@@ -10,7 +10,7 @@ from runyard.manifests.render import render_anchor, render_dependents, render_ke
 from runyard.spec.problems import Refused
 
 PLATFORM = PlatformInputs(endpoint="http://localhost:8080", has_token=True)
-"""As `app.loops.run_admission` expects it of a server with the default endpoint."""
+"""What every run gets."""
 
 
 async def admit_anchor(assignment: Assignment) -> AdmittedObjects:

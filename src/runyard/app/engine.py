@@ -23,6 +23,7 @@ from runyard.app.model import Json
 from runyard.domain.admission import AdmittedObjects
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.outcomes import Seen
+from runyard.manifests.identity import PlatformInputs
 from runyard.pods.snapshot import Snapshot
 
 STATUS_KEYS = ("pods", "service", "events")
@@ -241,6 +242,10 @@ class Engine(Protocol):
     @property
     def place(self) -> Place:
         """Where it acts; known before the first call, and the same for its whole life."""
+
+    @property
+    def platform(self) -> PlatformInputs:
+        """What it gives every run: the server's address, a token, a launcher. Submit and admission decide by it."""
 
     async def find_anchor(self, assignment: Assignment) -> str | None:
         """The UID of the run's anchor, or None; asks the cluster itself, not a cache."""

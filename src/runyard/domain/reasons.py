@@ -61,6 +61,16 @@ class Reason(StrEnum):
         "the engine did not answer in time; the call is retried",
         "if it lasts, check that the server reaches the engine",
     )
+    ENVIRONMENT_FAILED = (
+        "environment.failed",
+        "the virtual environment with the function's requirements could not be made",
+        "read the log of the set-up and correct the function's `requirements`",
+    )
+    IMAGE_MISSING = (
+        "image.missing",
+        "the image is not there, and could not be pulled",
+        "read `status.message` for the registry's answer; correct `image`, or load the image on the machine",
+    )
     IMAGE_ROOT = (
         IMAGE_ROOT,
         "the image runs as root, which the platform does not allow",
@@ -70,6 +80,16 @@ class Reason(StrEnum):
         "logs.unavailable",
         "the run is being deleted, and its log cannot be deleted now; that is retried",
         "if it lasts, check that the server reaches the log storage",
+    )
+    MEMORY_EXCEEDED = (
+        "memory.exceeded",
+        "the run used more memory than its limit, and was ended",
+        "request the amount that `status.message` proposes, or use less memory",
+    )
+    MOUNT_IMPOSSIBLE = (
+        "mount.impossible",
+        "a volume or secret cannot be mounted at its path on this machine",
+        "read `status.message`: start the server as root, allow user namespaces, or leave `mount_path` out",
     )
     PLACE_FORGOTTEN = (
         "place.forgotten",
@@ -85,6 +105,21 @@ class Reason(StrEnum):
         "project.removing",
         "the project is being deleted, and waits until its runs, volumes or namespace are gone",
         "nothing; if it lasts, read `status.message`",
+    )
+    PYTHON_MISSING = (
+        "python.missing",
+        "the machine has no interpreter of the function's `python_version`",
+        "choose one of the versions that `status.message` lists, or install it on the machine",
+    )
+    RESOURCES_IMPOSSIBLE = (
+        "resources.impossible",
+        "the run requests more than the machine has, so it can never start there",
+        "request less; `status.message` says what the machine has",
+    )
+    RESOURCES_WAITING = (
+        "resources.waiting",
+        "the run waits until the machine has enough cores, memory, GPUs or disk free",
+        "wait, request less, or stop other runs; `status.message` has the figures",
     )
     RETENTION_EXPIRED = (
         "retention.expired",
@@ -102,6 +137,11 @@ class Reason(StrEnum):
         "somebody stopped the run, but not through Runyard",
         "find out who stopped it, then submit the run again",
     )
+    RUNTIME_MISSING = (
+        "runtime.missing",
+        "the machine has no container runtime that works, so it cannot run container functions",
+        "install podman or docker on the machine, or use a python function",
+    )
     SECRET_MISSING = (
         "secret.missing",
         "a secret that the run names has no value",
@@ -111,6 +151,16 @@ class Reason(StrEnum):
         "spec.unreadable",
         "the stored spec of the run cannot be read by this release; the run stays as it is",
         "upgrade the server to the release that stored the run",
+    )
+    START_FAILED = (
+        "start.failed",
+        "the run's program could not be started",
+        "read `status.message`: the program may be missing or not executable",
+    )
+    SUPERVISOR_LOST = (
+        "supervisor.lost",
+        "the process that supervised the run was killed, so the run was ended and its exit code is not known",
+        "find out who killed it (the kernel when the machine is out of memory), then submit the run again",
     )
     TIMEOUT_PENDING = (
         "timeout.pending",
@@ -122,6 +172,11 @@ class Reason(StrEnum):
     USER_RESUME = "user.resume", "a user resumed the run", "nothing"
     USER_STOP = "user.stop", "a user stopped the run", "nothing; a stopped service can be resumed"
     USER_SUBMIT = "user.submit", "a user or a trigger submitted the run", "nothing"
+    USER_IMPOSSIBLE = (
+        "user.impossible",
+        "the machine cannot execute the run as the user or group that it names",
+        "leave out `run_as_user` and `run_as_group`, or start the server as root",
+    )
     VOLUME_EXPIRED = (
         "volume.expired",
         "the lifetime of the volume after the end of its run is over, and it is being deleted",

@@ -50,7 +50,7 @@ def needs_launcher(spec: EffectiveSpec) -> bool:
 
 
 def find_missing_launcher(spec: EffectiveSpec) -> Problem | None:
-    """The problem of a run that only a launcher could start. No engine has a launcher yet."""
+    """The problem of a run that only a launcher could start."""
     if not needs_launcher(spec):
         return None
     message = f"a {spec.kind} function without `command` needs a launcher, and there is none"

@@ -9,14 +9,19 @@ from runyard.spec.problems import Problem
 
 
 def resolve_run(
-    request: Request, admin_rules: AdminRules, inventory: ProjectInventory, *, is_started: bool = True
+    request: Request,
+    admin_rules: AdminRules,
+    inventory: ProjectInventory,
+    *,
+    is_started: bool = True,
+    has_launcher: bool = False,
 ) -> Resolution:
     """Resolve a run, with a refusal for each reason why it cannot be rendered. Never raises on a parsed request.
 
     Without `is_started` nothing will start the run (a server without engine). A missing launcher is then a warning.
     """
     resolution = resolve(request, admin_rules, inventory)
-    problems = find_unrenderable(resolution.spec)
+    problems = find_unrenderable(resolution.spec, has_launcher=has_launcher)
     launcher = None if is_started else find_missing_launcher(resolution.spec)
     refusals = [problem for problem in problems if problem != launcher and not _follows(problem, resolution)]
     warnings = () if launcher is None else (launcher,)

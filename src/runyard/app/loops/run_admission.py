@@ -33,8 +33,6 @@ class RunAdmission:
     run: Run
     rules: RecordedRules
     """Shared by all runs of a loop."""
-    platform: PlatformInputs | None = None
-    """What the engine gives every run; None: endpoint and token."""
 
     async def admit(
         self,
@@ -55,7 +53,8 @@ class RunAdmission:
                 message = f"{missing}, with which the run was resolved, is not stored"
                 raise EngineRefusal(Reason.ADMISSION_REFUSED, message) from missing
             shared = await _load_shared_claims(unit, spec, self.run.project)
-        platform = self.platform or PlatformInputs(endpoint=self.core.options.endpoint, has_token=True)
+        engine = self.core.engine
+        platform = PlatformInputs() if engine is None else engine.platform
         identity = RunIdentity(
             run_id=self.run.id,
             run_uid=self.run.uid,

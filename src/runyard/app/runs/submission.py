@@ -203,8 +203,17 @@ async def _find_more(
 
 async def _resolve(core: Core, unit: UnitOfWork, request: Request, rules: CurrentRules, *, over: Any) -> Resolution:
     inventory = await load_inventory(unit, request, rules.admin_rules)
-    is_started = core.engine is not None
-    return await compute(lambda: resolve_run(request, rules.admin_rules, inventory, is_started=is_started), over=over)
+    engine = core.engine
+    return await compute(
+        lambda: resolve_run(
+            request,
+            rules.admin_rules,
+            inventory,
+            is_started=engine is not None,
+            has_launcher=engine is not None and engine.platform.launcher is not None,
+        ),
+        over=over,
+    )
 
 
 async def _decide(

@@ -19,6 +19,7 @@ from runyard.app.runs import run_requests, submission
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.run_queries import get_run
 from runyard.app.runs.submission import canonicalize_request, explain_run, hash_request, submit_run
+from runyard.spec.launcher import Launcher
 from runyard.spec.problems import Refused
 from tests.engines.memory import MemoryEngine
 from tests.unit.app.demo import ADA, RUN, TASK, list_audit, open_demo
@@ -188,6 +189,31 @@ async def test_run_is_due_when_an_engine_executes_it_and_not_its_client(core: Co
         now = await unit.read_clock()
     assert ours.due_at is not None
     assert now - timedelta(seconds=30) < ours.due_at <= now
+
+
+PYTHON = {
+    "kind": "python",
+    "name": "fit",
+    "id": "f9",
+    "spec": {"python_version": "PYTHON3_11", "source": {"handler": "fit", "code": "def fit(): pass"}},
+}
+PYTHON_RUN = {"kind": "python+job:run", "id": "r9", "spec": {"task": "python+job://demo/t9"}}
+
+
+async def test_function_without_command_is_refused_when_the_engine_has_no_launcher(core: Core) -> None:
+    await create_entity(core, ADA, "function", "demo", PYTHON)
+    task = {"kind": "python+job", "id": "t9", "spec": {"function": "python://demo/fit:f9"}}
+    await create_entity(core, ADA, "task", "demo", task)
+    engine = MemoryEngine()
+    with_engine = replace(core, engine=engine)
+    with pytest.raises(Refused) as caught:
+        await submit_run(with_engine, ADA, "demo", PYTHON_RUN)
+    assert [(problem.code, problem.where) for problem in caught.value.problems] == [
+        ("launcher.missing", "spec.command")
+    ]
+    engine.platform = replace(engine.platform, launcher=Launcher(image="l:1", install=("l",), start=("/runyard/l",)))
+    run, _ = await submit_run(with_engine, ADA, "demo", PYTHON_RUN)
+    assert (run.state, run.warnings) == ("READY", ())
 
 
 async def test_explanation_says_the_same_as_submitting_when_it_is_asked_first(core: Core) -> None:
