@@ -19,7 +19,7 @@ def test_demand_is_in_whole_numbers_when_quantities_are_asked() -> None:
 
 
 def test_disk_of_claims_is_added_when_they_belong_to_the_run() -> None:
-    claims = [{"spec": {"resources": {"requests": {"storage": "1Gi"}}}}, {"spec": {}}, {}]
+    claims: list[dict[str, Any]] = [{"spec": {"resources": {"requests": {"storage": "1Gi"}}}}, {"spec": {}}, {}]
     assert read_demand(pod(**{"ephemeral-storage": "1Gi"}), claims)["ephemeral-storage"] == 2 << 30
 
 
