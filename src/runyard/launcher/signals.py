@@ -1,0 +1,44 @@
+"""SIGTERM: raised in the main thread as `Terminated`, like Ctrl-C, so that the run's clean-up code runs."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from .failures import Terminated
+
+
+class StopSignal:
+    """Whether SIGTERM arrived. Later ones are ignored: the grace period has begun, and SIGKILL ends it."""
+
+    def __init__(self) -> None:
+        self.is_received = False
+        self._callback: Callable[[], object] | None = None
+
+    def install(self) -> None:
+        """Handle SIGTERM from now on; only in the main thread."""
+        signal.signal(signal.SIGTERM, self._receive)
+
+    @contextmanager
+    def redirect(self, callback: Callable[[], object]) -> Iterator[None]:
+        """Call `callback` on SIGTERM instead of raising, for example to cancel a task of an event loop."""
+        self._callback = callback
+        try:
+            yield
+        finally:
+            self._callback = None
+
+    def pause(self, seconds: float) -> None:
+        """Wait between two attempts of a request; raises `Terminated` once the run is to stop."""
+        if self.is_received:
+            raise Terminated
+        time.sleep(seconds)
+
+    def _receive(self, _number: int, _frame: FrameType | None) -> None:
+        if self.is_received:
+            return
+        self.is_received = True
+        if self._callback is None:
+            raise Terminated
+        self._callback()
