@@ -64,8 +64,8 @@ class Interpreters:
         self._own = own or Path(sys.executable)
         self._clock = clock
         self._lock = threading.Lock()
-        self._found: dict[str, Interpreter] = {}
-        self._missing_until: dict[str, float] = {}
+        self._found: dict[int, Interpreter] = {}
+        self._missing_until: dict[int, float] = {}
 
     def get(self, python_version: str) -> Interpreter:
         """The interpreter for a `python_version` such as `PYTHON3_12`.
@@ -83,24 +83,23 @@ class Interpreters:
         raise EngineRefusal(Reason.PYTHON_MISSING, message)
 
     def _find(self, minor: int) -> Interpreter | None:
-        name = f"python3.{minor}"
-        found = self._found.get(name)
+        found = self._found.get(minor)
         if found is not None and found.path.exists():
             return found
-        if self._clock() < self._missing_until.get(name, float("-inf")):
+        if self._clock() < self._missing_until.get(minor, float("-inf")):
             return None
-        for candidate in self._iter_candidates(name):
+        for candidate in self._iter_candidates(minor):
             found = self._check(candidate)
             if found is not None and found.version.startswith(f"3.{minor}."):
-                self._found[name] = found
+                self._found[minor] = found
                 return found
-        self._missing_until[name] = self._clock() + MISSING_SECONDS
+        self._missing_until[minor] = self._clock() + MISSING_SECONDS
         return None
 
-    def _iter_candidates(self, name: str) -> Iterator[Path]:
+    def _iter_candidates(self, minor: int) -> Iterator[Path]:
         """Different files that exist, at most `MOST_CANDIDATES`."""
         seen: set[Path] = set()
-        for path in self._iter_paths(name):
+        for path in self._iter_paths(minor):
             if len(seen) >= MOST_CANDIDATES:
                 return
             real = Path(os.path.realpath(path))
@@ -108,19 +107,19 @@ class Interpreters:
                 seen.add(real)
                 yield path
 
-    def _iter_paths(self, name: str) -> Iterator[Path]:
-        if sys.version_info[:2] == (3, int(name.removeprefix("python3."))):
+    def _iter_paths(self, minor: int) -> Iterator[Path]:
+        name = f"python3.{minor}"
+        if sys.version_info.minor == minor:
             yield self._own
         for folder in self._environ.get("PATH", os.defpath).split(os.pathsep)[:MOST_CANDIDATES]:
             if folder.startswith("/"):
                 yield Path(folder) / name
         home = Path(self._environ.get("HOME") or "/nonexistent")
-        version = name.removeprefix("python")
         pyenv = Path(self._environ.get("PYENV_ROOT") or home / ".pyenv")
-        yield from _iter_installed(pyenv / "versions", f"{version}.*", name)
+        yield from _iter_installed(pyenv / "versions", f"3.{minor}.*", name)
         data = Path(self._environ.get("XDG_DATA_HOME") or home / ".local/share")
         managed = Path(self._environ.get("UV_PYTHON_INSTALL_DIR") or data / "uv/python")
-        yield from _iter_installed(managed, f"cpython-{version}.*", name)
+        yield from _iter_installed(managed, f"cpython-3.{minor}.*", name)
 
     def _check(self, path: Path) -> Interpreter | None:
         """Run a candidate; None if it does not work."""
