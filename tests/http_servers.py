@@ -12,6 +12,7 @@ from argon2 import PasswordHasher
 
 from runyard.api.application import Application, add_middleware, make_app
 from runyard.api.context import Limits, ServerContext
+from runyard.app.blob_store import BlobStore
 from runyard.app.core import Core, Options
 from runyard.app.engine import Engine
 from runyard.app.log_store import LogStore
@@ -19,6 +20,7 @@ from runyard.app.model import Account, Run
 from runyard.app.ports import Clock
 from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
+from runyard.files import FolderBlobs
 from runyard.logs.backends import open_logs
 from runyard.store import open_store
 from runyard.vault import open_vault
@@ -83,16 +85,19 @@ async def serve(
     options: Mapping[str, Any] | None = None,
     wrap_logs: Callable[[LogStore], Any] | None = None,
     engine: Engine | None = None,
+    wrap_blobs: Callable[[BlobStore], Any] | None = None,
 ) -> AsyncIterator[Server]:
     """A server whose data is in the folder; nothing listens, requests go straight in."""
     store = await open_store(url or f"sqlite:///{folder}/runyard.db")
     logs = open_logs(f"database:{folder}/logs.db")
+    blobs = FolderBlobs(folder / "files")
     core = Core(
         store=store,
         vault=open_vault(folder / "keys", text=None),
         logs=logs if wrap_logs is None else wrap_logs(logs),
         clock=clock or SystemClock(),
         engine=engine,
+        blobs=blobs if wrap_blobs is None else wrap_blobs(blobs),
         options=Options(endpoint=ENDPOINT, **(options or {})),
     )
     # Real hashing at its least cost: these tests sign in hundreds of times.
@@ -109,4 +114,5 @@ async def serve(
         yield Server(core=core, context=context, app=add_middleware(app), application=app, passwords=passwords)
     finally:
         await core.logs.close()
+        await blobs.close()
         await store.close()

@@ -42,6 +42,7 @@ from runyard.app.retention import Retention
 from runyard.app.rules import import_policy, import_profiles
 from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
+from runyard.files import FolderBlobs
 from runyard.logs.backends import open_logs
 from runyard.settings import Settings
 from runyard.store import SqlStore, open_store
@@ -178,6 +179,9 @@ async def _build(
     )
     stack.push_async_callback(logs.close)
     await logs.list_streams("nobody")  # fail now if the storage is unusable, not at the first log line
+    blobs = FolderBlobs(settings.files)
+    stack.push_async_callback(blobs.close)
+    await blobs.check()
     is_new = settings.key is None and not settings.key_file.exists()
     core = Core(
         store=store,
@@ -185,9 +189,13 @@ async def _build(
         logs=logs,
         clock=SystemClock(),
         engine=engine,
+        blobs=blobs,
         options=Options(
             endpoint=endpoint,
             files_store=settings.files_store,
+            max_file_bytes=settings.max_file_bytes,
+            max_entity_bytes=settings.max_entity_bytes,
+            max_project_bytes=settings.max_project_bytes,
             refresh_token_life=settings.refresh_token_life,
             personal_token_life=settings.personal_token_life,
         ),

@@ -19,6 +19,7 @@ from runyard.api.routes import (
     engine,
     entities,
     events,
+    files,
     health,
     logs,
     policies,
@@ -61,6 +62,7 @@ ALL_ROUTES: tuple[Routes, ...] = (
     engine.routes,
     tokens.routes,
     *attachments.make_attachment_routes(),
+    *files.make_file_routes(),
     *entities.ROUTES,
 )
 """Every route but `/openapi.json`, which describes them."""

@@ -16,7 +16,7 @@ from runyard.api.context import get_context
 from runyard.api.query_parameters import read_parameters
 from runyard.api.request_bodies import hold_body
 from runyard.api.responses import LargeJsonResponse
-from runyard.api.routing import WEBSOCKET, Route, check_access, get_principal
+from runyard.api.routing import REST, WEBSOCKET, Route, check_access, get_principal
 from runyard.api.throttle import BODIES_EACH, PAGES_EACH, READS_EACH, WRITES_EACH, get_throttle, throttle_key
 from runyard.app.errors import Forbidden
 from runyard.app.identity import RefusalAudit
@@ -28,7 +28,8 @@ from runyard.spec.problems import limit_nearest
 class Dispatcher:
     """A prefix tree over the segments of all paths. A look-up takes one step per segment, not per route.
 
-    A literal segment wins over a parameter: `/runs/explain` over `/runs/{id}`. HEAD goes to the route of GET.
+    A literal segment wins over a parameter: `/runs/explain` over `/runs/{id}`. A last parameter like `{path:path}`
+    takes all segments that are left. HEAD goes to the route of GET.
     """
 
     def __init__(self, routes: Iterable[Route], *, otherwise: ASGIApp) -> None:
@@ -44,7 +45,7 @@ class Dispatcher:
             return
         parts = scope["path"].split("/")
         route = self._find(scope.get("method", WEBSOCKET), parts)
-        named = {part[1:-1]: parts[index] for index, part in enumerate(route.path.split("/")) if part[:1] == "{"}
+        named = dict(_iter_named(route.path.split("/"), parts))
         scope["route"], scope["path_params"] = route, named
         if scope["type"] == "websocket":
             await self._serve_websocket(WebSocket(scope, receive, send), route, named)
@@ -72,7 +73,8 @@ class Dispatcher:
 
     async def _answer(self, request: Request, route: Route, named: Mapping[str, str], turn: AsyncExitStack) -> Response:
         """The response; a large one is written. The principal waits while too many of its answers are in memory."""
-        if route.permission is Permission.PUBLIC or (route.method != "GET" and route.body is None):
+        has_no_body = route.method != "GET" and (route.body is None or route.is_streamed)
+        if route.permission is Permission.PUBLIC or has_no_body:
             return await self._respond(request, route, named)
         throttle, key = get_throttle(request), throttle_key(request, get_principal(request))
         if route.method != "GET":
@@ -124,21 +126,35 @@ async def _audit_denied_access(request: HTTPConnection, route: Route, error: For
         await refusals.note(get_principal(request), route.permission, project=project, act=act, why=str(error))
 
 
+def _iter_named(declared: list[str], parts: list[str]) -> Iterator[tuple[str, str]]:
+    """The parameters of a path by name."""
+    for index, part in enumerate(declared):
+        if part.endswith(REST):
+            yield part[1 : -len(REST)], "/".join(parts[index:])
+        elif part.startswith("{"):
+            yield part[1:-1], parts[index]
+
+
 class _Node:
     """A node of the prefix tree."""
 
-    __slots__ = ("named", "routes", "written")
+    __slots__ = ("named", "rest", "routes", "written")
 
     def __init__(self) -> None:
         self.routes: dict[str, Route] = {}
         self.written: dict[str, _Node] = {}
         self.named: _Node | None = None
+        self.rest: _Node | None = None
+        """Where a parameter that takes all segments ends."""
 
     def add(self, route: Route) -> None:
         """Add a route below this node. Raises `ValueError` if the path and method are taken."""
         node = self
         for part in route.path.split("/"):
-            if part.startswith("{"):
+            if part.endswith(REST):
+                node.rest = node.rest or _Node()
+                node = node.rest
+            elif part.startswith("{"):
                 node.named = node.named or _Node()
                 node = node.named
             else:
@@ -158,3 +174,5 @@ class _Node:
             yield from written.iter_ends(parts, index + 1)
         if self.named is not None and parts[index]:
             yield from self.named.iter_ends(parts, index + 1)
+        if self.rest is not None and all(parts[index:]):
+            yield self.rest

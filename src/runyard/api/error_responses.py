@@ -11,21 +11,25 @@ from starlette.responses import Response
 
 from runyard.api.responses import json_response
 from runyard.api.routing import WEBSOCKET
+from runyard.app.blob_store import StorageFull
 from runyard.app.engine import EngineRefusal, EngineUnavailable
 from runyard.app.errors import (
     Conflict,
     Duplicate,
     Forbidden,
+    Gone,
     Missing,
     NotPossible,
     NotSupported,
     Stale,
+    TooLarge,
     TooMany,
     Unauthenticated,
 )
 from runyard.app.identity import GrantRefused
 from runyard.app.ports import Unavailable, Unstorable
 from runyard.domain.effective_document import UnknownSchema
+from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, cap_problems, format_problems
 from runyard.telemetry import find_request_id
 
@@ -53,6 +57,9 @@ _STATUSES: dict[type[Exception], tuple[int, str]] = {
     Forbidden: (403, "forbidden"),
     Conflict: (412, "conflict"),
     Stale: (412, "conflict"),
+    Gone: (410, "gone"),
+    TooLarge: (413, "too_large"),
+    StorageFull: (507, Code.FILES_FULL.value),
     TooMany: (429, "too_many"),
     Unavailable: (503, "unavailable"),
     NotSupported: (501, "not_supported"),
@@ -90,8 +97,8 @@ async def _respond_to_known(request: HTTPConnection, error: Exception) -> Respon
         message = f"No such EntityName: {error.type} {error.id}"
     elif isinstance(error, Unavailable):
         # The address of the database and the cause belong into the log, not into the response.
-        request.state.failure, message = message, "the database is unavailable; try again later"
-    elif isinstance(error, NotPossible | NotSupported | EngineRefusal | EngineUnavailable):
+        request.state.failure, message = message, error.shown
+    elif isinstance(error, NotPossible | NotSupported | Gone | TooLarge | EngineRefusal | EngineUnavailable):
         code = error.code
     elif isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = 'Bearer realm="runyard"'

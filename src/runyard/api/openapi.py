@@ -17,7 +17,7 @@ from runyard.api.context import Limits, get_context
 from runyard.api.openapi_models import ErrorResponse
 from runyard.api.query_parameters import QueryParameter
 from runyard.api.responses import json_response
-from runyard.api.routing import WEBSOCKET, Route
+from runyard.api.routing import REST, WEBSOCKET, Route
 from runyard.domain.access import Permission
 
 DESCRIPTION = """Runs AI tasks on Kubernetes with exactly the resources they need.
@@ -65,7 +65,9 @@ def make_document(routes: Iterable[Route], *, limits: Limits) -> dict[str, Any]:
         if route.method == WEBSOCKET:
             # OpenAPI has no words for them: docs/users/api.md describes them.
             continue
-        paths.setdefault(route.path, {})[route.method.lower()] = _Operation(route, models, limits).describe()
+        paths.setdefault(route.path.replace(REST, "}"), {})[route.method.lower()] = _Operation(
+            route, models, limits
+        ).describe()
     # Without a title: models are named by their keys, and pydantic would name the whole.
     _, schemas = models_json_schema([(model, "validation") for model in models.values()], ref_template=_REF)
     return {
@@ -94,7 +96,11 @@ class _Operation:
             "description": inspect.cleandoc(route.endpoint.__doc__ or ""),
             "operationId": f"{re.sub(r'[^0-9a-zA-Z_]', '_', name + route.path)}_{route.method.lower()}",
             "parameters": [
-                *(_describe_path(part[1:-1]) for part in route.path.split("/") if part.startswith("{")),
+                *(
+                    _describe_path(part.replace(REST, "}")[1:-1])
+                    for part in route.path.split("/")
+                    if part.startswith("{")
+                ),
                 *(_describe_query(parameter, self._limits) for parameter in route.parameters),
             ],
             "requestBody": self._describe_body(),

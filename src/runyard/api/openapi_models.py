@@ -558,6 +558,18 @@ class LogList(RootModel[list[ContainerLog]]):
     """Logs of a run, in the order of their start."""
 
 
+class FileResponse(BaseModel):
+    """A file of an artifact, data item or model, in DigitalHub's shape."""
+
+    path: str = Field(description="The path within the entity.", examples=["model.bin"])
+    name: str = Field(description="The last part of the path.", examples=["model.bin"])
+    content_type: str = Field(description="The media type.", examples=["application/octet-stream"])
+    size: int = Field(description="In bytes.", examples=[5])
+    hash: str = Field(description="`sha256:` and the digest in hexadecimal.", examples=["sha256:2cf24dba…"])
+    last_modified: str = Field(description="When it was uploaded.", examples=["Sun, 15 Nov 2026 07:12:46 GMT"])
+    stored: bool = Field(description="Whether this server has its bytes: at `files/content/{path}`.", examples=[True])
+
+
 class OrphanedVolume(BaseModel):
     """A claim that no volume of the ledger knows."""
 

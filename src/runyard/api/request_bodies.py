@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -70,19 +71,29 @@ async def read_bytes(request: Request, *, most: int | None = None) -> bytes:
     held: bytes | None = getattr(request.state, "content", None)
     if held is not None:
         return held
-    limits = get_context(request).limits
-    most = limits.body_bytes if most is None else most
+    most = get_context(request).limits.body_bytes if most is None else most
     content = bytearray()
+    async for chunk in iter_chunks(request):
+        content += chunk
+        if len(content) > most:
+            raise HTTPException(413, f"the body has more than {format_bytes(most)}")
+    return bytes(content)
+
+
+async def iter_chunks(request: Request) -> AsyncIterator[bytes]:
+    """The raw body as it arrives. Raises 408 if it stalls, or is slower as a whole than the limits allow."""
+    limits = get_context(request).limits
+    received = 0
     chunks = request.stream()
     begun = time.monotonic()
     while True:
-        allowed = limits.body_total_seconds + len(content) / LEAST_BYTES_PER_SECOND
+        allowed = limits.body_total_seconds + received / LEAST_BYTES_PER_SECOND
         left = begun + allowed - time.monotonic()
         try:
             async with asyncio.timeout(max(0.0, min(limits.body_seconds, left))):
-                content += await anext(chunks)
+                chunk = await anext(chunks)
         except StopAsyncIteration:
-            return bytes(content)
+            return
         except TimeoutError:
             reason = "stalled for" if left > limits.body_seconds else "is not complete after"
             seconds = limits.body_seconds if left > limits.body_seconds else allowed
@@ -92,8 +103,8 @@ async def read_bytes(request: Request, *, most: int | None = None) -> bytes:
             ) from None
         except ClientDisconnect:
             raise HTTPException(400, "the client disconnected before its body was complete") from None
-        if len(content) > most:
-            raise HTTPException(413, f"the body has more than {format_bytes(most)}")
+        received += len(chunk)
+        yield chunk
 
 
 async def _parse_json(content: bytes) -> Any:

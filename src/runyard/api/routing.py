@@ -21,6 +21,8 @@ from runyard.spec.readers import refuse
 
 WEBSOCKET = "WEBSOCKET"
 """Stands for the method of a WebSocket route."""
+REST = ":path}"
+"""The end of a path parameter that takes all segments that are left, as in Starlette: `/files/{path:path}`."""
 Endpoint = Callable[..., Awaitable[Response]]
 """Takes the request and its path parameters."""
 WebSocketEndpoint = Callable[..., Awaitable[None]]
@@ -52,6 +54,8 @@ class Route:
     name: str = ""
     """Name of the operation; by default that of the endpoint."""
     tag: str = ""
+    is_streamed: bool = False
+    """Whether the endpoint reads the body itself, chunk by chunk; it bounds its size."""
     is_listing: bool = False
     """Whether it answers many entities without a page size."""
 

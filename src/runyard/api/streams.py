@@ -34,9 +34,14 @@ class LimitedStreamingResponse(Response):
         who: Principal,
         media_type: str,
         headers: Mapping[str, str] | None = None,
+        status: int = 200,
+        length: int | None = None,
     ) -> None:
-        super().__init__(status_code=200, media_type=media_type, headers=headers)
-        del self.headers["content-length"]
+        super().__init__(status_code=status, media_type=media_type, headers=headers)
+        if length is None:
+            del self.headers["content-length"]
+        else:
+            self.headers["content-length"] = str(length)
         # A proxy that buffers chunks would make the stream look dead.
         self.headers["X-Accel-Buffering"] = "no"
         self._chunks = chunks

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from runyard.app.blob_store import BlobStore
 from runyard.app.engine import Engine
 from runyard.app.event_waits import wait_at_most
 from runyard.app.intake import Intake
@@ -96,6 +97,12 @@ class Options:
     """The URL of this server for pods and for the issuer of tokens."""
     files_store: str | None = None
     """Where clients store artifacts by default, such as `s3://bucket`."""
+    max_file_bytes: int = 10 << 30
+    """Of one file that the server stores."""
+    max_entity_bytes: int = 100 << 30
+    """Of all stored files of one artifact, data item or model."""
+    max_project_bytes: int = 1 << 40
+    """Of all stored files of a project."""
     refresh_token_life: timedelta = timedelta(days=30)
     personal_token_life: timedelta = timedelta(days=365)
     """Maximum and default lifetime of a personal token."""
@@ -111,6 +118,8 @@ class Core:
     clock: Clock
     engine: Engine | None = None
     """What executes runs, for use cases that only look or open sessions; the loops do the rest."""
+    blobs: BlobStore | None = None
+    """Where the bytes of files are stored; None: this server stores none."""
     options: Options = field(default_factory=Options)
     signals: Signals = field(default_factory=Signals)
     intake: Intake = field(default_factory=Intake)

@@ -10,10 +10,12 @@ __all__ = [
     "Conflict",
     "Duplicate",
     "Forbidden",
+    "Gone",
     "Missing",
     "NotPossible",
     "NotSupported",
     "Stale",
+    "TooLarge",
     "TooMany",
     "Unauthenticated",
 ]
@@ -52,6 +54,22 @@ class NotPossible(Exception):
 
 class NotSupported(Exception):
     """This server cannot do it at all: it has no engine, or one without that capability."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Gone(Exception):
+    """It existed and cannot be had anymore: its bytes are lost."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TooLarge(Exception):
+    """It exceeds a limit of size."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)

@@ -19,3 +19,8 @@ def lock_of_entity(entity_type: str, project: str, entity_id: str) -> str:
 def lock_of_secret_values(project: str) -> str:
     """For giving out version numbers of secret values."""
     return f"secret-values:{project}"
+
+
+def lock_of_files(project: str) -> str:
+    """For comparing the size of a project's files with its quota."""
+    return f"files:{project}"

@@ -176,6 +176,47 @@ class SealedValue:
     ciphertext: bytes
 
 
+TYPES_WITH_BYTES = ("artifact", "dataitem", "model")
+"""The types of entities whose files the server can store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file of an entity whose bytes the server stores, as the blob of that name."""
+
+    type: str
+    project: str
+    id: str
+    path: str
+    """Within the entity: relative, with `/`."""
+    blob: str
+    """Random, never used again: a reader of a replaced file never gets bytes of another."""
+    size: int
+    sha256: str
+    content_type: str
+    at: datetime
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """An upload in progress: room is reserved for its blob."""
+
+    type: str
+    project: str
+    id: str
+    blob: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileUsage:
+    """How many files there are, and their size; uploads in progress are included."""
+
+    number: int
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
     """One revision of a profile or of the policy. A deletion is a revision without a document."""

@@ -16,6 +16,7 @@ from runyard.app.model import (
     Account,
     AuditEntry,
     Entity,
+    FileUsage,
     Json,
     Lease,
     Revision,
@@ -23,8 +24,10 @@ from runyard.app.model import (
     RunKey,
     SealedValue,
     Share,
+    StoredFile,
     Token,
     Transition,
+    Upload,
 )
 from runyard.domain.outcomes import Lane
 
@@ -39,6 +42,9 @@ class Stale(Exception):
 
 class Unavailable(Exception):
     """The storage cannot be reached now; nothing was written."""
+
+    shown = "the database is unavailable; try again later"
+    """The message for users. Addresses and causes belong into the log."""
 
 
 class Unopenable(Exception):
@@ -448,6 +454,44 @@ class Metrics(Protocol):
         """All metrics of an entity or run."""
 
 
+class Files(Protocol):
+    """The rows of stored files. Their bytes are blobs in the `BlobStore`, which no transaction covers.
+
+    Every blob that may have bytes has a row: of a file, or of an unused blob. So nothing is lost track of by a crash.
+    Deleting an entity makes the blobs of its files unused in the same transaction.
+    """
+
+    async def find(self, entity_type: str, entity_id: str, path: str, *, project: str) -> StoredFile | None:
+        """By its path."""
+
+    async def list_files(self, entity_type: str, entity_id: str, *, project: str) -> Sequence[StoredFile]:
+        """The files of an entity, by path."""
+
+    async def measure(self, project: str, *, entity: tuple[str, str] | None = None) -> FileUsage:
+        """The files of a project, or of one entity of it (type and id). Takes as long for many files as for few."""
+
+    async def reserve(self, upload: Upload, *, lasting: timedelta) -> None:
+        """Note that the blob is being written. It becomes unused by itself a day after that time."""
+
+    async def put(self, file: StoredFile) -> None:
+        """Create or replace a file; its blob is no longer reserved, the replaced one is unused.
+
+        Raises `Stale` if the blob is not reserved anymore.
+        """
+
+    async def delete(self, entity_type: str, entity_id: str, path: str, *, project: str) -> bool:
+        """Returns whether there was one. Its blob is unused."""
+
+    async def release(self, blob: str) -> bool:
+        """End a reservation without a file: the blob is unused. Returns whether there was one."""
+
+    async def list_unused(self, *, after: str = "", limit: int) -> Sequence[str]:
+        """Blobs whose bytes are to be deleted now, by name; `after` is the last one before."""
+
+    async def forget_unused(self, blobs: Sequence[str]) -> None:
+        """Note that their bytes are deleted. Idempotent."""
+
+
 class Firings(Protocol):
     """Occasions on which triggers fired. Each occasion is used once (deduplication across replicas)."""
 
@@ -484,6 +528,7 @@ class UnitOfWork(Protocol):
     accounts: Accounts
     audit: Audit
     metrics: Metrics
+    files: Files
     firings: Firings
     replicas: Replicas
 

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from runyard.app.blob_store import BlobStore
 from runyard.app.log_store import LogStore
 from runyard.app.model import AuditEntry
 from runyard.app.ports import Store, UnitOfWork
 from runyard.app.run_rows import RUNS_AT_ONCE, Note, RunRemover
+from runyard.app.unused_blobs import remove_unused
 
 ENTRIES_AT_ONCE = 5000
 """How many audit entries are deleted in one transaction."""
@@ -47,13 +49,17 @@ class Pruned:
     audit_entries: int
 
 
-async def prune(store: Store, logs: LogStore, retention: Retention, *, now: datetime) -> Pruned:
-    """Delete what is older than the retention. Several processes may do so at once."""
+async def prune(
+    store: Store, logs: LogStore, retention: Retention, *, now: datetime, blobs: BlobStore | None = None
+) -> Pruned:
+    """Delete what is older than the retention, and unused blobs. Several processes may do so at once."""
     audit_entries = 0
     if retention.audit is not None:
         audit_entries = await _prune_audit(store, now - retention.audit, now=now)
     runs, left = await _prune_runs(store, RunRemover(store, logs), retention.runs, now=now)
     await _sweep_logs(store, RunRemover(store, logs))
+    if blobs is not None:
+        await remove_unused(store, blobs)
     streams = 0 if retention.logs is None else await logs.prune(before=now - retention.logs)
     return Pruned(runs=runs, left_to_engine=left, log_streams=streams, audit_entries=audit_entries)
 

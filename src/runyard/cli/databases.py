@@ -152,12 +152,14 @@ async def _prune(settings: Settings) -> retention.Pruned:
         s3_access_key=settings.s3_access_key,
         s3_secret_key=settings.s3_secret_key,
     )
+    blobs = load("runyard.files:FolderBlobs")(settings.files)
     store = await load("runyard.store:open_store")(settings.database)
     try:
-        return await retention.prune(store, logs, kept, now=SystemClock().now())
+        return await retention.prune(store, logs, kept, now=SystemClock().now(), blobs=blobs)
     finally:
         await store.close()
         await logs.close()
+        await blobs.close()
 
 
 def _show(url: str) -> str:

@@ -43,6 +43,8 @@ class Settings:
     s3_region: str
     s3_access_key: str | None = field(repr=False)
     s3_secret_key: str | None = field(repr=False)
+    files: Path
+    """Directory of the files that the server stores."""
     files_store: str | None
     keep_runs: timedelta | None
     """Whole days. None: forever."""
@@ -58,6 +60,10 @@ class Settings:
     max_streams: int
     max_log_bytes: int
     """Of all containers of one run together."""
+    max_file_bytes: int
+    max_entity_bytes: int
+    """Of all files of one artifact, data item or model together."""
+    max_project_bytes: int
     max_requests: float
     """Rate limit per principal, in requests per second."""
     drain: timedelta

@@ -195,6 +195,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="s3_access_key", read=value_readers.read_text, is_secret=True, help="S3 access key for --logs."),
     Setting(name="s3_secret_key", read=value_readers.read_text, is_secret=True, help="S3 secret key for --logs."),
     Setting(
+        name="files",
+        read=value_readers.read_path,
+        metavar="DIR",
+        shown_default="`files` in the data directory",
+        help="Directory for the files of artifacts, data items and models. Several servers need a shared one.",
+    ),
+    Setting(
         name="files_store",
         read=value_readers.read_bucket,
         metavar="URL",
@@ -270,6 +277,27 @@ SETTINGS: tuple[Setting, ...] = (
         metavar="SIZE",
         default="1Gi",
         help="Maximum size of the log of one run; the rest is not stored, and the log says so.",
+    ),
+    Setting(
+        name="max_file_bytes",
+        read=value_readers.read_disk_size,
+        metavar="SIZE",
+        default="10Gi",
+        help="Maximum size of a file in --files.",
+    ),
+    Setting(
+        name="max_entity_bytes",
+        read=value_readers.read_files_size,
+        metavar="SIZE",
+        default="100Gi",
+        help="Maximum size of all files of an artifact, data item or model in --files.",
+    ),
+    Setting(
+        name="max_project_bytes",
+        read=value_readers.read_files_size,
+        metavar="SIZE",
+        default="1Ti",
+        help="Maximum size of all files of a project in --files (quota).",
     ),
     Setting(
         name="max_requests",

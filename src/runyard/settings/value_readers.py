@@ -103,6 +103,8 @@ read_size = make_size_reader("1Gi")
 """Sizes of what the server holds in memory."""
 read_disk_size = make_size_reader("1Ti")
 """Sizes of what the server stores."""
+read_files_size = make_size_reader("1Pi")
+"""Sizes of many files together."""
 
 
 def make_duration_reader(least: str, most: str) -> Callable[[str, Path], timedelta]:

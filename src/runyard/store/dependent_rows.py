@@ -1,4 +1,4 @@
-"""Rows that depend on an entity, a run or a project: labels, metrics, firings, tombstones."""
+"""Rows that depend on an entity, a run or a project: labels, metrics, files, firings, tombstones."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from runyard.app.ports import Stale
 from runyard.store import tables
 from runyard.store.clock import DatabaseNow
 from runyard.store.derived_columns import list_labels
+from runyard.store.files import drop_files, drop_project_files
 from runyard.store.session import Session
 from runyard.store.totals import count_runs
 
@@ -46,12 +47,13 @@ async def replace_labels(session: Session, entity: Entity, *, known: int) -> Non
 
 
 async def delete_dependent_rows(session: Session, entity_type: str, *, project: str, ids: Sequence[str]) -> None:
-    """Delete labels, metrics and firings of deleted entities of a project."""
+    """Delete labels, metrics, files and firings of deleted entities of a project."""
     if not ids:
         return
     for table in (tables.labels, tables.metrics):
         is_theirs = table.c.type == entity_type, table.c.project == project, session.is_one_of(table.c.id, ids)
         await session.write(delete(table).where(*is_theirs))
+    await drop_files(session, entity_type, project=project, ids=ids)
     if entity_type == "trigger":
         firings = tables.firings.c
         is_named = session.is_one_of(firings.trigger_id, ids)
@@ -80,7 +82,9 @@ async def delete_runs(session: Session, uids: Sequence[str]) -> list[str]:
 
 
 async def delete_project_content(session: Session, project: str, *, limit: int) -> int:
-    """Delete entities of a project with what depends on them, then secret values: about `limit` rows."""
+    """Delete files of a project, then entities with what depends on them, then secret values: about `limit` rows."""
+    if number := await drop_project_files(session, project):
+        return number
     columns = tables.entities.c
     is_content = columns.project == project, columns.type != "project"
     rows = await session.fetch_all(select(columns.type, columns.id).where(*is_content).limit(limit))
@@ -102,9 +106,11 @@ async def delete_project_rows(session: Session, project: str) -> None:
     """Delete a project with all that is left in it, and its shares. Raises `Stale` if it still has runs."""
     if await session.fetch_value(select(tables.runs.c.uid).where(tables.runs.c.project == project).limit(1)):
         raise Stale(f"project {project} still has runs; they are deleted first, after their logs")
+    while await drop_project_files(session, project):
+        continue
     for table in (
         *(tables.entities, tables.labels, tables.metrics, tables.firings),
-        *(tables.secrets, tables.shares, tables.run_totals),
+        *(tables.secrets, tables.shares, tables.run_totals, tables.file_totals),
     ):
         await session.write(delete(table).where(table.c.project == project))
     largest = tables.largest_documents

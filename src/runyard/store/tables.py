@@ -97,6 +97,43 @@ metrics = Table(
     Column("value", JsonText, nullable=False),
 )
 
+files = Table(
+    "files",
+    metadata,
+    Column("project", Name, primary_key=True),
+    Column("type", Name, primary_key=True),
+    Column("id", Name, primary_key=True),
+    Column("path", Name, primary_key=True),
+    Column("blob", Name, nullable=False),
+    Column("size", Count, nullable=False),
+    Column("sha256", Name, nullable=False),
+    Column("content_type", Name, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("user", Name, nullable=False),
+)
+
+file_totals = Table(
+    "file_totals",
+    metadata,
+    Column("project", Name, primary_key=True),
+    Column("type", Name, primary_key=True),
+    Column("id", Name, primary_key=True),
+    Column("number", Count, nullable=False),
+    Column("bytes", Count, nullable=False),
+)
+
+unused_blobs = Table(
+    "unused_blobs",
+    metadata,
+    Column("blob", Name, primary_key=True),
+    Column("project", Name, nullable=False),
+    Column("type", Name, nullable=False),
+    Column("id", Name, nullable=False),
+    Column("reserved", Count, nullable=False),
+    Column("due_at", UtcTime, nullable=False),
+)
+_index_where(unused_blobs, "ix_unused_blobs_reserved", "project type id", where="reserved > 0")
+
 runs = Table(
     "runs",
     metadata,

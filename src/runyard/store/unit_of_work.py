@@ -4,11 +4,12 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from runyard.app.ports import Accounts, Audit, Entities, Firings, Metrics, Replicas, Revisions, Runs, Secrets
+from runyard.app.ports import Accounts, Audit, Entities, Files, Firings, Metrics, Replicas, Revisions, Runs, Secrets
 from runyard.store import tables
 from runyard.store.accounts import SqlAccounts
 from runyard.store.audit import SqlAudit
 from runyard.store.entities import SqlEntities
+from runyard.store.files import SqlFiles
 from runyard.store.metrics_and_firings import SqlFirings, SqlMetrics
 from runyard.store.queue import read_clock
 from runyard.store.replicas import SqlReplicas
@@ -30,6 +31,7 @@ class SqlUnitOfWork:
         self.accounts: Accounts = SqlAccounts(session)
         self.audit: Audit = SqlAudit(session)
         self.metrics: Metrics = SqlMetrics(session)
+        self.files: Files = SqlFiles(session)
         self.firings: Firings = SqlFirings(session)
         self.replicas: Replicas = SqlReplicas(session)
 

@@ -134,6 +134,15 @@ def _make_filed_rows(plural: str) -> dict[str, str]:
     }
 
 
+def _make_stored_rows(plural: str) -> dict[str, str]:
+    return {
+        f"GET /{plural}/{{id}}/files/content": "readers",
+        f"GET /{plural}/{{id}}/files/content/{{path:path}}": "readers",
+        f"PUT /{plural}/{{id}}/files/content/{{path:path}}": "producers",
+        f"DELETE /{plural}/{{id}}/files/content/{{path:path}}": "producers",
+    }
+
+
 def make_table() -> dict[str, str]:
     """Every route and who may call it."""
     inside: dict[str, str] = {**_RUNS, **_SECRETS, **_VOLUMES, **_TRIGGERS}
@@ -143,6 +152,8 @@ def make_table() -> dict[str, str]:
         inside |= _make_entity_rows(plural, "producers")
     for plural in ("artifacts", "dataitems", "models", "containerimages"):
         inside |= _make_filed_rows(plural)
+    for plural in ("artifacts", "dataitems", "models"):
+        inside |= _make_stored_rows(plural)
     for plural in ("functions", "workflows", "tasks", "artifacts", "dataitems", "models"):
         inside |= _make_measured_rows(plural)
     placed = {key.replace(" /", " /api/v1/-/{project}/", 1): who for key, who in inside.items()}

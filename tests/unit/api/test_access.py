@@ -64,7 +64,7 @@ async def find_wrong(server: Server, client: httpx2.AsyncClient, role: str, row:
     method, path = row.split(" ")
     # What does not exist, but for the project and the run of the token: nothing is changed on the way.
     address = path.replace("{project}", "demo").replace("{id}", "r1" if "/runs/" in path else "nothing")
-    for name in ("name", "entity", "kind", "revision"):
+    for name in ("name", "entity", "kind", "revision", "path:path"):
         address = address.replace(f"{{{name}}}", "1")
     if method == "WEBSOCKET":
         signed = next(client.auth.sync_auth_flow(client.build_request("GET", address))) if client.auth else None

@@ -48,7 +48,12 @@ async def test_words_that_the_sdk_looks_for_are_there_when_it_needs_them(demo: h
     assert "No such EntityName" in (await demo.put(f"{FUNCTIONS}/none", json=FUNCTION)).text
     assert "missing spec" in (await demo.get("/api/v1/schemas/function/nothing")).text
     assert "missing spec" in (await demo.post(FUNCTIONS, json={"name": "g"})).text
-    assert "missing spec" in (await demo.post("/api/v1/-/demo/artifacts", json={"kind": "artifact", "name": "a"})).text
+    assert (
+        "missing spec"
+        in (
+            await demo.post("/api/v1/-/demo/artifacts", json={"kind": "artifact", "name": "a", "spec": {"path": 5}})
+        ).text
+    )
     # Nothing is at an address: no entity is missing, and the SDK must not create one.
     assert "No such EntityName" not in (await demo.get("/api/v1/-/demo/functons/f")).text
 

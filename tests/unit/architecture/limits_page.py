@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "operators" / "limits.md"
 SOURCE = ROOT / "src" / "runyard"
 HEADER = ("bound", "value", "setting", "constant")
-PACKAGES = ("api", "app", "auth", "domain", "manifests", "spec", "store")
+PACKAGES = ("api", "app", "auth", "domain", "files", "manifests", "spec", "store")
 """Where requests are read and answered: their bounds are on the page."""
 UNLISTED = {
     "api.routes.events.MOST_SEQUENCE": "the largest number, not a limit of anything stored",
@@ -21,6 +21,7 @@ UNLISTED = {
     "api.routes.sessions.MOST_PORT": "the largest number of a port",
     "api.websockets.MOST_REASON_BYTES": "WebSocket's own rule for close frames",
     "app.entities.secret_values.MOST_LISTED": "the default of a list",
+    "app.files.downloads.MOST_NAMED": "how many files a message names",
     "app.identity.accounts.MOST_NAMED": "how many projects a message names",
     "app.identity.refused_access.MOST_KNOWN": "only aggregates audit rows",
     "app.identity.refused_access.MOST_PROJECT_CHARACTERS": "how much of a text an audit row keeps",

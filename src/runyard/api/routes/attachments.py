@@ -11,7 +11,8 @@ from runyard.api.query_parameters import PAGE, SIZE, get_parameters
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import json_response, slice_response
 from runyard.api.routing import Routes, get_principal
-from runyard.app.entities import TYPES, get_entity, list_files, put_files
+from runyard.app.entities import TYPES, get_entity, put_files
+from runyard.app.files import list_all_files
 from runyard.app.projects import list_metrics, put_metric
 from runyard.app.runs import get_run
 from runyard.domain.access import Permission
@@ -71,7 +72,7 @@ def _add_files(routes: Routes, type_name: str, plural: str) -> None:
     async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
         """List files; with `page` or `size`, as a page."""
         parameters = get_parameters(request)
-        files = await list_files(get_context(request).core, type_name, project, id)
+        files = await list_all_files(get_context(request).core, type_name, project, id)
         return (
             slice_response(files, number=parameters[PAGE], size=parameters[SIZE])
             if request.query_params

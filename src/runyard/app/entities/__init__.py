@@ -28,7 +28,7 @@ from runyard.app.entities.drafts import (
     read_draft,
     read_restored_draft,
 )
-from runyard.app.entities.entity_files import list_files, put_files
+from runyard.app.entities.entity_files import MOST_FILES, put_files
 from runyard.app.entities.entity_types import LISTED_IN_PROJECTS, STATES, TYPES, EntityType, make_key
 from runyard.app.entities.ignored_fields import find_unused, find_unused_name, find_unused_status, with_warnings
 from runyard.app.entities.inventory import (
@@ -59,6 +59,7 @@ __all__ = [
     "CLAIM_KIND",
     "LISTED_IN_PROJECTS",
     "MOST_DEPTH",
+    "MOST_FILES",
     "MOST_VOLUMES",
     "PRODUCER",
     "STATES",
@@ -95,7 +96,6 @@ __all__ = [
     "is_runnable_kind",
     "list_config_map_names",
     "list_entities",
-    "list_files",
     "list_schemas",
     "list_secret_names",
     "list_volume_claims",

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
@@ -15,7 +16,7 @@ from runyard.app.entities.spec_checks import check_new, check_spec, find_near_ki
 from runyard.app.errors import Conflict, Missing, NotPossible
 from runyard.app.list_query import Page, Query
 from runyard.app.locks import lock_of_entity, lock_of_project
-from runyard.app.model import Entity, Json, Principal
+from runyard.app.model import TYPES_WITH_BYTES, Entity, Json, Principal
 from runyard.app.ports import Duplicate, Stale, UnitOfWork
 from runyard.spec.digitalhub.client_specs import restore_task_spec, shape_function_spec
 from runyard.spec.problem_codes import Code
@@ -33,7 +34,8 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
     Fields that are ignored are listed in the answer's `status.warnings`.
     """
     entity_type = TYPES[type_name]
-    draft = await compute(lambda: _read_new(entity_type, document, project), over=document)
+    address = _find_files_address(core, entity_type, project)
+    draft = await compute(lambda: _read_new(entity_type, document, project, address=address), over=document)
     entity_id = draft.requested_id
     now = core.clock.now()
     entity = Entity(
@@ -162,9 +164,22 @@ def check_revision(entity: Entity, expected: int | None) -> None:
         raise Conflict(f"{entity.type} {entity.id} was changed since you read it: read it again")
 
 
-def _read_new(entity_type: EntityType, document: Any, project: str) -> EntityDraft:
-    """A new entity; raises `Refused` with every problem that it has by itself."""
+def _find_files_address(core: Core, entity_type: EntityType, project: str) -> str | None:
+    """The URL below which the server stores files of entities of this type; None if it stores none."""
+    if core.blobs is None or entity_type.name not in TYPES_WITH_BYTES:
+        return None
+    return f"{core.options.endpoint}/api/v1/-/{quote(project)}/{entity_type.plural}"
+
+
+def _read_new(entity_type: EntityType, document: Any, project: str, *, address: str | None) -> EntityDraft:
+    """A new entity; raises `Refused` with every problem that it has by itself.
+
+    Without a `path`, its files are stored here: `path` is the URL from which clients that know nothing of this server
+    download its file. Below `address`, which is None if this server stores no files.
+    """
     draft = read_restored_draft(document, entity_type.name)
+    if address is not None and "path" not in draft.spec:
+        draft.spec["path"] = f"{address}/{quote(draft.requested_id)}/files/content"
     problems = check_id(draft) + check_project(draft, project)
     problems += check_spec(entity_type, draft, project=project)
     if entity_type.is_named and draft.name is None:

@@ -1,4 +1,4 @@
-"""The files of an artifact, data item or model, as the client describes them."""
+"""The files of an artifact, data item or model, as the client describes them. `app.files` has those stored here."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.document_thread import compute
-from runyard.app.entities.crud import lock_entity, replace_entity, require_entity
+from runyard.app.entities.crud import lock_entity, replace_entity
 from runyard.app.entities.drafts import drop_nulls
 from runyard.app.entities.ownership import check_own_entity
 from runyard.app.locks import lock_of_project
@@ -15,14 +15,7 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.readers import Findings, describe_type, expect_mapping, refuse
 
 MOST_FILES = 10_000
-
-
-async def list_files(core: Core, type_name: str, project: str, entity_id: str) -> list[Json]:
-    """The files of an entity, as the client described them."""
-    async with core.store.begin(is_read_only=True) as unit:
-        entity = await require_entity(unit, type_name, project, entity_id)
-    files = entity.status.get("files", [])
-    return files if isinstance(files, list) else []
+"""Files of an entity that a client describes, and files that the server stores of one."""
 
 
 async def put_files(

@@ -1,4 +1,4 @@
-"""The retention loop: deletes once an hour what is older than the settings keep."""
+"""The retention loop: deletes once an hour what is older than the settings keep, and what uploads left behind."""
 
 import asyncio
 from datetime import timedelta
@@ -25,7 +25,8 @@ class RetentionLoop:
 
     async def prune(self) -> int:
         """One pass; returns how many runs were deleted."""
-        pruned = await prune(self._core.store, self._core.logs, self._retention, now=self._core.clock.now())
+        core = self._core
+        pruned = await prune(core.store, core.logs, self._retention, now=core.clock.now(), blobs=core.blobs)
         if pruned.left_to_engine:
             self._core.signals.due.set()
         return pruned.runs

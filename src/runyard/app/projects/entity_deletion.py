@@ -21,6 +21,7 @@ from runyard.app.locks import lock_of_project, lock_of_secret_values
 from runyard.app.model import Entity, Principal, RunKey
 from runyard.app.ports import UnitOfWork
 from runyard.app.runs import begin_run_deletions, delete_runs, finish_deletions
+from runyard.app.unused_blobs import try_remove_unused
 from runyard.spec.digitalhub.reference_strings import TaskReference
 
 PAGE_SIZE = 500
@@ -58,6 +59,7 @@ async def delete_entity(
         await unit.commit()
     core.signals.due.set()
     await finish_deletions(core, deleting)
+    await try_remove_unused(core.store, core.blobs)
 
 
 async def delete_named(
@@ -95,6 +97,7 @@ async def _delete_batch(core: Core, who: Principal, entities: Sequence[Entity], 
         await unit.commit()
     core.signals.due.set()
     await finish_deletions(core, deleting)
+    await try_remove_unused(core.store, core.blobs)
     return count
 
 

@@ -20,6 +20,7 @@ from runyard.app.model import Entity, Principal, Run
 from runyard.app.ports import UnitOfWork
 from runyard.app.projects.project_preparation import drop_place, list_places
 from runyard.app.runs import delete_runs
+from runyard.app.unused_blobs import try_remove_unused
 from runyard.domain.reasons import Reason
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import list_words
@@ -76,7 +77,9 @@ async def finish_project_deletion(core: Core, engine: Engine | None, project: st
         await _note_waiting(core, project, waiting)
         return False
     await _delete_content(core, project)
-    return await _delete_row(core, project)
+    is_gone = await _delete_row(core, project)
+    await try_remove_unused(core.store, core.blobs)
+    return is_gone
 
 
 async def _check_runs_gone(core: Core, project: str) -> None:

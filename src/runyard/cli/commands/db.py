@@ -7,7 +7,7 @@ import click
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
-PRUNED = (*DATABASE, "keep_runs", "keep_logs", "keep_audit", "logs", "s3_endpoint", "s3_region")
+PRUNED = (*DATABASE, "keep_runs", "keep_logs", "keep_audit", "logs", "files", "s3_endpoint", "s3_region")
 ENTRIES = {
     "status": Entry("runyard.cli.commands.db:status", "Show the schema revision of the database."),
     "upgrade": Entry("runyard.cli.commands.db:upgrade", "Upgrade the database schema to this release."),

@@ -124,7 +124,7 @@ async def test_spec_is_kept_word_for_word_when_the_kind_is_foreign(core: Core) -
         ("task", {"kind": "dbt+x", "spec": {"function": "dbt://demo/box:f1"}}, {"spec.function": "reference.unknown"}),
         ("secret", {"kind": "secret", "name": "s", "spec": {"value": "x"}}, {"spec.value": "field.unknown"}),
         ("secret", {"kind": "other", "name": "s"}, {"kind": "value.option"}),
-        ("artifact", {"kind": "artifact", "name": "a"}, {"spec.path": "field.missing"}),
+        ("artifact", {"kind": "artifact", "name": "a", "spec": {"path": 5}}, {"spec.path": "field.missing"}),
         ("model", {"kind": "model", "name": "a", "spec": {"path": 5}}, {"spec.path": "field.missing"}),
     ],
 )
@@ -300,3 +300,9 @@ async def test_version_is_the_id_when_the_client_says_none(core: Core) -> None:
     assert said.metadata["version"] == "brave-lion"
     changed = await update_entity(core, ADA, "function", "demo", "b", {"kind": "dbt", "metadata": {"labels": ["x"]}})
     assert changed.metadata == {"version": "brave-lion", "project": "demo", "name": "f", "labels": ["x"]}
+
+
+async def test_path_is_required_when_the_server_stores_no_files(core: Core) -> None:
+    without = replace(core, blobs=None)
+    document = {"kind": "artifact", "name": "a"}
+    assert await find_problems(without, "artifact", document) == {"spec.path": "field.missing"}

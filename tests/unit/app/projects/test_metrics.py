@@ -7,8 +7,9 @@ import pytest
 
 from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity, get_entity
-from runyard.app.entities.entity_files import MOST_FILES, list_files, put_files
+from runyard.app.entities.entity_files import MOST_FILES, put_files
 from runyard.app.errors import Forbidden, Missing
+from runyard.app.files import list_all_files
 from runyard.app.model import Principal
 from runyard.app.projects.metrics import MOST_METRICS, MOST_POINTS, list_metrics, put_metric
 from runyard.app.runs.run_queries import get_run
@@ -78,10 +79,10 @@ async def test_run_writes_only_its_own_metrics_when_it_has_a_token(core: Core) -
 
 
 async def test_files_are_answered_without_nulls_when_they_were_put(core: Core) -> None:
-    assert await list_files(core, "artifact", "demo", "a1") == []
+    assert await list_all_files(core, "artifact", "demo", "a1") == []
     files = [{"path": "a", "size": 5, "hash": None}, {"path": "b"}]
     await put_files(core, ADA, "artifact", "demo", "a1", files)
-    assert await list_files(core, "artifact", "demo", "a1") == [{"path": "a", "size": 5}, {"path": "b"}]
+    assert await list_all_files(core, "artifact", "demo", "a1") == [{"path": "a", "size": 5}, {"path": "b"}]
     entity = await get_entity(core, "artifact", "demo", "a1")
     assert (entity.state, entity.spec, entity.revision) == ("READY", {"path": "s3://a"}, 2)
     (entry,) = await list_audit(core, "artifact.put_files")
@@ -95,7 +96,7 @@ async def test_files_are_refused_when_they_are_no_list_of_files(core: Core, give
     with pytest.raises(Refused) as caught:
         await put_files(core, ADA, "artifact", "demo", "a1", given)
     assert caught.value.problems[0].where == path
-    assert await list_files(core, "artifact", "demo", "a1") == []
+    assert await list_all_files(core, "artifact", "demo", "a1") == []
 
 
 async def test_metric_is_refused_when_there_are_too_many_or_too_large_ones(core: Core) -> None:
