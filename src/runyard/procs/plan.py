@@ -66,8 +66,8 @@ class Mount:
     """Of `tmpfs`. The content counts as memory of the command where a cgroup limits it."""
     contents: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Of `files`: text by relative path. The mount is read-only, and the files belong to the command's identity."""
-    mode: int = 0o644
-    """Of the files of `files`; of the folder of `tmpfs` (as 0o1777)."""
+    mode: int | None = None
+    """Of each file of `files` (default 0o644), or of the folder of `tmpfs` (default 0o1777)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from runyard.procs.plan import Plan, encode_plan
 from runyard.procs.state import LOG_FOLDER, STATE_FILE, read_state
-from runyard.procs.supervisor.process_tree import find_start_time
+from runyard.procs.supervisor.process_tree import send_signal
 
 LOCK_FILE = "lock"
 STOP_FILE = "stop"
@@ -86,24 +86,6 @@ def request_stop(folder: Path, *, grace_seconds: float | None = None) -> bool:
     if state is not None and state.supervisor_pid is not None:
         send_signal(state.supervisor_pid, signal.SIGTERM, start_time=state.supervisor_start_time)
     return True
-
-
-def send_signal(pid: int, number: int, *, start_time: int | None) -> bool:
-    """Send a signal to the process that has this pid and start time; False if it is gone. Safe against pid reuse."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    try:
-        if start_time is None or find_start_time(pid) != start_time:
-            return False
-        signal.pidfd_send_signal(descriptor, number)
-    except ProcessLookupError:
-        return False
-    else:
-        return True
-    finally:
-        os.close(descriptor)
 
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:

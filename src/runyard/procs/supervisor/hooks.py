@@ -1,0 +1,76 @@
+"""Runs the programs that act on a container: stop, inspect, cleanup."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from runyard.procs.supervisor.poll_loop import PollLoop
+
+LARGEST_HOOK_OUTPUT_BYTES = 65536
+"""How much of a hook's output is kept; the rest is read and dropped."""
+
+
+def run_hook(loop: PollLoop, argv: list[str], env: dict[str, str], *, seconds: float) -> bytes:
+    """Run a hook and return what it printed; killed after this time. One that cannot be started prints nothing."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        pid = os.posix_spawnp(
+            argv[0],
+            argv,
+            env,
+            file_actions=[(os.POSIX_SPAWN_DUP2, each, number) for number, each in enumerate((null, writer, null))],
+            setsid=True,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+    except OSError:
+        os.close(reader)
+        return b""
+    finally:
+        os.close(writer)
+        os.close(null)
+    return _read_until_end(loop, reader, pid, seconds=seconds)
+
+
+def _read_until_end(loop: PollLoop, reader: int, pid: int, *, seconds: float) -> bytes:
+    chunks: list[bytes] = []
+    is_open = [True]
+    os.set_blocking(reader, False)
+
+    def read() -> None:
+        content = os.read(reader, LARGEST_HOOK_OUTPUT_BYTES)
+        if not content:
+            is_open[0] = False
+        elif sum(map(len, chunks)) < LARGEST_HOOK_OUTPUT_BYTES:
+            chunks.append(content)
+
+    loop.add(reader, read)
+    if not loop.run_until(lambda: not is_open[0], seconds=seconds):
+        try:
+            os.kill(pid, signal.SIGKILL)  # Our own child: its pid is not reused before it is waited for.
+        except ProcessLookupError:
+            pass
+    loop.remove(reader)
+    os.close(reader)
+    return b"".join(chunks)[:LARGEST_HOOK_OUTPUT_BYTES]
+
+
+def parse_inspection(content: bytes) -> dict[str, Any]:
+    """Return the fields of an instance's record that the inspect hook knows better."""
+    try:
+        answer = json.loads(content)
+        fields = {
+            "exit_code": answer.get("exit_code"),
+            "is_out_of_memory": bool(answer.get("oom")) or None,
+            "peak_bytes": answer.get("peak_bytes"),
+        }
+    except (ValueError, AttributeError, RecursionError):
+        return {}
+    found = {name: value for name, value in fields.items() if isinstance(value, int)}
+    return {**found, "signal": None} if "exit_code" in found else found

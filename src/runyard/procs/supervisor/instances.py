@@ -1,0 +1,160 @@
+"""One execution of a command: forked, its output read, its end known, its process tree ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from runyard.procs.supervisor import child
+from runyard.procs.supervisor.cgroups import NAME_PREFIX, Cgroup, make_cgroup
+from runyard.procs.supervisor.failures import START_FAILED, Failed
+from runyard.procs.supervisor.memory_watchdog import MemoryWatchdog
+from runyard.procs.supervisor.output import Output
+from runyard.procs.supervisor.process_tree import list_descendants, send_signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from runyard.procs.supervisor.poll_loop import PollLoop
+
+LARGEST_REPORT_BYTES = 16384
+"""How much of what a child says before exec is kept."""
+
+
+class Instance:
+    """Starts in `start`; `wait_status` is set when its first process has ended."""
+
+    def __init__(self, command: dict[str, Any], number: int, *, folder: str, loop: PollLoop) -> None:
+        self.command = command
+        self.pid = 0
+        self.wait_status: int | None = None
+        self.notes: dict[str, str] = {}
+        self.log_path = f"{folder}/log/{command['name']}.{number}"
+        self.record: dict[str, Any] = {"command": command["name"], "instance": number, "pid": 0, "started_at": 0.0}
+        self._loop = loop
+        self._limits: dict[str, Any] = {}
+        self._output: Output | None = None
+        self._watchdog: MemoryWatchdog | None = None
+        self._largest_resident = 0
+        self._report = b""
+        self.cgroup = Cgroup()
+        self._report_reader: int | None = None
+
+    def start(self, plan: dict[str, Any], limits: dict[str, Any], mark: str) -> None:
+        """Fork, and wait until the command was executed or could not be: then raise `Failed`."""
+        self._limits = limits
+        self.cgroup = make_cgroup(f"{NAME_PREFIX}{mark}-{self.command['name']}.{self.record['instance']}", limits)
+        try:
+            self._output = output = Output(self.log_path, limit=limits["log_bytes"])
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            pid = os.fork()
+        except OSError as error:
+            raise Failed(START_FAILED, f"cannot start {self.command['name']}: {error.strerror}") from error
+        if pid == 0:
+            child.execute(
+                self.command, mark=mark, plan=plan, output=output.writer, report=writer, cgroups=self.cgroup.paths
+            )
+        os.close(writer)
+        os.close(output.writer)
+        self.pid = pid
+        self.record.update(pid=pid, started_at=time.time())
+        self._report_reader = reader
+        self._loop.add(reader, self._read_report)
+        self._loop.add(output.reader, self._pump)
+        self._loop.run_until(lambda: self._report_reader is None)
+        self._check_report()
+        limit = limits["memory_bytes"]
+        if limit is not None and "memory" not in self.cgroup.limited:
+            self._watchdog = MemoryWatchdog(limit, self._loop, self.kill_tree)
+
+    @property
+    def enforced(self) -> dict[str, str]:
+        """How each limit that was asked for is enforced, and the mounts."""
+        found = dict(self.notes)
+        for name, controller in (("memory", "memory"), ("cpu", "cpu"), ("processes", "pids")):
+            field = {"memory": "memory_bytes", "cpu": "cpu_millis", "processes": "processes"}[name]
+            if self._limits[field] is not None:
+                found[name] = self.cgroup.limited.get(controller, "watchdog" if name == "memory" else "no")
+        return found
+
+    def note_end(self, status: int, largest_resident: int) -> None:
+        """Its first process was waited for."""
+        self.wait_status = status
+        self._largest_resident = largest_resident
+
+    def list_processes(self) -> dict[int, int]:
+        """Return everything below the supervisor, and everything in the cgroup."""
+        return {**self.cgroup.list_processes(), **list_descendants(os.getpid())}
+
+    def signal_tree(self, number: int) -> None:
+        """Signal every process of the tree once."""
+        send_signals(self.list_processes(), number)
+
+    def kill_tree(self) -> None:
+        """Kill what is there now. Stopped first, so that a fork bomb does not outrun the list."""
+        self.cgroup.kill()
+        processes = self.list_processes()
+        send_signals(processes, signal.SIGSTOP)
+        send_signals({**processes, **self.list_processes()}, signal.SIGKILL)
+
+    def finish(self) -> None:
+        """Read the rest of the output and complete the record; the tree has ended."""
+        if self._report_reader is not None:
+            self._close_report()
+        if self._watchdog is not None:
+            self._watchdog.close()
+        if self._output is not None:
+            if not self._output.is_closed:
+                self._loop.remove(self._output.reader)
+                self._output.drain()
+                self._output.close()
+            self.record.update(log_bytes=self._output.written, dropped_bytes=self._output.dropped)
+        self.record.update(ended_at=time.time(), **self._describe_end())
+
+    def remove_cgroup(self) -> bool:
+        """Remove the cgroup; False while the kernel still counts something in it."""
+        return self.cgroup.remove()
+
+    def _describe_end(self) -> dict[str, Any]:
+        status = self.wait_status
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        is_exceeded = self._watchdog is not None and self._watchdog.is_exceeded
+        peaks = [
+            self._largest_resident,
+            self.cgroup.read_peak_bytes() or 0,
+            self._watchdog.peak if self._watchdog else 0,
+        ]
+        return {
+            "exit_code": code if code is not None and code >= 0 else None,
+            "signal": -code if code is not None and code < 0 else None,
+            "is_out_of_memory": is_exceeded or (code != 0 and self.cgroup.is_out_of_memory()),
+            "peak_bytes": self.cgroup.read_peak_bytes() or max(peaks) or None,
+        }
+
+    def _pump(self) -> None:
+        if self._output is not None and not self._output.is_closed and not self._output.pump():
+            self._loop.remove(self._output.reader)
+            self._output.close()
+
+    def _read_report(self) -> None:
+        if self._report_reader is not None:
+            content = os.read(self._report_reader, LARGEST_REPORT_BYTES)
+            self._report = (self._report + content)[:LARGEST_REPORT_BYTES]
+            if not content:
+                self._close_report()
+
+    def _close_report(self) -> None:
+        if self._report_reader is not None:
+            self._loop.remove(self._report_reader)
+            os.close(self._report_reader)
+            self._report_reader = None
+
+    def _check_report(self) -> None:
+        for line in self._report.decode(errors="replace").splitlines():
+            kind, _, rest = line.partition("\t")
+            name, _, text = rest.partition("\t")
+            if kind == "failure":
+                raise Failed(name, text)
+            self.notes[name] = text

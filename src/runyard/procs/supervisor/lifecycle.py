@@ -1,0 +1,273 @@
+"""The life of a supervision: steps, then main, again if it is a service or may be retried, until the end or a stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+from runyard.procs.supervisor import system
+from runyard.procs.supervisor.failures import START_FAILED, STEP_FAILED, Failed
+from runyard.procs.supervisor.hooks import parse_inspection, run_hook
+from runyard.procs.supervisor.instances import Instance
+from runyard.procs.supervisor.poll_loop import PollLoop
+from runyard.procs.supervisor.ports import NoFreePort, Ports, substitute
+from runyard.procs.supervisor.process_tree import find_start_time, read_boot_id
+from runyard.procs.supervisor.readiness import Probe
+from runyard.procs.supervisor.record import Record
+from runyard.procs.supervisor.termination import make_termination_file, read_termination_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+MOST_INSTANCES = 50
+"""Instances that the state lists; of older ones the log is removed too."""
+MOST_LOG_SHARES = 4
+"""The logs of a supervision may take this many times the limit of one; the oldest are removed."""
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+"""Back-off between instances of main: doubled from the first pause, begun anew after an instance that ran as long."""
+LONGEST_HOOK_SECONDS = 60.0
+"""How long a hook may take, besides the grace of a stop."""
+_KILL_PERIOD_SECONDS = 0.02
+_REMOVAL_ATTEMPTS = 50
+
+
+def supervise(folder: str, listeners: str, *, plan_descriptor: int, lock_descriptor: int) -> NoReturn:
+    """Run the plan to its end; does not return."""
+    os.set_inheritable(lock_descriptor, False)
+    os.umask(0o077)
+    os.chdir("/")
+    system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+    # The plan is in our memory: no other process of this user may read it, and no core dump may hold it.
+    system.prctl(system.PR_SET_DUMPABLE, 0)
+    with open(plan_descriptor, "rb") as file:
+        file.seek(0)
+        plan = json.loads(file.read())
+    loop = PollLoop()
+    Supervisor(folder, plan, Record(folder, listeners, loop), loop).run()
+    os._exit(0)
+
+
+class Supervisor:
+    """Runs one plan. Each method below `run` is a part of its life, in order."""
+
+    def __init__(self, folder: str, plan: dict[str, Any], record: Record, loop: PollLoop) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._record = record
+        self._loop = loop
+        self._ports = Ports()
+        self._current: Instance | None = None
+        self._has_children = False
+        self._stop_deadline: float | None = None
+        loop.add_signal(signal.SIGCHLD, self._reap)
+        loop.add_signal(signal.SIGTERM, self._read_stop_request)
+
+    def _is_stopping(self) -> bool:
+        return self._stop_deadline is not None
+
+    def run(self) -> None:
+        """Live: from the first state to the last."""
+        pid = os.getpid()
+        self._record.save(supervisor={"pid": pid, "start_time": find_start_time(pid)}, boot_id=read_boot_id())
+        if os.path.exists(f"{self._folder}/stop"):
+            self._read_stop_request()
+        failure = None
+        try:
+            self._run_steps()
+            self._run_main()
+        except Failed as failed:
+            failure = {"code": failed.code, "message": str(failed)}
+        self._record.save(phase="ended", message=None, is_ready=False, cgroup=None, cgroups=[], failure=failure)
+        self._record.finish()
+
+    def _run_steps(self) -> None:
+        for step in self._plan["steps"]:
+            if self._is_stopping():
+                return
+            self._record.save(phase="setup", message=step["message"])
+            instance = self._run_instance(step, 0, limits=self._plan["step_limits"])
+            if instance.record["exit_code"] != 0 and not self._is_stopping():
+                raise Failed(STEP_FAILED, f"{step['name']} {describe_end(instance.record)}")
+
+    def _run_main(self) -> None:
+        number, pause = 0, FIRST_PAUSE_SECONDS
+        while not self._is_stopping():
+            started = time.monotonic()
+            instance = self._run_instance(self._fill_in(), number, limits=self._plan["limits"], is_main=True)
+            number += 1
+            has_succeeded = instance.record["exit_code"] == 0
+            is_again = self._plan["is_restarted"] or (not has_succeeded and number <= self._plan["retries"])
+            if self._is_stopping() or not is_again:
+                return
+            if time.monotonic() - started >= LONGEST_PAUSE_SECONDS:
+                pause = FIRST_PAUSE_SECONDS
+            message = f"main {describe_end(instance.record)}; starting again in {pause:g} s"
+            self._record.save(phase="restarting", message=message, is_ready=False)
+            self._loop.run_until(self._is_stopping, seconds=pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    def _fill_in(self) -> dict[str, Any]:
+        """Return the main command with the host ports of its next instance."""
+        main = self._plan["main"]
+        identity = main["identity"]
+        is_root = os.geteuid() == 0 if identity is None else identity["uid"] == 0
+        try:
+            ports = self._ports.choose(self._plan["ports"], is_root=is_root)
+        except NoFreePort as error:
+            raise Failed(START_FAILED, str(error)) from error
+        self._record.state["ports"] = ports
+        return {
+            **main,
+            "argv": [substitute(each, ports) for each in main["argv"]],
+            "env": {name: substitute(value, ports) for name, value in main["env"].items()},
+        }
+
+    def _run_instance(
+        self, command: dict[str, Any], number: int, *, limits: dict[str, Any], is_main: bool = False
+    ) -> Instance:
+        instance = Instance(command, number, folder=self._folder, loop=self._loop)
+        self._current = instance
+        if is_main:
+            self._record.save(phase="starting", message=command["message"], is_ready=False)
+            self._make_termination_file(command)
+        probe = None
+        try:
+            self._forget_old_instances(limits["log_bytes"])
+            self._has_children = True
+            instance.start(self._plan, limits, self._record.state["mark"])
+            self._record_start(instance, is_main=is_main)
+            probe = self._open_probe() if is_main else None
+            self._loop.run_until(lambda: instance.wait_status is not None or self._is_stopping())
+            if self._is_stopping():
+                self._stop(instance, uses_hook=is_main)
+        finally:
+            if probe is not None:
+                probe.close()
+            self._end(instance, is_main=is_main)
+        return instance
+
+    def _record_start(self, instance: Instance, *, is_main: bool) -> None:
+        state = self._record.state
+        state["instances"] = [*state["instances"], instance.record][-MOST_INSTANCES:]
+        state["cgroup"], state["cgroups"] = instance.cgroup.memory_path, instance.cgroup.paths
+        if is_main:
+            state["phase"], state["enforced"] = "running", instance.enforced
+            state["is_ready"] = self._plan["readiness"] is None
+        self._record.save()
+
+    def _open_probe(self) -> Probe | None:
+        readiness = self._plan["readiness"]
+        if readiness is None:
+            return None
+        port = self._record.state["ports"].get(readiness["port"], readiness["port"])
+        return Probe(readiness, port, self._loop, lambda is_ready: self._record.save(is_ready=is_ready))
+
+    def _stop(self, instance: Instance, *, uses_hook: bool) -> None:
+        """End the process tree with grace, until the deadline, which a later request may bring forward."""
+        self._record.save(phase="stopping", is_ready=False)
+        hook = self._plan["hooks"]["stop"] if uses_hook else []
+        if hook:
+            grace = max(0.0, (self._stop_deadline or 0.0) - time.monotonic())
+            run_hook(self._loop, hook, self._plan["hooks"]["env"], seconds=grace + LONGEST_HOOK_SECONDS)
+            self._loop.run_until(lambda: instance.wait_status is not None, seconds=LONGEST_HOOK_SECONDS)
+            return
+        instance.signal_tree(signal.SIGTERM)
+        while self._has_children and time.monotonic() < (self._stop_deadline or 0.0):
+            self._loop.turn(max(0.0, (self._stop_deadline or 0.0) - time.monotonic()))
+
+    def _end(self, instance: Instance, *, is_main: bool) -> None:
+        """Leave nothing of an instance: end its tree, read its output, remove its cgroup, run the hooks."""
+        hooks = self._plan["hooks"] if is_main else {"inspect": [], "cleanup": []}
+        inspection = self._run_inspection(hooks) if instance.wait_status is not None else {}
+        self._kill_tree(instance)
+        if hooks["cleanup"]:
+            run_hook(self._loop, hooks["cleanup"], hooks["env"], seconds=LONGEST_HOOK_SECONDS)
+            self._kill_tree(instance)
+        instance.finish()
+        instance.record.update(inspection)
+        if is_main and self._plan["termination_path"] is not None:
+            identity = instance.command["identity"]
+            self._record.state["termination"] = read_termination_file(self._plan["termination_path"], identity)
+        for _ in range(_REMOVAL_ATTEMPTS):
+            if instance.remove_cgroup():
+                break
+            time.sleep(_KILL_PERIOD_SECONDS)
+        self._current = None
+
+    def _run_inspection(self, hooks: dict[str, Any]) -> dict[str, Any]:
+        if not hooks["inspect"]:
+            return {}
+        return parse_inspection(run_hook(self._loop, hooks["inspect"], hooks["env"], seconds=LONGEST_HOOK_SECONDS))
+
+    def _kill_tree(self, instance: Instance) -> None:
+        """Kill until no child is left. Orphans are our children (subreaper), so that none escapes."""
+        self._reap()
+        pause = _KILL_PERIOD_SECONDS
+        while self._has_children:
+            instance.kill_tree()
+            self._loop.turn(pause)
+            self._reap()
+            pause = min(1.0, pause * 1.5)
+
+    def _forget_old_instances(self, log_bytes: int | None) -> None:
+        """Remove the logs of instances that the state will not list, and the oldest if all are too large."""
+        folder = f"{self._folder}/log"
+        listed = self._record.state["instances"][-(MOST_INSTANCES - 1) :]
+        kept = [f"{each['command']}.{each['instance']}" for each in listed]
+        total = sum(each.get("log_bytes", 0) for each in listed)
+        for each in listed:
+            if log_bytes is None or total <= log_bytes * (MOST_LOG_SHARES - 1):
+                break
+            total -= each.get("log_bytes", 0)
+            kept.remove(f"{each['command']}.{each['instance']}")
+        for name in os.listdir(folder):
+            if name not in kept:
+                os.unlink(f"{folder}/{name}")
+
+    def _make_termination_file(self, command: dict[str, Any]) -> None:
+        path = self._plan["termination_path"]
+        if path is None:
+            return
+        try:
+            make_termination_file(path, command["identity"])
+        except OSError as error:
+            raise Failed(START_FAILED, f"cannot make the termination file: {error.strerror}") from error
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._has_children = False
+                return
+            if pid == 0:
+                self._has_children = True
+                return
+            if self._current is not None and pid == self._current.pid:
+                self._current.note_end(status, usage.ru_maxrss * 1024)
+
+    def _read_stop_request(self) -> None:
+        grace = None
+        try:
+            with open(f"{self._folder}/stop", "rb") as file:
+                grace = json.loads(file.read(1024)).get("grace_seconds")
+        except (OSError, ValueError):
+            pass  # A signal without a request: the plan's own grace.
+        deadline = time.monotonic() + (self._plan["grace_seconds"] if grace is None else grace)
+        is_first = self._stop_deadline is None
+        self._stop_deadline = deadline if self._stop_deadline is None else min(self._stop_deadline, deadline)
+        if is_first:
+            self._record.save(is_stop_requested=True)
+
+
+def describe_end(record: dict[str, Any]) -> str:
+    """Return how an instance ended, in words."""
+    if record["is_out_of_memory"]:
+        return "ran out of memory"
+    if record["signal"] is not None:
+        return f"was ended by signal {record['signal']}"
+    return f"exited with code {record['exit_code']}"

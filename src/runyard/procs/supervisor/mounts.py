@@ -1,0 +1,347 @@
+"""Mounts of a command, in a mount namespace of its own: as root, or in a user namespace as somebody else.
+
+Called in the forked child, before privileges are dropped. Nothing is created on the machine's own file system: where a
+mount point does not exist, its nearest existing folder is covered by a tmpfs in which the entries are mounted again.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from functools import partial
+
+from runyard.procs.supervisor import system
+from runyard.procs.supervisor.failures import MOUNT_IMPOSSIBLE, Failed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Identity = dict[str, Any]
+
+MOST_ENTRIES = 1000
+"""Entries of a folder that can be covered to make a mount point in it."""
+MOST_LEVELS = 64
+"""Levels of a path that are created for a mount point, or followed in a `sub_path`."""
+
+_OURS, _VOLUME, _MACHINE = "ours", "volume", "machine"
+_SAFE = system.MS_NOSUID | system.MS_NODEV
+_COVER_OPTIONS = "mode=0755,size=16m"
+_KEPT_FLAGS = {
+    os.ST_RDONLY: system.MS_RDONLY,
+    os.ST_NOSUID: system.MS_NOSUID,
+    os.ST_NODEV: system.MS_NODEV,
+    os.ST_NOEXEC: system.MS_NOEXEC,
+    os.ST_NOATIME: system.MS_NOATIME,
+    os.ST_NODIRATIME: system.MS_NODIRATIME,
+    os.ST_RELATIME: system.MS_RELATIME,
+}
+_SCRATCH_FOLDERS = ("/tmp", "/run", "/mnt", "/var", "/dev")  # noqa: S108  # covered for a moment, in our namespace
+_OLD_ROOT = "/.runyard-old-root"
+
+
+def enter_mounts(plan: dict[str, Any], identity: Identity | None) -> str | None:
+    """Give this process the plan's view of the file system; return how, None if it asks for nothing."""
+    unsearchable = _list_unsearchable(plan["reachable"], identity)
+    if not (plan["mounts"] or plan["hidden"] or unsearchable):
+        return None
+    is_optional = not (plan["mounts"] or unsearchable)
+    try:
+        how = _enter_namespace()
+    except OSError as error:
+        if is_optional:
+            return "no"
+        reason = "only root or a user namespace can mount, and this machine allows neither"
+        raise Failed(MOUNT_IMPOSSIBLE, f"cannot mount {_name_first(plan)}: {reason} ({error.strerror})") from error
+    _View(identity).build(plan, covered=[*plan["hidden"], *unsearchable])
+    return how
+
+
+def _name_first(plan: dict[str, Any]) -> str:
+    return str(plan["mounts"][0]["target"] if plan["mounts"] else plan["reachable"][0])
+
+
+def _list_unsearchable(paths: list[str], identity: Identity | None) -> list[str]:
+    """Return the topmost folder above each path that the identity may not search."""
+    if identity is None:
+        return []
+    found = [act_as(identity, partial(_find_unsearchable, os.path.realpath(path))) for path in paths]
+    return [each for each in found if each is not None]
+
+
+def _find_unsearchable(path: str) -> str | None:
+    for ancestor in _list_ancestors(path):
+        try:
+            os.stat(f"{ancestor}/.")
+        except OSError:
+            return ancestor
+    return None
+
+
+def _list_ancestors(path: str) -> list[str]:
+    """Return the folders above a path, the topmost first, without the root."""
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def act_as(identity: Identity | None, function: Callable[[], Any]) -> Any:
+    """Call a function with the rights of an identity, so that the kernel refuses what the identity may not do."""
+    if identity is None:
+        return function()
+    groups, gid, uid = os.getgroups(), os.getegid(), os.geteuid()
+    try:
+        os.setgroups(identity["groups"])
+        os.setegid(identity["gid"])
+        os.seteuid(identity["uid"])
+        return function()
+    finally:
+        os.seteuid(uid)
+        os.setegid(gid)
+        os.setgroups(groups)
+
+
+def _enter_namespace() -> str:
+    uid, gid = os.geteuid(), os.getegid()
+    if uid == 0:
+        system.unshare(system.CLONE_NEWNS)
+        how = "mount namespace"
+    else:
+        system.unshare(system.CLONE_NEWUSER | system.CLONE_NEWNS)
+        for name, content in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(content)
+        how = "user namespace"
+    # What the machine mounts or unmounts later appears here too; nothing of ours appears there.
+    system.mount("none", "/", flags=system.MS_REC | system.MS_SLAVE)
+    return how
+
+
+class _View:
+    """Builds the view in order of depth, and remembers to whom each part of it belongs."""
+
+    def __init__(self, identity: Identity | None) -> None:
+        self._identity = identity
+        self._areas = {"/": _MACHINE}
+
+    def build(self, plan: dict[str, Any], *, covered: list[str]) -> None:
+        """Cover, bind what is to be reachable, and mount."""
+        mounts = [{**mount, "target": _resolve(mount["target"])} for mount in plan["mounts"]]
+        if any(_find_deepest(mount["target"]) == "/" for mount in mounts):
+            self._attempt("/", self._make_root)
+        reachable = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in _list_existing(plan["reachable"])}
+        sources = {index: self._open_source(mount) for index, mount in enumerate(mounts) if mount["kind"] == "bind"}
+        # At one path: first covered, then reachable, then a mount of the plan.
+        steps: list[tuple[str, Callable[[], None]]] = [
+            *((path, partial(self._cover, path)) for path in _list_existing(covered)),
+            *((path, partial(self._reach, path, source)) for path, source in reachable.items()),
+            *((each["target"], partial(self._mount, each, sources.get(index))) for index, each in enumerate(mounts)),
+        ]
+        for path, step in sorted(steps, key=lambda each: _depth(each[0])):
+            self._attempt(path, step)
+        for descriptor in [*reachable.values(), *sources.values()]:
+            os.close(descriptor)
+
+    def _attempt(self, path: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except OSError as error:
+            raise Failed(MOUNT_IMPOSSIBLE, f"cannot mount {path}: {error.strerror or error}") from error
+
+    def _make_root(self) -> None:
+        """Replace the root by a tmpfs in which everything of the old root is mounted again, and folders can be made."""
+        scratch = _find_scratch("/")
+        system.mount("tmpfs", scratch, kind="tmpfs", flags=_SAFE, data=_COVER_OPTIONS)
+        os.mkdir(scratch + _OLD_ROOT)
+        system.pivot_root(scratch, scratch + _OLD_ROOT)
+        for name in _list_entries(_OLD_ROOT):
+            _bind_entry(f"{_OLD_ROOT}/{name}", f"/{name}")
+            self._areas[f"/{name}"] = _MACHINE
+        system.unmount(_OLD_ROOT)
+        os.rmdir(_OLD_ROOT)
+        self._areas["/"] = _OURS
+
+    def _open_source(self, mount: dict[str, Any]) -> int:
+        descriptors: list[int] = []
+        self._attempt(
+            mount["target"], lambda: descriptors.append(_open_below(mount["source"], mount["sub_path"], self._identity))
+        )
+        return descriptors[0]
+
+    def _cover(self, path: str) -> None:
+        if self._find_area(path) == _MACHINE:
+            system.mount("tmpfs", path, kind="tmpfs", flags=_SAFE, data=_COVER_OPTIONS)
+            self._areas[path] = _OURS
+
+    def _reach(self, path: str, source: int) -> None:
+        if self._find_area(path) == _OURS:
+            self._bind(source, path, flags=system.MS_NOSUID)
+            self._areas[path] = _MACHINE
+
+    def _mount(self, mount: dict[str, Any], source: int | None) -> None:
+        if source is not None:
+            self._bind(source, mount["target"], flags=_SAFE | (system.MS_RDONLY if mount["is_read_only"] else 0))
+            self._areas[mount["target"]] = _VOLUME
+        elif mount["kind"] == "files":
+            self._mount_files(mount)
+        else:
+            self._make_target(mount["target"], is_folder=True)
+            self._mount_tmpfs(mount["target"], size=mount["size_bytes"], mode=mount["mode"] or 0o1777)
+            self._areas[mount["target"]] = _OURS
+
+    def _mount_tmpfs(self, target: str, *, size: int | None, mode: int) -> None:
+        options = [f"mode={mode:o}", *([] if size is None else [f"size={size}"])]
+        if self._identity is not None:
+            options += [f"uid={self._identity['uid']}", f"gid={self._identity['gid']}"]
+        system.mount("tmpfs", target, kind="tmpfs", flags=_SAFE, data=",".join(options))
+
+    def _mount_files(self, mount: dict[str, Any]) -> None:
+        target, contents = mount["target"], mount["contents"]
+        is_single = mount["sub_path"] is not None
+        place = _find_scratch(target) if is_single else target
+        if not is_single:
+            self._make_target(target, is_folder=True)
+        pages = sum(2 + len(text.encode(errors="surrogateescape")) // 4096 for text in contents.values())
+        self._mount_tmpfs(place, size=(pages + 64) * 4096, mode=0o755)
+        for name, text in contents.items():
+            self._write_file(f"{place}/{name}", text, mount["mode"] or 0o644)
+        if is_single:
+            source = os.open(f"{place}/{mount['sub_path']}", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            # The folder may lie above the source of another mount: uncover it before anything else is done.
+            system.unmount(place)
+            self._bind(source, target, flags=_SAFE | system.MS_RDONLY)
+            os.close(source)
+        else:
+            _remount(target, flags=_SAFE | system.MS_RDONLY)
+        self._areas[target] = _VOLUME
+
+    def _write_file(self, path: str, text: str, mode: int) -> None:
+        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(text.encode(errors="surrogateescape"))
+            if self._identity is not None:
+                os.fchown(descriptor, self._identity["uid"], self._identity["gid"])
+            os.fchmod(descriptor, mode)
+
+    def _bind(self, source: int, target: str, *, flags: int) -> None:
+        self._make_target(target, is_folder=stat.S_ISDIR(os.fstat(source).st_mode))
+        # Recursive: a user namespace may not show what another mount has covered.
+        system.mount(f"/proc/self/fd/{source}", target, flags=system.MS_BIND | system.MS_REC)
+        _remount(target, flags=flags)
+
+    def _make_target(self, target: str, *, is_folder: bool) -> None:
+        area = self._find_area(target)
+        if os.path.lexists(target):
+            return
+        if area == _MACHINE:
+            self._cover_with_entries(_find_deepest(target))
+        make = _make_folder if is_folder else _make_file
+        act_as(self._identity if area == _VOLUME else None, lambda: make(target))
+
+    def _cover_with_entries(self, folder: str) -> None:
+        status = os.stat(folder)
+        names = _list_entries(folder)
+        below = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        mode = stat.S_IMODE(status.st_mode)
+        system.mount("tmpfs", folder, kind="tmpfs", flags=_SAFE, data=f"mode={mode:o},size=16m")
+        if os.geteuid() == 0:
+            os.chown(folder, status.st_uid, status.st_gid)
+        for name in names:
+            _bind_entry(f"/proc/self/fd/{below}/{name}", f"{folder}/{name}")
+            self._areas.setdefault(f"{folder}/{name}", _MACHINE)
+        os.close(below)
+        self._areas[folder] = _OURS
+
+    def _find_area(self, path: str) -> str:
+        """Return to whom the folder belongs in which a path lies, or the path itself where something is mounted."""
+        while path not in self._areas:
+            path = os.path.dirname(path)
+        return self._areas[path]
+
+
+def _resolve(target: str) -> str:
+    if not target.startswith("/") or ".." in target.split("/") or target.strip("/") == "":
+        raise Failed(MOUNT_IMPOSSIBLE, f"cannot mount {target}: not an absolute path below the root")
+    return os.path.realpath(target)
+
+
+def _list_existing(paths: list[str]) -> list[str]:
+    return sorted({path for path in map(os.path.realpath, paths) if path != "/" and os.path.exists(path)})
+
+
+def _depth(path: str) -> int:
+    return path.count("/")
+
+
+def _find_deepest(path: str) -> str:
+    """Return the deepest folder above a path that exists; the path itself if it does."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _find_scratch(target: str) -> str:
+    """Return a folder that can be covered for a moment: one that the target is not in."""
+    for folder in _SCRATCH_FOLDERS:
+        if os.path.isdir(folder) and not os.path.islink(folder) and not f"{target}/".startswith(f"{folder}/"):
+            return folder
+    raise OSError(None, f"none of {', '.join(_SCRATCH_FOLDERS)} exists")
+
+
+def _list_entries(folder: str) -> list[str]:
+    names: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if len(names) == MOST_ENTRIES:
+                raise OSError(None, f"{folder} has more than {MOST_ENTRIES} entries")
+            names.append(entry.name)
+    return names
+
+
+def _bind_entry(source: str, target: str) -> None:
+    """Show an entry of a covered folder again, at its own path."""
+    status = os.lstat(source)
+    if stat.S_ISLNK(status.st_mode):
+        os.symlink(os.readlink(source), target)
+        return
+    make = _make_folder if stat.S_ISDIR(status.st_mode) else _make_file
+    make(target)
+    system.mount(source, target, flags=system.MS_BIND | system.MS_REC)
+
+
+def _make_folder(path: str) -> None:
+    if _depth(path) > MOST_LEVELS:
+        raise OSError(None, f"more than {MOST_LEVELS} levels")
+    os.makedirs(path, 0o755, exist_ok=True)
+
+
+def _make_file(path: str) -> None:
+    _make_folder(os.path.dirname(path))
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+
+
+def _remount(target: str, *, flags: int) -> None:
+    """Add flags to a mount. Those that it has are kept: a user namespace may not clear them."""
+    current = os.statvfs(target).f_flag
+    kept = sum(flag for bit, flag in _KEPT_FLAGS.items() if current & bit)
+    system.mount("none", target, flags=system.MS_BIND | system.MS_REMOUNT | flags | kept)
+
+
+def _open_below(source: str, sub_path: str | None, identity: Identity | None) -> int:
+    """Open a source without following symbolic links in `sub_path`, which its user may have made."""
+    descriptor = os.open(source, os.O_PATH | os.O_CLOEXEC)
+    parts = [part for part in (sub_path or "").split("/") if part not in ("", ".")]
+    if ".." in parts or len(parts) > MOST_LEVELS:
+        raise OSError(None, f"the path {sub_path} in the volume is not allowed")
+    for part in parts:
+        try:
+            below = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+        except FileNotFoundError:
+            act_as(identity, partial(os.mkdir, part, 0o755, dir_fd=descriptor))
+            below = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+        if stat.S_ISLNK(os.fstat(below).st_mode):
+            raise OSError(None, f"the path {sub_path} in the volume holds a symbolic link")
+        os.close(descriptor)
+        descriptor = below
+    return descriptor
