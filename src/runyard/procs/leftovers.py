@@ -56,6 +56,8 @@ def _explain(folder: Path, state: dict[str, Any]) -> str:
         errors = file.read(LARGEST_ERRORS_BYTES).decode(errors="replace").strip()
         if errors:
             return f"the supervisor failed: {errors.splitlines()[-1]}"
+    if state.get("supervisor") is None:
+        return "the supervisor was killed before it had started anything"
     return "the supervisor was killed; everything it had started was ended"
 
 

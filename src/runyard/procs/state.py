@@ -70,6 +70,7 @@ class State:
     """How bounds hold: `memory`, `cpu`, `processes`: "cgroup v2", "cgroup v1", "watchdog" (memory), "no";
     `mounts`: "mount namespace", "user namespace", "no". Only what the plan asks for is listed."""
     supervisor_pid: int | None = None
+    """None: no command was started yet. Without a supervisor, another folder may then safely run the same plan."""
     supervisor_start_time: int | None = None
     """In clock ticks since boot: pid and start time name a process whatever pids are reused."""
     instances: tuple[Instance, ...] = ()

@@ -64,7 +64,7 @@ def test_command_goes_on_when_the_process_that_started_it_is_killed(lab: Lab) ->
             time.sleep(60)
         finally:
             os._exit(1)
-    wait_for(lambda: is_supervised(folder))
+    wait_for(lambda: (state := read_state(folder)) is not None and state.supervisor_pid is not None)
     os.kill(server, signal.SIGKILL)
     os.waitpid(server, 0)
     state = lab.wait(folder)

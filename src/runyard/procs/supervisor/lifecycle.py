@@ -73,6 +73,8 @@ class Supervisor:
         """Live: from the first state to the last."""
         pid = os.getpid()
         self._record.save(supervisor={"pid": pid, "start_time": find_start_time(pid)}, boot_id=read_boot_id())
+        # Before anything is started: a state without a supervisor means that nothing was.
+        self._record.flush()
         if os.path.exists(f"{self._folder}/stop"):
             self._read_stop_request()
         failure = None

@@ -37,9 +37,13 @@ class Record:
         self.state["version"] += 1
         self._write()
 
+    def flush(self) -> None:
+        """Wait until the newest state is on disk."""
+        self._loop.run_until(lambda: not self._is_behind)
+
     def finish(self) -> None:
         """Wait until the newest state is on disk and the listeners were told."""
-        self._loop.run_until(lambda: not self._is_behind)
+        self.flush()
         self._loop.run_until(lambda: not self._news.is_behind, seconds=2)
 
     def _write(self) -> None:
