@@ -176,6 +176,12 @@ class Room:
             entry = self._journal.claims.waiting.get(run_uid)
             return None if entry is None else self._explain(entry.claim)
 
+    def list_environments(self) -> frozenset[str]:
+        """The keys of the virtual environments in which runs execute now, of all engines; they must not be removed."""
+        with self._locked():
+            active = self._journal.claims.active.values()
+            return frozenset(entry.claim.environment for entry in active if entry.claim.environment)
+
     def snapshot(self) -> Snapshot:
         """The machine as one node, and a pod for each run that has room."""
         with self._locked():

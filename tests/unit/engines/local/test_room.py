@@ -265,6 +265,15 @@ def test_turn_is_lost_when_the_engine_of_a_waiting_run_does_not_come_back(lab: L
     assert uids(other.retry()) == ["run-3"]
 
 
+def test_environments_of_active_runs_are_listed_when_another_engine_started_them(lab: Lab) -> None:
+    room = lab.open()
+    first = replace(lab.claim(1, cpu=1000), environment="aa")
+    lab.start(room, first)
+    lab.start(room, lab.claim(2, cpu=1000))
+    wait(room, replace(lab.claim(3, cpu=1000), environment="bb"))
+    assert lab.open().list_environments() == {"aa"}
+
+
 def test_snapshot_has_a_node_and_a_pod_per_active_run_when_some_wait(lab: Lab) -> None:
     room = lab.open(gpus=(Gpu("GPU-a"),))
     lab.start(room, lab.claim(1, cpu=1500, memory=GIB, gpu=1))
