@@ -57,7 +57,7 @@ def build(target: Path, options: dict[str, str], requirements: list[str], lock: 
         say("removing what an interrupted build left")
         remove_tree(target)
     say(f"creating a virtual environment with Python {options['version']}")
-    uv, python = options["uv"], options["python"]
+    uv, python = options["uv"], options["interpreter"]
     code = run([uv, "venv", "--quiet", "--no-project", "--python", python, str(target)], lock)
     if code == 0 and requirements:
         say(f"installing {len(requirements)} requirement{'s' * (len(requirements) != 1)}")

@@ -62,7 +62,7 @@ class Environment:
     @property
     def python(self) -> Path:
         """Its interpreter."""
-        return self.bin / "python"
+        return self.bin / "python3"
 
     @property
     def reachable(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def plan_setup(
         "folder": str(environment.folder.parent),
         "key": environment.key,
         "uv": str(uv),
-        "python": str(environment.interpreter.path),
+        "interpreter": str(environment.interpreter.path),
         "version": environment.interpreter.version,
         "most": MOST_ENVIRONMENTS,
         "most_bytes": LARGEST_ENVIRONMENTS_BYTES,
