@@ -59,13 +59,14 @@ def main() -> int:
     launch = _Launch(stop)
     try:
         ending = launch.run(os.environ)
+        stop.ignore()
     except Terminated:
+        stop.ignore()
         ending = Ending(TERMINATED, "stopped by SIGTERM")
     if ending.message is not None:
         sys.stderr.write(f"runyard: {ending.message}\n")
-    with contextlib.suppress(Terminated):
-        path = find_termination_log(os.environ)
-        write_termination(path, message=ending.message, peak_bytes=find_peak_bytes())
+    path = find_termination_log(os.environ)
+    write_termination(path, message=ending.message, peak_bytes=find_peak_bytes())
     return ending.code
 
 
