@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
-import signal
 import time
 
 from runyard.procs.supervisor import system
 from runyard.procs.supervisor.failures import START_FAILED, STEP_FAILED, Failed
 from runyard.procs.supervisor.hooks import parse_inspection, run_hook
 from runyard.procs.supervisor.instances import Instance
+from runyard.procs.supervisor.light import signal
 from runyard.procs.supervisor.poll_loop import PollLoop
 from runyard.procs.supervisor.ports import NoFreePort, Ports, substitute
 from runyard.procs.supervisor.process_tree import find_start_time, read_boot_id
@@ -45,9 +45,9 @@ def supervise(folder: str, listeners: str, *, plan_descriptor: int, lock_descrip
     system.prctl(system.PR_SET_DUMPABLE, 0)
     with open(plan_descriptor, "rb") as file:
         file.seek(0)
-        plan = json.loads(file.read())
+        plan, state = marshal.loads(file.read())  # noqa: S302  # from `supervision.start`, through memory
     loop = PollLoop()
-    Supervisor(folder, plan, Record(folder, listeners, loop), loop).run()
+    Supervisor(folder, plan, Record(folder, listeners, state, loop), loop).run()
     os._exit(0)
 
 
@@ -256,7 +256,7 @@ class Supervisor:
         grace = None
         try:
             with open(f"{self._folder}/stop", "rb") as file:
-                grace = json.loads(file.read(1024)).get("grace_seconds")
+                grace = float(file.read(100))
         except (OSError, ValueError):
             pass  # A signal without a request: the plan's own grace.
         deadline = time.monotonic() + (self._plan["grace_seconds"] if grace is None else grace)
