@@ -147,6 +147,11 @@ class Reason(StrEnum):
         "a secret that the run names has no value",
         "store the secret's value, then submit the run again",
     )
+    SECRETS_EXPOSED = (
+        "secrets.exposed",
+        "the machine's container runtime would write secrets of the run to disk in clear",
+        "give each secret a `mount_path`, so that it is a file in memory; or use podman, as `status.message` explains",
+    )
     SPEC_UNREADABLE = (
         "spec.unreadable",
         "the stored spec of the run cannot be read by this release; the run stays as it is",

@@ -1,12 +1,12 @@
 """What a supervisor is told to run. A plan holds secrets, so it is never on disk: it travels through a memfd."""
 
-import marshal
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 LARGEST_PLAN_BYTES = 8 << 20
-"""How large a plan may be, encoded: the supervisor keeps it in memory for restarts."""
+"""How large a plan may be, as JSON: the supervisor keeps it in memory for restarts."""
 
 
 class PlanTooLarge(ValueError):
@@ -35,6 +35,8 @@ class Command:
     """The program is searched in the PATH of `env`, as this command's identity and inside its mounts."""
     env: Mapping[str, str] = field(default_factory=dict)
     """The whole environment: nothing is inherited. The supervisor adds `RUNYARD_SUPERVISION` only."""
+    stdin: str | None = field(default=None, repr=False)
+    """What it reads from its standard input, kept in memory only; None: nothing."""
     cwd: str = "/"
     message: str | None = None
     """What the state says while this command runs, such as "installing requirements"."""
@@ -105,11 +107,11 @@ class Hooks:
     """
 
     stop: tuple[str, ...] = ()
-    """Ends it with grace, instead of SIGTERM to the process tree."""
+    """Ends it with grace, instead of SIGTERM to the process tree. `$(GRACE_SECONDS)` becomes the grace that is left."""
     inspect: tuple[str, ...] = ()
     """Prints `{"exit_code": 137, "oom": true, "peak_bytes": null}`; runs after main has ended, before `cleanup`."""
     cleanup: tuple[str, ...] = ()
-    """Removes it, whatever happened; also runs after a supervisor was killed. Idempotent."""
+    """Removes it, whatever happened, after each instance; also after a supervisor was killed. Idempotent."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -150,25 +152,9 @@ class Plan:
     """
 
 
-def encode_plan(plan: Plan, state: dict[str, Any]) -> bytes:
-    """Return the plan and the first state as the supervisor reads them; raises `PlanTooLarge`.
-
-    The supervisor is run by the same Python, so that marshal is safe; JSON would take more of its memory.
-    """
-    encoded = marshal.dumps((_to_plain(plan), state))
+def encode_plan(plan: Plan) -> bytes:
+    """Return the plan as the supervisor reads it; raises `PlanTooLarge`."""
+    encoded = json.dumps(asdict(plan)).encode()
     if len(encoded) > LARGEST_PLAN_BYTES:
         raise PlanTooLarge(f"a plan of {len(encoded)} bytes; at most {LARGEST_PLAN_BYTES}")
     return encoded
-
-
-def _to_plain(value: Any) -> Any:
-    """Return the same of built-in types only: marshal knows no subclasses."""
-    if is_dataclass(value):
-        return {each.name: _to_plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {_to_plain(key): _to_plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_plain(each) for each in value]
-    if isinstance(value, str):
-        return "".join(value)
-    return value

@@ -34,6 +34,7 @@ OTHER_MEANINGS = {
     ("api/routes/usage.py", "container"): "Kubernetes' container",
     ("app/sessions/container_sessions.py", "container"): "Kubernetes' container",
     ("app/logs/log_reader.py", "container"): "Kubernetes' container",
+    ("engines/local/containers/container_process.py", "container"): "a subcommand of podman and docker",
     ("kube/streams/exec.py", "container"): "Kubernetes' container",
     ("kube/streams/logs.py", "container"): "Kubernetes' container",
     ("logs/names.py", "container"): "Kubernetes' container",

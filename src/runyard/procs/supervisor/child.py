@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from runyard.procs.supervisor import system
 from runyard.procs.supervisor.failures import START_FAILED, USER_IMPOSSIBLE, Failed
-from runyard.procs.supervisor.light import signal
 from runyard.procs.supervisor.mounts import enter_mounts
 from runyard.procs.supervisor.process_tree import MARK_NAME
 
@@ -50,8 +50,7 @@ def _prepare(
         note = enter_mounts(plan, identity)
         if note is not None:
             _report(report, "note", "mounts", note)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
+    os.dup2(_open_input(command["stdin"]), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
     _drop_privileges(identity)
@@ -63,6 +62,17 @@ def _prepare(
         system.prctl(system.PR_SET_NO_NEW_PRIVS, 1)
     _enter(command["cwd"])
     _exec(command, mark)
+
+
+def _open_input(text: str | None) -> int:
+    """Return what the command reads: nothing, or a text that is in memory only."""
+    if text is None:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(text.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def _reset_signals() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 from runyard.procs.supervisor import child
 from runyard.procs.supervisor.cgroups import NAME_PREFIX, Cgroup, make_cgroup
 from runyard.procs.supervisor.failures import START_FAILED, Failed
-from runyard.procs.supervisor.light import signal
 from runyard.procs.supervisor.memory_watchdog import MemoryWatchdog
 from runyard.procs.supervisor.output import Output
 from runyard.procs.supervisor.process_tree import list_descendants, send_signals
@@ -26,8 +26,12 @@ LARGEST_REPORT_BYTES = 16384
 class Instance:
     """Starts in `start`; `wait_status` is set when its first process has ended."""
 
-    def __init__(self, command: dict[str, Any], number: int, *, folder: str, loop: PollLoop) -> None:
+    def __init__(
+        self, command: dict[str, Any], number: int, *, folder: str, loop: PollLoop, is_measured: bool = True
+    ) -> None:
         self.command = command
+        # Not if it only represents a container: its own memory, and that of its cgroup, are not the container's.
+        self._is_measured = is_measured
         self.pid = 0
         self.wait_status: int | None = None
         self.notes: dict[str, str] = {}
@@ -121,16 +125,14 @@ class Instance:
         status = self.wait_status
         code = None if status is None else os.waitstatus_to_exitcode(status)
         is_exceeded = self._watchdog is not None and self._watchdog.is_exceeded
-        peaks = [
-            self._largest_resident,
-            self.cgroup.read_peak_bytes() or 0,
-            self._watchdog.peak if self._watchdog else 0,
-        ]
+        cgroup_peak = self.cgroup.read_peak_bytes() if self._is_measured else None
+        resident = self._largest_resident if self._is_measured else 0
+        watched = self._watchdog.peak if self._watchdog else 0
         return {
             "exit_code": code if code is not None and code >= 0 else None,
             "signal": -code if code is not None and code < 0 else None,
             "is_out_of_memory": is_exceeded or (code != 0 and self.cgroup.is_out_of_memory()),
-            "peak_bytes": self.cgroup.read_peak_bytes() or max(peaks) or None,
+            "peak_bytes": cgroup_peak or max(resident, watched) or None,
         }
 
     def _pump(self) -> None:

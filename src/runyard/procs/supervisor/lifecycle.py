@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import marshal
+import json
+import math
 import os
+import signal
 import time
 
 from runyard.procs.supervisor import system
 from runyard.procs.supervisor.failures import START_FAILED, STEP_FAILED, Failed
 from runyard.procs.supervisor.hooks import parse_inspection, run_hook
 from runyard.procs.supervisor.instances import Instance
-from runyard.procs.supervisor.light import signal
 from runyard.procs.supervisor.poll_loop import PollLoop
 from runyard.procs.supervisor.ports import NoFreePort, Ports, substitute
 from runyard.procs.supervisor.process_tree import find_start_time, read_boot_id
@@ -29,6 +30,8 @@ MOST_LOG_SHARES = 4
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 """Back-off between instances of main: doubled from the first pause, begun anew after an instance that ran as long."""
+GRACE_PLACEHOLDER = "$(GRACE_SECONDS)"
+"""Becomes the rest of the grace, in whole seconds, in the stop hook."""
 LONGEST_HOOK_SECONDS = 60.0
 """How long a hook may take, besides the grace of a stop."""
 _KILL_PERIOD_SECONDS = 0.02
@@ -45,9 +48,9 @@ def supervise(folder: str, listeners: str, *, plan_descriptor: int, lock_descrip
     system.prctl(system.PR_SET_DUMPABLE, 0)
     with open(plan_descriptor, "rb") as file:
         file.seek(0)
-        plan, state = marshal.loads(file.read())  # noqa: S302  # from `supervision.start`, through memory
+        plan = json.loads(file.read())
     loop = PollLoop()
-    Supervisor(folder, plan, Record(folder, listeners, state, loop), loop).run()
+    Supervisor(folder, plan, Record(folder, listeners, loop), loop).run()
     os._exit(0)
 
 
@@ -131,7 +134,13 @@ class Supervisor:
     def _run_instance(
         self, command: dict[str, Any], number: int, *, limits: dict[str, Any], is_main: bool = False
     ) -> Instance:
-        instance = Instance(command, number, folder=self._folder, loop=self._loop)
+        instance = Instance(
+            command,
+            number,
+            folder=self._folder,
+            loop=self._loop,
+            is_measured=not (is_main and self._plan["hooks"]["inspect"]),
+        )
         self._current = instance
         if is_main:
             self._record.save(phase="starting", message=command["message"], is_ready=False)
@@ -174,7 +183,8 @@ class Supervisor:
         hook = self._plan["hooks"]["stop"] if uses_hook else []
         if hook:
             grace = max(0.0, (self._stop_deadline or 0.0) - time.monotonic())
-            run_hook(self._loop, hook, self._plan["hooks"]["env"], seconds=grace + LONGEST_HOOK_SECONDS)
+            argv = [each.replace(GRACE_PLACEHOLDER, str(math.ceil(grace))) for each in hook]
+            run_hook(self._loop, argv, self._plan["hooks"]["env"], seconds=grace + LONGEST_HOOK_SECONDS)
             self._loop.run_until(lambda: instance.wait_status is not None, seconds=LONGEST_HOOK_SECONDS)
             return
         instance.signal_tree(signal.SIGTERM)
@@ -185,10 +195,10 @@ class Supervisor:
         """Leave nothing of an instance: end its tree, read its output, remove its cgroup, run the hooks."""
         hooks = self._plan["hooks"] if is_main else {"inspect": [], "cleanup": []}
         inspection = self._run_inspection(hooks) if instance.wait_status is not None else {}
-        self._kill_tree(instance)
         if hooks["cleanup"]:
+            # Before the tree is killed: processes of the container runtime below us are not interrupted then.
             run_hook(self._loop, hooks["cleanup"], hooks["env"], seconds=LONGEST_HOOK_SECONDS)
-            self._kill_tree(instance)
+        self._kill_tree(instance)
         instance.finish()
         instance.record.update(inspection)
         if is_main and self._plan["termination_path"] is not None:
@@ -256,7 +266,7 @@ class Supervisor:
         grace = None
         try:
             with open(f"{self._folder}/stop", "rb") as file:
-                grace = float(file.read(100))
+                grace = json.loads(file.read(1024)).get("grace_seconds")
         except (OSError, ValueError):
             pass  # A signal without a request: the plan's own grace.
         deadline = time.monotonic() + (self._plan["grace_seconds"] if grace is None else grace)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-
-from runyard.procs.supervisor.light import signal
+import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
