@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +30,8 @@ from runyard.pods.snapshot import Snapshot
 
 ORPHANED_SECONDS = 30.0
 """How long a waiting run keeps its turn after its engine died; the next server releases it again before that."""
+MOST_EXPLAINED = 100
+"""How many waiting runs, the first ones, `list_shortages` explains."""
 MOST_NAMED_RESOURCES = 8
 """How many resources a shortage names; the others are counted."""
 
@@ -176,6 +179,19 @@ class Room:
             entry = self._journal.claims.waiting.get(run_uid)
             return None if entry is None else self._explain(entry.claim)
 
+    def list_shortages(self, *, most: int = MOST_EXPLAINED) -> dict[str, Shortage]:
+        """Why the first runs that wait in this engine wait now, by run: `explain` for many at the cost of one."""
+        with self._locked():
+            free = self._measure_free()
+            claims = self._journal.claims
+            own = (
+                (place, uid) for place, (_, uid) in enumerate(claims.queue) if claims.waiting[uid].owner == self._owner
+            )
+            return {
+                uid: self._explain(claims.waiting[uid].claim, before=place, free=free)
+                for place, uid in islice(own, most)
+            }
+
     def list_environments(self) -> frozenset[str]:
         """The keys of the virtual environments in which runs execute now, of all engines; they must not be removed."""
         with self._locked():
@@ -236,9 +252,11 @@ class Room:
     def _to_share(self, entry: Entry) -> Share:
         return Share(entry.claim.run_uid, tuple(gpu for gpu in self._machine.gpus if gpu.id in entry.gpus))
 
-    def _explain(self, claim: Claim) -> Shortage:
-        before = bisect_left(self._journal.claims.queue, (claim.sequence, claim.run_uid))
-        return Shortage(is_impossible=False, lacks=self._find_lacks(claim.demand, self._measure_free()), before=before)
+    def _explain(self, claim: Claim, *, before: int | None = None, free: Amounts | None = None) -> Shortage:
+        if before is None:
+            before = bisect_left(self._journal.claims.queue, (claim.sequence, claim.run_uid))
+        lacks = self._find_lacks(claim.demand, free or self._measure_free())
+        return Shortage(is_impossible=False, lacks=lacks, before=before)
 
     def _measure_free(self) -> Amounts:
         """What no active run has. What runs have written already counts twice on the disk: as used and as promised."""

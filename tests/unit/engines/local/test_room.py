@@ -265,6 +265,17 @@ def test_turn_is_lost_when_the_engine_of_a_waiting_run_does_not_come_back(lab: L
     assert uids(other.retry()) == ["run-3"]
 
 
+def test_first_of_this_engine_are_explained_when_many_wait(lab: Lab) -> None:
+    room, other = lab.open(), lab.open()
+    lab.start(room, lab.claim(1, cpu=2000))
+    wait(other, lab.claim(2, cpu=1000))
+    for number in range(3, 8):
+        wait(room, lab.claim(number, cpu=1000))
+    found = room.list_shortages(most=3)
+    assert [(uid, shortage.before) for uid, shortage in found.items()] == [("run-3", 1), ("run-4", 2), ("run-5", 3)]
+    assert found == {uid: room.explain(uid) for uid in found}
+
+
 def test_environments_of_active_runs_are_listed_when_another_engine_started_them(lab: Lab) -> None:
     room = lab.open()
     first = replace(lab.claim(1, cpu=1000), environment="aa")
