@@ -2,8 +2,10 @@
 
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from .conversions import Mismatch, convert, read_hints
@@ -41,6 +43,11 @@ class Binder:
         """Whether the function has a parameter of this name."""
         return name in self._parameters
 
+    def wants_path(self, name: str) -> bool:
+        """Whether the parameter is annotated as a path."""
+        hint = self._hints.get(name)
+        return any(isinstance(each, type) and issubclass(each, PurePath) for each in (hint, *typing.get_args(hint)))
+
     @property
     def names(self) -> tuple[str, ...]:
         """The parameters, in order."""
@@ -63,6 +70,12 @@ class Binder:
             bound |= {name: value for name, value in values.items() if name not in self._parameters}
         positional = [name for name, each in self._parameters.items() if each.kind in _POSITIONAL and name in bound]
         return Arguments(tuple(bound.pop(name) for name in positional), bound)
+
+    def check_known(self, values: Mapping[str, Any], *, provided: Iterable[str]) -> None:
+        """Raise `NotPrepared` for a value that the function has no parameter for."""
+        unknown = [] if self._takes_any else [name for name in values if name not in self._parameters]
+        if unknown:
+            raise NotPrepared("; ".join(self._describe_unknown(unknown, provided)))
 
     def _convert(self, name: str, value: Any) -> Any:
         try:
@@ -89,7 +102,7 @@ class Binder:
         return texts
 
     def _describe_missing(self, missing: list[str]) -> list[str]:
-        return [f"{self._title} needs {_join(missing)}; add to `parameters` or `inputs`"] if missing else []
+        return [f"{self._title} needs {_join(missing)}"] if missing else []
 
 
 def _find_annotated(function: Callable[..., Any]) -> Any:

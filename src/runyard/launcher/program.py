@@ -2,7 +2,7 @@
 
 import contextlib
 import faulthandler
-import json
+import functools
 import os
 import shutil
 import sys
@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import digitalhub_bridge
 from .arguments import Binder
-from .calls import call_function
+from .digitalhub_bridge import DigitalHub
+from .entity_files import EntityFiles
 from .failures import (
     DONE,
     HANDLER_FAILED,
@@ -28,10 +30,14 @@ from .failures import (
     print_traceback,
 )
 from .handlers import import_handler
+from .http_service import serve_run
+from .jobs import run_job
 from .launch_settings import LaunchSettings, find_termination_log, read_settings
 from .memory_peak import find_peak_bytes
-from .results import LARGEST_RESULTS_BYTES, split_results
-from .run_api import RunApi
+from .metric_log import MetricLog
+from .run_api import RunApi, expect_object
+from .run_context import ProjectInfo, RunContext, RunInfo
+from .run_session import Functions, Session
 from .signals import StopSignal
 from .sources import SourceTree, prepare_source
 from .termination_log import write_termination
@@ -53,13 +59,14 @@ def main() -> int:
     launch = _Launch(stop)
     try:
         ending = launch.run(os.environ)
+        stop.ignore()
     except Terminated:
+        stop.ignore()
         ending = Ending(TERMINATED, "stopped by SIGTERM")
     if ending.message is not None:
         sys.stderr.write(f"runyard: {ending.message}\n")
-    with contextlib.suppress(Terminated):
-        path = find_termination_log(os.environ)
-        write_termination(path, message=ending.message, peak_bytes=find_peak_bytes())
+    path = find_termination_log(os.environ)
+    write_termination(path, message=ending.message, peak_bytes=find_peak_bytes())
     return ending.code
 
 
@@ -80,6 +87,8 @@ class _Launch:
             return Ending(NOT_PREPARED, str(error))
         except (NotReported, BadResult) as error:
             return Ending(HANDLER_FAILED, str(error))
+        except OSError as error:
+            return Ending(NOT_PREPARED, f"the run cannot be prepared: {error}")
         return Ending(TERMINATED if self._stop.is_received else DONE)
 
     def _launch(self, settings: LaunchSettings) -> None:
@@ -93,15 +102,54 @@ class _Launch:
         effective = _read_effective(api)
         with _open_work(settings) as work:
             source = effective.get("source") or {}
-            self._tree = prepare_source(source, work=work)
+            self._tree = prepare_source(source, work=work / "source")
             if not effective.get("working_dir"):
                 os.chdir(self._tree.root)
-            handler = import_handler(self._tree, str(source.get("handler") or ""))
-            binder = Binder(handler, title="the handler")
-            values = {**(effective.get("parameters") or {}), **(effective.get("inputs") or {})}
-            arguments = binder.bind(values, provided={})
-            returned = call_function(self._stop, handler, *arguments.positional, **arguments.named)
-            _report(api, returned)
+            functions = _import_functions(self._tree, source)
+            session = _open_session(settings, api, self._stop, folder=work)
+            action = effective.get("action") or "job"
+            if action == "job":
+                run_job(session, functions, effective=effective)
+            elif action == "serve":
+                serve_run(session, functions, effective=effective, settings=settings)
+            else:
+                raise NotPrepared(f"the launcher starts jobs and services; the action of this run is {action}")
+
+
+def _import_functions(tree: SourceTree, source: Mapping[str, Any]) -> Functions:
+    """The handler, and the init function: of the handler's module unless it names another."""
+    handler_name, init_name = str(source.get("handler") or ""), str(source.get("init_function") or "")
+    handler = import_handler(tree, handler_name)
+    binder = Binder(handler, title="the handler")
+    if not init_name:
+        return Functions(handler, binder)
+    module, colon, _ = handler_name.rpartition(":")
+    init = import_handler(tree, init_name if ":" in init_name else f"{module}{colon}{init_name}")
+    return Functions(handler, binder, init, Binder(init, title="the init function"))
+
+
+def _open_session(settings: LaunchSettings, api: RunApi, stop: StopSignal, *, folder: Path) -> Session:
+    find_run_key = functools.cache(lambda: _get_run_key(api, settings))
+    hub = None
+    if digitalhub_bridge.is_installed():
+        hub = DigitalHub(project=settings.project, find_run_key=find_run_key)
+    metrics = MetricLog(api)
+    files = EntityFiles(api, project=settings.project, find_run_key=find_run_key)
+    project = ProjectInfo(settings.project)
+    run = RunInfo(id=settings.run_id, uid=settings.run_uid, project=settings.project)
+    context = RunContext(
+        metrics=metrics,
+        files=files,
+        find_project=lambda: project if hub is None else hub.project,
+        find_run=lambda: run if hub is None else hub.run,
+    )
+    return Session(api=api, stop=stop, context=context, files=files, metrics=metrics, hub=hub, folder=folder)
+
+
+def _get_run_key(api: RunApi, settings: LaunchSettings) -> str:
+    """The run's key, which holds its kind."""
+    run = expect_object(api.get_run().document)
+    return str(run.get("key") or f"store://{settings.project}/run/{run.get('kind')}/{settings.run_id}")
 
 
 def _read_effective(api: RunApi) -> dict[str, Any]:
@@ -114,34 +162,19 @@ def _read_effective(api: RunApi) -> dict[str, Any]:
     return effective
 
 
-def _report(api: RunApi, returned: Any) -> None:
-    def refuse_file(name: str, _path: object) -> str:
-        raise BadResult(f"result {name} is a path; files cannot be stored yet")
-
-    results, outputs = split_results(returned, store_file=refuse_file)
-    if not results and not outputs:
-        return
-    size = len(json.dumps(results))
-    if size > LARGEST_RESULTS_BYTES:
-        raise BadResult(
-            f"the results are {size} bytes of JSON; at most {LARGEST_RESULTS_BYTES} are allowed: write large ones to a "
-            "file and return its pathlib.Path"
-        )
-    api.report(results=results, outputs=outputs)
-
-
 @contextlib.contextmanager
 def _open_work(settings: LaunchSettings) -> Iterator[Path]:
-    """An empty folder for the source: in the engine's, where it stays, or a temporary one."""
-    if settings.work is not None:
-        folder = settings.work / "source"
-        # A former instance of the run may have left its source, and compiled files that look current.
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder.resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="runyard-", ignore_cleanup_errors=True) as name:
-        yield Path(name).resolve()
+    """A folder for source and inputs: the engine's, which stays, or a temporary one. `source` in it is empty."""
+    with contextlib.ExitStack() as stack:
+        if settings.work is None:
+            temporary = tempfile.TemporaryDirectory(prefix="runyard-", ignore_cleanup_errors=True)
+            folder = Path(stack.enter_context(temporary)).resolve()
+        else:
+            folder = settings.work.resolve()
+            # A former instance of the run may have left its source, and compiled files that look current.
+            shutil.rmtree(folder / "source", ignore_errors=True)
+        (folder / "source").mkdir(parents=True, exist_ok=True)
+        yield folder
 
 
 def _unbuffer() -> None:

@@ -1,14 +1,18 @@
 """The API of Runyard as a run uses it: with its own token, and with retries that outlast a restart of the server."""
 
+import contextlib
+import copy
 import http.client
 import json
+import os
 import random
 import ssl
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
 from .failures import NotReported
@@ -25,6 +29,7 @@ LONGEST_PAUSE_SECONDS = 30.0
 UNAUTHORIZED_SECONDS = 30.0
 """How long a refused token (401) is tried again. After that the run was deleted, or its token has expired."""
 _REMINDER_SECONDS = 60.0
+_BLOCK_BYTES = 256 << 10
 _RETRIED = frozenset({401, 408, 425, 429})
 
 
@@ -64,9 +69,15 @@ class RunApi:
         self._run = f"{self._project}/runs/{quote(run_id, safe='')}"
         self._pause = pause
 
+    def with_pause(self, pause: Callable[[float], object]) -> "RunApi":
+        """The same API for another thread, which waits in another way."""
+        other = copy.copy(self)
+        other._pause = pause  # noqa: SLF001 - a copy of our own
+        return other
+
     def get_effective(self) -> dict[str, Any]:
         """The answer of `GET …/effective`: the run as it was resolved."""
-        return _expect_object(self.request("GET", f"{self._run}/effective").document)
+        return expect_object(self.request("GET", f"{self._run}/effective").document)
 
     def get_run(self) -> Answer:
         """The run as it is stored, with its ETag."""
@@ -76,7 +87,7 @@ class RunApi:
         """Merge results and outputs into the run's status: retry on conflict, retries until the server has them."""
         while True:
             read = self.get_run()
-            run = _expect_object(read.document)
+            run = expect_object(read.document)
             status = run.get("status") or {}
             merged = {
                 "results": {**(status.get("results") or {}), **results},
@@ -87,7 +98,7 @@ class RunApi:
             if self.request("PUT", self._run, body=body, headers=headers, accepted=(412,)).status != 412:
                 return
 
-    def put_metric(self, name: str, values: float | list[float]) -> None:
+    def put_metric(self, name: str, values: "float | list[float]") -> None:
         """Replace a metric of the run by a number or a series."""
         self.request("PUT", f"{self._run}/metrics/{quote(name, safe='')}", body=values)
 
@@ -102,12 +113,42 @@ class RunApi:
     ) -> Answer:
         """One request, repeated until the server answers it; raises `NotReported` if it refuses it."""
         data = None if body is None else json.dumps(body, allow_nan=False).encode()
+        return self._retry(method, lambda: self._send(method, path, data=data, headers=headers or {}), accepted)
+
+    def request_in_project(self, method: str, path: str, *, body: Any = None, accepted: tuple[int, ...] = ()) -> Answer:
+        """The same for a path below the project, such as `/artifacts`."""
+        return self.request(method, f"{self._project}{path}", body=body, accepted=accepted)
+
+    def upload(self, path: str, file: Path, *, headers: Mapping[str, str]) -> None:
+        """PUT a file's bytes to a path below the project; read again from its start for each attempt."""
+
+        def attempt() -> Answer:
+            with file.open("rb") as content:
+                size = os.fstat(content.fileno()).st_size
+                return self._send(
+                    "PUT",
+                    f"{self._project}{path}",
+                    data=content,
+                    headers={"Content-Type": "application/octet-stream", "Content-Length": str(size), **headers},
+                )
+
+        self._retry("PUT", attempt)
+
+    def download(self, path: str, write: Callable[[http.client.HTTPResponse], None]) -> None:
+        """GET a path below the project; `write` reads the bytes, again from the start for each attempt."""
+
+        def attempt() -> Answer:
+            return self._send("GET", f"{self._project}{path}", data=None, headers={"Accept": "*/*"}, write=write)
+
+        self._retry("GET", attempt)
+
+    def _retry(self, method: str, attempt: Callable[[], Answer], accepted: tuple[int, ...] = ()) -> Answer:
         begun = told = time.monotonic()
-        pause, attempt = FIRST_PAUSE_SECONDS, 0
+        pause, count = FIRST_PAUSE_SECONDS, 0
         while True:
-            attempt += 1
+            count += 1
             try:
-                answer = self._send(method, path, data=data, headers=headers or {})
+                answer = attempt()
                 if answer.status < 300 or answer.status in accepted:
                     return answer
                 _refuse(answer, method)
@@ -116,19 +157,33 @@ class RunApi:
                 if failure.status == 401 and now - begun > UNAUTHORIZED_SECONDS:
                     message = "the server does not accept the run's token: the run was deleted, or its token expired"
                     raise NotReported(message) from None
-                if attempt == 1 or now - told > _REMINDER_SECONDS:
+                if count == 1 or now - told > _REMINDER_SECONDS:
                     told = now
                     sys.stderr.write(f"runyard: {method} to the server failed, trying again: {failure}\n")
                 self._pause(failure.pause_seconds or pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
-    def _send(self, method: str, path: str, *, data: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        data: "bytes | BinaryIO | None",
+        headers: Mapping[str, str],
+        write: Callable[[http.client.HTTPResponse], None] | None = None,
+    ) -> Answer:
         connection = self._connect()
         try:
-            connection.request(method, f"{self._address.path}{path}", body=data, headers=self._make_headers(headers))
+            # A server that refuses an upload answers before it has read all of it.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                sent = self._make_headers(headers)
+                connection.request(method, f"{self._address.path}{path}", body=data, headers=sent)
             response = connection.getresponse()
-            content = response.read(LARGEST_ANSWER_BYTES + 1)
             received = {name.lower(): value for name, value in response.getheaders()}
+            if write is not None and response.status == 200:
+                write(response)
+                return Answer(response.status, received, None)
+            content = response.read(LARGEST_ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
             raise AttemptFailed(_describe_network_error(error)) from error
         finally:
@@ -141,8 +196,10 @@ class RunApi:
         host, port = self._address.hostname or "", self._address.port
         if self._address.scheme == "https":
             context = ssl.create_default_context()
-            return http.client.HTTPSConnection(host, port, timeout=REQUEST_SECONDS, context=context)
-        return http.client.HTTPConnection(host, port, timeout=REQUEST_SECONDS)
+            return http.client.HTTPSConnection(
+                host, port, timeout=REQUEST_SECONDS, context=context, blocksize=_BLOCK_BYTES
+            )
+        return http.client.HTTPConnection(host, port, timeout=REQUEST_SECONDS, blocksize=_BLOCK_BYTES)
 
     def _make_headers(self, more: Mapping[str, str]) -> dict[str, str]:
         headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "runyard-launcher"}
@@ -182,7 +239,8 @@ def _find_message(document: Any) -> str | None:
     return " ".join(message[:LARGEST_ERROR_CHARACTERS].split()) if isinstance(message, str) else None
 
 
-def _expect_object(document: Any) -> dict[str, Any]:
+def expect_object(document: Any) -> dict[str, Any]:
+    """The document of an answer that must be a JSON object; raises `NotReported`."""
     if not isinstance(document, dict):
         raise NotReported("the server's answer is not a JSON object")
     return document

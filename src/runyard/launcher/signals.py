@@ -20,6 +20,11 @@ class StopSignal:
         """Handle SIGTERM from now on; only in the main thread."""
         signal.signal(signal.SIGTERM, self._receive)
 
+    @staticmethod
+    def ignore() -> None:
+        """Ignore SIGTERM from now on: during the interpreter's own end it would replace the exit code."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
     @contextmanager
     def redirect(self, callback: Callable[[], object]) -> Iterator[None]:
         """Call `callback` on SIGTERM instead of raising, for example to cancel a task of an event loop."""

@@ -1,12 +1,12 @@
 """What a supervisor is told to run. A plan holds secrets, so it is never on disk: it travels through a memfd."""
 
-import json
+import marshal
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
 
 LARGEST_PLAN_BYTES = 8 << 20
-"""How large a plan may be, as JSON: the supervisor keeps it in memory for restarts."""
+"""How large a plan may be, encoded: the supervisor keeps it in memory for restarts."""
 
 
 class PlanTooLarge(ValueError):
@@ -152,9 +152,25 @@ class Plan:
     """
 
 
-def encode_plan(plan: Plan) -> bytes:
-    """Return the plan as the supervisor reads it; raises `PlanTooLarge`."""
-    encoded = json.dumps(asdict(plan)).encode()
+def encode_plan(plan: Plan, state: dict[str, Any]) -> bytes:
+    """Return the plan and the first state as the supervisor reads them; raises `PlanTooLarge`.
+
+    The supervisor is run by the same Python, so that marshal is safe; JSON would take more of its memory.
+    """
+    encoded = marshal.dumps((_to_plain(plan), state))
     if len(encoded) > LARGEST_PLAN_BYTES:
         raise PlanTooLarge(f"a plan of {len(encoded)} bytes; at most {LARGEST_PLAN_BYTES}")
     return encoded
+
+
+def _to_plain(value: Any) -> Any:
+    """Return the same of built-in types only: marshal knows no subclasses."""
+    if is_dataclass(value):
+        return {each.name: _to_plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {_to_plain(key): _to_plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_plain(each) for each in value]
+    if isinstance(value, str):
+        return "".join(value)
+    return value

@@ -42,7 +42,8 @@ def start(folder: Path, plan: Plan, *, listeners: Path) -> int:
     `listeners` is the folder of the sockets that hear of changes (`Listener`); it may be empty or missing.
     The pid is that of a child of this process: `Listener.watch` reaps it.
     """
-    encoded = encode_plan(plan)
+    state = _first_state(plan)
+    encoded = encode_plan(plan, state)
     lock = take_lock(folder)
     if lock is None:
         raise AlreadySupervised(f"{folder} has a supervisor")
@@ -51,7 +52,7 @@ def start(folder: Path, plan: Plan, *, listeners: Path) -> int:
         if (folder / STATE_FILE).exists():
             raise AlreadySupervised(f"{folder} was used by another supervision")
         (folder / LOG_FOLDER).mkdir(mode=0o700, exist_ok=True)
-        write_state(folder, _first_state(plan))
+        write_state(folder, state)
         with os.fdopen(memory, "wb", closefd=False) as file:
             file.write(encoded)
         return _spawn(folder, listeners, memory=memory, lock=lock)
@@ -80,7 +81,7 @@ def request_stop(folder: Path, *, grace_seconds: float | None = None) -> bool:
     """
     if not is_supervised(folder):
         return False
-    _replace(folder / STOP_FILE, json.dumps({"grace_seconds": grace_seconds}).encode())
+    _replace(folder / STOP_FILE, b"" if grace_seconds is None else str(float(grace_seconds)).encode())
     # A supervisor that has not written its pid yet looks for the file after it has.
     state = read_state(folder)
     if state is not None and state.supervisor_pid is not None:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "operators" / "limits.md"
 SOURCE = ROOT / "src" / "runyard"
 HEADER = ("bound", "value", "setting", "constant")
-PACKAGES = ("api", "app", "auth", "domain", "files", "manifests", "spec", "store")
+PACKAGES = ("api", "app", "auth", "domain", "files", "launcher", "manifests", "spec", "store")
 """Where requests are read and answered: their bounds are on the page."""
 UNLISTED = {
     "api.routes.events.MOST_SEQUENCE": "the largest number, not a limit of anything stored",
@@ -33,6 +33,11 @@ UNLISTED = {
     "app.loops.supervisor.LONGEST_PAUSE_SECONDS": "backoff of the server's own loops",
     "app.projects.metrics.MOST_VALUE": "the largest number in JSON",
     "app.projects.search.MOST_READ": "the step of a scan",
+    "launcher.arguments.MOST_NAMED": "how many names a message lists",
+    "launcher.git_checkouts.LARGEST_GIT_MESSAGE_BYTES": "how much of a text a message is made of",
+    "launcher.handlers.MOST_CANDIDATES": "how many names are compared for a message",
+    "launcher.memory_peak.LARGEST_PROC_BYTES": "no file of the kernel is larger",
+    "launcher.run_api.LARGEST_ERROR_CHARACTERS": "how much of a text a message quotes",
     "manifests.patches.MOST_GENERATION": "the largest number that the annotation holds",
     "app.times.MOST_CHARACTERS": "no time is longer",
     "auth.credential_cache.LONGEST_SECONDS": "how long a check is remembered",

@@ -1,7 +1,9 @@
 """A loopback server that answers a run as Runyard does, and the launcher as a process of its own."""
 
+import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -179,3 +181,61 @@ class Lab:
         environment = fields.pop("environment", {})
         self.server.effective = {"kind": "python", "action": "job", "source": source, **fields}
         return self.finish(self.start(**environment))
+
+    @contextmanager
+    def service(self, code: str, *, handler: str = "main", **fields: Any) -> Iterator["RunningService"]:
+        """A service, once it listens; ended by SIGKILL if the test did not end it."""
+        source = {"handler": handler, "code": code, **fields.pop("source", {})}
+        environment = {"RUNYARD_PORT": str(find_free_port()), **fields.pop("environment", {})}
+        self.server.effective = {"kind": "python", "action": "serve", "source": source, **fields}
+        process = self.start(**environment)
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert line == f"runyard: the service listens on port {environment['RUNYARD_PORT']}\n", (
+                line + process.stderr.read()
+            )
+            yield RunningService(self, process, int(environment["RUNYARD_PORT"]))
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@dataclass
+class RunningService:
+    """A service that listens."""
+
+    lab: Lab
+    process: subprocess.Popen[str]
+    port: int
+
+    def call(
+        self, path: str = "/", body: Any = None, *, method: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, str], Any]:
+        """One request: status, headers, and the JSON of the answer or its bytes."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+            content = {} if isinstance(body, bytes | None) else {"Content-Type": "application/json"}
+            connection.request(
+                method or ("GET" if body is None else "POST"), path, body=data, headers={**content, **(headers or {})}
+            )
+            response = connection.getresponse()
+            raw = response.read()
+            received = {name.lower(): value for name, value in response.getheaders()}
+        finally:
+            connection.close()
+        is_json = received.get("content-type") == "application/json"
+        return response.status, received, json.loads(raw) if is_json and raw else raw
+
+    def stop(self) -> Launched:
+        """End it by SIGTERM."""
+        self.process.terminate()
+        return self.lab.finish(self.process)
+
+
+def find_free_port() -> int:
+    """A port of loopback that was free just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -104,10 +104,7 @@ def test_message_names_the_line_and_the_log_has_only_user_frames_when_the_handle
         ({}, "the function has no source; give `code`, `base64` or the address `source`"),
         (
             {"code": "def main(epochs): pass", "parameters": {"epoch": 1}},
-            (
-                "the handler has no parameter epoch; nearest: epochs; "
-                "the handler needs epochs; add to `parameters` or `inputs`"
-            ),
+            "the handler has no parameter epoch; nearest: epochs; the handler needs epochs",
         ),
         (
             {"code": "def main(n: int): pass", "parameters": {"n": "ten"}},

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -102,3 +104,10 @@ def wait_for(condition: Callable[[], bool], *, seconds: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline, "not in time"
         time.sleep(0.01)
+
+
+def can_mount() -> bool:
+    """Whether this user can mount something, in namespaces of its own."""
+    flags = "-m" if IS_ROOT else "-Urm"
+    unshare = shutil.which("unshare")
+    return unshare is not None and subprocess.run([unshare, flags, "true"], capture_output=True).returncode == 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 from runyard.procs.supervisor import system
 from runyard.procs.supervisor.failures import START_FAILED, USER_IMPOSSIBLE, Failed
+from runyard.procs.supervisor.light import signal
 from runyard.procs.supervisor.mounts import enter_mounts
 from runyard.procs.supervisor.process_tree import MARK_NAME
 

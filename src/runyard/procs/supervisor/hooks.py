@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
+
+from runyard.procs.supervisor.light import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def _read_until_end(loop: PollLoop, reader: int, pid: int, *, seconds: float) ->
 
 def parse_inspection(content: bytes) -> dict[str, Any]:
     """Return the fields of an instance's record that the inspect hook knows better."""
+    import json  # noqa: PLC0415  # only supervisors of containers pay for it
+
     try:
         answer = json.loads(content)
         fields = {

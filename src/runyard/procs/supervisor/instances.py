@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 from runyard.procs.supervisor import child
 from runyard.procs.supervisor.cgroups import NAME_PREFIX, Cgroup, make_cgroup
 from runyard.procs.supervisor.failures import START_FAILED, Failed
+from runyard.procs.supervisor.light import signal
 from runyard.procs.supervisor.memory_watchdog import MemoryWatchdog
 from runyard.procs.supervisor.output import Output
 from runyard.procs.supervisor.process_tree import list_descendants, send_signals

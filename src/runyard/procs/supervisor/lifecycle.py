@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import math
+import marshal
 import os
-import signal
 import time
 
 from runyard.procs.supervisor import system
 from runyard.procs.supervisor.failures import START_FAILED, STEP_FAILED, Failed
 from runyard.procs.supervisor.hooks import parse_inspection, run_hook
 from runyard.procs.supervisor.instances import Instance
+from runyard.procs.supervisor.light import signal
 from runyard.procs.supervisor.poll_loop import PollLoop
 from runyard.procs.supervisor.ports import NoFreePort, Ports, substitute
 from runyard.procs.supervisor.process_tree import find_start_time, read_boot_id
@@ -48,9 +47,9 @@ def supervise(folder: str, listeners: str, *, plan_descriptor: int, lock_descrip
     system.prctl(system.PR_SET_DUMPABLE, 0)
     with open(plan_descriptor, "rb") as file:
         file.seek(0)
-        plan = json.loads(file.read())
+        plan, state = marshal.loads(file.read())  # noqa: S302  # from `supervision.start`, through memory
     loop = PollLoop()
-    Supervisor(folder, plan, Record(folder, listeners, loop), loop).run()
+    Supervisor(folder, plan, Record(folder, listeners, state, loop), loop).run()
     os._exit(0)
 
 
@@ -183,7 +182,7 @@ class Supervisor:
         hook = self._plan["hooks"]["stop"] if uses_hook else []
         if hook:
             grace = max(0.0, (self._stop_deadline or 0.0) - time.monotonic())
-            argv = [each.replace(GRACE_PLACEHOLDER, str(math.ceil(grace))) for each in hook]
+            argv = [each.replace(GRACE_PLACEHOLDER, str(int(-(-grace // 1)))) for each in hook]
             run_hook(self._loop, argv, self._plan["hooks"]["env"], seconds=grace + LONGEST_HOOK_SECONDS)
             self._loop.run_until(lambda: instance.wait_status is not None, seconds=LONGEST_HOOK_SECONDS)
             return
@@ -266,7 +265,7 @@ class Supervisor:
         grace = None
         try:
             with open(f"{self._folder}/stop", "rb") as file:
-                grace = json.loads(file.read(1024)).get("grace_seconds")
+                grace = float(file.read(100))
         except (OSError, ValueError):
             pass  # A signal without a request: the plan's own grace.
         deadline = time.monotonic() + (self._plan["grace_seconds"] if grace is None else grace)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
-from functools import partial
 
 from runyard.procs.supervisor import system
 from runyard.procs.supervisor.failures import MOUNT_IMPOSSIBLE, Failed
+from runyard.procs.supervisor.light import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -199,18 +199,16 @@ class _View:
         target, contents = mount["target"], mount["contents"]
         is_single = mount["sub_path"] is not None
         place = _find_scratch(target) if is_single else target
-        if not is_single:
-            self._make_target(target, is_folder=True)
+        self._make_target(target, is_folder=not is_single)
         pages = sum(2 + len(text.encode(errors="surrogateescape")) // 4096 for text in contents.values())
         self._mount_tmpfs(place, size=(pages + 64) * 4096, mode=0o755)
         for name, text in contents.items():
             self._write_file(f"{place}/{name}", text, mount["mode"] or 0o644)
         if is_single:
             source = os.open(f"{place}/{mount['sub_path']}", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-            # The folder may lie above the source of another mount: uncover it before anything else is done.
-            system.unmount(place)
             self._bind(source, target, flags=_SAFE | system.MS_RDONLY)
             os.close(source)
+            system.unmount(place)
         else:
             _remount(target, flags=_SAFE | system.MS_RDONLY)
         self._areas[target] = _VOLUME

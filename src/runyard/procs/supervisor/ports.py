@@ -21,10 +21,10 @@ class Ports:
         self._held: dict[int, _socket.socket] = {}
         self._chosen: dict[int, int] = {}
 
-    def choose(self, wanted: dict[str, int | None], *, is_root: bool) -> dict[int, int]:
+    def choose(self, wanted: dict[int, int | None], *, is_root: bool) -> dict[int, int]:
         """Return a host port for each port: that of the last time, else the preferred one, else any that is free."""
         first = 1 if is_root else _read_first_unprivileged()
-        for port, preferred in ((int(key), value) for key, value in wanted.items()):
+        for port, preferred in wanted.items():
             last = self._chosen.get(port)
             if last is None or find_free_port(last) is None:
                 may_prefer = preferred is not None and preferred >= first

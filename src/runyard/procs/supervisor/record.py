@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import _socket
 import errno
-import json
 import os
+
+from runyard.procs.supervisor.light import render_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,13 +24,12 @@ _MOST_RESENDS = 200
 class Record:
     """Writes the state atomically. A disk that is full is tried again: it never harms what is supervised."""
 
-    def __init__(self, folder: str, listeners: str, loop: PollLoop) -> None:
+    def __init__(self, folder: str, listeners: str, state: dict[str, Any], loop: PollLoop) -> None:
+        self.state = state
         self._path = f"{folder}/state.json"
         self._loop = loop
         self._news = News(folder, listeners, loop)
         self._is_behind = False
-        with open(self._path, "rb") as file:
-            self.state: dict[str, Any] = json.loads(file.read())
 
     def save(self, **changes: object) -> None:
         """Change the state, write it and tell the listeners."""
@@ -49,7 +49,7 @@ class Record:
     def _write(self) -> None:
         try:
             with open(f"{self._path}.new", "wb") as file:
-                file.write(json.dumps(self.state).encode())
+                file.write(render_json(self.state).encode())
             os.rename(f"{self._path}.new", self._path)
         except OSError as error:
             # A folder that was removed is wanted by nobody any more.
