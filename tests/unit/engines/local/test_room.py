@@ -314,7 +314,9 @@ def test_claims_are_read_when_the_journal_has_a_line_that_a_crash_cut(lab: Lab, 
     with (lab.folder / "room" / "journal").open("ab") as journal:
         journal.write(cut)
     wait(room, lab.claim(2, cpu=1000))
-    wait(lab.open(), lab.claim(3, cpu=1000))
+    other = lab.open()
+    wait(other, lab.claim(3, cpu=1000))
+    assert other.explain("run-2") is not None
     assert room.explain("run-3") is not None
     assert len(room.snapshot().pods) == 1
 
