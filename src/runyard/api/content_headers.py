@@ -74,6 +74,8 @@ def read_content_type(request: Request, path: str) -> str:
     if not given or given == "application/x-www-form-urlencoded":
         guessed, encoding = _TYPES.guess_type(PurePosixPath(path).name)
         return guessed if guessed is not None and encoding is None else BINARY
+    if given.lower().startswith("multipart/"):
+        raise HTTPException(415, "the body must be the bytes of the file, not a form; with curl: --upload-file")
     if len(given) > MOST_TYPE_CHARACTERS or not _TYPE.fullmatch(given):
         allowed = f"a media type such as text/csv, at most {MOST_TYPE_CHARACTERS} characters"
         raise refuse(Code.HEADER_CONTENT_TYPE, "not a media type", path=("header", "Content-Type"), allowed=allowed)

@@ -30,6 +30,7 @@ KNOWN = """
 "path.entity" = "function"
 "path.kind" = "container"
 "path.revision" = "1"
+"path.path" = "one"
 "query.follow" = "false"
 """
 NO_ENGINE = """
@@ -73,6 +74,7 @@ async def populate(core: CoreProcess) -> None:
                 await client.post(f"{context}/{kind}s", json=make(kind, spec={"path": "s3://a/b"}))
                 for kind in ("artifact", "dataitem", "model")
             ],
+            await client.put(f"{context}/models/one/files/content/one", content=b"one"),
             await client.put("/api/v1/profiles/one", json={"resources": {"cpu": {"requests": "1"}}}),
             await client.put("/api/v1/policy", json={}),
         ]

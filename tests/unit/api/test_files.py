@@ -390,6 +390,8 @@ async def test_stored_type_is_the_clients_when_it_states_one(artifact: httpx2.As
     assert (await artifact.get(f"{CONTENT}/f.csv")).headers["content-type"] == stated["Content-Type"]
     wrong = await artifact.put(f"{CONTENT}/f.csv", content=BYTES, headers={"Content-Type": "csv"})
     assert (wrong.status_code, wrong.json()["errors"][0]["code"]) == (400, "header.content_type")
+    form = await artifact.put(f"{CONTENT}/f.csv", files={"file": BYTES})
+    assert (form.status_code, "not a form" in form.json()["message"]) == (415, True)
 
 
 async def test_audit_names_the_file_when_it_is_stored_and_deleted(artifact: httpx2.AsyncClient) -> None:

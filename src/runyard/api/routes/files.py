@@ -18,7 +18,7 @@ from runyard.api.content_headers import (
     read_range,
 )
 from runyard.api.context import get_context
-from runyard.api.openapi_models import FileResponse
+from runyard.api.openapi_models import ErrorResponse, FileResponse
 from runyard.api.request_bodies import iter_chunks
 from runyard.api.responses import json_response
 from runyard.api.routing import Routes, get_principal
@@ -40,11 +40,26 @@ from runyard.app.model import TYPES_WITH_BYTES, StoredFile
 from runyard.domain.access import Permission
 
 _BODY = {"required": True, "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}}
-_CONTENT = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
+_CONTENT = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
+_ERRORS = {
+    410: {"description": "The bytes are lost; upload the file again.", "content": {"application/json": ErrorResponse}},
+    501: {"description": "This server stores no files.", "content": {"application/json": ErrorResponse}},
+}
+_UPLOAD = {
+    **_ERRORS,
+    411: {"description": "The size is not stated in `Content-Length`.", "content": {"application/json": ErrorResponse}},
+    412: {
+        "description": "`If-Match` or `If-None-Match` does not hold.",
+        "content": {"application/json": ErrorResponse},
+    },
+    507: {"description": "The file storage is full.", "content": {"application/json": ErrorResponse}},
+}
 _DOWNLOAD = {
+    **_ERRORS,
     200: {"description": "The bytes. `ETag` is their SHA-256 digest in quotes.", "content": _CONTENT},
     206: {"description": "The bytes of `Range`.", "content": _CONTENT},
     304: {"description": "`If-None-Match` names the stored bytes."},
+    416: {"description": "`Range` is behind the end.", "content": {"application/json": ErrorResponse}},
 }
 
 
@@ -57,6 +72,7 @@ def _add_routes(routes: Routes, type_name: str) -> None:
         permission=Permission.PRODUCE,
         body=_BODY,
         response=FileResponse,
+        responses=_UPLOAD,
         is_streamed=True,
         name=f"put_{type_name}_file",
     )
@@ -92,7 +108,7 @@ def _add_routes(routes: Routes, type_name: str) -> None:
         core = get_context(request).core
         return _respond(request, project, await find_only_file(core, type_name, project, id))
 
-    @routes.delete(path_of_file, permission=Permission.PRODUCE, name=f"delete_{type_name}_file")
+    @routes.delete(path_of_file, permission=Permission.PRODUCE, responses=_ERRORS, name=f"delete_{type_name}_file")
     async def delete(request: Request, project: str, id: str, path: str) -> Response:  # noqa: A002 - the name in the path
         """Delete a file and its bytes."""
         core, who = get_context(request).core, get_principal(request)
