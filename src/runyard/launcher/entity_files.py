@@ -43,13 +43,13 @@ class EntityFiles:
             "spec": {},
             "status": {"state": "CREATED"},
         }
-        entity = self._create(plural, entity_id, body)
+        self._create(plural, body)
         for relative, file in files:
             headers = {"Content-Digest": f"sha-256=:{_digest(file)}:"}
             if (guessed := mimetypes.guess_type(file.name)[0]) is not None:
                 headers["Content-Type"] = guessed
             self._api.upload(f"/{plural}/{entity_id}/files/content/{quote(relative)}", file, headers=headers)
-        return str(entity.get("key") or f"store://{self._project}/{type_name}/{kind}/{name}:{entity_id}")
+        return self._finish(f"/{plural}/{entity_id}")
 
     def bring(self, name: str, value: Any, *, into: Path) -> Any:
         """The local path of an input that is the key of an entity with files here; any other value as it is."""
@@ -71,15 +71,19 @@ class EntityFiles:
             self._download(f"{path}/content/{quote(file['path'])}", file, folder)
         return folder / files[0]["path"] if len(files) == 1 else folder
 
-    def _create(self, plural: str, entity_id: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Create the entity; a repeated attempt finds that it exists already, by its id."""
+    def _create(self, plural: str, body: dict[str, Any]) -> None:
+        """Create the entity; a repeated attempt finds that it exists already, by its random id."""
         answer = self._api.request_in_project("POST", f"/{plural}", body=body, accepted=(400, 409))
-        if answer.status < 300:
-            return expect_object(answer.document)
         message = str(expect_object(answer.document).get("message"))[:500]
-        if "Duplicated entity" in message:
-            return expect_object(self._api.request_in_project("GET", f"/{plural}/{entity_id}").document)
-        raise NotReported(f"the server refused {body['name']}: {message}")
+        if answer.status >= 300 and "Duplicated entity" not in message:
+            raise NotReported(f"the server refused {body['name']}: {message}")
+
+    def _finish(self, path: str) -> str:
+        """Mark the entity as ready, once all its files are stored; its key."""
+        entity = expect_object(self._api.request_in_project("GET", path).document)
+        entity["status"] = {**(entity.get("status") or {}), "state": "READY"}
+        self._api.request_in_project("PUT", path, body=entity)
+        return str(entity["key"])
 
     def _download(self, path: str, file: dict[str, Any], folder: Path) -> None:
         target = folder / _check_relative(str(file["path"]))
