@@ -7,7 +7,7 @@ a supervisor wrote, `listener.py` hears of changes, `leftovers.py` clears up aft
 
 from runyard.procs.leftovers import end_leftovers
 from runyard.procs.listener import Listener
-from runyard.procs.plan import Command, Hooks, Identity, Limits, Mount, Plan, PlanTooLarge, Readiness
+from runyard.procs.plan import Command, Hooks, Identity, InvalidPlan, Limits, Mount, Plan, Readiness
 from runyard.procs.state import Failure, Instance, Phase, State, log_path, read_state
 from runyard.procs.supervision import AlreadySupervised, is_supervised, request_stop, start
 
@@ -18,12 +18,12 @@ __all__ = [
     "Hooks",
     "Identity",
     "Instance",
+    "InvalidPlan",
     "Limits",
     "Listener",
     "Mount",
     "Phase",
     "Plan",
-    "PlanTooLarge",
     "Readiness",
     "State",
     "end_leftovers",

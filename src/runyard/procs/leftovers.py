@@ -30,9 +30,13 @@ def end_leftovers(folder: Path) -> bool:
     """Kill what is left of the process tree, run the cleanup hook, and write phase `ended`: failure `supervisor.lost`.
 
     Blocks for seconds at worst: call it in a thread. False if a supervisor lives: nothing is done. Idempotent; a state
-    that is `ended` already stays as it is. Raises OSError if the state cannot be written: call it again.
+    that is `ended` already stays as it is, and of a folder that is gone nothing is left. Raises OSError if the state
+    cannot be written: call it again.
     """
-    lock = take_lock(folder)
+    try:
+        lock = take_lock(folder)
+    except FileNotFoundError:
+        return True
     if lock is None:
         return False
     try:

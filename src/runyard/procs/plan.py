@@ -1,6 +1,7 @@
 """What a supervisor is told to run. A plan holds secrets, so it is never on disk: it travels through a memfd."""
 
 import marshal
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
@@ -9,8 +10,11 @@ LARGEST_PLAN_BYTES = 8 << 20
 """How large a plan may be, encoded: the supervisor keeps it in memory for restarts."""
 
 
-class PlanTooLarge(ValueError):
-    """The plan has more than `LARGEST_PLAN_BYTES`."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class InvalidPlan(ValueError):
+    """The plan cannot be run: the name of a command, or its size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,7 @@ class Command:
     identity: Identity | None = None
     """None: the supervisor's own."""
     has_mounts: bool = True
-    """False: this command runs without the plan's mounts, outside of any mount namespace."""
+    """False: this command does not get the plan's mounts. What is reachable or hidden is the same for all."""
     no_new_privileges: bool = True
     """Set-user-ID programs have no effect. False only for programs of the platform that need them (rootless podman)."""
 
@@ -153,13 +157,17 @@ class Plan:
 
 
 def encode_plan(plan: Plan, state: dict[str, Any]) -> bytes:
-    """Return the plan and the first state as the supervisor reads them; raises `PlanTooLarge`.
+    """Return the plan and the first state as the supervisor reads them; raises `InvalidPlan`.
 
     The supervisor is run by the same Python, so that marshal is safe; JSON would take more of its memory.
     """
+    names = [command.name for command in (*plan.steps, plan.main)]
+    wrong = [name for name in names if _NAME.fullmatch(name) is None]
+    if wrong or len(set(names)) < len(names):
+        raise InvalidPlan(f"names of commands must be unique file names: {', '.join(names)}")
     encoded = marshal.dumps((_to_plain(plan), state))
     if len(encoded) > LARGEST_PLAN_BYTES:
-        raise PlanTooLarge(f"a plan of {len(encoded)} bytes; at most {LARGEST_PLAN_BYTES}")
+        raise InvalidPlan(f"a plan of {len(encoded)} bytes; at most {LARGEST_PLAN_BYTES}")
     return encoded
 
 

@@ -37,8 +37,9 @@ class AlreadySupervised(Exception):
 def start(folder: Path, plan: Plan, *, listeners: Path) -> int:
     """Start a supervisor that outlives this process, and return its pid. Takes a few milliseconds.
 
-    `folder` must exist and belong to this supervision alone; raises `AlreadySupervised` if it was used before. The
-    supervisor is supervised and its state can be read when this returns; failures of the commands appear in its state.
+    `folder` must exist and belong to this supervision alone; raises `AlreadySupervised` if it was used before,
+    `InvalidPlan`, and OSError if the supervisor cannot be started. When this returns, the folder is supervised and has
+    a state, in which failures of the commands appear.
     `listeners` is the folder of the sockets that hear of changes (`Listener`); it may be empty or missing.
     The pid is that of a child of this process: `Listener.watch` reaps it.
     """
@@ -55,7 +56,11 @@ def start(folder: Path, plan: Plan, *, listeners: Path) -> int:
         write_state(folder, state)
         with os.fdopen(memory, "wb", closefd=False) as file:
             file.write(encoded)
-        return _spawn(folder, listeners, memory=memory, lock=lock)
+        try:
+            return _spawn(folder, listeners, memory=memory, lock=lock)
+        except OSError:
+            (folder / STATE_FILE).unlink()
+            raise
     finally:
         os.close(memory)
         os.close(lock)

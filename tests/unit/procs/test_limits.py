@@ -44,7 +44,7 @@ def test_child_counts_when_the_tree_exceeds_the_limit(lab: Lab) -> None:
 import os, sys, time
 children = [os.posix_spawn(sys.executable, [sys.executable, "-S", "-c", "x = bytearray(60 << 20); import time;"
             "time.sleep(20)"], {}) for _ in range(4)]
-sys.exit(1 if any(os.waitpid(child, 0)[1] for child in children) else 0)
+time.sleep(20)
 """
     state = run_python(lab, script, Limits(memory_bytes=128 << 20))
     assert state.instances[0].is_out_of_memory

@@ -33,6 +33,14 @@ def test_environment_is_only_what_the_plan_says_when_a_command_starts(lab: Lab) 
     assert sorted(read_log(folder).splitlines()) == ["A=b c", f"RUNYARD_SUPERVISION={state.mark}", "É=ü"]
 
 
+def test_nothing_of_the_supervisor_is_open_when_a_command_starts(lab: Lab) -> None:
+    folder, _ = lab.run(Plan(main=shell("cd /proc/self/fd; echo *; readlink 0; ps -o sid= -p $$; echo $$; umask")))
+    descriptors, null, session, pid, mask = read_log(folder).splitlines()
+    assert descriptors.split()[:3] == ["0", "1", "2"]
+    assert len(descriptors.split()) <= 4, "the shell opens one"
+    assert (null, session.strip(), mask) == ("/dev/null", pid, "0022")
+
+
 def test_supervisor_is_supervised_from_the_first_moment_when_started(lab: Lab) -> None:
     folder = lab.start(Plan(main=shell("sleep 60")))
     assert is_supervised(folder)

@@ -46,10 +46,9 @@ def _prepare(
     _raise_out_of_memory_score()
     os.umask(0o022)
     identity = _check_identity(command)
-    if command["has_mounts"]:
-        note = enter_mounts(plan, identity)
-        if note is not None:
-            _report(report, "note", "mounts", note)
+    note = enter_mounts(plan if command["has_mounts"] else {**plan, "mounts": []}, identity)
+    if note is not None:
+        _report(report, "note", "mounts", note)
     os.dup2(_open_input(command["stdin"]), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)

@@ -4,6 +4,7 @@ MOUNT_IMPOSSIBLE = "mount.impossible"
 USER_IMPOSSIBLE = "user.impossible"
 START_FAILED = "start.failed"
 STEP_FAILED = "step.failed"
+SUPERVISOR_LOST = "supervisor.lost"
 LONGEST_MESSAGE_CHARACTERS = 2000
 """How much of a message is kept."""
 

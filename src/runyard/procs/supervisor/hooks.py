@@ -5,19 +5,33 @@ from __future__ import annotations
 import os
 
 from runyard.procs.supervisor.light import signal
+from runyard.procs.supervisor.process_tree import find_start_time, send_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from runyard.procs.supervisor.poll_loop import PollLoop
 
+LONGEST_HOOK_SECONDS = 120.0
+"""How long a hook may take, except for the one that stops a container: that may take the grace of the stop."""
 LARGEST_HOOK_OUTPUT_BYTES = 65536
 """How much of a hook's output is kept; the rest is read and dropped."""
 
 
-def run_hook(loop: PollLoop, argv: list[str], env: dict[str, str], *, seconds: float) -> bytes:
-    """Run a hook and return what it printed; killed after this time. One that cannot be started prints nothing."""
+def run_hook(
+    loop: PollLoop,
+    argv: list[str],
+    env: dict[str, str],
+    *,
+    seconds: float | None = LONGEST_HOOK_SECONDS,
+    is_over: Callable[[], bool] = lambda: False,
+) -> bytes:
+    """Run a hook and return what it printed. It is killed after this time, or when `is_over`.
+
+    A hook that cannot be started prints nothing.
+    """
     reader, writer = os.pipe2(os.O_CLOEXEC)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -35,10 +49,13 @@ def run_hook(loop: PollLoop, argv: list[str], env: dict[str, str], *, seconds: f
     finally:
         os.close(writer)
         os.close(null)
-    return _read_until_end(loop, reader, pid, seconds=seconds)
+    return _read_until_end(loop, reader, pid, seconds=seconds, is_over=is_over)
 
 
-def _read_until_end(loop: PollLoop, reader: int, pid: int, *, seconds: float) -> bytes:
+def _read_until_end(
+    loop: PollLoop, reader: int, pid: int, *, seconds: float | None, is_over: Callable[[], bool]
+) -> bytes:
+    start_time = find_start_time(pid)
     chunks: list[bytes] = []
     is_open = [True]
     os.set_blocking(reader, False)
@@ -51,11 +68,9 @@ def _read_until_end(loop: PollLoop, reader: int, pid: int, *, seconds: float) ->
             chunks.append(content)
 
     loop.add(reader, read)
-    if not loop.run_until(lambda: not is_open[0], seconds=seconds):
-        try:
-            os.kill(pid, signal.SIGKILL)  # Our own child: its pid is not reused before it is waited for.
-        except ProcessLookupError:
-            pass
+    loop.run_until(lambda: not is_open[0] or is_over(), seconds=seconds)
+    if is_open[0]:
+        send_signal(pid, signal.SIGKILL, start_time=start_time)
     loop.remove(reader)
     os.close(reader)
     return b"".join(chunks)[:LARGEST_HOOK_OUTPUT_BYTES]

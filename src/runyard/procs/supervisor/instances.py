@@ -6,7 +6,7 @@ import os
 import time
 
 from runyard.procs.supervisor import child
-from runyard.procs.supervisor.cgroups import NAME_PREFIX, Cgroup, make_cgroup
+from runyard.procs.supervisor.cgroups import NAME_PREFIX, V1, Cgroup, make_cgroup
 from runyard.procs.supervisor.failures import START_FAILED, Failed
 from runyard.procs.supervisor.light import signal
 from runyard.procs.supervisor.memory_watchdog import MemoryWatchdog
@@ -15,10 +15,13 @@ from runyard.procs.supervisor.process_tree import list_descendants, send_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from runyard.procs.supervisor.poll_loop import PollLoop
 
+KILLS_PERIOD_SECONDS = 0.5
+"""How often a cgroup v1 is asked whether the kernel has killed a process for its memory: then all end, as on v2."""
 LARGEST_REPORT_BYTES = 16384
 """How much of what a child says before exec is kept."""
 
@@ -46,8 +49,10 @@ class Instance:
         self.cgroup = Cgroup()
         self._report_reader: int | None = None
 
-    def start(self, plan: dict[str, Any], limits: dict[str, Any], mark: str) -> None:
-        """Fork, and wait until the command was executed or could not be: then raise `Failed`."""
+    def start(
+        self, plan: dict[str, Any], limits: dict[str, Any], mark: str, *, is_stopping: Callable[[], bool]
+    ) -> None:
+        """Fork, and wait until the command was executed or could not be: then raise `Failed`. A stop ends the wait."""
         self._limits = limits
         self.cgroup = make_cgroup(f"{NAME_PREFIX}{mark}-{self.command['name']}.{self.record['instance']}", limits)
         try:
@@ -67,11 +72,13 @@ class Instance:
         self._report_reader = reader
         self._loop.add(reader, self._read_report)
         self._loop.add(output.reader, self._pump)
-        self._loop.run_until(lambda: self._report_reader is None)
+        self._loop.run_until(lambda: self._report_reader is None or is_stopping())
         self._check_report()
         limit = limits["memory_bytes"]
         if limit is not None and "memory" not in self.cgroup.limited:
             self._watchdog = MemoryWatchdog(limit, self._loop, self.kill_tree)
+        elif limit is not None and self.cgroup.versions["memory"] == V1:
+            self._loop.call_later(KILLS_PERIOD_SECONDS, self._look_for_kills)
 
     @property
     def enforced(self) -> dict[str, str]:
@@ -107,6 +114,7 @@ class Instance:
         """Read the rest of the output and complete the record; the tree has ended."""
         if self._report_reader is not None:
             self._close_report()
+        self._loop.cancel(self._look_for_kills)
         if self._watchdog is not None:
             self._watchdog.close()
         if self._output is not None:
@@ -134,6 +142,12 @@ class Instance:
             "is_out_of_memory": is_exceeded or (code != 0 and self.cgroup.is_out_of_memory()),
             "peak_bytes": cgroup_peak or max(resident, watched) or None,
         }
+
+    def _look_for_kills(self) -> None:
+        if self.cgroup.is_out_of_memory():
+            self.kill_tree()
+        else:
+            self._loop.call_later(KILLS_PERIOD_SECONDS, self._look_for_kills)
 
     def _pump(self) -> None:
         if self._output is not None and not self._output.is_closed and not self._output.pump():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import marshal
 import os
+import sys
 import time
 
 from runyard.procs.supervisor import system
-from runyard.procs.supervisor.failures import START_FAILED, STEP_FAILED, Failed
+from runyard.procs.supervisor.failures import START_FAILED, STEP_FAILED, SUPERVISOR_LOST, Failed
 from runyard.procs.supervisor.hooks import parse_inspection, run_hook
 from runyard.procs.supervisor.instances import Instance
 from runyard.procs.supervisor.light import signal
@@ -31,8 +32,10 @@ LONGEST_PAUSE_SECONDS = 60.0
 """Back-off between instances of main: doubled from the first pause, begun anew after an instance that ran as long."""
 GRACE_PLACEHOLDER = "$(GRACE_SECONDS)"
 """Becomes the rest of the grace, in whole seconds, in the stop hook."""
-LONGEST_HOOK_SECONDS = 60.0
-"""How long a hook may take, besides the grace of a stop."""
+LONGEST_OVERTIME_SECONDS = 10.0
+"""How long the hook that stops a container may take beyond the grace, before everything is killed."""
+UNKILLABLE_SECONDS = 10.0
+"""After this time the state says that something cannot be killed: it hangs in the kernel."""
 _KILL_PERIOD_SECONDS = 0.02
 _REMOVAL_ATTEMPTS = 50
 
@@ -69,6 +72,8 @@ class Supervisor:
         loop.add_signal(signal.SIGTERM, self._read_stop_request)
 
     def _is_stopping(self) -> bool:
+        if self._record.is_gone and self._stop_deadline is None:
+            self._stop_deadline = time.monotonic() + self._plan["grace_seconds"]
         return self._stop_deadline is not None
 
     def run(self) -> None:
@@ -85,6 +90,9 @@ class Supervisor:
             self._run_main()
         except Failed as failed:
             failure = {"code": failed.code, "message": str(failed)}
+        except Exception as error:  # noqa: BLE001  # whatever it is, the end must be known: see `errors`
+            sys.excepthook(type(error), error, error.__traceback__)
+            failure = {"code": SUPERVISOR_LOST, "message": f"the supervisor failed: {error}"}
         self._record.save(phase="ended", message=None, is_ready=False, cgroup=None, cgroups=[], failure=failure)
         self._record.finish()
 
@@ -148,7 +156,7 @@ class Supervisor:
         try:
             self._forget_old_instances(limits["log_bytes"])
             self._has_children = True
-            instance.start(self._plan, limits, self._record.state["mark"])
+            instance.start(self._plan, limits, self._record.state["mark"], is_stopping=self._is_stopping)
             self._record_start(instance, is_main=is_main)
             probe = self._open_probe() if is_main else None
             self._loop.run_until(lambda: instance.wait_status is not None or self._is_stopping())
@@ -183,12 +191,15 @@ class Supervisor:
         if hook:
             grace = max(0.0, (self._stop_deadline or 0.0) - time.monotonic())
             argv = [each.replace(GRACE_PLACEHOLDER, str(int(-(-grace // 1)))) for each in hook]
-            run_hook(self._loop, argv, self._plan["hooks"]["env"], seconds=grace + LONGEST_HOOK_SECONDS)
-            self._loop.run_until(lambda: instance.wait_status is not None, seconds=LONGEST_HOOK_SECONDS)
+            run_hook(self._loop, argv, self._plan["hooks"]["env"], seconds=None, is_over=self._is_overtime)
+            self._loop.run_until(lambda: instance.wait_status is not None or self._is_overtime())
             return
         instance.signal_tree(signal.SIGTERM)
         while self._has_children and time.monotonic() < (self._stop_deadline or 0.0):
             self._loop.turn(max(0.0, (self._stop_deadline or 0.0) - time.monotonic()))
+
+    def _is_overtime(self) -> bool:
+        return time.monotonic() > (self._stop_deadline or 0.0) + LONGEST_OVERTIME_SECONDS
 
     def _end(self, instance: Instance, *, is_main: bool) -> None:
         """Leave nothing of an instance: end its tree, read its output, remove its cgroup, run the hooks."""
@@ -196,7 +207,7 @@ class Supervisor:
         inspection = self._run_inspection(hooks) if instance.wait_status is not None else {}
         if hooks["cleanup"]:
             # Before the tree is killed: processes of the container runtime below us are not interrupted then.
-            run_hook(self._loop, hooks["cleanup"], hooks["env"], seconds=LONGEST_HOOK_SECONDS)
+            run_hook(self._loop, hooks["cleanup"], hooks["env"])
         self._kill_tree(instance)
         instance.finish()
         instance.record.update(inspection)
@@ -212,14 +223,18 @@ class Supervisor:
     def _run_inspection(self, hooks: dict[str, Any]) -> dict[str, Any]:
         if not hooks["inspect"]:
             return {}
-        return parse_inspection(run_hook(self._loop, hooks["inspect"], hooks["env"], seconds=LONGEST_HOOK_SECONDS))
+        return parse_inspection(run_hook(self._loop, hooks["inspect"], hooks["env"]))
 
     def _kill_tree(self, instance: Instance) -> None:
         """Kill until no child is left. Orphans are our children (subreaper), so that none escapes."""
         self._reap()
         pause = _KILL_PERIOD_SECONDS
+        began: float | None = time.monotonic()
         while self._has_children:
             instance.kill_tree()
+            if began is not None and time.monotonic() - began > UNKILLABLE_SECONDS:
+                self._record.save(message="waiting for processes that cannot be killed: they hang in the kernel")
+                began = None
             self._loop.turn(pause)
             self._reap()
             pause = min(1.0, pause * 1.5)
@@ -235,9 +250,12 @@ class Supervisor:
                 break
             total -= each.get("log_bytes", 0)
             kept.remove(f"{each['command']}.{each['instance']}")
-        for name in os.listdir(folder):
-            if name not in kept:
-                os.unlink(f"{folder}/{name}")
+        try:
+            for name in os.listdir(folder):
+                if name not in kept:
+                    os.unlink(f"{folder}/{name}")
+        except OSError as error:
+            raise Failed(START_FAILED, f"cannot prepare the logs: {error.strerror}") from error
 
     def _make_termination_file(self, command: dict[str, Any]) -> None:
         path = self._plan["termination_path"]

@@ -26,6 +26,8 @@ class Record:
 
     def __init__(self, folder: str, listeners: str, state: dict[str, Any], loop: PollLoop) -> None:
         self.state = state
+        self.is_gone = False
+        """The folder of the supervision was removed."""
         self._path = f"{folder}/state.json"
         self._loop = loop
         self._news = News(folder, listeners, loop)
@@ -53,10 +55,10 @@ class Record:
             os.rename(f"{self._path}.new", self._path)
         except OSError as error:
             # A folder that was removed is wanted by nobody any more.
-            is_gone = error.errno == errno.ENOENT
-            if not is_gone and not self._is_behind:
+            self.is_gone = error.errno == errno.ENOENT
+            if not self.is_gone and not self._is_behind:
                 self._loop.call_later(_RETRY_SECONDS, self._retry)
-            self._is_behind = not is_gone
+            self._is_behind = not self.is_gone
         else:
             self._is_behind = False
             self._news.send()
