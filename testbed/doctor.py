@@ -29,6 +29,7 @@ _NODE_PROGRAMS = {
     "busybox": "busybox-static",  # the static one: it goes into images
 }
 _CNI_PACKAGE = "containernetworking-plugins"
+_CONTAINER_PACKAGE = "podman"
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,18 @@ def examine_build() -> list[Finding]:
     return [Finding(f"Go {needed} or newer", is_enough, remedy)]
 
 
+def examine_containers() -> list[Finding]:
+    """Check what tests of the local engine's containers need; no cluster needs it."""
+    return [
+        Finding(
+            "podman, for container functions of the local engine",
+            shutil.which("podman") is not None,
+            f"apt-get install {_CONTAINER_PACKAGE}",
+            _CONTAINER_PACKAGE,
+        )
+    ]
+
+
 def missing(*, node: bool, kubernetes: str) -> list[Finding]:
     """Return everything that this machine lacks for a cluster of that version."""
     return [*_lacking(examine(node=node)), *(_lacking(examine_build()) if not build.is_cached(kubernetes) else ())]
@@ -91,7 +104,8 @@ def _lacking(findings: list[Finding]) -> list[Finding]:
 
 def install_packages() -> None:
     """Install missing Debian packages. Does nothing if none is missing, or without root."""
-    packages = sorted({finding.package for finding in _lacking(examine()) if finding.package})
+    findings = [*examine(), *examine_containers()]
+    packages = sorted({finding.package for finding in findings if finding.package and not finding.is_there})
     if not packages or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
     print(f"testbed: installing Debian packages {' '.join(packages)}", file=sys.stderr, flush=True)

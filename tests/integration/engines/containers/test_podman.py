@@ -84,24 +84,17 @@ def test_end_is_known_and_nothing_is_left_when_a_job_fails(lab: Lab, runtime: Co
 
 
 def test_peak_and_cause_are_known_when_a_container_is_out_of_memory(lab: Lab, runtime: ContainerRuntime) -> None:
-    if not runtime.has_cgroup:
-        pytest.skip("podman has no cgroups on this machine that this user may limit")
     limit = 32 << 20
-    # /dev/shm counts as memory of the container, and head ends by itself should the limit not hold.
-    plan = make_plan(runtime, "head -c 200m /dev/zero | tail -c 190m | wc -c", limits=Limits(memory_bytes=limit))
-    _, state = lab.run(plan)
+    # tail keeps what it reads. It ends by itself, should the limit not hold.
+    script = "head -c 400m /dev/zero | tail -c 390m | sleep 20"
+    _, state = lab.run(make_plan(runtime, script, limits=Limits(memory_bytes=limit)))
     last = state.instances[-1]
     assert last.is_out_of_memory
     assert last.peak_bytes is not None
-    assert limit * 0.9 < last.peak_bytes < limit * 1.1
-
-
-def test_watchdog_ends_a_container_when_podman_cannot_limit_its_memory(lab: Lab, runtime: ContainerRuntime) -> None:
-    if runtime.has_limits:
-        pytest.skip("podman limits memory itself on this machine")
-    plan = make_plan(runtime, "head -c 400m /dev/zero | tail -c 390m | sleep 20", limits=Limits(memory_bytes=32 << 20))
-    _, state = lab.run(plan)
-    assert state.instances[-1].is_out_of_memory
+    if runtime.has_cgroup:
+        assert limit * 0.9 < last.peak_bytes < limit * 1.1
+    else:
+        assert last.peak_bytes > limit
 
 
 def test_service_is_reached_and_stopped_with_grace_when_it_has_a_port(lab: Lab, runtime: ContainerRuntime) -> None:
