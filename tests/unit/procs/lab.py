@@ -64,12 +64,14 @@ class Lab:
         """Wait for a state; fails with the last one."""
         deadline = time.monotonic() + seconds
         while True:
+            # Asked before the state is read: a supervisor that has exited since has written its last one.
+            is_alive = is_supervised(folder)
             state = read_state(folder)
             assert state is not None
             if until(state):
                 return state
             assert time.monotonic() < deadline, state
-            assert is_supervised(folder), (state, (folder / "errors").read_text())
+            assert is_alive, (state, (folder / "errors").read_text())
             time.sleep(0.01)
 
     def reap(self, folder: Path, *, seconds: float = 10) -> None:

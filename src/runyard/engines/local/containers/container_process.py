@@ -146,7 +146,8 @@ def inspect(handle: Handle) -> int:
     limit = handle["memory_bytes"]
     is_full = peak is not None and limit is not None and peak >= limit * FULL_SHARE
     is_noticed = words[1:2] == ["true"] or Path(handle["folder"], OOM_FILE).exists()
-    is_out_of_memory = has_started and (is_noticed or (exit_code == 137 and is_full))
+    # One that ended well has only lost a process that it could do without.
+    is_out_of_memory = has_started and exit_code != 0 and (is_noticed or (exit_code == 137 and is_full))
     sys.stdout.write(json.dumps({"exit_code": exit_code, "oom": is_out_of_memory, "peak_bytes": peak}))
     return 0
 
