@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 
 import pytest
@@ -33,12 +34,18 @@ def test_environment_is_only_what_the_plan_says_when_a_command_starts(lab: Lab) 
     assert sorted(read_log(folder).splitlines()) == ["A=b c", f"RUNYARD_SUPERVISION={state.mark}", "É=ü"]
 
 
-def test_nothing_of_the_supervisor_is_open_when_a_command_starts(lab: Lab) -> None:
-    folder, _ = lab.run(Plan(main=shell("cd /proc/self/fd; echo *; readlink 0; ps -o sid= -p $$; echo $$; umask")))
-    descriptors, null, session, pid, mask = read_log(folder).splitlines()
-    assert descriptors.split()[:3] == ["0", "1", "2"]
-    assert len(descriptors.split()) <= 4, "the shell opens one"
-    assert (null, session.strip(), mask) == ("/dev/null", pid, "0022")
+def test_nothing_else_is_open_when_a_command_starts(lab: Lab) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.set_inheritable(True)
+        script = "ls -l /proc/self/fd; ps -o sid= -p $$; echo $$; umask"
+        folder, _ = lab.run(Plan(main=shell(script)))
+    *descriptors, session, pid, mask = read_log(folder).splitlines()
+    targets = [line.rsplit(" -> ")[1] for line in descriptors if " -> " in line]
+    assert targets[0] == "/dev/null"
+    assert targets[1] == targets[2]
+    assert targets[1].startswith("pipe:")
+    assert len(targets) == 4, "ls itself opens the fourth"
+    assert (session.strip(), mask) == (pid, "0022")
 
 
 def test_supervisor_is_supervised_from_the_first_moment_when_started(lab: Lab) -> None:

@@ -2,7 +2,8 @@
 
 An instance gets a cgroup of its own where the supervisor may make one; where it may not, `make_cgroup` says so by what
 it enforces. On v1 it lies below the supervisor's own cgroup. On v2 a cgroup with processes cannot give controllers to
-cgroups below it ("no internal processes"), so it lies beside the supervisor's own, below their common parent.
+cgroups below it ("no internal processes"). So a cgroup that was delegated to us is emptied into one below it, and
+otherwise the new one lies beside the supervisor's own, with the controllers that their parent gives.
 """
 
 from __future__ import annotations
@@ -182,11 +183,11 @@ def _find_v2_parent(own: str) -> str | None:
     if not os.path.exists(f"{own}/cgroup.type"):
         # Only the root of the whole hierarchy has no type, and it may hold processes and give controllers.
         return own if _enable(own) else None
+    if _is_delegated(own) and _evacuate(own) and _enable(own):
+        return own
     above = os.path.dirname(own)
     if os.path.exists(f"{above}/cgroup.procs") and os.access(above, os.W_OK) and _gives_memory(above):
         return above
-    if _is_delegated(own) and _evacuate(own) and _enable(own):
-        return own
     return None
 
 

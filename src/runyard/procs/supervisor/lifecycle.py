@@ -23,6 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+MOST_DESCRIPTORS = 1 << 30
+"""Inherited descriptors up to this number are closed."""
 MOST_INSTANCES = 50
 """Instances that the state lists; of older ones the log is removed too."""
 MOST_LOG_SHARES = 4
@@ -43,6 +45,8 @@ _REMOVAL_ATTEMPTS = 50
 def supervise(folder: str, listeners: str, *, plan_descriptor: int, lock_descriptor: int) -> NoReturn:
     """Run the plan to its end; does not return."""
     os.set_inheritable(lock_descriptor, False)
+    # Who started us may have left others open, such as the socket it listens on.
+    os.closerange(max(plan_descriptor, lock_descriptor) + 1, MOST_DESCRIPTORS)
     os.umask(0o077)
     os.chdir("/")
     system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
