@@ -118,8 +118,9 @@ class Reconciler:
         return len(claimed)
 
     async def compare_all(self, *, attend: bool = False) -> int:
-        """Compare all anchors with what is stored: offer their observations, and wake runs whose anchor is missing.
+        """Compare all anchors with what is stored: offer their observations, and wake runs that are not executed.
 
+        Their anchor is missing, or it is still held back: its release got lost, or the engine forgot it in a restart.
         Returns how many were woken. An incomplete list proves no absence. `attend` also follows the logs of all.
         """
         if self._engine is None:
@@ -134,7 +135,7 @@ class Reconciler:
                     await asyncio.sleep(0)
         if not listed.is_complete:
             return 0
-        present = {anchor.uid for anchor, _ in listed.observations}
+        present = {anchor.uid for anchor, seen in listed.observations if seen.seen is not Seen.HELD}
         return await self._wake_missing(present)
 
     async def _offer(self, observations: Sequence[Observation]) -> None:

@@ -146,6 +146,22 @@ async def test_missing_anchor_is_believed_when_the_engine_was_asked_for_it(world
     assert ((await world.get()).state, (await world.get()).reason) == ("ERROR", "run.lost")
 
 
+async def test_run_is_released_again_when_its_engine_forgot_that_it_waits(world: World) -> None:
+    """An engine may keep runs that wait for room in memory only: after a restart their anchors are held back again."""
+    await world.submit()
+    loop = world.make_loop()
+    await world.look(loop)
+    world.engine.explain("r1", reason="resources.waiting", message="waits for 2 cores")
+    await world.look(loop)
+    assert ((await world.get()).state, (await world.get()).reason) == ("PENDING", "resources.waiting")
+    (thing,) = world.engine.things.values()
+    thing.phase = "held"
+    thing.note()
+    assert await loop.compare_all() == 1
+    await loop.reconcile_due()
+    assert world.engine.released == [thing.anchor.uid] * 2
+
+
 async def test_lease_is_kept_when_a_call_takes_longer_than_the_lease(world: World) -> None:
     pace = Pace(lease=timedelta(seconds=0.4), heartbeat_seconds=0.05, poll_seconds=0.05)
 
