@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 
 from tests.contract.engine.lab import Lab
+from tests.contract.engine.local_lab import open_local_lab
 from tests.contract.engine.memory_lab import MemoryLab
 from tests.engines.memory import MemoryEngine
 
@@ -19,7 +20,10 @@ async def open_memory_lab(engine: MemoryEngine | None = None) -> AsyncIterator[L
     yield lab
 
 
-LABS: Mapping[str, Callable[[], AbstractAsyncContextManager[Lab]]] = {"memory": open_memory_lab}
+LABS: Mapping[str, Callable[[], AbstractAsyncContextManager[Lab]]] = {
+    "memory": open_memory_lab,
+    "process": open_local_lab,
+}
 
 
 @pytest.fixture(params=LABS)

@@ -29,7 +29,9 @@ from runyard.spec.resources import Sides
 from tests.contract.engine.scripts import WAIT_FOREVER, make_command
 
 Value = TypeVar("Value")
-Capability = Literal["cut", "hide", "epochs", "rotation", "floods", "many restarts", "strangers", "mounts"]
+Capability = Literal[
+    "cut", "hide", "epochs", "rotation", "floods", "many restarts", "strangers", "mounts", "stored secrets"
+]
 """What not every lab can do to its place; tests that need it are skipped there, by name."""
 
 
@@ -71,7 +73,10 @@ class Lab(Protocol):
         """Every object of the run that the engine has sent, as it was sent."""
 
     async def count_secret_values(self, text: str) -> int:
-        """How many stored objects of the place hold that text."""
+        """How many stored objects of the place hold that text, and processes where they can be looked at.
+
+        `stored secrets`: they are stored, so that they outlive the processes of the run.
+        """
 
     async def count_objects(self, run_uid: str) -> int:
         """How many objects of the place belong to a run, its anchor among them."""

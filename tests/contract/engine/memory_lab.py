@@ -23,7 +23,7 @@ class MemoryLab:
     """`tests.contract.engine.lab.Lab`."""
 
     capabilities: frozenset[Capability] = frozenset(
-        ["cut", "hide", "epochs", "rotation", "floods", "many restarts", "strangers", "mounts"]
+        ["cut", "hide", "epochs", "rotation", "floods", "many restarts", "strangers", "mounts", "stored secrets"]
     )
     patience = 60
     platform = PLATFORM

@@ -33,7 +33,8 @@ async def test_container_has_the_secret_when_it_was_released(lab: Lab) -> None:
 async def test_values_of_secrets_are_gone_when_an_ended_run_is_settled(lab: Lab) -> None:
     run = assign_with_secret(lab, "value-44", leave(1))
     anchor = await begin_and_see(lab, run, Seen.FAILED)
-    assert await lab.count_secret_values("value-44") > 0
+    if "stored secrets" in lab.capabilities:
+        assert await lab.count_secret_values("value-44") > 0
     await settle(lab, run, anchor.uid)
     assert await lab.count_secret_values("value-44") == 0
     assert await lab.engine.settle(run, anchor.uid)

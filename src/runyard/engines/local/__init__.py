@@ -1,5 +1,9 @@
-"""The local engine: executes runs as processes or containers of this machine, for trials and tests.
+"""The local engine: runs as processes of this machine. Small on purpose: for trials and tests, not a scheduler.
 
-`room.py` shares out the machine (`machine.py` says what it has); `environments.py` builds virtual environments with an
-interpreter of `interpreters.py`.
+It renders a run as `manifests` does, lets the run's admission admit the objects, and executes what was admitted, as a
+kubelet would. Every run has one supervisor (`procs`) that outlives the server. Everything is in files of the place;
+there is no database. May import `app`, `manifests`, `domain`, `pods`, `spec` and `procs`.
+
+Start in `local_engine.py`: the port. `run_folders.py` is the anchor, `pod_plans.py` turns a pod into a plan of `procs`,
+`observations.py` turns files into observations.
 """

@@ -1,0 +1,400 @@
+"""`app.engine.Engine` on this machine. Every call works on the files of the place; several processes may do so."""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Self
+from uuid import uuid4
+
+from runyard.app.engine import (
+    LARGEST_DESCRIPTION_BYTES,
+    Anchor,
+    AnchorList,
+    Assignment,
+    EngineRefusal,
+    EngineUnavailable,
+    KeptVolume,
+    LogChunk,
+    LogGap,
+    LogSource,
+    Observation,
+    Place,
+    VolumeState,
+)
+from runyard.app.model import Json
+from runyard.domain.outcomes import Seen
+from runyard.domain.reasons import Reason
+from runyard.engines.local import log_files, volume_folders
+from runyard.engines.local.local_settings import LocalSettings
+from runyard.engines.local.machine import read_machine
+from runyard.engines.local.observations import RESUMABLE, is_live, observe_absence
+from runyard.engines.local.place import ENGINE, PlaceFolder, open_place
+from runyard.engines.local.place_files import Unreadable, lock_file, read_record, remove_tree, write_bytes
+from runyard.engines.local.pod_plans import AdmittedRun, Preparation
+from runyard.engines.local.project_folders import (
+    ProjectFolder,
+    ensure_project_folder,
+    find_project_folder,
+    move_project_away,
+)
+from runyard.engines.local.rendering import admit_anchor, name_run
+from runyard.engines.local.room import Room
+from runyard.engines.local.run_folders import AnchorRecord, RunFolder, WishRecord, create_run_folder
+from runyard.engines.local.run_reader import ReadRun
+from runyard.engines.local.run_starts import RunStarts
+from runyard.engines.local.run_watch import RunWatch
+from runyard.launcher.zipapps import build_zipapp
+from runyard.manifests.identity import PlatformInputs
+from runyard.pods.snapshot import Snapshot
+from runyard.procs import Identity, is_supervised, request_stop
+from runyard.spec.kinds.registry import get_kind
+from runyard.spec.launcher import LAUNCHER_PATH, Launcher
+
+LAUNCHER = Launcher(
+    image="runyard-launcher",
+    install=("true",),
+    start=("python", "-u", f"{LAUNCHER_PATH}/launcher.pyz"),
+)
+"""As objects state it. Nothing is installed: processes start the launcher from the place."""
+MOST_CLEARED_RELEASES = 1000
+"""How many releases of a run are cleared when it is settled."""
+
+
+class LocalEngine:
+    """`app.engine.Engine`. Made by `open_engine`, in the event loop that it belongs to."""
+
+    def __init__(self, settings: LocalSettings, place: PlaceFolder, room: Room) -> None:
+        self.place = Place(ENGINE, place.uid)
+        self.platform = PlatformInputs(endpoint=settings.endpoint, has_token=True, launcher=LAUNCHER)
+        self._settings = settings
+        self._folder = place
+        self._room = room
+        self._watch = RunWatch(place, on_end=self._end)
+        self._starts = RunStarts(self._watch, room, settings, self.platform, prepare=self._prepare)
+        self._retrying: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, settings: LocalSettings) -> Self:
+        """The engine at a place, which is made if it is not there. Raises OSError and `Unreadable`."""
+        place = await asyncio.to_thread(open_place, settings.folder)
+        machine = await asyncio.to_thread(read_machine, place.root)
+        room = Room(place.root / "room", machine, is_supervised=is_supervised)
+        await asyncio.to_thread(room.open)
+        engine = cls(settings, place, room)
+        await engine._watch.open()
+        engine._retrying = asyncio.create_task(engine._starts.run())
+        return engine
+
+    async def close(self) -> None:
+        """Stop watching. Runs continue. Idempotent."""
+        if self._retrying is None:
+            return
+        self._retrying.cancel()
+        await asyncio.gather(self._retrying, return_exceptions=True)
+        self._retrying = None
+        await self._watch.close()
+        await asyncio.to_thread(self._room.close)
+
+    async def find_anchor(self, assignment: Assignment) -> str | None:
+        """By the place itself."""
+        found = self._read(assignment.run_uid)
+        return None if found is None else found.files.anchor.uid
+
+    async def ensure_anchor(self, assignment: Assignment) -> str:
+        """Make the folder of the run, whole or not at all."""
+        admitted = await admit_anchor(assignment, self.platform)
+        if find_project_folder(self._folder, assignment.project) is None:
+            raise EngineUnavailable(Reason.ENGINE_FAILED, f"project {assignment.project} is not prepared at this place")
+        if self._folder.find_run_folder(assignment.run_uid) is None:
+            raise EngineRefusal(Reason.ANCHOR_TAKEN, "no folder can have the name of this run")
+        if (found := self._read(assignment.run_uid)) is not None:
+            return found.files.anchor.uid
+        record = AnchorRecord(
+            place=self._folder.uid,
+            uid=uuid4().hex,
+            run_uid=assignment.run_uid,
+            run_id=assignment.run_id,
+            project=assignment.project,
+            action=assignment.effective.action,
+            name=name_run(assignment, self.platform),
+            sequence=time.time_ns(),
+        )
+        create_run_folder(self._folder, record, WishRecord(generation=assignment.generation), admitted)
+        self._watch.note(assignment.run_uid)
+        found = self._read(assignment.run_uid)
+        if found is None:
+            message = "a folder that Runyard did not make has the name of the run's anchor"
+            raise EngineRefusal(Reason.ANCHOR_TAKEN, message)
+        return found.files.anchor.uid
+
+    async def release(self, assignment: Assignment, uid: str) -> None:
+        """Start it, or let it wait for room."""
+        await self._starts.start(assignment, uid)
+
+    async def observe(self, anchor: Anchor) -> Observation:
+        """By the place itself."""
+        found = self._read(anchor.run_uid)
+        if found is not None and found.files.anchor.uid == anchor.uid:
+            if is_live(found.files) and not found.files.is_supervised:
+                self._watch.note(anchor.run_uid)
+            return found.observation
+        known = self._watch.find_told(anchor.run_uid)
+        ends = () if known is None or known.uid != anchor.uid else known.ends
+        self._watch.note(anchor.run_uid)
+        return observe_absence(anchor, ends)
+
+    async def describe(self, anchor: Anchor) -> Json:
+        """The admitted objects of the run without Secrets, and what its supervisor wrote."""
+        found, folder = self._read(anchor.run_uid), self._watch.reader.open_folder(anchor.run_uid)
+        if found is None or folder is None or found.files.anchor.uid != anchor.uid:
+            return {}
+        objects = [json.loads(body) for body in folder.read_objects(most_bytes=LARGEST_DESCRIPTION_BYTES // 2)]
+        state = found.files.state
+        described: Json = {
+            "folder": str(folder.path),
+            "wish": found.files.wish.wish,
+            "generation": found.files.wish.generation,
+            "release": found.files.wish.release,
+            "objects": objects,
+        }
+        if state is not None:
+            described["supervisor"] = {
+                "phase": state.phase,
+                "pid": state.supervisor_pid,
+                "is_alive": found.files.is_supervised,
+                "ports": {str(port): host for port, host in state.ports.items()},
+                "enforced": dict(state.enforced),
+            }
+        return described
+
+    async def stop(self, assignment: Assignment, uid: str) -> None:
+        """Ask its supervisor to end it; one that has not started never will."""
+        folder = self._watch.reader.open_folder(assignment.run_uid)
+        if folder is None:
+            return
+        async with lock_file(folder.lock_path) as is_there:
+            found = self._read(assignment.run_uid) if is_there else None
+            if found is None or not _is_obeyed(found, assignment, uid):
+                return
+            files = found.files
+            has_ended = files.state is not None and files.state.is_ended and files.wish.wish != "hold"
+            wish = files.wish.wish if has_ended or files.wish.wish == "remove" else "stop"
+            if (wish, assignment.generation) != (files.wish.wish, files.wish.generation):
+                folder.write_wish(files.wish.change(generation=assignment.generation, wish=wish))
+            self._starts.drop(assignment.run_uid)
+            if is_live(files):
+                request_stop(folder.get_supervision_path(files.wish.release))
+        self._watch.note(assignment.run_uid)
+        if not is_live(files):
+            await self._end(assignment.run_uid)
+
+    async def settle(self, assignment: Assignment, uid: str) -> bool:
+        """Note when its folder goes; one that never ran goes now. Values of secrets are nowhere on disk."""
+        folder = self._watch.reader.open_folder(assignment.run_uid)
+        if folder is None:
+            return True
+        async with lock_file(folder.lock_path) as is_there:
+            found = self._read(assignment.run_uid) if is_there else None
+            if found is None or found.files.anchor.uid != uid:
+                return True
+            if not _is_obeyed(found, assignment, uid) or found.files.wish.wish == "remove":
+                return False
+            if found.observation.seen in (Seen.PENDING, Seen.RUNNING) or is_live(found.files):
+                return False
+            is_kept = found.observation.seen is Seen.STOPPED and found.files.anchor.action in RESUMABLE
+            wish = "remove" if not is_kept and not _has_run(found, folder) else found.files.wish.wish
+            if not found.files.wish.is_settled or wish == "remove":
+                ttl = None if is_kept else assignment.effective.ttl_seconds
+                folder.write_wish(
+                    found.files.wish.change(
+                        generation=assignment.generation,
+                        wish=wish,
+                        is_settled=True,
+                        expires_at=None if ttl is None else time.time() + ttl,
+                    )
+                )
+        self._watch.note(assignment.run_uid)
+        await self._watch.call(_clear_releases, folder, found.files.wish.release)
+        return True
+
+    async def remove(self, anchor: Anchor) -> None:
+        """Ask its supervisor to end it; the folder goes when nothing of it runs."""
+        folder = self._watch.reader.open_folder(anchor.run_uid)
+        if folder is None:
+            return
+        self._starts.drop(anchor.run_uid)
+        found = await self._watch.mark_removed(anchor.run_uid, folder, uid=anchor.uid)
+        if found is not None and is_live(found.files):
+            request_stop(folder.get_supervision_path(found.files.wish.release))
+
+    async def list_anchors(self) -> AnchorList:
+        """Every folder of ours."""
+        try:
+            return await self._watch.call(self._list_anchors)
+        except OSError as error:
+            raise _unavailable(error) from error
+
+    def _list_anchors(self) -> AnchorList:
+        names, is_complete = self._watch.reader.list_run_uids()
+        listed: list[tuple[Anchor, Observation]] = []
+        for run_uid in names:
+            try:
+                found = self._watch.read(run_uid)
+            except OSError:
+                is_complete = False
+                continue
+            if found is not None:
+                listed.append((found.files.anchor.anchor, found.observation))
+        return AnchorList(observations=listed, is_complete=is_complete)
+
+    def changes(self) -> AsyncIterator[Sequence[Observation]]:
+        """As they come."""
+        return self._watch.subscribe()
+
+    async def list_log_sources(self, anchor: Anchor) -> Sequence[LogSource]:
+        """The log files of all its releases."""
+        found, folder = self._read(anchor.run_uid), self._watch.reader.open_folder(anchor.run_uid)
+        if found is None or folder is None or found.files.anchor.uid != anchor.uid:
+            return []
+        return log_files.list_sources(folder, found.files.anchor, found.files.wish.release)
+
+    async def follow_log(self, source: LogSource, *, after: str | None = None) -> AsyncIterator[LogChunk | LogGap]:
+        """From the file; it is looked at again and again while its process runs."""
+        folder = self._watch.reader.open_folder(source.run_uid)
+        release = source.pod.rpartition("-")[2]
+        if folder is None or not release.isdecimal():
+            return
+        wait = partial(self._watch.wait, source.run_uid)
+        supervision = folder.get_supervision_path(int(release))
+        async for item in log_files.follow(supervision, source, after=after, wait=wait):
+            yield item
+
+    async def ensure_project(self, project: str) -> None:
+        """Make its folder, and as root its user."""
+        try:
+            await ensure_project_folder(self._folder, project)
+        except OSError as error:
+            raise _unavailable(error) from error
+
+    async def remove_project(self, project: str) -> bool:
+        """Remove its folder with everything in it, when none of its runs lives."""
+        listed = await self.list_anchors()
+        own = [(anchor, seen) for anchor, seen in listed.observations if anchor.project == project]
+        if any(seen.seen in (Seen.PENDING, Seen.RUNNING) for _, seen in own):
+            return False
+        removed = move_project_away(self._folder, project)
+        if removed is not None:
+            await self._watch.call(remove_tree, removed)
+        return True
+
+    async def ensure_volume(self, volume: KeptVolume) -> VolumeState:
+        """Make its folder, or find it."""
+        await self.ensure_project(volume.project)
+        project = find_project_folder(self._folder, volume.project)
+        if project is None:
+            raise EngineUnavailable(Reason.ENGINE_FAILED, f"project {volume.project} is not prepared at this place")
+        volume_folders.create_volume(self._folder, project, volume)
+        found = self._find_volume(volume, await self._list_mounts())
+        if found is None:
+            raise EngineUnavailable(Reason.VOLUME_LOST, f"claim {volume.claim} was removed at the same time")
+        return found
+
+    async def remove_volume(self, volume: KeptVolume) -> bool:
+        """Remove its folder, or note that it goes when no run has it mounted."""
+        project = find_project_folder(self._folder, volume.project)
+        mounts = await self._list_mounts()
+        found = self._find_volume(volume, mounts)
+        if project is None or found is None or found.volume_id != volume.volume_id:
+            return True
+        volume_folders.mark_removing(project, volume.claim)
+        if found.mounted_by:
+            return False
+        removed = volume_folders.move_volume_away(project, volume.claim)
+        if removed is not None:
+            await self._watch.call(remove_tree, removed)
+        return True
+
+    async def list_volumes(self) -> Sequence[VolumeState]:
+        """The folders of all projects."""
+        return await self._watch.call(volume_folders.list_volumes, self._folder, await self._list_mounts())
+
+    async def snapshot(self) -> Snapshot:
+        """This machine, and the runs that have room."""
+        return await self._watch.call(self._room.snapshot)
+
+    def _find_volume(self, volume: KeptVolume, mounts: volume_folders.Mounts) -> VolumeState | None:
+        return volume_folders.find_volume(self._folder, project=volume.project, claim=volume.claim, mounts=mounts)
+
+    async def _list_mounts(self) -> volume_folders.Mounts:
+        return await self._watch.call(self._read_mounts)
+
+    def _read_mounts(self) -> volume_folders.Mounts:
+        found: dict[tuple[str, str], tuple[str, ...]] = {}
+        for run_uid in self._watch.reader.list_run_uids()[0]:
+            with suppress(OSError):
+                run = self._watch.read(run_uid)
+                if run is None or run.files.release is None or not is_live(run.files):
+                    continue
+                for claim in run.files.release.claims:
+                    key = (run.files.anchor.project, claim)
+                    found[key] = (*found.get(key, ()), run_uid)
+        return found
+
+    async def _prepare(
+        self, assignment: Assignment, run: AdmittedRun, project: ProjectFolder, identity: Identity | None
+    ) -> Preparation:
+        if not get_kind(assignment.effective.kind).needs_launcher:
+            message = "container functions need podman or docker, and this engine knows none: use a python function"
+            raise EngineRefusal(Reason.RUNTIME_MISSING, message)
+        if not run.needs_launcher:
+            return Preparation()
+        content = await self._watch.call(build_zipapp)
+        path = self._folder.root / f"launcher-{hashlib.sha256(content).hexdigest()[:20]}.pyz"
+        if not path.exists():
+            write_bytes(path, content, mode=0o644)
+        return replace(Preparation(), launcher=path, python="/usr/bin/python3")
+
+    async def _end(self, run_uid: str) -> None:
+        await self._starts.end(run_uid)
+
+    def _read(self, run_uid: str) -> ReadRun | None:
+        """What is known of a run. Absence is believed only while the place itself can be read."""
+        try:
+            found = self._watch.read(run_uid)
+            if found is None:
+                self._check_place()
+        except OSError as error:
+            raise _unavailable(error) from error
+        return found
+
+    def _check_place(self) -> None:
+        try:
+            record = read_record(self._folder.root / "place.json")
+        except Unreadable:
+            record = None
+        if record is None or record.get("uid") != self._folder.uid:
+            raise EngineUnavailable(Reason.ENGINE_FAILED, f"the folder {self._folder.root} is not this place anymore")
+
+
+def _is_obeyed(found: ReadRun, assignment: Assignment, uid: str) -> bool:
+    return found.files.anchor.uid == uid and assignment.generation >= found.files.wish.generation
+
+
+def _has_run(found: ReadRun, folder: RunFolder) -> bool:
+    return found.files.state is not None or folder.has_started(found.files.wish.release)
+
+
+def _clear_releases(folder: RunFolder, newest: int) -> None:
+    """Remove the working folders of releases that have ended; their logs and states stay."""
+    for number in range(max(1, newest - MOST_CLEARED_RELEASES), newest + 1):
+        for name in ("work", "tmp", "volumes", "termination"):
+            remove_tree(folder.get_release_path(number) / name)
+
+
+def _unavailable(error: OSError) -> EngineUnavailable:
+    return EngineUnavailable(Reason.ENGINE_FAILED, f"the place cannot be read: {error.strerror or error}")

@@ -1,0 +1,230 @@
+"""Files of the place: read with a bound, replaced atomically, and removed without following links.
+
+A hostile user may own some of the folders below the place: their links are never followed, and the size of a file is
+never trusted. No fsync: after a power cut nothing of a run lives anyway, and a file that cannot be read means `lost`.
+"""
+
+import asyncio
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import secrets
+import stat
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+LARGEST_RECORD_BYTES = 1 << 20
+"""How much of a JSON file of the place is read; a larger one is not ours."""
+TEMPORARY = ".new-"
+"""Begins the name of what is not complete yet."""
+REMOVED = ".removed-"
+"""Begins the name of what is being deleted."""
+FIRST_LOCK_PAUSE_SECONDS = 0.002
+LONGEST_LOCK_PAUSE_SECONDS = 0.05
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_RENAME_NOREPLACE = 1
+_AT_FDCWD = -100
+_UNSUPPORTED = (errno.EINVAL, errno.ENOSYS)
+
+
+class Unreadable(ValueError):
+    """A file is there and is no record of ours."""
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """A JSON object; None if the file is not there. Raises `Unreadable`."""
+    content = read_bytes(path, most=LARGEST_RECORD_BYTES + 1)
+    if content is None:
+        return None
+    try:
+        found = json.loads(content) if len(content) <= LARGEST_RECORD_BYTES else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Unreadable(f"{path.name} is not a record of Runyard")
+    return found
+
+
+def read_bytes(path: Path, *, most: int) -> bytes | None:
+    """The first bytes of a regular file; None if there is none. Does not follow a link, nor wait for a pipe."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        return os.read(descriptor, most)
+    finally:
+        os.close(descriptor)
+
+
+def write_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Replace the file atomically. Raises FileNotFoundError if its folder is gone."""
+    write_bytes(path, json.dumps(record, separators=(",", ":")).encode())
+
+
+def write_bytes(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Replace the file atomically. Raises FileNotFoundError if its folder is gone."""
+    temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        try:
+            _write_all(descriptor, content)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def rename_new(source: Path, target: Path) -> bool:
+    """Rename, unless the target exists; returns whether it did. Not even an empty folder is replaced."""
+    library = ctypes.CDLL(None, use_errno=True)
+    names = (os.fsencode(source), os.fsencode(target))
+    if hasattr(library, "renameat2"):
+        if library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_NOREPLACE) == 0:
+            return True
+        code = ctypes.get_errno()
+        if code == errno.EEXIST:
+            return False
+        if code not in _UNSUPPORTED:
+            raise OSError(code, os.strerror(code), str(target))
+    if os.path.lexists(target):
+        return False
+    try:
+        os.rename(source, target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            return False
+        raise
+    return True
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file or folder with everything in it; absent is fine. Blocks: call it in a thread.
+
+    No link is followed. One descriptor is open at a time and nothing recurses, so neither deep trees nor long paths are
+    a problem. A folder that its owner made unreadable is made readable first.
+    """
+    try:
+        _remove(os.fspath(path.parent), path.name)
+    except FileNotFoundError:
+        return
+
+
+def _remove(parent: str, name: str) -> None:
+    here = os.open(parent, _FOLDER)
+    above: list[tuple[str, os.stat_result]] = []
+    """The folders that the walk is in: their name, and the folder that they are in."""
+    names = [[name]]
+    try:
+        while names:
+            if names[-1]:
+                entry = names[-1].pop()
+                if not _unlink(entry, folder=here):
+                    above.append((entry, os.fstat(here)))
+                    here = _enter(entry, here)
+                    names.append(os.listdir(here))
+                continue
+            names.pop()
+            if above:
+                entry, expected = above.pop()
+                here = _leave(here, expected)
+                with suppress(FileNotFoundError):
+                    os.rmdir(entry, dir_fd=here)
+    finally:
+        os.close(here)
+
+
+def _enter(name: str, folder: int) -> int:
+    try:
+        inner = os.open(name, _FOLDER, dir_fd=folder)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=folder)
+        inner = os.open(name, _FOLDER, dir_fd=folder)
+    os.close(folder)
+    os.fchmod(inner, 0o700)
+    return inner
+
+
+def _leave(folder: int, expected: os.stat_result) -> int:
+    """The folder above; raises OSError if somebody moved the folder meanwhile."""
+    above = os.open("..", _FOLDER, dir_fd=folder)
+    os.close(folder)
+    if not os.path.samestat(os.fstat(above), expected):
+        raise OSError(errno.EBUSY, "a folder was moved while it was being removed")
+    return above
+
+
+def _unlink(name: str, *, folder: int) -> bool:
+    """Whether the entry is gone; False if it is a folder."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return True
+    except (IsADirectoryError, PermissionError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return False
+        raise
+    return True
+
+
+@asynccontextmanager
+async def lock_file(path: Path) -> AsyncIterator[bool]:
+    """Hold the lock of a file (flock); yields False if the file is gone. Never blocks the event loop.
+
+    Hold it for file operations only, without waiting for anything: every engine at the place may want it.
+    """
+    descriptor = await _lock(path)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+async def _lock(path: Path) -> int | None:
+    pause = FIRST_LOCK_PAUSE_SECONDS
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_same_file(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_LOCK_PAUSE_SECONDS)
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    """Whether the path still names the file that was opened: the folder may have been removed and made again."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return False

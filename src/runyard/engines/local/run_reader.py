@@ -1,0 +1,112 @@
+"""Reads everything that is known of a run from its folder, and remembers it as long as its files do not change."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from runyard.app.engine import Observation
+from runyard.engines.local.observations import RunFiles, Waiting, observe_run
+from runyard.engines.local.place import PlaceFolder, is_file_name
+from runyard.engines.local.place_files import Unreadable
+from runyard.engines.local.run_folders import ReleaseRecord, RunFolder, has_begun
+from runyard.procs import is_supervised, read_state
+from runyard.procs.state import STATE_FILE
+
+MOST_LISTED_RUNS = 200_000
+"""How many run folders of a place are listed; a list of more is not complete."""
+Signature = tuple[tuple[int, int, int], tuple[int, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRun:
+    """A run as its files were read."""
+
+    files: RunFiles
+    observation: Observation
+    signature: Signature | None
+    """Of the files; None if they may change without it, because something of the run lives."""
+
+
+class RunReader:
+    """Reads runs of one place. Thread-safe: what is remembered is replaced as a whole."""
+
+    def __init__(self, place: PlaceFolder) -> None:
+        self._place = place
+        self._ended: dict[str, ReadRun] = {}
+        """Runs that have ended, whose files need not be read again."""
+
+    def open_folder(self, run_uid: str) -> RunFolder | None:
+        """The folder of a run, whether it is there or not; None if no run can have this uid."""
+        path = self._place.find_run_folder(run_uid)
+        return None if path is None else RunFolder(path)
+
+    def read(self, run_uid: str, *, waiting: Waiting | None = None) -> ReadRun | None:
+        """What is known of a run; None if there is no anchor of ours. Small file operations. Raises OSError."""
+        folder = self.open_folder(run_uid)
+        if folder is None:
+            return None
+        known = self._ended.get(run_uid)
+        if known is not None and waiting is None and known.signature == _sign(folder, known.files.wish.release):
+            return known
+        files = self._read_files(folder, run_uid, waiting)
+        if files is None:
+            self._ended.pop(run_uid, None)
+            return None
+        is_ended = files.state is not None and files.state.is_ended and waiting is None
+        signature = _sign(folder, files.wish.release) if is_ended else None
+        found = ReadRun(files, observe_run(files), signature)
+        if signature is not None:
+            self._ended[run_uid] = found
+        return found
+
+    def forget(self, run_uid: str) -> None:
+        """The run is gone."""
+        self._ended.pop(run_uid, None)
+
+    def _read_files(self, folder: RunFolder, run_uid: str, waiting: Waiting | None) -> RunFiles | None:
+        try:
+            anchor = folder.read_anchor()
+            wish = folder.read_wish()
+        except Unreadable:
+            return None
+        if anchor is None or wish is None or (anchor.place, anchor.run_uid) != (self._place.uid, run_uid):
+            return None
+        if wish.release == 0:
+            return RunFiles(anchor=anchor, wish=wish, waiting=waiting)
+        supervision = folder.get_supervision_path(wish.release)
+        # First whether it is supervised: a state that is read later cannot be older than the end.
+        is_alive = is_supervised(supervision)
+        state = read_state(supervision)
+        return RunFiles(
+            anchor=anchor,
+            wish=wish,
+            release=_read_release(folder, wish.release),
+            state=state if is_alive or (state is not None and has_begun(state)) else None,
+            is_supervised=is_alive,
+            waiting=waiting,
+        )
+
+    def list_run_uids(self) -> tuple[list[str], bool]:
+        """The names of all run folders, and whether these are all. Blocks for milliseconds: call it in a thread."""
+        names = [name for name in os.listdir(self._place.runs) if is_file_name(name)]
+        return names[:MOST_LISTED_RUNS], len(names) <= MOST_LISTED_RUNS
+
+
+def _read_release(folder: RunFolder, number: int) -> ReleaseRecord | None:
+    try:
+        return folder.read_release(number)
+    except Unreadable:
+        return None
+
+
+def _sign(folder: RunFolder, release: int) -> Signature | None:
+    """What changes with the files; None if one is gone."""
+    try:
+        return _stat(folder.wish_path), _stat(folder.get_supervision_path(release) / STATE_FILE)
+    except OSError:
+        return None
+
+
+def _stat(path: Path) -> tuple[int, int, int]:
+    found = os.stat(path, follow_symlinks=False)
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,296 @@
+"""Watches the runs of a place: hears of changes, tells subscribers, and does what follows the end of a run.
+
+News come from supervisors and from other engines of the place, by datagrams; the death of a supervisor is news too.
+Folders that somebody deleted are found by looking at the folder of runs, twice a second.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakSet
+
+from runyard.app.engine import Observation
+from runyard.app.event_waits import wait_at_most
+from runyard.domain.outcomes import Seen
+from runyard.engines.local.changes import Subscriber, choose_newer
+from runyard.engines.local.news import tell_listeners
+from runyard.engines.local.observations import Waiting, is_live
+from runyard.engines.local.place import PlaceFolder, is_leftover
+from runyard.engines.local.place_files import lock_file, remove_tree
+from runyard.engines.local.run_folders import RunFolder
+from runyard.engines.local.run_reader import ReadRun, RunReader
+from runyard.procs import Listener, end_leftovers
+from runyard.procs.supervision import send_signal
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TICK_SECONDS = 0.5
+"""How often the folder of runs is looked at."""
+THREADS = 4
+READ_AT_ONCE = 200
+"""How many runs are read before others get a turn."""
+_SIGTERM = 15
+
+_log = logging.getLogger(__name__)
+
+
+class RunWatch:
+    """One engine's watch. Opened in the event loop that it belongs to."""
+
+    def __init__(self, place: PlaceFolder, *, on_end: Callable[[str], Awaitable[None]]) -> None:
+        """`on_end` is awaited when a run that was live has ended or is gone."""
+        self.place = place
+        self.reader = RunReader(place)
+        self.waiting: dict[str, Waiting] = {}
+        """Runs that were released to this engine and cannot start yet."""
+        self._on_end = on_end
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="local-engine")
+        self._subscribers: WeakSet[Subscriber] = WeakSet()
+        self._told: dict[str, Observation] = {}
+        """The newest observation of each run that is there."""
+        self._live: dict[str, tuple[int | None, int | None]] = {}
+        """Runs that live, with pid and start time of the supervisor."""
+        self._expiries: dict[str, float] = {}
+        self._events: dict[str, asyncio.Event] = {}
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        """Work on a run that must not be begun twice."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._seen_at = -1
+        self._listener: Listener | None = None
+
+    async def open(self) -> None:
+        """Read what is there, and begin to watch."""
+        self._listener = Listener(self.place.listeners)
+        await self.look_at_all()
+        self._begin(self._listen(self._listener))
+        self._begin(self._tick())
+        self._begin(self._remove_leftovers())
+
+    async def close(self) -> None:
+        """Stop watching. Runs continue."""
+        for task in [*self._tasks, *self._busy.values()]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._busy.values(), return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call something that blocks, in a thread of the engine."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args, **kwargs))
+
+    def subscribe(self) -> AsyncIterator[Sequence[Observation]]:
+        """Every change from now on."""
+        subscriber = Subscriber()
+        self._subscribers.add(subscriber)
+        return subscriber.iterate()
+
+    def read(self, run_uid: str) -> ReadRun | None:
+        """What is known of a run now; None if it has no anchor."""
+        return self.reader.read(run_uid, waiting=self.waiting.get(run_uid))
+
+    def find_told(self, run_uid: str) -> Observation | None:
+        """The newest observation that was made of a run that is there."""
+        return self._told.get(run_uid)
+
+    def watch_supervisor(self, supervision: Path, pid: int) -> None:
+        """Hear of the death of a supervisor that was just started."""
+        if self._listener is not None:
+            self._listener.watch(supervision, pid=pid)
+
+    async def wait(self, run_uid: str, seconds: float) -> None:
+        """Wait that long, or until something happens to the run."""
+        event = self._events.setdefault(run_uid, asyncio.Event())
+        event.clear()
+        await wait_at_most(event, seconds)
+
+    def note(self, run_uid: str) -> None:
+        """Something of a run was changed by this engine: read it, tell subscribers and the other engines."""
+        self._handle(run_uid)
+        if (path := self.place.find_run_folder(run_uid)) is not None:
+            with suppress(OSError):
+                tell_listeners(self.place.listeners, path)
+
+    async def look_at_all(self) -> None:
+        """Read every run, and those that were there before."""
+        names, _ = await self.call(self.reader.list_run_uids)
+        for number, run_uid in enumerate({*names, *self._told}, start=1):
+            self._handle(run_uid)
+            if number % READ_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _handle(self, run_uid: str) -> None:
+        """Read a run, tell what is new, and begin what follows from it. A failure concerns this run only."""
+        try:
+            found = self.read(run_uid)
+        except OSError:
+            _log.exception("a run of the local engine cannot be read", extra={"run_uid": run_uid})
+            return
+        if found is None:
+            self._handle_absence(run_uid)
+        else:
+            self._tell(found.observation)
+            self._follow_up(run_uid, found)
+        if (event := self._events.pop(run_uid, None)) is not None:
+            event.set()
+
+    def _tell(self, observation: Observation) -> None:
+        known = self._told.get(observation.run_uid)
+        if known is not None and choose_newer(known, observation) is known:
+            return
+        self._told[observation.run_uid] = observation
+        if known == observation:
+            return
+        for subscriber in list(self._subscribers):
+            subscriber.tell(observation)
+
+    def _handle_absence(self, run_uid: str) -> None:
+        """Tell it once. A supervisor whose folder was deleted is ended: nobody can observe or stop it anymore."""
+        self.reader.forget(run_uid)
+        self._expiries.pop(run_uid, None)
+        self.waiting.pop(run_uid, None)
+        known = self._told.pop(run_uid, None)
+        if known is not None:
+            absence = Observation(run_uid=run_uid, uid=known.uid, seen=Seen.ABSENT, ends=known.ends)
+            for subscriber in list(self._subscribers):
+                subscriber.tell(absence)
+        pid, start_time = self._live.pop(run_uid, (None, None))
+        if pid is not None:
+            send_signal(pid, _SIGTERM, start_time=start_time)
+        if known is not None:
+            self._begin(self._end(run_uid))
+
+    def _follow_up(self, run_uid: str, found: ReadRun) -> None:
+        files, folder = found.files, self.reader.open_folder(run_uid)
+        if folder is None:
+            return
+        if is_live(files):
+            state = files.state
+            self._live[run_uid] = (None, None) if state is None else (state.supervisor_pid, state.supervisor_start_time)
+            supervision = folder.get_supervision_path(files.wish.release)
+            if not files.is_supervised:
+                self._begin_once(run_uid, self._end_leftovers(run_uid, supervision))
+            elif self._listener is not None:
+                self._listener.watch(supervision)
+            return
+        if self._live.pop(run_uid, None) is not None:
+            self._begin(self._end(run_uid))
+        if files.wish.wish == "remove":
+            self._begin_once(run_uid, self._remove(run_uid, folder))
+        elif files.wish.expires_at is not None:
+            self._expiries[run_uid] = files.wish.expires_at
+
+    async def _end(self, run_uid: str) -> None:
+        await self._on_end(run_uid)
+
+    async def _end_leftovers(self, run_uid: str, supervision: Path) -> None:
+        """A supervisor was killed: end what is left of its processes, and say so."""
+        await self.call(end_leftovers, supervision)
+        self._busy.pop(run_uid, None)
+        self.note(run_uid)
+
+    async def _remove(self, run_uid: str, folder: RunFolder) -> None:
+        """Delete a folder whose run has ended."""
+        removed = None
+        async with lock_file(folder.lock_path) as is_there:
+            found = self.read(run_uid) if is_there else None
+            if found is not None and found.files.wish.wish == "remove" and not is_live(found.files):
+                removed = folder.move_away()
+        self._busy.pop(run_uid, None)
+        if removed is not None:
+            self.note(run_uid)
+            await self.call(remove_tree, removed)
+
+    async def _listen(self, listener: Listener) -> None:
+        async for folder in listener:
+            if folder is None:
+                await self.look_at_all()
+                continue
+            with suppress(ValueError):
+                self._handle(folder.relative_to(self.place.runs).parts[0])
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            try:
+                await self._look_at_names()
+                await self._expire()
+            except OSError:
+                _log.exception("the place of the local engine cannot be read")
+
+    async def _look_at_names(self) -> None:
+        """Find folders that appeared or were deleted without news. A folder's time changes with its entries."""
+        changed_at = os.stat(self.place.runs).st_mtime_ns
+        if changed_at == self._seen_at:
+            return
+        names, is_complete = await self.call(self.reader.list_run_uids)
+        present = set(names)
+        self._seen_at = changed_at
+        gone = self._told.keys() - present if is_complete else set()
+        for run_uid in (present - self._told.keys()) | gone:
+            self._handle(run_uid)
+
+    async def _expire(self) -> None:
+        now = time.time()
+        for run_uid in [run_uid for run_uid, at in self._expiries.items() if at <= now]:
+            self._expiries.pop(run_uid, None)
+            folder = self.reader.open_folder(run_uid)
+            if folder is not None:
+                await self.mark_removed(run_uid, folder, is_expiry=True)
+
+    async def mark_removed(
+        self, run_uid: str, folder: RunFolder, *, uid: str | None = None, is_expiry: bool = False
+    ) -> ReadRun | None:
+        """Note that a run is to be removed; `uid` names the anchor. Returns what was read, None if it is not there."""
+        async with lock_file(folder.lock_path) as is_there:
+            found = self.read(run_uid) if is_there else None
+            if found is None or (uid is not None and found.files.anchor.uid != uid):
+                return None
+            wish = found.files.wish
+            if wish.wish != "remove" and not (is_expiry and (wish.expires_at is None or is_live(found.files))):
+                folder.write_wish(wish.change(wish="remove"))
+        self.note(run_uid)
+        return found
+
+    async def _remove_leftovers(self) -> None:
+        """Delete what a crash left half made or half removed, an hour after nobody touched it."""
+        for folder in (self.place.runs, self.place.projects):
+            for name in os.listdir(folder):
+                path = folder / name
+                with suppress(OSError):
+                    if is_leftover(name) and os.lstat(path).st_mtime < time.time() - 3600:
+                        await self.call(remove_tree, path)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(_contain(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _begin_once(self, run_uid: str, work: Coroutine[Any, Any, None]) -> None:
+        """Begin work on a run, unless other such work has begun."""
+        if run_uid in self._busy:
+            work.close()
+            return
+        task = asyncio.create_task(_contain(work))
+        self._busy[run_uid] = task
+        task.add_done_callback(partial(self._finish, run_uid))
+
+    def _finish(self, run_uid: str, task: asyncio.Task[None]) -> None:
+        if self._busy.get(run_uid) is task:
+            del self._busy[run_uid]
+
+
+async def _contain(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:  # noqa: BLE001 - the failure of one run must not end the watch over the others
+        _log.exception("work of the local engine failed")
