@@ -53,7 +53,8 @@ class LocalLab:
         self.engine: Engine = engine
         self.platform = engine.platform
         self.project, self.other_project = "pp", "qq"
-        self.capabilities: frozenset[Capability] = frozenset(["strangers", *(["mounts"] if can_mount() else [])])
+        mounts: list[Capability] = ["mounts"] if can_mount() else []
+        self.capabilities: frozenset[Capability] = frozenset(["strangers", *mounts])
         self._opened = [engine]
 
     def adapt(self, spec: EffectiveSpec) -> EffectiveSpec:
@@ -126,8 +127,7 @@ class LocalLab:
 
     async def count_objects(self, run_uid: str) -> int:
         """Its folder, and the processes that belong to it."""
-        supervisors = [pid for pid in iter_supervisors(self.place / "runs" / run_uid)]
-        return self._get_folder(run_uid).exists() + len(supervisors)
+        return self._get_folder(run_uid).exists() + sum(1 for _ in iter_supervisors(self.place / "runs" / run_uid))
 
     async def cut(self) -> None:
         raise NotImplementedError
@@ -214,14 +214,20 @@ def iter_environments(folder: Path) -> Iterator[bytes]:
                 yield content
 
 
-@asynccontextmanager
-async def open_local_lab() -> AsyncIterator[LocalLab]:
-    """An engine at a new place."""
+def make_folder() -> Path:
+    """A folder for a place, and for the words that are sent to runs."""
     folder = Path(tempfile.mkdtemp(prefix="runyard-lab-"))
     folder.chmod(0o711)
     words = folder_of_words(folder)
     words.mkdir()
     words.chmod(0o777)
+    return folder
+
+
+@asynccontextmanager
+async def open_local_lab() -> AsyncIterator[LocalLab]:
+    """An engine at a new place."""
+    folder = make_folder()
     lab = LocalLab(folder, await LocalEngine.open(make_settings(folder)))
     try:
         for project in (lab.project, lab.other_project):

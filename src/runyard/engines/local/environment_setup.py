@@ -105,7 +105,7 @@ def mark_ready(target: Path) -> None:
     """Say that the environment is complete, and how large it is."""
     size = 0
     for folder, _, names in os.walk(target):
-        size += sum(os.lstat(os.path.join(folder, name)).st_blocks * 512 for name in names)  # noqa: PTH118 - fast
+        size += sum(os.lstat(os.path.join(folder, name)).st_blocks * 512 for name in names)
     written = target / f"{READY}.new"
     written.write_text(json.dumps({"bytes": size}))
     written.rename(target / READY)

@@ -1,12 +1,10 @@
 """`app.engine.Engine` on this machine. Every call works on the files of the place; several processes may do so."""
 
 import asyncio
-import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Self
 from uuid import uuid4
@@ -34,8 +32,9 @@ from runyard.engines.local.local_settings import LocalSettings
 from runyard.engines.local.machine import read_machine
 from runyard.engines.local.observations import RESUMABLE, is_live, observe_absence
 from runyard.engines.local.place import ENGINE, PlaceFolder, open_place
-from runyard.engines.local.place_files import Unreadable, lock_file, read_record, remove_tree, write_bytes
+from runyard.engines.local.place_files import Unreadable, lock_file, read_record, remove_tree
 from runyard.engines.local.pod_plans import AdmittedRun, Preparation
+from runyard.engines.local.preparations import Preparations
 from runyard.engines.local.project_folders import (
     ProjectFolder,
     ensure_project_folder,
@@ -48,10 +47,9 @@ from runyard.engines.local.run_folders import AnchorRecord, RunFolder, WishRecor
 from runyard.engines.local.run_reader import ReadRun
 from runyard.engines.local.run_starts import RunStarts
 from runyard.engines.local.run_watch import RunWatch
-from runyard.launcher.zipapps import build_zipapp
 from runyard.manifests.identity import PlatformInputs
 from runyard.pods.snapshot import Snapshot
-from runyard.procs import Identity, is_supervised, request_stop
+from runyard.procs import is_supervised, request_stop
 from runyard.spec.kinds.registry import get_kind
 from runyard.spec.launcher import LAUNCHER_PATH, Launcher
 
@@ -76,6 +74,7 @@ class LocalEngine:
         self._room = room
         self._watch = RunWatch(place, on_end=self._end)
         self._starts = RunStarts(self._watch, room, settings, self.platform, prepare=self._prepare)
+        self._preparations = Preparations(place)
         self._retrying: asyncio.Task[None] | None = None
 
     @classmethod
@@ -201,7 +200,8 @@ class LocalEngine:
         async with lock_file(folder.lock_path) as is_there:
             found = self._read(assignment.run_uid) if is_there else None
             if found is None or found.files.anchor.uid != uid:
-                return True
+                self._watch.note(assignment.run_uid)
+                return not self._watch.has_orphan(assignment.run_uid)
             if not _is_obeyed(found, assignment, uid) or found.files.wish.wish == "remove":
                 return False
             if found.observation.seen in (Seen.PENDING, Seen.RUNNING) or is_live(found.files):
@@ -335,29 +335,30 @@ class LocalEngine:
 
     def _read_mounts(self) -> volume_folders.Mounts:
         found: dict[tuple[str, str], tuple[str, ...]] = {}
-        for run_uid in self._watch.reader.list_run_uids()[0]:
-            with suppress(OSError):
-                run = self._watch.read(run_uid)
-                if run is None or run.files.release is None or not is_live(run.files):
-                    continue
-                for claim in run.files.release.claims:
-                    key = (run.files.anchor.project, claim)
-                    found[key] = (*found.get(key, ()), run_uid)
+        for run in self._iter_live():
+            for claim in () if run.files.release is None else run.files.release.claims:
+                key = (run.files.anchor.project, claim)
+                found[key] = (*found.get(key, ()), run.files.anchor.run_uid)
         return found
 
-    async def _prepare(
-        self, assignment: Assignment, run: AdmittedRun, project: ProjectFolder, identity: Identity | None
-    ) -> Preparation:
+    async def _prepare(self, assignment: Assignment, run: AdmittedRun, project: ProjectFolder) -> Preparation:
         if not get_kind(assignment.effective.kind).needs_launcher:
             message = "container functions need podman or docker, and this engine knows none: use a python function"
             raise EngineRefusal(Reason.RUNTIME_MISSING, message)
-        if not run.needs_launcher:
-            return Preparation()
-        content = await self._watch.call(build_zipapp)
-        path = self._folder.root / f"launcher-{hashlib.sha256(content).hexdigest()[:20]}.pyz"
-        if not path.exists():
-            write_bytes(path, content, mode=0o644)
-        return replace(Preparation(), launcher=path, python="/usr/bin/python3")
+        list_in_use = partial(self._list_environments, assignment.project)
+        return await self._watch.call(self._preparations.prepare, assignment, run, project, list_in_use=list_in_use)
+
+    def _list_environments(self, project: str) -> set[str]:
+        """The environments in which runs of a project execute. Blocks."""
+        live = [run.files for run in self._iter_live() if run.files.anchor.project == project]
+        return {files.release.environment for files in live if files.release and files.release.environment}
+
+    def _iter_live(self) -> Iterator[ReadRun]:
+        for run_uid in self._watch.reader.list_run_uids()[0]:
+            with suppress(OSError):
+                run = self._watch.read(run_uid)
+                if run is not None and is_live(run.files):
+                    yield run
 
     async def _end(self, run_uid: str) -> None:
         await self._starts.end(run_uid)

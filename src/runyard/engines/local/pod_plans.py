@@ -7,7 +7,7 @@ honour is refused or listed in `find_not_enforced`; none is dropped in silence.
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,12 @@ class Preparation:
     """Folders before the others of PATH."""
     reachable: tuple[str, ...] = ()
     launcher: Path | None = None
+    environment: str | None = None
+    """The key of its virtual environment."""
+
+    def with_step(self, step: Command, *, reachable: tuple[str, ...]) -> "Preparation":
+        """The same after one more step, which needs these paths."""
+        return replace(self, steps=(*self.steps, step), reachable=(*self.reachable, *reachable))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

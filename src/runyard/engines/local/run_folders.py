@@ -92,7 +92,8 @@ class ReleaseRecord:
     demand: Mapping[str, Any]
     """What it takes from the machine, as `room` wrote it."""
     memory_limit_bytes: int | None = None
-    container: str = "main"
+    environment: str | None = None
+    """The key of the virtual environment that it executes in."""
     service: Mapping[str, Any] | None = None
     """`type`, `name` and `ports` of a service; `observations` adds where it is reached."""
     not_enforced: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ class RunStarts:
         settings: LocalSettings,
         platform: PlatformInputs,
         *,
-        prepare: Callable[[Assignment, AdmittedRun, ProjectFolder, Identity | None], Awaitable[Preparation]],
+        prepare: Callable[[Assignment, AdmittedRun, ProjectFolder], Awaitable[Preparation]],
     ) -> None:
         self._watch = watch
         self._room = room
@@ -215,7 +215,7 @@ class RunStarts:
             run_claims=folder.path / "claims",
             kept_volumes=project.volumes,
         )
-        preparation = await self._prepare(assignment, run, project, identity)
+        preparation = await self._prepare(assignment, run, project)
         inputs = PlanInputs(
             run=run,
             identity=identity,
@@ -229,6 +229,7 @@ class RunStarts:
             claims=tuple(claims),
             demand=claim.demand,
             memory_limit_bytes=find_memory_limit(run),
+            environment=preparation.environment,
             service=describe_service(run),
             not_enforced=tuple(find_not_enforced(run, replicas=get_replicas(assignment.effective))),
         )

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet
 
@@ -27,7 +28,7 @@ from runyard.engines.local.place_files import lock_file, remove_tree
 from runyard.engines.local.run_folders import RunFolder
 from runyard.engines.local.run_reader import ReadRun, RunReader
 from runyard.procs import Listener, end_leftovers
-from runyard.procs.supervision import send_signal
+from runyard.procs.supervisor.process_tree import find_start_time, send_signal
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,7 +38,6 @@ TICK_SECONDS = 0.5
 THREADS = 4
 READ_AT_ONCE = 200
 """How many runs are read before others get a turn."""
-_SIGTERM = 15
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +58,8 @@ class RunWatch:
         """The newest observation of each run that is there."""
         self._live: dict[str, tuple[int | None, int | None]] = {}
         """Runs that live, with pid and start time of the supervisor."""
+        self._orphans: dict[str, tuple[int, int | None]] = {}
+        """Supervisors whose folder somebody deleted, and that are being ended."""
         self._expiries: dict[str, float] = {}
         self._events: dict[str, asyncio.Event] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -101,6 +103,14 @@ class RunWatch:
     def find_told(self, run_uid: str) -> Observation | None:
         """The newest observation that was made of a run that is there."""
         return self._told.get(run_uid)
+
+    def has_orphan(self, run_uid: str) -> bool:
+        """Whether processes are left of a run whose folder somebody deleted; they are being ended."""
+        pid, start_time = self._orphans.get(run_uid, (None, None))
+        if pid is not None and find_start_time(pid) == start_time:
+            return True
+        self._orphans.pop(run_uid, None)
+        return False
 
     def watch_supervisor(self, supervision: Path, pid: int) -> None:
         """Hear of the death of a supervisor that was just started."""
@@ -164,8 +174,8 @@ class RunWatch:
             for subscriber in list(self._subscribers):
                 subscriber.tell(absence)
         pid, start_time = self._live.pop(run_uid, (None, None))
-        if pid is not None:
-            send_signal(pid, _SIGTERM, start_time=start_time)
+        if pid is not None and send_signal(pid, SIGTERM, start_time=start_time):
+            self._orphans[run_uid] = (pid, start_time)
         if known is not None:
             self._begin(self._end(run_uid))
 
