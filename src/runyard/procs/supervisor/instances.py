@@ -99,6 +99,11 @@ class Instance:
         """Return everything below the supervisor, and everything in the cgroup."""
         return {**self.cgroup.list_processes(), **list_descendants(os.getpid())}
 
+    def signal_first(self, number: int) -> None:
+        """Signal its first process, unless it has ended. It was not waited for, so its pid is its own."""
+        if self.wait_status is None:
+            os.kill(self.pid, number)
+
     def signal_tree(self, number: int) -> None:
         """Signal every process of the tree once."""
         send_signals(self.list_processes(), number)

@@ -21,6 +21,7 @@ from runyard.procs.supervisor.termination import make_termination_file, read_ter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
 MOST_DESCRIPTORS = 1 << 30
@@ -189,7 +190,11 @@ class Supervisor:
         return Probe(readiness, port, self._loop, lambda is_ready: self._record.save(is_ready=is_ready))
 
     def _stop(self, instance: Instance, *, uses_hook: bool) -> None:
-        """End the process tree with grace, until the deadline, which a later request may bring forward."""
+        """End the process tree with grace, until the deadline, which a later request may bring forward.
+
+        As in a container, the first process is told alone: it may end its children as it likes. What it leaves is told
+        when it has ended.
+        """
         self._record.save(phase="stopping", is_ready=False)
         hook = self._plan["hooks"]["stop"] if uses_hook else []
         if hook:
@@ -198,8 +203,13 @@ class Supervisor:
             run_hook(self._loop, argv, self._plan["hooks"]["env"], seconds=None, is_over=self._is_overtime)
             self._loop.run_until(lambda: instance.wait_status is not None or self._is_overtime())
             return
+        instance.signal_first(signal.SIGTERM)
+        self._run_until_deadline(lambda: instance.wait_status is not None)
         instance.signal_tree(signal.SIGTERM)
-        while self._has_children and time.monotonic() < (self._stop_deadline or 0.0):
+        self._run_until_deadline(lambda: not self._has_children)
+
+    def _run_until_deadline(self, condition: Callable[[], bool]) -> None:
+        while not condition() and time.monotonic() < (self._stop_deadline or 0.0):
             self._loop.turn(max(0.0, (self._stop_deadline or 0.0) - time.monotonic()))
 
     def _is_overtime(self) -> bool:
