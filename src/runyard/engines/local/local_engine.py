@@ -56,7 +56,7 @@ from runyard.spec.launcher import LAUNCHER_PATH, Launcher
 LAUNCHER = Launcher(
     image="runyard-launcher",
     install=("true",),
-    start=("python", "-u", f"{LAUNCHER_PATH}/launcher.pyz"),
+    start=("python3", "-u", f"{LAUNCHER_PATH}/launcher.pyz"),
 )
 """As objects state it. Nothing is installed: processes start the launcher from the place."""
 MOST_CLEARED_RELEASES = 1000

@@ -249,7 +249,7 @@ def _make_pod(files: RunFiles, state: State) -> Json:
     last = state.instances[-1] if state.instances else None
     pod: Json = {"name": name_pod(files.anchor, files.wish.release), "phase": state.phase, "is_ready": state.is_ready}
     if last is not None:
-        pod |= {"container": last.command, "started_at": last.started_at.isoformat(), "restarts": last.instance}
+        pod |= {"command": last.command, "started_at": last.started_at.isoformat(), "restarts": last.instance}
     return pod
 
 
