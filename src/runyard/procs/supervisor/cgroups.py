@@ -58,6 +58,26 @@ class Cgroup:
         lines = read_file(f"{self.memory_path}/{name}").splitlines()
         return any(line.startswith(b"oom_kill ") and line.split()[1] != b"0" for line in lines)
 
+    def open_memory_event(self) -> int | None:
+        """Return a descriptor (eventfd) that can be read when the limit is reached; None where it needs none.
+
+        With cgroup v2 the kernel kills everything in the cgroup (`memory.oom.group`), with v1 only one process.
+        """
+        if self.limited.get("memory") != V1:
+            return None
+        event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            control = os.open(f"{self.memory_path}/memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            os.close(event)
+            return None
+        is_registered = _write(f"{self.memory_path}/cgroup.event_control", f"{event} {control}")
+        os.close(control)
+        if not is_registered:
+            os.close(event)
+            return None
+        return event
+
     def list_processes(self) -> dict[int, int]:
         """Return the start times of its processes, by pid."""
         return list_cgroup_processes(self.paths)

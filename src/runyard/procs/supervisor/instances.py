@@ -6,7 +6,7 @@ import os
 import time
 
 from runyard.procs.supervisor import child
-from runyard.procs.supervisor.cgroups import NAME_PREFIX, V1, Cgroup, make_cgroup
+from runyard.procs.supervisor.cgroups import NAME_PREFIX, Cgroup, make_cgroup
 from runyard.procs.supervisor.failures import START_FAILED, Failed
 from runyard.procs.supervisor.light import signal
 from runyard.procs.supervisor.memory_watchdog import MemoryWatchdog
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from runyard.procs.supervisor.poll_loop import PollLoop
 
-KILLS_PERIOD_SECONDS = 0.5
-"""How often a cgroup v1 is asked whether the kernel has killed a process for its memory: then all end, as on v2."""
 LARGEST_REPORT_BYTES = 16384
 """How much of what a child says before exec is kept."""
 
@@ -44,6 +42,8 @@ class Instance:
         self._limits: dict[str, Any] = {}
         self._output: Output | None = None
         self._watchdog: MemoryWatchdog | None = None
+        self._memory_event: int | None = None
+        self._is_out_of_memory = False
         self._largest_resident = 0
         self._report = b""
         self.cgroup = Cgroup()
@@ -77,8 +77,9 @@ class Instance:
         limit = limits["memory_bytes"]
         if limit is not None and "memory" not in self.cgroup.limited:
             self._watchdog = MemoryWatchdog(limit, self._loop, self.kill_tree)
-        elif limit is not None and self.cgroup.versions["memory"] == V1:
-            self._loop.call_later(KILLS_PERIOD_SECONDS, self._look_for_kills)
+        self._memory_event = self.cgroup.open_memory_event()
+        if self._memory_event is not None:
+            self._loop.add(self._memory_event, self._end_out_of_memory)
 
     @property
     def enforced(self) -> dict[str, str]:
@@ -119,9 +120,9 @@ class Instance:
         """Read the rest of the output and complete the record; the tree has ended."""
         if self._report_reader is not None:
             self._close_report()
-        self._loop.cancel(self._look_for_kills)
         if self._watchdog is not None:
             self._watchdog.close()
+        self._close_memory_event()
         if self._output is not None:
             if not self._output.is_closed:
                 self._loop.remove(self._output.reader)
@@ -144,15 +145,21 @@ class Instance:
         return {
             "exit_code": code if code is not None and code >= 0 else None,
             "signal": -code if code is not None and code < 0 else None,
-            "is_out_of_memory": is_exceeded or (code != 0 and self.cgroup.is_out_of_memory()),
+            "is_out_of_memory": is_exceeded or self._is_out_of_memory or (code != 0 and self.cgroup.is_out_of_memory()),
             "peak_bytes": cgroup_peak or max(resident, watched) or None,
         }
 
-    def _look_for_kills(self) -> None:
-        if self.cgroup.is_out_of_memory():
-            self.kill_tree()
-        else:
-            self._loop.call_later(KILLS_PERIOD_SECONDS, self._look_for_kills)
+    def _end_out_of_memory(self) -> None:
+        """The kernel kills one process at the limit (cgroup v1). The others end too, as with cgroup v2."""
+        self._is_out_of_memory = True
+        self._close_memory_event()
+        self.kill_tree()
+
+    def _close_memory_event(self) -> None:
+        if self._memory_event is not None:
+            self._loop.remove(self._memory_event)
+            os.close(self._memory_event)
+            self._memory_event = None
 
     def _pump(self) -> None:
         if self._output is not None and not self._output.is_closed and not self._output.pump():
