@@ -27,6 +27,14 @@ def is_installed() -> bool:
     return importlib.util.find_spec(_RUNTIME) is not None
 
 
+def import_sdk() -> ModuleType:
+    """DigitalHub's SDK. Up to 0.14 it must be imported before its runtime, and so before the function's source."""
+    try:
+        return importlib.import_module("digitalhub")
+    except Exception as error:
+        raise UserError(error, code=NOT_PREPARED) from error
+
+
 def is_decorated(function: Callable[..., Any]) -> bool:
     """Whether DigitalHub's `@handler` made the function."""
     module = getattr(function, "__globals__", {}).get("__name__", "")
@@ -80,7 +88,7 @@ class DigitalHub:
 
     def _call(self, name: str, *arguments: Any) -> Any:
         try:
-            return getattr(_import_sdk(), name)(*arguments)
+            return getattr(import_sdk(), name)(*arguments)
         except Exception as error:
             raise UserError(error, code=NOT_PREPARED) from error
 
@@ -112,7 +120,3 @@ def _make_synchronous(function: Callable[..., Any], stop: StopSignal) -> Callabl
     outputs = inspect.getclosurevars(function).nonlocals.get("outputs")
     decorated: Callable[..., Any] = importlib.import_module(_RUNTIME).handler(outputs=outputs)(call)
     return decorated
-
-
-def _import_sdk() -> ModuleType:
-    return importlib.import_module("digitalhub")

@@ -21,6 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from . import digitalhub_bridge
 from .arguments import Arguments
 from .failures import BadResult, NotPrepared, UserError, print_traceback
 from .launch_settings import LaunchSettings
@@ -97,7 +98,10 @@ class Service:
     """The handler, its limit of concurrent calls, and the state of the server."""
 
     def __init__(self, session: Session, functions: Functions, *, values: Mapping[str, Any], concurrency: int) -> None:
-        self._session, self._handler, self._binder = session, functions.handler, functions.binder
+        handler = functions.handler
+        # DigitalHub's decorator stores outputs of a run; a request has none.
+        self._handler = inspect.unwrap(handler) if digitalhub_bridge.is_decorated(handler) else handler
+        self._session, self._binder = session, functions.binder
         self._values = values
         self._slots = threading.BoundedSemaphore(concurrency)
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -9,7 +9,7 @@ from . import digitalhub_bridge
 from .arguments import Arguments
 from .calls import call_function
 from .failures import BadResult
-from .results import LARGEST_RESULTS_BYTES, split_results
+from .results import LARGEST_RESULTS_BYTES, MOST_RESULTS, split_results
 from .run_api import RunApi
 from .run_session import Functions, Session
 
@@ -49,8 +49,8 @@ def _call(session: Session, handler: Callable[..., Any], arguments: Arguments) -
         adapted = hub.adapt(handler, session.stop)
         return hub.collect(call_function(session.stop, adapted, *arguments.positional, **arguments.named) or {})
     returned = call_function(session.stop, handler, *arguments.positional, **arguments.named)
-    if hub is not None and _is_for_digitalhub(returned):
-        # Its own decorator names and stores what only it knows: entities and data frames.
+    if hub is not None and _has_data_frame(returned):
+        # Its own decorator stores data frames as data items.
         adapted = hub.adapt(digitalhub_bridge.decorate(lambda: returned), session.stop)
         return hub.collect(call_function(session.stop, adapted))
     names = getattr(handler, OUTPUTS_ATTRIBUTE, ())
@@ -58,15 +58,18 @@ def _call(session: Session, handler: Callable[..., Any], arguments: Arguments) -
     def store_file(name: str, path: PurePath) -> str:
         return session.context.log_artifact(name, path)
 
-    results, outputs = split_results(returned, names=names, store_file=store_file)
-    return (results, outputs) if hub is None else (results, {**hub.collect({})[1], **outputs})
+    if hub is None:
+        return split_results(returned, names=names, store_file=store_file)
+    # DigitalHub's runtime makes an output of each element of a list.
+    values = tuple(returned) if isinstance(returned, list) else returned
+    find_key = digitalhub_bridge.find_key
+    results, outputs = split_results(values, names=names, store_file=store_file, find_key=find_key)
+    return results, {**hub.collect({})[1], **outputs}
 
 
-def _is_for_digitalhub(returned: Any) -> bool:
-    """Whether a returned value is an entity or data frame of DigitalHub's SDK."""
+def _has_data_frame(returned: Any) -> bool:
     values = returned if isinstance(returned, tuple | list) else (returned,)
-    return any(digitalhub_bridge.find_key(each) is not None or _is_data_frame(each) for each in values[:1000])
-
-
-def _is_data_frame(value: Any) -> bool:
-    return type(value).__name__ == "DataFrame" and type(value).__module__.partition(".")[0] in ("pandas", "polars")
+    return any(
+        type(each).__name__ == "DataFrame" and type(each).__module__.partition(".")[0] in ("pandas", "polars")
+        for each in values[:MOST_RESULTS]
+    )

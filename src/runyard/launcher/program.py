@@ -105,6 +105,8 @@ class _Launch:
             self._tree = prepare_source(source, work=work / "source")
             if not effective.get("working_dir"):
                 os.chdir(self._tree.root)
+            if digitalhub_bridge.is_installed():
+                digitalhub_bridge.import_sdk()
             functions = _import_functions(self._tree, source)
             session = _open_session(settings, api, self._stop, folder=work)
             action = effective.get("action") or "job"

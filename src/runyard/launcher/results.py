@@ -37,9 +37,17 @@ def name_results(returned: Any, names: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def split_results(
-    returned: Any, *, names: Sequence[str] = (), store_file: Callable[[str, PurePath], str]
+    returned: Any,
+    *,
+    names: Sequence[str] = (),
+    store_file: Callable[[str, PurePath], str],
+    find_key: Callable[[Any], str | None] = lambda _: None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Results and outputs of a run; `store_file` stores a returned path and answers with the key of its artifact."""
+    """Results and outputs of a run. Outputs are keys of entities.
+
+    `store_file` stores a returned path and answers with the key of its artifact. `find_key` knows the key of a value
+    that is an entity already.
+    """
     named = dict(returned) if isinstance(returned, Yielded) else name_results(returned, names)
     if len(named) > MOST_RESULTS:
         raise BadResult(f"the handler returned {len(named)} results; at most {MOST_RESULTS} are allowed")
@@ -47,6 +55,8 @@ def split_results(
     for name, value in named.items():
         if isinstance(value, PurePath):
             outputs[name] = store_file(name, value)
+        elif (key := find_key(value)) is not None:
+            outputs[name] = key
         else:
             results[name] = to_json(value, name)
     return results, outputs
