@@ -53,6 +53,11 @@ class AdmittedRun:
         return first
 
     @property
+    def limits(self) -> Mapping[str, Quantity]:
+        """The limits of its container. The init container that installs the launcher in a pod does not run here."""
+        return pod_limits({**self.pod, "initContainers": []})
+
+    @property
     def is_service(self) -> bool:
         """Whether it is started again whenever it ends."""
         return bool(self.workload["kind"] == "Deployment")
@@ -178,7 +183,7 @@ def make_plan(inputs: PlanInputs) -> Plan:
     run, container = inputs.run, inputs.run.container
     ports = [port["containerPort"] for port in container.get("ports") or ()]
     env = _make_environment(inputs, ports)
-    limits = pod_limits(run.pod)
+    limits = run.limits
     return Plan(
         steps=inputs.preparation.steps,
         main=Command(
@@ -346,7 +351,7 @@ def list_kept_claims(run: AdmittedRun) -> list[str]:
 
 def find_memory_limit(run: AdmittedRun) -> int | None:
     """The memory limit of the run, in bytes."""
-    return _count(pod_limits(run.pod).get("memory"))
+    return _count(run.limits.get("memory"))
 
 
 def describe_service(run: AdmittedRun) -> dict[str, Any] | None:
@@ -392,7 +397,7 @@ def _iter_not_enforced(run: AdmittedRun, replicas: int) -> Iterator[tuple[str, s
         size = _find_size(volume, run)
         if size is not None and volume["name"] != LAUNCHER_NAME:
             yield f"size {size} of volume {volume['name']}", "the local engine does not limit the size of folders"
-    if "ephemeral-storage" in pod_limits(pod):
+    if "ephemeral-storage" in run.limits:
         yield "the limit of ephemeral-storage", "the local engine does not limit the size of folders"
     for service in run.services[:1]:
         if service["spec"]["type"] != "ClusterIP":
