@@ -42,6 +42,7 @@ from runyard.app.retention import Retention
 from runyard.app.rules import import_policy, import_profiles
 from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
+from runyard.engines.local import LocalEngine, LocalSettings
 from runyard.files import FolderBlobs
 from runyard.logs.backends import open_logs
 from runyard.settings import Settings
@@ -68,7 +69,7 @@ log = structlog.get_logger()
 def serve(settings: Settings, *, engine: Engine | None = None) -> None:
     """Serve until SIGTERM or SIGINT, then shut down gracefully. Raises if the database, a key or a file is unusable.
 
-    `engine` executes the runs; it is closed at the end.
+    `engine` executes the runs instead of the one that the settings name; it is closed at the end.
     """
     set_up_logging(level=settings.log_level, form=settings.log_format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -83,6 +84,7 @@ async def _serve(settings: Settings, engine: Engine | None) -> None:
         endpoint = settings.endpoint or _format_address(settings, listening)
         store = await open_store(settings.database)
         stack.push_async_callback(store.close)
+        engine = engine or _open_engine(settings, endpoint)
         if engine is not None:
             stack.push_async_callback(engine.close)
         context = await _build(settings, store, engine, endpoint, stack)
@@ -165,6 +167,13 @@ def _tell_connections_closed(closed: int) -> None:
         closed=closed,
         message="too many connections are open: raise --max-connections and `ulimit -n`, or limit clients in a proxy",
     )
+
+
+def _open_engine(settings: Settings, endpoint: str) -> Engine | None:
+    """The engine that the settings name. Raises `OSError` if its folder is unusable."""
+    if settings.engine == "none":
+        return None
+    return LocalEngine(LocalSettings(folder=settings.data / "local", endpoint=endpoint))
 
 
 async def _build(
@@ -387,7 +396,9 @@ def _announce(context: ServerContext, address: str, settings: Settings) -> None:
             "!! Beyond a laptop, run `runyard user create NAME --admin`; then clients must sign in.",
         ]
     if context.core.engine is None:
-        lines.append("No engine: runs are accepted, resolved and stored, and stay READY.")
+        lines.append("No engine: runs are accepted, resolved and stored, and stay READY. --engine local executes them.")
+    elif settings.engine == "local":
+        lines.append("Local engine: runs are processes of this machine, and go on when the server ends.")
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
@@ -405,7 +416,6 @@ def _listen(settings: Settings) -> socket.socket:
         reason = error.strerror or str(error)
         cure = _PORT_CURES.get(error.errno or 0, "")
         raise AddressUnusable(f"cannot listen on {settings.host}:{settings.port}: {reason}{cure}") from None
-    listening.set_inheritable(True)
     return listening
 
 

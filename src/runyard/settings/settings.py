@@ -18,7 +18,7 @@ class Settings:
     """The URL that clients and pods use, and that tokens name as issuer. None: the listening address."""
     data: Path
     database: str = field(repr=False)
-    engine: Literal["none"]
+    engine: Literal["none", "local"]
     profiles: Path | None
     policy: Path | None
     auth: Literal["open", "accounts"] | None

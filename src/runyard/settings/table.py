@@ -82,10 +82,11 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="engine",
-        read=value_readers.make_choice_reader("none"),
+        read=value_readers.make_choice_reader("none", "local"),
         metavar="NAME",
         default="none",
-        help="Engine that executes runs. With none, runs are accepted, resolved and stored, and stay READY.",
+        help="Engine that executes runs. local: as processes and containers of this machine. "
+        "none: runs are accepted, resolved and stored, and stay READY.",
     ),
     Setting(
         name="profiles",
