@@ -84,7 +84,7 @@ async def _serve(settings: Settings, engine: Engine | None) -> None:
         endpoint = settings.endpoint or _format_address(settings, listening)
         store = await open_store(settings.database)
         stack.push_async_callback(store.close)
-        engine = engine or _open_engine(settings, endpoint)
+        engine = engine or await _open_engine(settings, endpoint)
         if engine is not None:
             stack.push_async_callback(engine.close)
         context = await _build(settings, store, engine, endpoint, stack)
@@ -169,11 +169,11 @@ def _tell_connections_closed(closed: int) -> None:
     )
 
 
-def _open_engine(settings: Settings, endpoint: str) -> Engine | None:
+async def _open_engine(settings: Settings, endpoint: str) -> Engine | None:
     """The engine that the settings name. Raises `OSError` if its folder is unusable."""
     if settings.engine == "none":
         return None
-    return LocalEngine(LocalSettings(folder=settings.data / "local", endpoint=endpoint))
+    return await LocalEngine.open(LocalSettings(folder=settings.data / "local", endpoint=endpoint))
 
 
 async def _build(
