@@ -42,7 +42,8 @@ from runyard.app.retention import Retention
 from runyard.app.rules import import_policy, import_profiles
 from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
-from runyard.engines.local import LocalEngine, LocalSettings
+from runyard.engines.local.local_engine import LocalEngine
+from runyard.engines.local.local_settings import LocalSettings
 from runyard.files import FolderBlobs
 from runyard.logs.backends import open_logs
 from runyard.settings import Settings
