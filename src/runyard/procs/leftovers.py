@@ -16,6 +16,7 @@ from runyard.procs.supervisor.cgroups import (
     list_cgroup_processes,
     remove_cgroup,
 )
+from runyard.procs.supervisor.failures import SUPERVISOR_LOST
 from runyard.procs.supervisor.process_tree import list_marked, read_boot_id, send_signals
 
 LONGEST_KILL_SECONDS = 10.0
@@ -109,5 +110,5 @@ def _close(state: dict[str, Any], message: str) -> dict[str, Any]:
         "cgroup": None,
         "cgroups": [],
         "instances": instances,
-        "failure": {"code": "supervisor.lost", "message": message},
+        "failure": {"code": SUPERVISOR_LOST, "message": message},
     }

@@ -10,7 +10,8 @@ from runyard.spec.problem_codes import Code
 from tests.unit.architecture.reasons_page import PAGE, render_page
 
 SOURCES = Path(runyard.__file__).parent
-TABLES = ("domain/reasons.py", "spec/problem_codes.py")
+TABLES = ("domain/reasons.py", "spec/problem_codes.py", "procs/supervisor/failures.py")
+"""The last one is the table of `procs`, which knows nothing of runs: the local engine passes its codes on."""
 PODS_OWN = ("pods/container_failure.py", "image.root")
 """Pods are below reasons in the layers; `Reason.IMAGE_ROOT` takes its code from there."""
 RULED_FIELD = "volumes.type"
