@@ -18,12 +18,16 @@ from runyard.app.model import Json
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
 from runyard.engines.local.amounts import MEMORY
+from runyard.engines.local.containers.container_plan import IMAGE_STEP
+from runyard.engines.local.environments import describe_failure
 from runyard.engines.local.run_folders import AnchorRecord, ReleaseRecord, WishRecord
 from runyard.pods.memory_advice import advise_memory
 from runyard.procs.state import Failure, Instance, State
 
 RESUMABLE = frozenset({"serve", "deploy"})
 """Actions that can be started again after a stop."""
+MOST_STEP_LINES = 5
+"""How many lines of the log of a step that failed its message has, the last ones."""
 MOST_EVENTS = 50
 """How many warnings an observation lists."""
 _PHASES = {
@@ -33,7 +37,7 @@ _PHASES = {
     "running": Seen.RUNNING,
     "stopping": Seen.RUNNING,
 }
-_STEP_FAILED = "step.failed"
+STEP_FAILED = "step.failed"
 _ENFORCED = {
     "memory": "the memory limit is not enforced: the machine gives the server no cgroup",
     "cpu": "the limit of CPU time is not enforced: the machine gives the server no cgroup",
@@ -61,6 +65,8 @@ class RunFiles:
     is_supervised: bool = False
     waiting: Waiting | None = None
     """It is in the memory of this engine only."""
+    step_log: bytes = b""
+    """The end of the log of the step that failed, if one did."""
 
 
 def name_pod(anchor: AnchorRecord, release: int) -> str:
@@ -120,7 +126,7 @@ def _judge(files: RunFiles) -> Seen:
 
 def _judge_end(anchor: AnchorRecord, state: State) -> Seen:
     if state.failure is not None:
-        is_stopped = state.is_stop_requested and state.failure.code == _STEP_FAILED
+        is_stopped = state.is_stop_requested and state.failure.code == STEP_FAILED
         return Seen.STOPPED if is_stopped else Seen.FAILED
     if state.is_stop_requested:
         return Seen.STOPPED
@@ -157,7 +163,7 @@ def _describe_start(state: State) -> str:
 
 def _explain_failure(files: RunFiles, state: State) -> tuple[str, str | None]:
     if state.failure is not None:
-        return _explain_procs_failure(state.failure)
+        return _explain_procs_failure(files, state, state.failure)
     last = _find_main(state)
     if last is not None and last.is_out_of_memory:
         return Reason.MEMORY_EXCEEDED, _advise_memory(files, last)
@@ -167,11 +173,25 @@ def _explain_failure(files: RunFiles, state: State) -> tuple[str, str | None]:
     return Reason.RUN_FAILED, message
 
 
-def _explain_procs_failure(failure: Failure) -> tuple[str, str]:
-    if failure.code == _STEP_FAILED:
-        return Reason.ENVIRONMENT_FAILED, failure.message
+def _explain_procs_failure(files: RunFiles, state: State, failure: Failure) -> tuple[str, str]:
+    if failure.code == STEP_FAILED:
+        step = find_failed_step(state)
+        if step is not None and step.command == IMAGE_STEP:
+            return Reason.IMAGE_MISSING, _tell_last_lines(files.step_log) or failure.message
+        return Reason.ENVIRONMENT_FAILED, describe_failure(files.step_log)
     known = {str(reason) for reason in Reason}
     return (failure.code if failure.code in known else Reason.RUN_FAILED), failure.message
+
+
+def find_failed_step(state: State) -> Instance | None:
+    """The step whose failure ended the supervision, if one did."""
+    is_step = state.failure is not None and state.failure.code == STEP_FAILED and state.instances
+    return state.instances[-1] if is_step else None
+
+
+def _tell_last_lines(log: bytes) -> str:
+    lines = [line.strip() for line in log.decode(errors="replace").splitlines() if line.strip()]
+    return "\n".join(lines[-MOST_STEP_LINES:])
 
 
 def _advise_memory(files: RunFiles, end: Instance) -> str:

@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runyard.app.engine import Observation
-from runyard.engines.local.observations import RunFiles, Waiting, observe_run
+from runyard.engines.local.observations import RunFiles, Waiting, find_failed_step, observe_run
 from runyard.engines.local.place import PlaceFolder, is_file_name
 from runyard.engines.local.place_files import Unreadable
 from runyard.engines.local.run_folders import ReleaseRecord, RunFolder, has_begun
-from runyard.procs import is_supervised, read_state
+from runyard.procs import State, is_supervised, log_path, read_state
 from runyard.procs.state import STATE_FILE
 
 MOST_LISTED_RUNS = 200_000
 """How many run folders of a place are listed; a list of more is not complete."""
+LARGEST_STEP_LOG_BYTES = 8192
+"""How much of the log of a step that failed is read for the run's message."""
 Signature = tuple[tuple[int, int, int], tuple[int, int, int]]
 
 
@@ -84,12 +86,27 @@ class RunReader:
             state=state if is_alive or (state is not None and has_begun(state)) else None,
             is_supervised=is_alive,
             waiting=waiting,
+            step_log=_read_step_log(supervision, state),
         )
 
     def list_run_uids(self) -> tuple[list[str], bool]:
         """The names of all run folders, and whether these are all. Blocks for milliseconds: call it in a thread."""
         names = [name for name in os.listdir(self._place.runs) if is_file_name(name)]
         return names[:MOST_LISTED_RUNS], len(names) <= MOST_LISTED_RUNS
+
+
+def _read_step_log(supervision: Path, state: State | None) -> bytes:
+    """The end of the log of a step that failed."""
+    step = None if state is None else find_failed_step(state)
+    if step is None:
+        return b""
+    path = log_path(supervision, step.command, step.instance)
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LARGEST_STEP_LOG_BYTES))
+            return file.read(LARGEST_STEP_LOG_BYTES)
+    except OSError:
+        return b""
 
 
 def _read_release(folder: RunFolder, number: int) -> ReleaseRecord | None:
