@@ -101,5 +101,7 @@ async def read_log(client: httpx2.AsyncClient, run_id: str) -> str:
 async def wait_until_gone(client: httpx2.AsyncClient, run_id: str) -> None:
     """Until a run that was deleted is gone."""
     async with asyncio.timeout(SECONDS):
-        while (await client.get(f"{BASE}/runs/{run_id}")).status_code != 404:
+        while True:
+            if (await client.get(f"{BASE}/runs/{run_id}")).status_code == 404:
+                return
             await asyncio.sleep(0.05)
