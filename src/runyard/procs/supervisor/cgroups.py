@@ -206,9 +206,10 @@ def _find_v2_parent(own: str) -> str | None:
     if _is_delegated(own) and _evacuate(own) and _enable(own):
         return own
     above = os.path.dirname(own)
-    if os.path.exists(f"{above}/cgroup.procs") and os.access(above, os.W_OK) and _gives_memory(above):
-        return above
-    return None
+    if not os.path.exists(f"{above}/cgroup.procs") or not os.access(above, os.W_OK):
+        return None
+    # systemd's `DelegateSubgroup=` puts the server below the cgroup that it delegates, and enables nothing there.
+    return above if _gives_memory(above) or (_is_delegated(above) and _enable(above)) else None
 
 
 def _gives_memory(path: str) -> bool:
