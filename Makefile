@@ -25,8 +25,8 @@ help: ## print this list
 setup: $(READY) ## the virtual environment in .venv, with the runyard command
 
 .PHONY: demo
-demo: $(READY) ## show the essentials in a minute, without a cluster
-	@$(BIN)/python examples/demo.py
+demo: $(READY) ## the whole product in a minute, without a cluster (KEEP=1: leave it running)
+	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep) $(if $(STOP),--stop "$(STOP)")
 
 .PHONY: test
 test: gates ## everything: gates, then every test, on a real cluster

@@ -15,7 +15,7 @@ from tests.cluster.testbed.manifests import create, pod
 @pytest.fixture
 def lines(cluster: Cluster, namespace: str) -> Iterator[Iterator[list[str]]]:
     """What the example prints about the test's namespace, as it comes; the example is ended in any case."""
-    argv = [sys.executable, "examples/watch_pods.py", namespace]
+    argv = [sys.executable, "examples/kubernetes/watch_pods.py", namespace]
     environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
     with subprocess.Popen(argv, cwd=PROJECT_ROOT, env=environment, stdout=subprocess.PIPE, text=True) as example:
         assert example.stdout

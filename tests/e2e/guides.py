@@ -1,0 +1,67 @@
+"""The commands of a page of documentation: read from its blocks, run in order, and compared with what it shows."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT_ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"```(?P<language>console|sh)\n(?P<text>.*?)```", re.DOTALL)
+ASSIGNMENT = re.compile(r"[A-Z]+=")
+
+
+def list_commands(text: str) -> list[tuple[str, str]]:
+    """Each command of the console blocks, and what the page shows of its answer."""
+    found: list[tuple[str, str]] = []
+    for block in BLOCK.finditer(text):
+        is_continued = False
+        for line in block["text"].splitlines() if block["language"] == "console" else ():
+            if line.startswith("$ "):
+                found.append((line.removeprefix("$ "), ""))
+            elif is_continued:
+                command, shown = found[-1]
+                found[-1] = (f"{command}\n{line}", shown)
+            else:
+                command, shown = found[-1]
+                found[-1] = (command, shown + line)
+            is_continued = line.endswith("\\") and (is_continued or line.startswith("$ "))
+    return found
+
+
+def read_definitions(text: str) -> str:
+    """The one block of definitions (variables, functions) that the commands of a page need."""
+    (definitions,) = [block["text"] for block in BLOCK.finditer(text) if block["language"] == "sh"]
+    return definitions
+
+
+def follow(commands: list[tuple[str, str]], *, definitions: str = "", folder: Path) -> None:
+    """Run them one after the other in a folder, and compare. `runyard` and `python` are those of this checkout.
+
+    A command that sets a variable holds for the later ones.
+    """
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for command, shown in commands:
+        done = subprocess.run(
+            ["bash", "-c", f"{definitions}\n{command}"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd=folder,
+            env={**os.environ, "PATH": path},
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        assert find_missing(shown, done.stdout) is None, (command, shown, done.stdout)
+        if ASSIGNMENT.match(command):
+            definitions = f"{definitions}\n{command}"
+
+
+def find_missing(shown: str, answer: str) -> str | None:
+    """The first part of what a page shows, between its ellipses, that is not in the rest of the answer."""
+    rest = "".join(answer.splitlines())
+    for part in shown.split("…"):
+        if part not in rest:
+            return part
+        rest = rest[rest.index(part) + len(part) :]
+    return None
