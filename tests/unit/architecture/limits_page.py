@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "operators" / "limits.md"
 SOURCE = ROOT / "src" / "runyard"
 HEADER = ("bound", "value", "setting", "constant")
-PACKAGES = ("api", "app", "auth", "domain", "files", "launcher", "manifests", "spec", "store")
+PACKAGES = ("api", "app", "auth", "domain", "files", "launcher", "manifests", "procs", "spec", "store")
 """Where requests are read and answered: their bounds are on the page."""
 UNLISTED = {
     "api.routes.events.MOST_SEQUENCE": "the largest number, not a limit of anything stored",
@@ -45,6 +45,13 @@ UNLISTED = {
     "manifests.names.MOST_PLAIN_ID_CHARACTERS": "Kubernetes' own rule for names",
     "manifests.names.MOST_RUN_NAME_CHARACTERS": "Kubernetes' own rule for names",
     "manifests.names.MOST_SERVICE_NAME_CHARACTERS": "Kubernetes' own rule for names",
+    "procs.leftovers.LARGEST_ERRORS_BYTES": "how much of a text a message quotes",
+    "procs.listener.LONGEST_PATH_BYTES": "Linux' own rule for paths",
+    "procs.supervisor.failures.LONGEST_MESSAGE_CHARACTERS": "below that of an observation",
+    "procs.supervisor.instances.LARGEST_REPORT_BYTES": "how much of a text a message quotes",
+    "procs.supervisor.lifecycle.MOST_DESCRIPTORS": "more than any process may have",
+    "procs.supervisor.output.MOST_CHUNKS": "the step of a loop",
+    "procs.supervisor.poll_loop.LONGEST_WAIT_SECONDS": "the supervisor's own loop",
     "spec.duration.LONGEST": "the largest value of a field",
     "spec.images.MOST_PATH_CHARACTERS": "the container runtimes' own rule for references",
     "spec.images.MOST_PORT": "the largest number of a port",

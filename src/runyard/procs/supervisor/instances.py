@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
     from runyard.procs.supervisor.poll_loop import PollLoop
 
+MOST_INSTANCES = 50
+"""Instances that the state lists; of older ones the log is removed too."""
+MOST_LOG_SHARES = 4
+"""The logs of a supervision may take this many times the limit of one; the oldest are removed."""
 LARGEST_REPORT_BYTES = 16384
 """How much of what a child says before exec is kept."""
 
@@ -186,3 +190,24 @@ class Instance:
             if kind == "failure":
                 raise Failed(name, text)
             self.notes[name] = text
+
+
+def remove_old_logs(folder: str, records: list[dict[str, Any]], log_bytes: int | None) -> None:
+    """Make room for one more instance: remove the logs of instances that the state will not list, and the oldest.
+
+    Raises `Failed` if the folder cannot be read.
+    """
+    listed = records[-(MOST_INSTANCES - 1) :]
+    total = sum(each.get("log_bytes", 0) for each in listed)
+    kept = set()
+    for each in listed:
+        if log_bytes is None or total <= log_bytes * (MOST_LOG_SHARES - 1):
+            kept.add(f"{each['command']}.{each['instance']}")
+        else:
+            total -= each.get("log_bytes", 0)
+    try:
+        for name in os.listdir(folder):
+            if name not in kept:
+                os.unlink(f"{folder}/{name}")
+    except OSError as error:
+        raise Failed(START_FAILED, f"cannot prepare the logs: {error.strerror}") from error

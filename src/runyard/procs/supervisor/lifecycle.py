@@ -10,7 +10,7 @@ import time
 from runyard.procs.supervisor import system
 from runyard.procs.supervisor.failures import START_FAILED, STEP_FAILED, SUPERVISOR_LOST, Failed
 from runyard.procs.supervisor.hooks import parse_inspection, run_hook
-from runyard.procs.supervisor.instances import Instance
+from runyard.procs.supervisor.instances import MOST_INSTANCES, Instance, remove_old_logs
 from runyard.procs.supervisor.light import signal
 from runyard.procs.supervisor.poll_loop import PollLoop
 from runyard.procs.supervisor.ports import NoFreePort, Ports, substitute
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 MOST_DESCRIPTORS = 1 << 30
 """Inherited descriptors up to this number are closed."""
-MOST_INSTANCES = 50
-"""Instances that the state lists; of older ones the log is removed too."""
-MOST_LOG_SHARES = 4
-"""The logs of a supervision may take this many times the limit of one; the oldest are removed."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 """Back-off between instances of main: doubled from the first pause, begun anew after an instance that ran as long."""
@@ -159,7 +155,7 @@ class Supervisor:
             self._make_termination_file(command)
         probe = None
         try:
-            self._forget_old_instances(limits["log_bytes"])
+            remove_old_logs(f"{self._folder}/log", self._record.state["instances"], limits["log_bytes"])
             self._has_children = True
             instance.start(self._plan, limits, self._record.state["mark"], is_stopping=self._is_stopping)
             self._record_start(instance, is_main=is_main)
@@ -252,24 +248,6 @@ class Supervisor:
             self._loop.turn(pause)
             self._reap()
             pause = min(1.0, pause * 1.5)
-
-    def _forget_old_instances(self, log_bytes: int | None) -> None:
-        """Remove the logs of instances that the state will not list, and the oldest if all are too large."""
-        folder = f"{self._folder}/log"
-        listed = self._record.state["instances"][-(MOST_INSTANCES - 1) :]
-        kept = [f"{each['command']}.{each['instance']}" for each in listed]
-        total = sum(each.get("log_bytes", 0) for each in listed)
-        for each in listed:
-            if log_bytes is None or total <= log_bytes * (MOST_LOG_SHARES - 1):
-                break
-            total -= each.get("log_bytes", 0)
-            kept.remove(f"{each['command']}.{each['instance']}")
-        try:
-            for name in os.listdir(folder):
-                if name not in kept:
-                    os.unlink(f"{folder}/{name}")
-        except OSError as error:
-            raise Failed(START_FAILED, f"cannot prepare the logs: {error.strerror}") from error
 
     def _make_termination_file(self, command: dict[str, Any]) -> None:
         path = self._plan["termination_path"]
