@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,10 @@ import httpx2
 import pytest
 
 from runyard.app.blob_store import BlobsUnavailable
+from runyard.app.files import FileUpload, get_file, read_file, upload_file
 from runyard.app.loops import RetentionLoop
-from runyard.app.model import Upload
+from runyard.app.model import Principal, Upload
+from runyard.app.ports import Unavailable
 from runyard.app.retention import Retention
 from tests.http_servers import Server, serve
 
@@ -234,3 +238,41 @@ async def test_other_blobs_are_deleted_when_one_cannot_be(tmp_path: Path) -> Non
         stuck[0].stuck = ""
         await RetentionLoop(server.core, retention=Retention()).prune()
         assert list_blobs(tmp_path) == []
+
+
+class Forgetful:
+    """A store whose writes are committed, and then reported as lost from the second one on: a broken connection."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._count = 0
+
+    @asynccontextmanager
+    async def begin(self, *, is_read_only: bool = False) -> AsyncIterator[Any]:
+        async with self._store.begin(is_read_only=is_read_only) as unit:
+            self._count += not is_read_only
+            if self._count != 2 or is_read_only:
+                yield unit
+                return
+            commit = unit.commit
+
+            async def fail() -> None:
+                await commit()
+                raise Unavailable("the connection broke")
+
+            unit.commit = fail
+            yield unit
+
+
+async def test_bytes_stay_when_a_commit_is_reported_as_failed_and_was_not(server: Server) -> None:
+    store: Any = Forgetful(server.core.store)
+    core = replace(server.core, store=store)
+
+    async def iterate() -> AsyncIterator[bytes]:
+        yield BYTES
+
+    upload = FileUpload(path="g", size=len(BYTES), chunks=iterate(), content_type="text/plain")
+    with pytest.raises(Unavailable):
+        await upload_file(core, Principal(name="ada"), "artifact", "demo", "adas", upload)
+    file = await get_file(server.core, "artifact", "demo", "adas", "g")
+    assert b"".join([chunk async for chunk in read_file(server.core, file)]) == BYTES

@@ -180,6 +180,8 @@ def _read_new(entity_type: EntityType, document: Any, project: str, *, address: 
     draft = read_restored_draft(document, entity_type.name)
     if address is not None and "path" not in draft.spec:
         draft.spec["path"] = f"{address}/{quote(draft.requested_id)}/files/content"
+        # SDKs since 0.15 ask for the list of files only if the status has one.
+        draft.status.setdefault("files", [])
     problems = check_id(draft) + check_project(draft, project)
     problems += check_spec(entity_type, draft, project=project)
     if entity_type.is_named and draft.name is None:
