@@ -3,6 +3,7 @@
 import contextlib
 import faulthandler
 import functools
+import importlib
 import os
 import shutil
 import sys
@@ -30,7 +31,6 @@ from .failures import (
     print_traceback,
 )
 from .handlers import import_handler
-from .http_service import serve_run
 from .jobs import run_job
 from .launch_settings import LaunchSettings, find_termination_log, read_settings
 from .memory_peak import find_peak_bytes
@@ -113,6 +113,8 @@ class _Launch:
             if action == "job":
                 run_job(session, functions, effective=effective)
             elif action == "serve":
+                # Imported for services only: a job starts the faster.
+                serve_run = importlib.import_module(".http_service", __package__).serve_run
                 serve_run(session, functions, effective=effective, settings=settings)
             else:
                 raise NotPrepared(f"the launcher starts jobs and services; the action of this run is {action}")
