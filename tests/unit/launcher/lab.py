@@ -82,7 +82,8 @@ def serve(server: FakeServer) -> Iterator[FakeServer]:
             size = int(self.headers.get("content-length") or 0)
             content = self.rfile.read(size)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            body = json.loads(content) if content else None
+            is_json = headers.get("content-type") == "application/json"
+            body = json.loads(content) if content and is_json else content or None
             status, more, document = server.handle(Recorded(self.command, self.path, headers, body))
             data = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(status)
@@ -96,6 +97,9 @@ def serve(server: FakeServer) -> Iterator[FakeServer]:
             self._answer()
 
         def do_PUT(self) -> None:
+            self._answer()
+
+        def do_POST(self) -> None:
             self._answer()
 
         def log_message(self, *arguments: Any) -> None:

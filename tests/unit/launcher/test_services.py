@@ -79,6 +79,26 @@ def main(context, x: int):
         assert service.call("/", {"x": 2})[2] == 6
 
 
+def test_values_go_to_the_function_that_has_their_names_when_init_and_handler_differ(lab: Lab) -> None:
+    code = """
+def init(context, model: str):
+    context.model = model
+def main(context, x: int, offset: int = 0):
+    return f"{context.model} {x + offset}"
+"""
+    fields = {"source": {"init_function": "init"}, "parameters": {"offset": "1"}, "inputs": {"model": "net"}}
+    with lab.service(code, **fields) as service:  # type: ignore[arg-type]
+        assert service.call("/", {"x": 1})[2] == "net 2"
+        assert service.call("/?offset=5", {"x": 1})[2] == "net 6"
+
+
+def test_service_does_not_start_when_a_parameter_of_the_run_is_unknown(lab: Lab) -> None:
+    source = {"handler": "main", "code": "def main(x, scale=1):\n    return x\n"}
+    lab.server.effective = {"action": "serve", "source": source, "parameters": {"scal": 2}}
+    done = lab.finish(lab.start())
+    assert (done.code, done.termination["message"]) == (2, "the handler has no parameter scal; nearest: scale")
+
+
 def test_port_is_closed_when_init_has_not_ended(lab: Lab) -> None:
     code = "import time\ndef init():\n    print('init began')\n    time.sleep(60)\ndef main():\n    pass\n"
     source = {"handler": "main", "init_function": "init", "code": code}
