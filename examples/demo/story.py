@@ -68,7 +68,7 @@ class Story:
         console.tell("Run it, with a profile of the admin's, and follow its log until it ends:")
         run = self._submit("train-1", "train", TRAINING)
         console.answer(f"state {run['status']['state']}")
-        console.follow(f'api "{RUNS}/train-1/log?follow=true"')
+        console.follow(f'api "{RUNS}/train-1/log?follow=true&container=main"')
         status = self._show("train-1", expected="COMPLETED")
         console.answer(
             [f"result  accuracy {status['results']['accuracy']}", f"output  model {status['outputs']['model']}"]
@@ -107,7 +107,7 @@ class Story:
         for number in range(1, MOST_TRIES + 1):
             run = f"nearest-{number}"
             self._submit(run, "nearest", {"resources": {"mem": memory}})
-            console.follow(f'api "{RUNS}/{run}/log?follow=true"')
+            console.follow(f'api "{RUNS}/{run}/log?follow=true&container=main"')
             status = self._show(run)
             if status["state"] == "COMPLETED":
                 console.answer(f"result  distance {status['results']['distance']}")
@@ -131,7 +131,7 @@ class Story:
         self._wait("search-1", lambda status: status["state"] == "RUNNING")
         self._wait_for_log("search-1", "guess 3")
         self._do(f"api --request POST {RUNS}/search-1/stop")
-        lines = console.follow(f'api "{RUNS}/search-1/log?follow=true"')
+        lines = console.follow(f'api "{RUNS}/search-1/log?follow=true&container=main"')
         self._show("search-1", expected="STOPPED")
         if not any(line.startswith("stopped after") for line in lines):
             raise DemoFailed("the run was ended without grace")

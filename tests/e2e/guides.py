@@ -58,10 +58,20 @@ def follow(commands: list[tuple[str, str]], *, definitions: str = "", folder: Pa
 
 
 def find_missing(shown: str, answer: str) -> str | None:
-    """The first part of what a page shows, between its ellipses, that is not in the rest of the answer."""
+    """The first part of what a page shows, between its ellipses, that the rest of the answer does not have.
+
+    The first part begins the answer, and the last one ends it. A page that shows nothing says nothing.
+    """
     rest = "".join(answer.splitlines())
-    for part in shown.split("…"):
+    first, *others = shown.split("…")
+    if not shown or (not others and first == rest):
+        return None
+    if not others or not rest.startswith(first):
+        return first
+    rest = rest.removeprefix(first)
+    *middle, last = others
+    for part in middle:
         if part not in rest:
             return part
         rest = rest[rest.index(part) + len(part) :]
-    return None
+    return None if rest.endswith(last) else last
