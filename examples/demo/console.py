@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class Console:
 
     def tell(self, text: str) -> None:
         """Print a sentence."""
-        self._print(textwrap.fill(text, WIDTH))
+        self._print(textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False))
 
     def answer(self, lines: str | Iterable[str]) -> None:
         """Print what a command answered, or the part of it that matters."""
@@ -108,11 +109,15 @@ class Console:
             cwd=ROOT,
             env=self.environment,
         ) as process:
+            timer = threading.Timer(LONGEST_COMMAND_SECONDS, process.kill)
+            timer.start()
             try:
                 yield from (line.rstrip("\n") for line in process.stdout or ())
             except BaseException:
                 process.kill()
                 raise
+            finally:
+                timer.cancel()
         if process.returncode:
             raise DemoFailed(f"exit code {process.returncode} of: {command}")
 

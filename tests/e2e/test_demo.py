@@ -24,12 +24,11 @@ TOOLS = ("bash", "base64", "diff")
 def told(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What the demo prints when nothing disturbs it."""
     folder = tmp_path_factory.mktemp("told")
-    done = subprocess.run(
-        COMMAND, cwd=PROJECT_ROOT, env=make_environment(folder), capture_output=True, text=True, timeout=LONGEST_SECONDS
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-3000:]
+    with start_demo(folder) as demo:
+        printed = demo.communicate(timeout=LONGEST_SECONDS)[0]
+    assert demo.returncode == 0, printed[-3000:]
     assert_nothing_is_left(folder)
-    return done.stdout
+    return printed
 
 
 def make_environment(folder: Path, **more: str) -> dict[str, str]:
