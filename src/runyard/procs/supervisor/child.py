@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+MOST_DESCRIPTORS = 1 << 30
+"""Inherited descriptors up to this number are closed."""
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 OUT_OF_MEMORY_SCORE = 500
 """If the machine itself runs out of memory, commands are killed before their supervisors and the server."""
@@ -38,6 +40,10 @@ def _prepare(
 ) -> None:
     supervisor = os.getppid()
     _reset_signals()
+    # At once, so that nothing of a supervisor that was killed is left: neither a child that hangs in a mount, nor the
+    # lock by which the supervisor looks alive.
+    system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
+    _close_all_but(output, report)
     os.setsid()
     system.prctl(system.PR_SET_DUMPABLE, 1)
     for directory in cgroups:
@@ -53,7 +59,7 @@ def _prepare(
     os.dup2(output, 1)
     os.dup2(output, 2)
     _drop_privileges(identity)
-    # After the change of user, which clears it: if the supervisor is killed, so is the command.
+    # Again: the change of user has cleared it.
     system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
         os._exit(127)
@@ -72,6 +78,14 @@ def _open_input(text: str | None) -> int:
         file.write(text.encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def _close_all_but(*kept: int) -> None:
+    first = 3
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, MOST_DESCRIPTORS)
 
 
 def _reset_signals() -> None:

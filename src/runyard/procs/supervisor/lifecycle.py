@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from runyard.procs.supervisor import system
+from runyard.procs.supervisor import child, system
 from runyard.procs.supervisor.failures import START_FAILED, STEP_FAILED, SUPERVISOR_LOST, Failed
 from runyard.procs.supervisor.hooks import parse_inspection, run_hook
 from runyard.procs.supervisor.instances import MOST_INSTANCES, Instance, remove_old_logs
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
-MOST_DESCRIPTORS = 1 << 30
-"""Inherited descriptors up to this number are closed."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 """Back-off between instances of main: doubled from the first pause, begun anew after an instance that ran as long."""
@@ -43,7 +41,7 @@ def supervise(folder: str, listeners: str, *, plan_descriptor: int, lock_descrip
     """Run the plan to its end; does not return."""
     os.set_inheritable(lock_descriptor, False)
     # Who started us may have left others open, such as the socket it listens on.
-    os.closerange(max(plan_descriptor, lock_descriptor) + 1, MOST_DESCRIPTORS)
+    os.closerange(max(plan_descriptor, lock_descriptor) + 1, child.MOST_DESCRIPTORS)
     os.umask(0o077)
     os.chdir("/")
     system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
