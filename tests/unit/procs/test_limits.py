@@ -1,13 +1,15 @@
 """Limits of memory, processors and processes; what enforces them is in the state."""
 
 import os
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 
 from runyard.procs import Command, Limits, Plan, State
 from runyard.procs.supervisor.cgroups import make_cgroup
-from tests.unit.procs.lab import Lab, read_log, shell
+from tests.unit.procs.lab import Lab, read_log, shell, wait_for
 
 ASK_FOR_300_MIB = "x = bytearray(300 << 20); print('got it', flush=True)"
 NO_LIMITS = {"memory_bytes": None, "cpu_millis": None, "processes": None}
@@ -91,6 +93,25 @@ def test_processor_time_is_limited_when_a_cgroup_can(lab: Lab) -> None:
     assert state.enforced["cpu"] == CONTROLLERS.get("cpu", "no")
     if "cpu" in CONTROLLERS:
         assert float(read_log(folder)) < 0.5
+
+
+@pytest.mark.skipif("memory" not in CONTROLLERS, reason="no cgroup can be made here")
+def test_orphaned_cgroup_is_removed_when_it_is_old_and_empty(lab: Lab) -> None:
+    names = [f"runyard-{digit * 32}-main.0" for digit in ("0", "1", "2")]
+    cgroups = [make_cgroup(name, NO_LIMITS) for name in names]
+    old, young, used = (Path(cgroup.memory_path or "") for cgroup in cgroups)
+    process = os.posix_spawn("/bin/sleep", ["sleep", "61"], {})
+    try:
+        (used / "cgroup.procs").write_text(str(process))
+        for path in (old, used):
+            os.utime(path, (0, 0))
+        lab.run(Plan(main=shell("true")))
+        assert [path.exists() for path in (old, young, used)] == [False, True, True]
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        for cgroup in cgroups:
+            wait_for(cgroup.remove)
 
 
 def test_no_cgroup_is_left_when_a_supervision_has_ended(lab: Lab) -> None:

@@ -9,6 +9,7 @@ otherwise the new one lies beside the supervisor's own, with the controllers tha
 from __future__ import annotations
 
 import os
+import time
 
 from runyard.procs.supervisor.process_tree import find_start_time, read_file
 
@@ -22,6 +23,11 @@ _CONTROLLERS = ("memory", "cpu", "pids")
 _LIMIT_NAMES = {"memory": "memory_bytes", "cpu": "cpu_millis", "pids": "processes"}
 _PERIOD_MICROSECONDS = 100_000
 _LEAST_QUOTA_MICROSECONDS = 1000
+_MARK_CHARACTERS = 32
+ORPHANED_SECONDS = 3600.0
+"""An empty cgroup of ours that is older belongs to nobody: a supervisor fills its own at once."""
+MOST_ENTRIES = 10_000
+"""Entries of a cgroup that are looked at for orphans."""
 LARGEST_LIST_BYTES = 4 << 20
 """How much of a list of processes, and of the list of mounts, is read."""
 
@@ -102,6 +108,8 @@ def make_cgroup(name: str, limits: dict[str, Any]) -> Cgroup:
             _add_v1(cgroup, controller, f"{hierarchies[controller]}/{name}")
     if "" in hierarchies:
         _add_v2(cgroup, hierarchies[""], name)
+    for parent in {os.path.dirname(path) for path in cgroup.paths}:
+        sweep_orphans(parent)
     for controller in list(cgroup.directories):
         _set_limit(cgroup, controller, limits[_LIMIT_NAMES[controller]])
     return cgroup
@@ -128,6 +136,26 @@ def remove_cgroup(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def sweep_orphans(parent: str) -> None:
+    """Remove old and empty cgroups of instances whose supervisor was killed and whose folder is gone."""
+    oldest = time.time() - ORPHANED_SECONDS
+    with os.scandir(parent) as entries:
+        for entry, _ in zip(entries, range(MOST_ENTRIES), strict=False):
+            # runyard-<mark of 32 digits>-<command>.<instance>
+            is_ours = (
+                entry.name.startswith(NAME_PREFIX) and entry.name[len(NAME_PREFIX) + _MARK_CHARACTERS :][:1] == "-"
+            )
+            if is_ours and _read_mtime(entry.path) < oldest and not list_cgroup_processes([entry.path]):
+                remove_cgroup(entry.path)
+
+
+def _read_mtime(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return time.time()  # Another supervisor has just removed it.
 
 
 def read_hierarchies() -> dict[str, str]:
