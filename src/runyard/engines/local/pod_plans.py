@@ -205,8 +205,8 @@ def make_plan(inputs: PlanInputs) -> Plan:
         step_limits=Limits(processes=inputs.processes, log_bytes=inputs.log_bytes),
         mounts=tuple(iter_mounts(inputs)),
         reachable=tuple(_iter_reachable(inputs)),
-        # A program that listens on the port that it names works where that port is free.
-        ports={port: port for port in ports},
+        # A command of the user's own may know its port from the run only; the launcher is told any free one.
+        ports={port: None if run.needs_launcher else port for port in ports},
         readiness=read_readiness(container),
         termination_path=str(inputs.paths.termination / "message"),
     )

@@ -82,6 +82,14 @@ def test_launcher_starts_the_function_when_it_has_no_command() -> None:
     assert plan.mounts == ()
 
 
+def test_any_port_is_free_to_choose_when_the_launcher_serves() -> None:
+    preparation = Preparation(python="/env/bin/python3", launcher=Path("/place/launcher.pyz"))
+    run = make_run(command=(), action="serve", service_ports=(ServicePort(port=80, target_port=8080),))
+    plan = make_plan(make_inputs(run, preparation=preparation))
+    assert plan.ports == {8080: None}
+    assert plan.main.env["RUNYARD_PORT"] == "$(PORT_8080)"
+
+
 def test_run_is_refused_when_it_has_neither_a_command_nor_a_launcher() -> None:
     with pytest.raises(EngineRefusal) as refusal:
         make_plan(make_inputs(make_run(command=())))
