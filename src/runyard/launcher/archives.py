@@ -1,5 +1,6 @@
 """Zip archives of source: extracted with bounds, and never outside of their folder (zip slip, zip bombs)."""
 
+import itertools
 import os
 import stat
 import struct
@@ -40,7 +41,7 @@ def extract_zip(archive: Path, into: Path) -> None:
 
 def find_root(folder: Path) -> Path:
     """The folder of the source: the only folder of an archive that has nothing else, as GitHub makes them."""
-    found = [path for path, _ in zip(folder.iterdir(), range(2), strict=False)]
+    found = list(itertools.islice(folder.iterdir(), 2))
     if len(found) == 1 and found[0].is_dir() and not (found[0] / "__init__.py").exists():
         return found[0]
     return folder

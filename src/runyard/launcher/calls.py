@@ -1,11 +1,21 @@
 """Calls of user code: plain functions, coroutines, and generators of both sorts."""
 
 import inspect
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
-from .failures import DONE, HANDLER_FAILED, BadResult, NotPrepared, NotReported, Terminated, UserError
+from .failures import (
+    DONE,
+    HANDLER_FAILED,
+    BadResult,
+    NotPrepared,
+    NotReported,
+    Terminated,
+    UserError,
+    print_traceback,
+)
 from .signals import StopSignal
 
 MOST_YIELDED = 1000
@@ -30,15 +40,27 @@ class Yielded(dict[str, Any]):
 
 
 def call_function(stop: StopSignal, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The result of user code, awaited or iterated to its end; raises `UserError` for whatever it raises."""
+    """The result of user code, awaited or iterated to its end; raises `UserError` for whatever it raises.
+
+    A process that the code forked and that comes back here ends: it must not report the run a second time.
+    """
+    pid, code = os.getpid(), DONE
     try:
         return finish(stop, function(*args, **kwargs))
     except SystemExit as error:
+        code = HANDLER_FAILED
         return _read_exit(error)
-    except (Terminated, NotPrepared, NotReported, BadResult):
+    except (BadResult, NotPrepared, NotReported, Terminated, UserError):
+        code = HANDLER_FAILED
         raise
     except BaseException as error:
+        code = HANDLER_FAILED
+        if os.getpid() != pid:
+            print_traceback(error)
         raise UserError(error) from error
+    finally:
+        if os.getpid() != pid:
+            os._exit(code)
 
 
 def finish(stop: StopSignal, value: Any) -> Any:

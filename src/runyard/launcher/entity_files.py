@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import http.client
+import itertools
 import mimetypes
 import re
 import shutil
@@ -90,13 +91,13 @@ class EntityFiles:
         target.parent.mkdir(parents=True, exist_ok=True)
 
         def write(response: http.client.HTTPResponse) -> None:
-            if response.length is not None and response.length > shutil.disk_usage(folder).free:
-                raise NotPrepared(f"input file {target.name} has {response.length} bytes, and the disk has less free")
-            expected = response.length
+            expected, free = response.length, shutil.disk_usage(folder).free
+            if expected is None or expected > free:
+                raise NotPrepared(f"input file {target.name} has {expected} bytes, and the disk has {free} free")
             with target.open("wb") as content:
                 shutil.copyfileobj(response, content, _BLOCK_BYTES)
                 size = content.tell()
-            if expected is not None and size != expected:
+            if size != expected:
                 raise http.client.IncompleteRead(b"", expected - size)
 
         self._api.download(path, write)
@@ -121,8 +122,8 @@ def _iter_files(name: str, path: Path) -> Iterator[tuple[str, Path]]:
         return
     if not path.is_dir():
         raise BadResult(f"{name}: there is no file or folder {path}")
-    files = [each for each, _ in zip(sorted(path.rglob("*")), range(10 * MOST_FILES), strict=False)]
-    files = [each for each in files if each.is_file() and not each.is_symlink()]
+    found = (each for each in path.rglob("*") if each.is_file() and not each.is_symlink())
+    files = sorted(itertools.islice(found, MOST_FILES + 1))
     if not files:
         raise BadResult(f"{name}: the folder {path} has no files")
     if len(files) > MOST_FILES:

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import importlib.util
+import itertools
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -41,7 +42,7 @@ def import_handler(tree: SourceTree, handler: str) -> Callable[..., Any]:
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is most like this one, if any is."""
-    names = [each for each, _ in zip(known, range(MOST_CANDIDATES), strict=False)]
+    names = list(itertools.islice(known, MOST_CANDIDATES))
     close = difflib.get_close_matches(name[:100], names, n=1, cutoff=0.6)
     return close[0] if close else None
 
@@ -102,7 +103,7 @@ def _describe_missing(name: str, owner: Any, module: ModuleType) -> str:
 
 
 def _describe_missing_module(root: Path, name: str) -> str:
-    files = [path.stem for path, _ in zip(sorted(root.glob("*.py")), range(MOST_CANDIDATES), strict=False)]
+    files = sorted(path.stem for path in itertools.islice(root.glob("*.py"), MOST_CANDIDATES))
     nearest = find_nearest(name, files)
     text = f"the source has no module {_quote(name)}"
     if nearest is not None:

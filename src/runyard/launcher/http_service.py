@@ -290,6 +290,8 @@ class _Handler(BaseHTTPRequestHandler):
         service = self.server.service
         try:
             if urlsplit(self.path).path == HEALTH_PATH:
+                # A body would be read as the next request.
+                self.close_connection = self.close_connection or "Content-Length" in self.headers
                 self._send(_describe_health(service))
                 return
             event = self._read_event()
@@ -413,15 +415,12 @@ def serve_run(
     except OSError as error:
         raise NotPrepared(f"the port {settings.port} cannot be bound: {error.strerror or error}") from None
     with server:
-        try:
-            values = session.read_values(functions, effective)
-            rest = session.call_init(functions, values, effective.get("init_parameters") or {})
-            functions.binder.check_known(rest, provided=(*session.provided, "event"))
-            server.service = Service(session, functions, values=rest, concurrency=settings.concurrency)
-            _serve_until_stopped(server, session.stop)
-            _drain(server, effective.get("grace_period"))
-        finally:
-            session.metrics.close()
+        values = session.read_values(functions, effective)
+        rest = session.call_init(functions, values, effective.get("init_parameters") or {})
+        functions.binder.check_known(rest, provided=(*session.provided, "event"))
+        server.service = Service(session, functions, values=rest, concurrency=settings.concurrency)
+        _serve_until_stopped(server, session.stop)
+        _drain(server, effective.get("grace_period"))
 
 
 def _serve_until_stopped(server: _Server, stop: StopSignal) -> None:

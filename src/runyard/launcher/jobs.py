@@ -19,14 +19,11 @@ OUTPUTS_ATTRIBUTE = "__runyard_outputs__"
 
 def run_job(session: Session, functions: Functions, *, effective: Mapping[str, Any]) -> None:
     """Call `init` and the handler to its end, and store its results; raises what `failures` names."""
-    try:
-        values = session.read_values(functions, effective)
-        rest = session.call_init(functions, values, effective.get("init_parameters") or {})
-        arguments = functions.binder.bind(rest, provided=session.provided)
-        results, outputs = _call(session, functions.handler, arguments)
-    finally:
-        # Also of a handler that failed: its metrics show how far it came.
-        session.metrics.close()
+    values = session.read_values(functions, effective)
+    rest = session.call_init(functions, values, effective.get("init_parameters") or {})
+    arguments = functions.binder.bind(rest, provided=session.provided)
+    results, outputs = _call(session, functions.handler, arguments)
+    session.metrics.close()
     store_results(session.api, results, {**session.context.logged, **outputs})
 
 

@@ -59,21 +59,37 @@ def main() -> int:
     launch = _Launch(stop)
     try:
         ending = launch.run(os.environ)
-        stop.ignore()
     except Terminated:
-        stop.ignore()
         ending = Ending(TERMINATED, "stopped by SIGTERM")
+    with stop.redirect(_do_nothing):
+        _note(ending)
+    # The failure is known by now, whatever becomes of the metrics.
+    with contextlib.suppress(Terminated):
+        launch.close()
+    stop.ignore()
+    return ending.code
+
+
+def _do_nothing() -> None:
+    """SIGTERM while the ending is written: it is heeded by the next pause."""
+
+
+def _note(ending: Ending) -> None:
     if ending.message is not None:
         sys.stderr.write(f"runyard: {ending.message}\n")
-    path = find_termination_log(os.environ)
-    write_termination(path, message=ending.message, peak_bytes=find_peak_bytes())
-    return ending.code
+    write_termination(find_termination_log(os.environ), message=ending.message, peak_bytes=find_peak_bytes())
 
 
 class _Launch:
     def __init__(self, stop: StopSignal) -> None:
         self._stop = stop
         self._tree: SourceTree | None = None
+        self._session: Session | None = None
+
+    def close(self) -> None:
+        """Send the metrics that a failed handler left: they show how far it came. Raises `Terminated`."""
+        if self._session is not None:
+            self._session.metrics.close()
 
     def run(self, environment: Mapping[str, str]) -> Ending:
         """Launch the run to its end; raises `Terminated` only."""
@@ -108,7 +124,7 @@ class _Launch:
             if digitalhub_bridge.is_installed():
                 digitalhub_bridge.import_sdk()
             functions = _import_functions(self._tree, source)
-            session = _open_session(settings, api, self._stop, folder=work)
+            session = self._session = _open_session(settings, api, self._stop, folder=work)
             action = effective.get("action") or "job"
             if action == "job":
                 run_job(session, functions, effective=effective)
@@ -140,7 +156,7 @@ def _open_session(settings: LaunchSettings, api: RunApi, stop: StopSignal, *, fo
     metrics = MetricLog(api)
     files = EntityFiles(api, project=settings.project, find_run_key=find_run_key)
     project = ProjectInfo(settings.project)
-    run = RunInfo(id=settings.run_id, uid=settings.run_uid, project=settings.project)
+    run = RunInfo(settings.run_id, uid=settings.run_uid, project=settings.project)
     context = RunContext(
         metrics=metrics,
         files=files,

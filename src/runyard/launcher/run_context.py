@@ -5,7 +5,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,24 +13,34 @@ from .entity_files import EntityFiles
 from .metric_log import MetricLog
 
 
-@dataclass(frozen=True)
-class ProjectInfo:
-    """The run's project, where DigitalHub's SDK is not installed."""
+class ProjectInfo(str):
+    """The run's project, where DigitalHub's SDK is not installed: its name."""
 
-    name: str
+    __slots__ = ()
 
-    def __str__(self) -> str:
-        """Its name."""
-        return self.name
+    @property
+    def name(self) -> str:
+        """The same, as DigitalHub's project has it."""
+        return str(self)
 
 
-@dataclass(frozen=True)
-class RunInfo:
-    """The run itself, where DigitalHub's SDK is not installed."""
+class RunInfo(str):
+    """The run itself, where DigitalHub's SDK is not installed: its id."""
 
-    id: str
-    uid: str | None
+    __slots__ = ("project", "uid")
     project: str
+    uid: str | None
+
+    def __new__(cls, run_id: str, *, uid: str | None, project: str) -> "RunInfo":
+        """The id with what else is known of the run."""
+        info = super().__new__(cls, run_id)
+        info.uid, info.project = uid, project
+        return info
+
+    @property
+    def id(self) -> str:
+        """The same, as DigitalHub's run has it."""
+        return str(self)
 
 
 class Response:

@@ -1,5 +1,6 @@
 """SIGTERM: raised in the main thread as `Terminated`, like Ctrl-C, so that the run's clean-up code runs."""
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.is_received = False
+        self._pid = os.getpid()
         self._callback: Callable[[], object] | None = None
 
     def install(self) -> None:
@@ -41,6 +43,11 @@ class StopSignal:
         time.sleep(seconds)
 
     def _receive(self, _number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            # A process that user code forked, such as a worker of multiprocessing: it ends as any other would.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
         if self.is_received:
             return
         self.is_received = True

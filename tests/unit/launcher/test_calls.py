@@ -192,6 +192,67 @@ def main(context):
     assert "runyard: metric nan: nan is not a finite number and is left out\n" in done.err
 
 
+def test_message_is_noted_at_once_when_a_handler_fails_and_its_metrics_cannot_be_sent(lab: Lab) -> None:
+    lab.server.answer = lambda request: 503 if "/metrics/" in request.path else None
+    code = "def main(context):\n    context.log_metric('m', 1)\n    raise ValueError('early')\n"
+    lab.server.effective = {"source": {"code": code, "handler": "main"}}
+    process = lab.start()
+    assert process.stderr is not None
+    while process.stderr.readline() != "runyard: ValueError: early (main.py:3)\n":
+        assert process.poll() is None
+    process.terminate()
+    done = lab.finish(process)
+    assert (done.code, done.termination["message"]) == (1, "ValueError: early (main.py:3)")
+
+
+def test_run_is_reported_once_when_the_handler_forks(lab: Lab) -> None:
+    code = """
+import os, time
+def main():
+    child = os.fork()
+    if child == 0:
+        return "child"
+    failing = os.fork()
+    if failing == 0:
+        raise ValueError("in the child")
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), os.waitstatus_to_exitcode(os.waitpid(failing, 0)[1])
+"""
+    done = lab.launch(code)
+    assert done.code == 0, done.err
+    assert "ValueError: in the child" in done.err
+    assert lab.server.status["results"] == {"output_0": 0, "output_1": 1}
+    assert sum(request.method == "PUT" for request in lab.server.requests) == 1
+
+
+def test_workers_of_multiprocessing_end_by_sigterm_when_they_are_told(lab: Lab) -> None:
+    code = """
+import multiprocessing, time
+def work():
+    time.sleep(60)
+def main():
+    worker = multiprocessing.get_context("fork").Process(target=work)
+    worker.start()
+    time.sleep(0.3)
+    worker.terminate()
+    worker.join()
+    spawned = multiprocessing.get_context("spawn").Pool(1)
+    squares = spawned.map(square, [1, 2])
+    spawned.terminate()
+    return worker.exitcode, squares
+def square(x):
+    return x * x
+"""
+    done = lab.launch(code)
+    assert (done.code, done.err) == (0, "")
+    assert lab.server.status["results"] == {"output_0": -15, "output_1": [1, 4]}
+
+
+def test_project_is_text_when_a_handler_asks_for_it(lab: Lab) -> None:
+    done = lab.launch("def main(project: str, run: str):\n    return project, run, project.upper()\n")
+    assert done.code == 0, done.err
+    assert lab.server.status["results"] == {"output_0": "vision", "output_1": "r1", "output_2": "VISION"}
+
+
 def test_handler_does_not_wait_when_metrics_are_logged_and_the_server_is_away(lab: Lab) -> None:
     begun = threading.Event()
 
