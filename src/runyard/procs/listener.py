@@ -73,7 +73,9 @@ class Listener:
         return folder
 
     def close(self) -> None:
-        """Stop listening and remove the socket. Supervisors are not affected."""
+        """Stop listening and remove the socket. Supervisors are not affected. Idempotent."""
+        if self._socket.fileno() < 0:
+            return
         self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
         self._path.unlink(missing_ok=True)

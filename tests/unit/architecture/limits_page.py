@@ -49,7 +49,7 @@ UNLISTED = {
     "procs.listener.LONGEST_PATH_BYTES": "Linux' own rule for paths",
     "procs.supervisor.failures.LONGEST_MESSAGE_CHARACTERS": "below that of an observation",
     "procs.supervisor.instances.LARGEST_REPORT_BYTES": "how much of a text a message quotes",
-    "procs.supervisor.child.MOST_DESCRIPTORS": "more than any process may have",
+    "procs.supervisor.child.MOST_DESCRIPTORS": "Linux' own default for the most of a process",
     "procs.supervisor.output.MOST_CHUNKS": "the step of a loop",
     "procs.supervisor.poll_loop.LONGEST_WAIT_SECONDS": "the supervisor's own loop",
     "spec.duration.LONGEST": "the largest value of a field",

@@ -24,6 +24,7 @@ async def test_end_is_heard_when_somebody_listens(lab: Lab) -> None:
     folder = lab.start(Plan(main=shell("sleep 0.2")))
     await next_ended(listener, folder)
     listener.close()
+    listener.close()
     assert list(lab.listeners.iterdir()) == []
 
 

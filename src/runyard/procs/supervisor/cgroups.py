@@ -141,7 +141,11 @@ def remove_cgroup(path: str) -> bool:
 def sweep_orphans(parent: str) -> None:
     """Remove old and empty cgroups of instances whose supervisor was killed and whose folder is gone."""
     oldest = time.time() - ORPHANED_SECONDS
-    with os.scandir(parent) as entries:
+    try:
+        entries = os.scandir(parent)
+    except OSError:
+        return
+    with entries:
         for entry, _ in zip(entries, range(MOST_ENTRIES), strict=False):
             # runyard-<mark of 32 digits>-<command>.<instance>
             is_ours = (

@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-MOST_DESCRIPTORS = 1 << 30
-"""Inherited descriptors up to this number are closed."""
+MOST_DESCRIPTORS = 1 << 20
+"""Inherited descriptors up to this number are closed; one by one before Linux 5.9."""
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 OUT_OF_MEMORY_SCORE = 500
 """If the machine itself runs out of memory, commands are killed before their supervisors and the server."""

@@ -6,6 +6,7 @@ mount point does not exist, its nearest existing folder is covered by a tmpfs in
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -47,13 +48,14 @@ def enter_mounts(plan: dict[str, Any], identity: Identity | None) -> str | None:
     if not (plan["mounts"] or plan["hidden"] or unsearchable):
         return None
     is_optional = not (plan["mounts"] or unsearchable)
+    if is_optional and not _can_enter_namespace():
+        return "no"
     try:
         how = _enter_namespace()
     except OSError as error:
-        if is_optional:
-            return "no"
         reason = "only root or a user namespace can mount, and this machine allows neither"
-        raise Failed(MOUNT_IMPOSSIBLE, f"cannot mount {_name_first(plan)}: {reason} ({error.strerror})") from error
+        detail = "no user namespaces are left" if error.errno == errno.ENOSPC else error.strerror
+        raise Failed(MOUNT_IMPOSSIBLE, f"cannot mount {_name_first(plan)}: {reason} ({detail})") from error
     _View(identity).build(plan, covered=[*plan["hidden"], *unsearchable])
     return how
 
@@ -99,6 +101,18 @@ def act_as(identity: Identity | None, function: Callable[[], Any]) -> Any:
         os.seteuid(uid)
         os.setegid(gid)
         os.setgroups(groups)
+
+
+def _can_enter_namespace() -> bool:
+    """Try it in a child: a process cannot leave a user namespace in which it then may not mount."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _enter_namespace()
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _enter_namespace() -> str:
