@@ -98,6 +98,15 @@ async def read_log(client: httpx2.AsyncClient, run_id: str) -> str:
     return answer.text
 
 
+async def read_whole_log(client: httpx2.AsyncClient, run_id: str) -> str:
+    """The log of a run that has ended, once it is stored to its end."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            if (await get_run(client, run_id))["status"].get("logs") == {"state": "complete"}:
+                return await read_log(client, run_id)
+            await asyncio.sleep(0.05)
+
+
 async def wait_until_gone(client: httpx2.AsyncClient, run_id: str) -> None:
     """Until a run that was deleted is gone."""
     async with asyncio.timeout(SECONDS):

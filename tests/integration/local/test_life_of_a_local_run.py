@@ -8,7 +8,7 @@ from tests.integration.local.local_core import (
     SECONDS,
     get_place,
     get_run,
-    read_log,
+    read_whole_log,
     submit,
     submit_command,
     wait_for,
@@ -25,7 +25,7 @@ async def test_job_completes_with_its_log_and_its_result_when_it_is_submitted(
     followed = await client.get(f"{BASE}/runs/{run_id}/log", params={"follow": "true"}, timeout=SECONDS)
     run = await wait_for(client, run_id, "COMPLETED")
     assert "twice 21\n" in followed.text
-    assert "twice 21\n" in await read_log(client, run_id)
+    assert "twice 21\n" in await read_whole_log(client, run_id)
     assert run["status"]["results"]["double"] == 42
     assert [step["status"] for step in run["status"]["transitions"]] == [
         "COMPLETED",
@@ -50,7 +50,7 @@ async def test_exception_is_the_message_and_its_traceback_is_in_the_log_when_a_h
     run = await wait_for(client, run_id, "ERROR")
     assert run["status"]["reason"] == "run.failed"
     assert "ValueError: no such column" in run["status"]["message"]
-    assert "Traceback" in await read_log(client, run_id)
+    assert "Traceback" in await read_whole_log(client, run_id)
 
 
 async def test_exit_code_is_told_when_a_command_fails(client: httpx2.AsyncClient) -> None:
@@ -60,7 +60,7 @@ async def test_exit_code_is_told_when_a_command_fails(client: httpx2.AsyncClient
         "run.failed",
         "the process ended with exit code 3",
     )
-    assert (await read_log(client, run_id)).endswith("oh\n")
+    assert (await read_whole_log(client, run_id)).endswith("oh\n")
 
 
 async def test_next_request_is_proposed_when_a_run_uses_more_memory_than_it_may(client: httpx2.AsyncClient) -> None:
