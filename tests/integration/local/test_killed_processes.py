@@ -1,4 +1,4 @@
-"""kill -9: of the server, whose runs go on and are adopted; and of supervisors, whose runs are lost and leave nothing."""
+"""kill -9 of the server, whose runs go on and are adopted; of supervisors, whose runs are lost and leave nothing."""
 
 import asyncio
 import os
