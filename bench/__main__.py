@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import core, reflector, resolve, testbed_figures
+from bench.local import section as local
 from bench.loop import section as loop
 from bench.report import Goal, Section, progress, render
 
@@ -20,6 +21,7 @@ SECTIONS: Mapping[str, Callable[[], Section]] = {
     "resolve": resolve.measure,
     "core": core.measure,
     "loop": loop.measure,
+    "local": local.measure,
 }
 
 
