@@ -113,9 +113,11 @@ class Hooks:
     stop: tuple[str, ...] = ()
     """Ends it with grace, instead of SIGTERM to the process tree. `$(GRACE_SECONDS)` becomes the grace that is left."""
     inspect: tuple[str, ...] = ()
-    """Prints `{"exit_code": 137, "oom": true, "peak_bytes": null}`; runs after main has ended, before `cleanup`."""
+    """Prints `{"exit_code": 1, "signal": null, "oom": true, "peak_bytes": null}`; runs after main, before `cleanup`."""
     cleanup: tuple[str, ...] = ()
     """Removes it, whatever happened, after each instance; also after a supervisor was killed. Idempotent."""
+    started_path: str | None = None
+    """A file that is there once the container runs; main is only starting before. None: main itself is enough."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.contract.engine.lab import Lab
 from tests.contract.engine.local_lab import open_local_lab
 from tests.contract.engine.memory_lab import MemoryLab
+from tests.contract.engine.podman_lab import open_podman_lab
 from tests.engines.memory import MemoryEngine
 
 
@@ -23,6 +24,7 @@ async def open_memory_lab(engine: MemoryEngine | None = None) -> AsyncIterator[L
 LABS: Mapping[str, Callable[[], AbstractAsyncContextManager[Lab]]] = {
     "memory": open_memory_lab,
     "process": open_local_lab,
+    "podman": open_podman_lab,
 }
 
 

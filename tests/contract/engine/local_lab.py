@@ -225,10 +225,10 @@ def make_folder() -> Path:
 
 
 @asynccontextmanager
-async def open_local_lab() -> AsyncIterator[LocalLab]:
+async def open_local_lab(kind: type[LocalLab] = LocalLab) -> AsyncIterator[LocalLab]:
     """An engine at a new place."""
     folder = make_folder()
-    lab = LocalLab(folder, await LocalEngine.open(make_settings(folder)))
+    lab = kind(folder, await LocalEngine.open(make_settings(folder)))
     try:
         for project in (lab.project, lab.other_project):
             await lab.engine.ensure_project(project)

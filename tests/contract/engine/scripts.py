@@ -30,7 +30,7 @@ def write_numbers(count: int) -> str:
 
 def show_variable(name: str) -> str:
     """Write the value of an environment variable."""
-    return f"printenv {name}"
+    return f"printf '%s\\n' \"${name}\""
 
 
 def save(text: str, path: str) -> str:
@@ -76,7 +76,7 @@ _FORMS = {
     "say": re.compile(r"echo (.+)"),
     "octal": re.compile(r"printf '\\(\d{3})'"),
     "numbers": re.compile(r"seq 1 (\d+)"),
-    "variable": re.compile(r"printenv (\w+)"),
+    "variable": re.compile(r"printf '%s\\n' \"\$(\w+)\""),
     "file": re.compile(r"cat (\S+) 2>/dev/null"),
     "wait": re.compile(r'until \[ -e "\$LAB/(\w+)" \]; do sleep 0\.1; done; rm -f "\$LAB/\1"'),
     "leave": re.compile(r"exit (\d+)"),

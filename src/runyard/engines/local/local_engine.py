@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ from runyard.app.model import Json
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
 from runyard.engines.local import log_files, volume_folders
+from runyard.engines.local.container_runs import ContainerRuns
 from runyard.engines.local.local_settings import LocalSettings
 from runyard.engines.local.machine import read_machine
 from runyard.engines.local.observations import RESUMABLE, is_live, observe_absence
@@ -50,8 +52,9 @@ from runyard.engines.local.run_watch import RunWatch
 from runyard.manifests.identity import PlatformInputs
 from runyard.pods.snapshot import Snapshot
 from runyard.procs import is_supervised, request_stop
-from runyard.spec.kinds.registry import get_kind
 from runyard.spec.launcher import LAUNCHER_PATH, Launcher
+
+_log = logging.getLogger(__name__)
 
 LAUNCHER = Launcher(
     image="runyard-launcher",
@@ -73,9 +76,13 @@ class LocalEngine:
         self._folder = place
         self._room = room
         self._watch = RunWatch(place, on_end=self._end)
-        self._starts = RunStarts(self._watch, room, settings, self.platform, prepare=self._prepare)
+        self._containers = ContainerRuns(place)
+        self._starts = RunStarts(
+            self._watch, room, settings, self.platform, prepare=self._prepare, containers=self._containers
+        )
         self._preparations = Preparations(place)
         self._retrying: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, settings: LocalSettings) -> Self:
@@ -87,15 +94,17 @@ class LocalEngine:
         engine = cls(settings, place, room)
         await engine._watch.open()
         engine._retrying = asyncio.create_task(engine._starts.run())
+        engine._sweeping = asyncio.create_task(engine._remove_stray_containers())
         return engine
 
     async def close(self) -> None:
         """Stop watching. Runs continue. Idempotent."""
-        if self._retrying is None:
+        if self._retrying is None or self._sweeping is None:
             return
         self._retrying.cancel()
-        await asyncio.gather(self._retrying, return_exceptions=True)
-        self._retrying = None
+        self._sweeping.cancel()
+        await asyncio.gather(self._retrying, self._sweeping, return_exceptions=True)
+        self._retrying = self._sweeping = None
         await self._watch.close()
         await asyncio.to_thread(self._room.close)
 
@@ -342,11 +351,22 @@ class LocalEngine:
         return found
 
     async def _prepare(self, assignment: Assignment, run: AdmittedRun, project: ProjectFolder) -> Preparation:
-        if not get_kind(assignment.effective.kind).needs_launcher:
-            message = "container functions need podman or docker, and this engine knows none: use a python function"
-            raise EngineRefusal(Reason.RUNTIME_MISSING, message)
         list_in_use = partial(self._list_environments, assignment.project)
         return await self._watch.call(self._preparations.prepare, assignment, run, project, list_in_use=list_in_use)
+
+    async def _remove_stray_containers(self) -> None:
+        """Remove containers that lost their supervisor while no engine was open, as in a restart of the machine."""
+        try:
+            removed = await self._watch.call(self._containers.remove_strays, is_kept=self._has_supervisor)
+        except OSError:
+            _log.exception("containers without a supervisor cannot be removed now")
+            return
+        if removed:
+            _log.warning("removed containers without a supervisor", extra={"containers": removed})
+
+    def _has_supervisor(self, run_uid: str, release: int) -> bool:
+        folder = self._watch.reader.open_folder(run_uid)
+        return folder is not None and is_supervised(folder.get_supervision_path(release))
 
     def _list_environments(self, project: str) -> set[str]:
         """The environments in which runs of a project execute. Blocks."""

@@ -6,7 +6,7 @@ honour is refused or listed in `find_not_enforced`; none is dropped in silence.
 
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -288,11 +288,11 @@ def _make_argv(inputs: PlanInputs, env: Mapping[str, str]) -> tuple[str, ...]:
     return (*command, *args)
 
 
-def iter_mounts(inputs: PlanInputs) -> Iterator[Mount]:
-    """What the container finds at its mount paths; raises `EngineRefusal`."""
+def iter_mounts(inputs: PlanInputs, *, left_out: Collection[str] = ()) -> Iterator[Mount]:
+    """What the container finds at its mount paths, without some volumes; raises `EngineRefusal`."""
     volumes = {volume["name"]: volume for volume in inputs.run.pod.get("volumes") or ()}
     for mount in inputs.run.container.get("volumeMounts") or ():
-        if mount["name"] != LAUNCHER_NAME:
+        if mount["name"] != LAUNCHER_NAME and mount["name"] not in left_out:
             yield _make_mount(inputs, volumes[mount["name"]], mount)
 
 
@@ -366,9 +366,11 @@ def describe_service(run: AdmittedRun) -> dict[str, Any] | None:
     return {"type": first["spec"]["type"], "name": first["metadata"]["name"], "ports": ports}
 
 
-def find_not_enforced(run: AdmittedRun, *, replicas: int) -> list[str]:
+def find_not_enforced(run: AdmittedRun, *, replicas: int, is_container: bool = False) -> list[str]:
     """What the run asks for and a single machine does not do, in words."""
-    return [f"{what} has no effect: {why}" for what, why in _iter_not_enforced(run, replicas)]
+    done = ("host_aliases",) if is_container else ()
+    found = _iter_not_enforced(run, replicas)
+    return [f"{what} has no effect: {why}" for what, why in found if what not in done]
 
 
 _ONE_MACHINE = "the local engine has one machine"

@@ -16,6 +16,7 @@ from runyard.domain.admission import AdmittedObjects
 from runyard.domain.reasons import Reason
 from runyard.engines.local.amounts import read_demand
 from runyard.engines.local.claim_journal import Claim
+from runyard.engines.local.container_runs import ContainerRuns, choose_container_identity
 from runyard.engines.local.local_settings import LocalSettings
 from runyard.engines.local.machine import gpu_environment
 from runyard.engines.local.observations import RunFiles, Waiting, is_live
@@ -42,6 +43,7 @@ from runyard.engines.local.volume_folders import find_volume
 from runyard.manifests.identity import PlatformInputs
 from runyard.manifests.workloads import get_replicas
 from runyard.procs import Identity, Plan, start
+from runyard.spec.kinds.registry import get_kind
 
 RETRY_SECONDS = 5.0
 """How often runs that wait are tried again although nothing ended here: runs of other engines end too."""
@@ -69,12 +71,14 @@ class RunStarts:
         platform: PlatformInputs,
         *,
         prepare: Callable[[Assignment, AdmittedRun, ProjectFolder], Awaitable[Preparation]],
+        containers: ContainerRuns,
     ) -> None:
         self._watch = watch
         self._room = room
         self._settings = settings
         self._platform = platform
         self._prepare = prepare
+        self._containers = containers
         self._queue: dict[str, _Queued] = {}
         self._is_retrying = asyncio.Lock()
 
@@ -203,7 +207,8 @@ class RunStarts:
             raise EngineUnavailable(Reason.ENGINE_FAILED, f"project {assignment.project} is not prepared here")
         user = os.geteuid()
         owner = Owner(user=user, groups=frozenset({os.getegid(), *os.getgroups()}), project_user=project.user)
-        identity = choose_identity(run, owner)
+        is_container = not get_kind(assignment.effective.kind).needs_launcher
+        identity = choose_container_identity(run, owner) if is_container else choose_identity(run, owner)
         claims = list_kept_claims(run)
         self._check_claims(assignment.project, claims)
         release = claim.supervision.parent
@@ -215,7 +220,7 @@ class RunStarts:
             run_claims=folder.path / "claims",
             kept_volumes=project.volumes,
         )
-        preparation = await self._prepare(assignment, run, project)
+        preparation = Preparation() if is_container else await self._prepare(assignment, run, project)
         inputs = PlanInputs(
             run=run,
             identity=identity,
@@ -225,15 +230,23 @@ class RunStarts:
             log_bytes=self._settings.largest_log_bytes,
             processes=self._settings.most_processes,
         )
+        not_enforced = find_not_enforced(run, replicas=get_replicas(assignment.effective), is_container=is_container)
+        if is_container:
+            plan, warnings = await self._watch.call(
+                self._containers.plan, inputs, run_uid=assignment.run_uid, release=int(release.name), gpus=share.gpus
+            )
+            not_enforced += warnings
+        else:
+            plan = make_plan(inputs)
         record = ReleaseRecord(
             claims=tuple(claims),
             demand=claim.demand,
             memory_limit_bytes=find_memory_limit(run),
             environment=preparation.environment,
             service=describe_service(run),
-            not_enforced=tuple(find_not_enforced(run, replicas=get_replicas(assignment.effective))),
+            not_enforced=tuple(not_enforced),
         )
-        return _Prepared(make_plan(inputs), record, paths, identity, run)
+        return _Prepared(plan, record, paths, identity if owner.is_root else None, run)
 
     def _check_claims(self, project: str, claims: list[str]) -> None:
         for claim in claims:
@@ -292,6 +305,7 @@ class _Prepared:
     record: ReleaseRecord
     paths: Paths
     identity: Identity | None
+    """Whom the folders belong to; None: the server's own user."""
     run: AdmittedRun
 
     def make_folders(self) -> None:

@@ -84,10 +84,13 @@ def parse_inspection(content: bytes) -> dict[str, Any]:
         answer = json.loads(content)
         fields = {
             "exit_code": answer.get("exit_code"),
+            "signal": answer.get("signal"),
             "is_out_of_memory": bool(answer.get("oom")) or None,
             "peak_bytes": answer.get("peak_bytes"),
         }
     except (ValueError, AttributeError, RecursionError):
         return {}
     found = {name: value for name, value in fields.items() if isinstance(value, int)}
-    return {**found, "signal": None} if "exit_code" in found else found
+    if "signal" in found or "exit_code" in found:
+        return {"exit_code": None, "signal": None, **found}
+    return found

@@ -34,6 +34,7 @@ LONGEST_OVERTIME_SECONDS = 10.0
 UNKILLABLE_SECONDS = 10.0
 """After this time the state says that something cannot be killed: it hangs in the kernel."""
 _KILL_PERIOD_SECONDS = 0.02
+_START_PERIOD_SECONDS = 0.05
 _REMOVAL_ATTEMPTS = 50
 
 
@@ -162,6 +163,7 @@ class Supervisor:
             if self._is_stopping():
                 self._stop(instance, uses_hook=is_main)
         finally:
+            self._loop.cancel(self._look_for_start)
             if probe is not None:
                 probe.close()
             self._end(instance, is_main=is_main)
@@ -172,9 +174,19 @@ class Supervisor:
         state["instances"] = [*state["instances"], instance.record][-MOST_INSTANCES:]
         state["cgroup"], state["cgroups"] = instance.cgroup.memory_path, instance.cgroup.paths
         if is_main:
-            state["phase"], state["enforced"] = "running", instance.enforced
-            state["is_ready"] = self._plan["readiness"] is None
+            state["enforced"] = instance.enforced
+            self._look_for_start()
         self._record.save()
+
+    def _look_for_start(self) -> None:
+        """Note that main runs, once the container that it represents does."""
+        path = self._plan["hooks"]["started_path"]
+        if path is not None and not os.path.exists(path):
+            self._loop.call_later(_START_PERIOD_SECONDS, self._look_for_start)
+        elif not self._is_stopping():
+            self._record.save(
+                phase="running", is_ready=self._record.state["is_ready"] or self._plan["readiness"] is None
+            )
 
     def _open_probe(self) -> Probe | None:
         readiness = self._plan["readiness"]

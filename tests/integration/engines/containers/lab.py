@@ -40,7 +40,7 @@ def open_runtime(folder: Path) -> Iterator[ContainerRuntime]:
         call(runtime, "load", "--quiet", "--input", str(archive))
         yield runtime
     finally:
-        remove_strays(runtime, find_kept=list)
+        remove_strays(runtime, is_kept=lambda _: False)
         if runtime.is_rootless:
             # The files of layers belong to users of a user namespace; the process that keeps it is ended at last.
             call(runtime, "unshare", "rm", "-rf", str(folder / "store" / "overlay"), check=False)

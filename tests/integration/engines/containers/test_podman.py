@@ -152,7 +152,7 @@ def test_only_strays_of_the_place_are_removed_when_swept(runtime: ContainerRunti
             runtime, "create", "--name", name, "--label", f"{PLACE_LABEL}={place}", "--network", "host", "busybox:1.36"
         )
     try:
-        assert remove_strays(runtime, find_kept=lambda: {"c-kept"}) == ["c-stray"]
+        assert remove_strays(runtime, is_kept=lambda name: name == "c-kept") == ["c-stray"]
         assert sorted(list_names(runtime)) == ["c-kept", "c-other"]
     finally:
         call(runtime, "rm", "--force", "c-kept", "c-other")

@@ -6,17 +6,19 @@ docker. `private_store.py` keeps what podman stores about containers, secrets am
 containers without a supervisor. May import `app.engine`, `domain`, `manifests`, `spec` and `procs`.
 """
 
-from runyard.engines.local.containers.container_plan import ContainerPlan, plan_container
+from runyard.engines.local.containers.container_plan import IMAGE_STEP, ContainerPlan, has_image, plan_container
 from runyard.engines.local.containers.run_options import Container
 from runyard.engines.local.containers.runtime import ContainerRuntime, RuntimeMissing, find_runtime
 from runyard.engines.local.containers.strays import remove_strays
 
 __all__ = [
+    "IMAGE_STEP",
     "Container",
     "ContainerPlan",
     "ContainerRuntime",
     "RuntimeMissing",
     "find_runtime",
+    "has_image",
     "plan_container",
     "remove_strays",
 ]

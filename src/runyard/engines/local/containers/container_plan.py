@@ -49,8 +49,11 @@ class ContainerPlan:
     """What this machine does not give the container, one sentence each."""
 
 
-def plan_container(runtime: ContainerRuntime, container: Container) -> ContainerPlan:
-    """The commands that run the container. Pure. Raises `EngineRefusal` if this runtime cannot run it."""
+def plan_container(runtime: ContainerRuntime, container: Container, *, is_image_there: bool = False) -> ContainerPlan:
+    """The commands that run the container. Pure. Raises `EngineRefusal` if this runtime cannot run it.
+
+    If the image is there, no step looks for it.
+    """
     warnings: list[str] = []
     kept = choose_variables(
         container.env, secret_names=container.secret_variables, exposure=runtime.exposure, warnings=warnings
@@ -59,6 +62,7 @@ def plan_container(runtime: ContainerRuntime, container: Container) -> Container
     files: list[dict[str, Any]] = [render_file(_ENV_FILE, "".join(f"{line}\n" for line in environment.lines))]
     binds: list[dict[str, str]] = []
     folder = runtime.memory / CONTAINERS_FOLDER / container.name
+    started_path = str(folder / container_process.STARTED_FILE)
     images = name_images(container.image)
     handle = make_handle(runtime, container.name, container)
     arguments = [
@@ -66,6 +70,7 @@ def plan_container(runtime: ContainerRuntime, container: Container) -> Container
         *("--label", f"{PLACE_LABEL}={runtime.place_uid}"),
         *(part for key, value in container.labels.items() for part in ("--label", f"{key}={value}")),
         *runtime.run_options,
+        *("--pidfile" if runtime.program == "podman" else "--cidfile", started_path),
         *render_security(runtime, container),
         *render_limits(runtime, container, warnings),
         *render_network(runtime, container, warnings),
@@ -88,17 +93,16 @@ def plan_container(runtime: ContainerRuntime, container: Container) -> Container
     ports = {port: None if runtime.has_port_mapping else port for port in container.ports}
     program = (sys.executable, "-S", "-I", container_process.__file__)
     encoded = json.dumps(handle)
+    look_for_image = Command(
+        name=IMAGE_STEP,
+        argv=(*program, "image", encoded),
+        env=runtime.usual_env,
+        message=f"looking for the image {container.image}",
+        has_mounts=False,
+        no_new_privileges=False,
+    )
     return ContainerPlan(
-        steps=(
-            Command(
-                name=IMAGE_STEP,
-                argv=(*program, "image", encoded),
-                env=runtime.usual_env,
-                message=f"looking for the image {container.image}",
-                has_mounts=False,
-                no_new_privileges=False,
-            ),
-        ),
+        steps=() if is_image_there else (look_for_image,),
         main=Command(
             name="main",
             argv=(*program, "run", encoded, *(f"{port}=$(PORT_{port})" for port in container.ports)),
@@ -110,6 +114,7 @@ def plan_container(runtime: ContainerRuntime, container: Container) -> Container
             stop=(*program, "stop", encoded, "$(GRACE_SECONDS)"),
             inspect=(*program, "inspect", encoded),
             cleanup=(*program, "cleanup", encoded),
+            started_path=started_path,
         ),
         limits=_find_other_limits(runtime, container.limits),
         ports=ports,
@@ -122,6 +127,12 @@ def _find_other_limits(runtime: ContainerRuntime, limits: Limits) -> Limits:
     if runtime.has_limits or limits.memory_bytes is None:
         return Limits(log_bytes=limits.log_bytes)
     return Limits(memory_bytes=limits.memory_bytes + RUNTIME_BYTES, log_bytes=limits.log_bytes)
+
+
+def has_image(runtime: ContainerRuntime, container: Container) -> bool:
+    """Whether the container can start without a pull. Blocks for some 50 ms."""
+    handle = make_handle(runtime, container.name, container)
+    return container.pull_policy != "Always" and container_process.has_image(handle)
 
 
 def make_handle(runtime: ContainerRuntime, name: str, container: Container | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -27,12 +28,17 @@ CGROUP_PARENT = "runyard-containers"
 """The cgroup below which every container gets a cgroup of its own, from which its peak memory is read."""
 FILES = "files"
 """The folder, in the container's folder in memory, of its secrets, configuration and environment."""
+STARTED_FILE = "started"
+"""The file, in the container's folder in memory, that the runtime writes when it starts the container."""
 OOM_FILE = "oom"
 """What conmon, which podman starts from the container's folder, leaves there if the container was out of memory."""
 FULL_SHARE = 0.98
 """A container killed at a peak of this share of its limit is out of memory, where the runtime cannot tell."""
 BIND = "bind-"
 """Begins the names of folders below volumes that are mounted in the container's folder."""
+_FATAL_SIGNALS = frozenset(
+    (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
+)
 _MS_BIND, _MNT_DETACH = 4096, 2
 _RESOLVE_BENEATH, _RESOLVE_NO_SYMLINKS, _SYS_OPENAT2 = 0x08, 0x04, 437
 
@@ -89,7 +95,7 @@ def ensure_image(handle: Handle) -> int:
     """
     policy, names = handle["pull_policy"], handle["images"]
     if policy != "Always":
-        if any(_call(handle, "image", "inspect", name) for name in names):
+        if has_image(handle):
             return 0
         if handle["copies_images"] and _copy_image(handle):
             return 0
@@ -101,6 +107,11 @@ def ensure_image(handle: Handle) -> int:
     if handle["copies_images"]:
         puller, env = handle["runtime"], {**os.environ, **handle["env"]}
     return subprocess.run([*puller, "pull", names[0]], env=env, check=False).returncode
+
+
+def has_image(handle: Handle) -> bool:
+    """Whether the runtime has the image under one of its names."""
+    return any(_call(handle, "image", "inspect", name) for name in handle["images"])
 
 
 def _copy_image(handle: Handle) -> bool:
@@ -146,9 +157,12 @@ def inspect(handle: Handle) -> int:
     limit = handle["memory_bytes"]
     is_full = peak is not None and limit is not None and peak >= limit * FULL_SHARE
     is_noticed = words[1:2] == ["true"] or Path(handle["folder"], OOM_FILE).exists()
-    # One that ended well has only lost a process that it could do without.
-    is_out_of_memory = has_started and exit_code != 0 and (is_noticed or (exit_code == 137 and is_full))
-    sys.stdout.write(json.dumps({"exit_code": exit_code, "oom": is_out_of_memory, "peak_bytes": peak}))
+    is_out_of_memory = has_started and (is_noticed or (exit_code == 137 and is_full))
+    # A runtime tells a signal as an exit code, which a program may also choose itself; hardly one of these.
+    # The kernel may have killed one process, and the others ended well: that is out of memory all the same.
+    number = signal.SIGKILL if is_out_of_memory else None if exit_code is None else exit_code - 128
+    end = {"signal": number} if number in _FATAL_SIGNALS else {"exit_code": exit_code}
+    sys.stdout.write(json.dumps({**end, "oom": is_out_of_memory, "peak_bytes": peak}))
     return 0
 
 
@@ -157,20 +171,28 @@ def cleanup(handle: Handle) -> int:
     is_removed = _call(handle, "rm", "--force", *handle["remove_options"], handle["name"])
     is_gone = is_removed or not _call(handle, "container", "inspect", handle["name"])
     folder = Path(handle["folder"])
-    for bind in folder.glob(f"{BIND}*"):
-        while _libc().umount2(os.fsencode(bind), _MNT_DETACH) == 0:
-            pass
-        # Never a recursive removal: if it were still mounted, that would delete the volume.
-        with suppress(OSError):
-            bind.rmdir()
-    shutil.rmtree(folder / FILES, ignore_errors=True)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        _remove(path)
     with suppress(OSError):
-        (folder / OOM_FILE).unlink(missing_ok=True)
         folder.rmdir()
     for cgroup in _iter_cgroups(handle):
         with suppress(OSError):
             cgroup.rmdir()
     return 0 if is_gone else 1
+
+
+def _remove(path: Path) -> None:
+    """Remove one thing of a container's folder in memory."""
+    with suppress(OSError):
+        if path.name.startswith(BIND):
+            while _libc().umount2(os.fsencode(path), _MNT_DETACH) == 0:
+                pass
+            # Never a recursive removal: if it were still mounted, that would delete the volume.
+            path.rmdir()
+        elif path.name == FILES:
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _call(handle: Handle, *arguments: str, seconds: float = CALL_SECONDS) -> bool:

@@ -153,6 +153,8 @@ def _probe_podman(
         copies_images=store is not None and not store.reads_usual_store,
         run_options=(
             *("--cgroups", "no-conmon", "--http-proxy=false", "--systemd", "false", "--log-driver", "passthrough"),
+            # With cgroup v2, all processes of a container end if one is out of memory, as in Kubernetes.
+            *(() if is_v1 else ("--cgroup-conf", "memory.oom.group=1")),
             *(("--security-opt", "label=disable") if host.get("security", {}).get("selinuxEnabled") else ()),
         ),
         env=env if store is None else store.env,

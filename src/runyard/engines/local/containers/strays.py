@@ -1,7 +1,7 @@
 """Removes containers and folders in memory that no supervisor looks after: its supervisor or the machine went down."""
 
 import subprocess
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 
 from runyard.engines.local.containers import container_process
@@ -16,15 +16,14 @@ LIST_SECONDS = 60.0
 """How long the runtime may take to list containers."""
 
 
-def remove_strays(runtime: ContainerRuntime, *, find_kept: Callable[[], Collection[str]]) -> list[str]:
+def remove_strays(runtime: ContainerRuntime, *, is_kept: Callable[[str], bool]) -> list[str]:
     """Remove the containers of this place whose names are not kept, and return their names. Blocks; idempotent.
 
-    `find_kept` is asked after the containers were listed: a container that was started since is not in the list.
+    `is_kept` is asked after the containers were listed: a container that was started since is not in the list.
     Containers of other places, or without our label, are never touched.
     """
-    names = {*_list_containers(runtime), *_list_folders(runtime)}
-    kept = find_kept()
-    strays = sorted(name for name in names if name not in kept)[:MOST_STRAYS]
+    names = sorted({*_list_containers(runtime), *_list_folders(runtime)})
+    strays = [name for name in names if not is_kept(name)][:MOST_STRAYS]
     return [name for name in strays if _remove(runtime, name)]
 
 
