@@ -174,7 +174,9 @@ async def _open_engine(settings: Settings, endpoint: str) -> Engine | None:
     """The engine that the settings name. Raises `OSError` if its folder is unusable."""
     if settings.engine == "none":
         return None
-    return await LocalEngine.open(LocalSettings(folder=settings.data / "local", endpoint=endpoint))
+    return await LocalEngine.open(
+        LocalSettings(folder=settings.data / "local", endpoint=endpoint, largest_log_bytes=settings.max_log_bytes)
+    )
 
 
 async def _build(

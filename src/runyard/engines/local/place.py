@@ -41,6 +41,7 @@ class PlaceFolder:
 
 def open_place(root: Path) -> PlaceFolder:
     """The place in that folder, made if it is not there. Raises OSError and `Unreadable`."""
+    root = root.absolute()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name in ("runs", "projects", "listeners"):
         (root / name).mkdir(mode=0o700, exist_ok=True)

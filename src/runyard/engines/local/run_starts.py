@@ -47,6 +47,8 @@ from runyard.spec.kinds.registry import get_kind
 
 RETRY_SECONDS = 5.0
 """How often runs that wait are tried again although nothing ended here: runs of other engines end too."""
+MOST_EXPLAINED = 100
+"""How many waiting runs say anew what they wait for, each time: every change is a write to the database."""
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +82,7 @@ class RunStarts:
         self._prepare = prepare
         self._containers = containers
         self._queue: dict[str, _Queued] = {}
-        self._is_retrying = asyncio.Lock()
+        self._is_retrying = self._is_asked = False
 
     async def start(self, assignment: Assignment, uid: str) -> None:
         """Start a run, or let it wait for room. Raises `EngineRefusal` and `EngineUnavailable`."""
@@ -127,29 +129,43 @@ class RunStarts:
         await self.retry()
 
     async def run(self) -> None:
-        """Try again from time to time, until it is cancelled."""
+        """Try again from time to time, and say anew what runs wait for; until it is cancelled."""
         while True:
             await asyncio.sleep(RETRY_SECONDS)
             try:
                 await self.retry()
-            except OSError:
+                await self._explain()
+            except Exception:  # noqa: BLE001 - whatever it is, runs that wait are tried again
                 _log.exception("runs that wait cannot be started now")
 
     async def retry(self) -> None:
-        """Start the runs that have room now, in the order of their anchors; the others say what they wait for."""
-        if not self._queue:
-            return
-        async with self._is_retrying:
-            for share in await self._watch.call(self._room.retry):
-                queued = self._queue.get(share.run_uid)
-                if queued is None:
-                    await self._watch.call(self._room.give_back, share.run_uid)
-                    continue
-                await self._start_contained(queued)
-            for run_uid in list(self._queue):
-                shortage = await self._watch.call(self._room.explain, run_uid)
-                if shortage is not None and run_uid in self._queue:
-                    self._set_waiting(run_uid, Waiting(Reason.RESOURCES_WAITING, str(shortage)))
+        """Start the runs that have room now, in the order of their anchors."""
+        self._is_asked = True
+        if self._is_retrying:
+            return  # whoever is at it looks once more
+        self._is_retrying = True
+        try:
+            while self._is_asked and self._queue:
+                self._is_asked = False
+                for share in await self._watch.call(self._room.retry):
+                    queued = self._queue.get(share.run_uid)
+                    if queued is None:
+                        await self._watch.call(self._room.give_back, share.run_uid)
+                    else:
+                        await self._start_contained(queued)
+        finally:
+            self._is_retrying = False
+
+    async def _explain(self) -> None:
+        """Say anew what runs wait for: a few at a time, those first that were not explained for the longest time."""
+        for run_uid in list(self._queue)[:MOST_EXPLAINED]:
+            shortage = await self._watch.call(self._room.explain, run_uid)
+            queued = self._queue.pop(run_uid, None)
+            if queued is None:
+                continue
+            self._queue[run_uid] = queued
+            if shortage is not None:
+                self._set_waiting(run_uid, Waiting(Reason.RESOURCES_WAITING, str(shortage)))
 
     async def _start_contained(self, queued: _Queued) -> None:
         """Start a run that waited. If that fails, its anchor is held back again, and the Core releases it again."""

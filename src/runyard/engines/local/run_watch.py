@@ -142,14 +142,13 @@ class RunWatch:
         """Read a run, tell what is new, and begin what follows from it. A failure concerns this run only."""
         try:
             found = self.read(run_uid)
-        except OSError:
+            if found is None:
+                self._handle_absence(run_uid)
+            else:
+                self._tell(found.observation)
+                self._follow_up(run_uid, found)
+        except Exception:  # noqa: BLE001 - whatever is wrong with one run must not end the watch over the others
             _log.exception("a run of the local engine cannot be read", extra={"run_uid": run_uid})
-            return
-        if found is None:
-            self._handle_absence(run_uid)
-        else:
-            self._tell(found.observation)
-            self._follow_up(run_uid, found)
         if (event := self._events.pop(run_uid, None)) is not None:
             event.set()
 
@@ -231,11 +230,8 @@ class RunWatch:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            try:
-                await self._look_at_names()
-                await self._expire()
-            except OSError:
-                _log.exception("the place of the local engine cannot be read")
+            await _contain(self._look_at_names())
+            await _contain(self._expire())
 
     async def _look_at_names(self) -> None:
         """Find folders that appeared or were deleted without news. A folder's time changes with its entries."""
