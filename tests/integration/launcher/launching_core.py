@@ -33,14 +33,19 @@ def run_launching_core(folder: Path, *, python: str = sys.executable) -> Iterato
     """A server on a port that its runs know."""
     done = call_runyard("user", "create", USER[0], "--password-stdin", "--data", str(folder / "data"), given=USER[1])
     assert done.code == 0, done.err
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(find_free_port())
     environment = {"LAUNCHING_PYTHON": python, "LAUNCHING_ENDPOINT": f"http://127.0.0.1:{port}"}
     program = (sys.executable, "-m", "tests.engines.launching")
     arguments = ("--port", port, "--auth", "accounts", "--max-requests", "100000")
     with run_core(*arguments, folder=folder, environment=environment, program=program) as core:
         yield LaunchingCore(core.url)
+
+
+def find_free_port() -> int:
+    """A port of loopback that was free just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 async def make_project(client: httpx2.AsyncClient, name: str) -> None:
