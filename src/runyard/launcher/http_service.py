@@ -26,6 +26,7 @@ from .arguments import Arguments
 from .failures import BadResult, NotPrepared, UserError, print_traceback
 from .launch_settings import LaunchSettings
 from .results import name_results, to_json
+from .run_context import Response
 from .run_session import Functions, Session
 from .signals import StopSignal
 
@@ -176,8 +177,15 @@ class Service:
             return self._loop
 
     def _make_reply(self, returned: Any) -> Reply:
+        """A value as JSON; what nuclio's handlers return (text, status and body, `Response`) as nuclio answers it."""
+        if self._binder.takes("event"):
+            if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], int):
+                returned = Response(status_code=returned[0], body=returned[1])
+            elif isinstance(returned, str):
+                returned = Response(body=returned)
         if all(hasattr(returned, name) for name in ("body", "status_code", "headers", "content_type")):
-            body, content_type = self._make_body(returned.body)
+            is_text = isinstance(returned.body, str)
+            body, content_type = (returned.body.encode(), "text/plain") if is_text else self._make_body(returned.body)
             headers = {str(name): str(value) for name, value in (returned.headers or {}).items()}
             return Reply(int(returned.status_code), returned.content_type or content_type, body, headers)
         body, content_type = self._make_body(returned)
@@ -274,10 +282,12 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server_version = "runyard"
-    sys_version = ""
     timeout = IDLE_SECONDS
     server: _Server
+
+    def version_string(self) -> str:
+        """The `Server` header: no versions for strangers."""
+        return "runyard"
 
     def log_message(self, *arguments: Any) -> None:
         """Requests are not logged: the log is the user's."""

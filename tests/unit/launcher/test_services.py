@@ -203,6 +203,26 @@ def main(context, event):
         assert body == {"got": {"x": 1}, "method": "POST", "fields": {"a": "1"}, "project": "vision"}
 
 
+@pytest.mark.parametrize(
+    ("expression", "status", "content_type", "body"),
+    [
+        ("'text'", 200, "text/plain", b"text"),
+        ("(404, 'no')", 404, "text/plain", b"no"),
+        ("(200, {'a': 1})", 200, "application/json", {"a": 1}),
+        ("context.Response(body='{}', content_type='application/json')", 200, "application/json", {}),
+        ("b'raw'", 200, "application/octet-stream", b"raw"),
+        ("{'a': 1}", 200, "application/json", {"a": 1}),
+    ],
+)
+def test_answer_is_nuclios_when_the_handler_takes_an_event(
+    lab: Lab, expression: str, status: int, content_type: str, body: object
+) -> None:
+    with lab.service(f"def main(context, event):\n    return {expression}\n") as service:
+        answer = service.call()
+        assert (answer[0], answer[1]["content-type"], answer[2]) == (status, content_type, body)
+        assert answer[1]["server"] == "runyard"
+
+
 def test_connection_is_used_again_when_a_client_keeps_it(lab: Lab) -> None:
     with lab.service("def main(x):\n    return x\n") as service:
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
