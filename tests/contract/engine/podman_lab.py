@@ -35,7 +35,7 @@ class PodmanLab(LocalLab):
     def adapt(self, spec: EffectiveSpec) -> EffectiveSpec:
         command = spec.command if spec.action == "job" else ("sh", "-c", LISTEN, "sh", *spec.command)
         return dataclasses.replace(
-            spec, kind="container", image=IMAGE, command=command, envs={**spec.envs, "LAB": WORDS}
+            spec, kind="container", image=spec.image or IMAGE, command=command, envs={**spec.envs, "LAB": WORDS}
         )
 
     async def pass_time(self) -> None:

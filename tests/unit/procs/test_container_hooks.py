@@ -48,3 +48,25 @@ def test_stop_hook_is_told_the_grace_when_a_request_shortens_it(lab: Lab, tmp_pa
     request_stop(folder, grace_seconds=4)
     assert lab.wait(folder).instances[-1].exit_code == 3
     assert said.read_text() == "4\n"
+
+
+def test_main_is_starting_when_its_container_does_not_run_yet(lab: Lab, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    folder = lab.start(Plan(main=shell("sleep 61"), hooks=Hooks(started_path=str(started))))
+    state = lab.wait(folder, lambda state: bool(state.instances))
+    assert (state.phase, state.is_ready) == ("starting", False)
+    started.touch()
+    state = lab.wait(folder, lambda state: state.phase == "running")
+    assert state.is_ready
+
+
+def test_end_is_known_when_a_container_ends_before_it_was_seen_to_run(lab: Lab, tmp_path: Path) -> None:
+    _, state = lab.run(Plan(main=shell("exit 4"), hooks=Hooks(started_path=str(tmp_path / "never"))))
+    assert state.instances[-1].exit_code == 4
+
+
+def test_signal_is_recorded_when_the_inspect_hook_tells_one(lab: Lab) -> None:
+    hooks = Hooks(inspect=_hook("""echo '{"signal": 9, "oom": false}'"""), env={"PATH": PATH})
+    _, state = lab.run(Plan(main=shell("exit 137"), hooks=hooks))
+    last = state.instances[-1]
+    assert (last.exit_code, last.signal) == (None, 9)
