@@ -1,4 +1,7 @@
-"""`app.engine.Engine` on this machine. Every call works on the files of the place; several processes may do so."""
+"""`app.engine.Engine` and `Metered` on this machine.
+
+Every call works on the files of the place; several processes may do so.
+"""
 
 import asyncio
 import json
@@ -6,6 +9,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import Self
 from uuid import uuid4
@@ -23,6 +27,7 @@ from runyard.app.engine import (
     LogSource,
     Observation,
     Place,
+    Usage,
     VolumeState,
 )
 from runyard.app.model import Json
@@ -32,11 +37,12 @@ from runyard.engines.local import log_files, volume_folders
 from runyard.engines.local.container_runs import ContainerRuns
 from runyard.engines.local.local_settings import LocalSettings
 from runyard.engines.local.machine import read_machine
-from runyard.engines.local.observations import RESUMABLE, is_live, observe_absence
+from runyard.engines.local.observations import RESUMABLE, is_live, name_pod, observe_absence
 from runyard.engines.local.place import ENGINE, PlaceFolder, open_place
 from runyard.engines.local.place_files import Unreadable, lock_file, read_record, remove_tree
-from runyard.engines.local.pod_plans import AdmittedRun, Preparation
+from runyard.engines.local.pod_plans import MAIN, AdmittedRun, Preparation
 from runyard.engines.local.preparations import Preparations
+from runyard.engines.local.process_usage import UsageMeter
 from runyard.engines.local.project_folders import (
     ProjectFolder,
     ensure_project_folder,
@@ -81,6 +87,7 @@ class LocalEngine:
             self._watch, room, settings, self.platform, prepare=self._prepare, containers=self._containers
         )
         self._preparations = Preparations(place)
+        self._meter = UsageMeter()
         self._retrying: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -335,6 +342,26 @@ class LocalEngine:
     async def snapshot(self) -> Snapshot:
         """This machine, and the runs that have room."""
         return await self._watch.call(self._room.snapshot)
+
+    async def list_usage(self, anchor: Anchor) -> Sequence[Usage]:
+        """Of the processes that run now; `app.engine.Metered`."""
+        found = self._read(anchor.run_uid)
+        if found is None or found.files.anchor.uid != anchor.uid or not found.files.is_supervised:
+            return []
+        files = found.files
+        if files.state is None or files.state.is_ended:
+            return []
+        # The processes of a container may be a daemon's: what they use is not known here.
+        is_container = files.release is not None and files.release.is_container
+        used = None if is_container else await self._watch.call(self._meter.measure, files.state)
+        usage = Usage(
+            at=datetime.now(UTC),
+            pod=name_pod(files.anchor, files.wish.release),
+            container=files.state.instances[-1].command if files.state.instances else MAIN,
+            cpu_cores=None if used is None else used.cpu_cores,
+            memory_bytes=None if used is None else used.memory_bytes,
+        )
+        return [usage]
 
     def _find_volume(self, volume: KeptVolume, mounts: volume_folders.Mounts) -> VolumeState | None:
         return volume_folders.find_volume(self._folder, project=volume.project, claim=volume.claim, mounts=mounts)

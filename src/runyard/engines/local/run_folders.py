@@ -92,6 +92,8 @@ class ReleaseRecord:
     demand: Mapping[str, Any]
     """What it takes from the machine, as `room` wrote it."""
     memory_limit_bytes: int | None = None
+    is_container: bool = False
+    """Whether podman or docker executes it."""
     environment: str | None = None
     """The key of the virtual environment that it executes in."""
     service: Mapping[str, Any] | None = None

@@ -47,8 +47,6 @@ from runyard.spec.kinds.registry import get_kind
 
 RETRY_SECONDS = 5.0
 """How often runs that wait are tried again although nothing ended here: runs of other engines end too."""
-MOST_EXPLAINED = 100
-"""How many waiting runs say anew what they wait for, each time: every change is a write to the database."""
 
 _log = logging.getLogger(__name__)
 
@@ -157,14 +155,11 @@ class RunStarts:
             self._is_retrying = False
 
     async def _explain(self) -> None:
-        """Say anew what runs wait for: a few at a time, those first that were not explained for the longest time."""
-        for run_uid in list(self._queue)[:MOST_EXPLAINED]:
-            shortage = await self._watch.call(self._room.explain, run_uid)
-            queued = self._queue.pop(run_uid, None)
-            if queued is None:
-                continue
-            self._queue[run_uid] = queued
-            if shortage is not None:
+        """Say anew what the first runs wait for. Not all, and not at each end: every change is a write of the Core."""
+        if not self._queue:
+            return
+        for run_uid, shortage in (await self._watch.call(self._room.list_shortages)).items():
+            if run_uid in self._queue:
                 self._set_waiting(run_uid, Waiting(Reason.RESOURCES_WAITING, str(shortage)))
 
     async def _start_contained(self, queued: _Queued) -> None:
@@ -258,6 +253,7 @@ class RunStarts:
             claims=tuple(claims),
             demand=claim.demand,
             memory_limit_bytes=find_memory_limit(run),
+            is_container=is_container,
             environment=preparation.environment,
             service=describe_service(run),
             not_enforced=tuple(not_enforced),

@@ -23,6 +23,7 @@ from runyard.domain.outcomes import Seen
 from runyard.engines.local.changes import Subscriber, choose_newer
 from runyard.engines.local.news import tell_listeners
 from runyard.engines.local.observations import Waiting, is_live
+from runyard.engines.local.orphans import iter_orphans
 from runyard.engines.local.place import PlaceFolder, is_leftover
 from runyard.engines.local.place_files import lock_file, remove_tree
 from runyard.engines.local.run_folders import RunFolder
@@ -74,6 +75,7 @@ class RunWatch:
         await self.look_at_all()
         self._begin(self._listen(self._listener))
         self._begin(self._tick())
+        self._begin(self._end_orphans())
         self._begin(self._remove_leftovers())
 
     async def close(self) -> None:
@@ -266,6 +268,12 @@ class RunWatch:
                 folder.write_wish(wish.change(wish="remove"))
         self.note(run_uid)
         return found
+
+    async def _end_orphans(self) -> None:
+        """End supervisors whose folder was deleted while no engine was open."""
+        for pid, start_time in await self.call(list, iter_orphans(self.place.runs)):
+            _log.warning("a supervisor without its folder is ended", extra={"pid": pid})
+            send_signal(pid, SIGTERM, start_time=start_time)
 
     async def _remove_leftovers(self) -> None:
         """Delete what a crash left half made or half removed, an hour after nobody touched it."""

@@ -1,0 +1,180 @@
+"""What the contract suite cannot see: crashes between two steps, places that vanish, engines that share a place."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from runyard.app.engine import EngineUnavailable
+from runyard.domain.outcomes import Seen
+from runyard.domain.reasons import Reason
+from runyard.engines.local import run_starts
+from runyard.engines.local.local_engine import LocalEngine
+from runyard.engines.local.local_settings import LocalSettings
+from runyard.engines.local.orphans import iter_orphans
+from runyard.spec.kubernetes.quantity import Quantity
+from runyard.spec.resources import Sides
+from tests.contract.engine.lab import (
+    assign,
+    assign_again,
+    assign_service,
+    begin,
+    begin_and_see,
+    eventually,
+    join,
+    make_anchor,
+    read_log,
+    recording,
+    see,
+)
+from tests.contract.engine.local_lab import LocalLab, iter_supervisors, open_local_lab
+from tests.contract.engine.scripts import leave, say
+
+
+@pytest.fixture
+async def lab() -> AsyncIterator[LocalLab]:
+    async with open_local_lab() as opened:
+        yield opened
+
+
+def take_everything() -> dict[str, object]:
+    cores = Quantity.from_int(len(os.sched_getaffinity(0)))
+    return {"resources": {"cpu": Sides(requests=cores, limits=cores)}}
+
+
+async def test_run_is_held_and_can_be_released_again_when_the_server_dies_before_the_start(
+    lab: LocalLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_args: object, **_options: object) -> int:
+        raise OSError("no more processes")
+
+    run = assign(lab, say("done"))
+    anchor = make_anchor(run, await lab.engine.ensure_anchor(run))
+    with monkeypatch.context() as patched:
+        patched.setattr(run_starts, "start", die)
+        with pytest.raises(OSError, match="no more processes"):
+            await lab.engine.release(run, anchor.uid)
+    assert (await lab.engine.observe(anchor)).seen is Seen.HELD
+    assert (await lab.engine.snapshot()).pods == ()
+    await lab.engine.release(run, anchor.uid)
+    await see(lab, anchor, Seen.SUCCEEDED)
+    (source,) = await lab.engine.list_log_sources(anchor)
+    assert join(await read_log(lab, source)) == b"done\n"
+
+
+async def test_nothing_is_absent_when_the_place_itself_is_gone(lab: LocalLab) -> None:
+    run = assign(lab)
+    anchor = make_anchor(run, await lab.engine.ensure_anchor(run))
+    moved = lab.place.with_name("moved")
+    lab.place.rename(moved)
+    try:
+        with pytest.raises(EngineUnavailable):
+            await lab.engine.observe(anchor)
+        with pytest.raises(EngineUnavailable):
+            await lab.engine.find_anchor(run)
+        with pytest.raises(EngineUnavailable):
+            await lab.engine.list_anchors()
+    finally:
+        moved.rename(lab.place)
+    assert await lab.engine.find_anchor(run) == anchor.uid
+
+
+async def test_nothing_is_absent_when_another_place_has_its_folder(lab: LocalLab) -> None:
+    run = assign(lab)
+    anchor = make_anchor(run, await lab.engine.ensure_anchor(run))
+    (lab.place / "place.json").write_text('{"uid": "another"}')
+    assert (await lab.engine.observe(anchor)).seen is Seen.HELD
+    with pytest.raises(EngineUnavailable):
+        await lab.engine.observe(make_anchor(assign(lab), "unknown"))
+
+
+async def test_service_starts_again_when_it_is_released_while_it_stops(lab: LocalLab) -> None:
+    run = assign_service(lab, say("begins"), "trap '' TERM", "sleep 1000")
+    anchor = await begin_and_see(lab, run, Seen.RUNNING)
+    await lab.engine.stop(assign_again(run, generation=2), anchor.uid)
+    await lab.engine.release(assign_again(run, generation=3), anchor.uid)
+    seen = await lab.engine.observe(anchor)
+    assert (seen.seen, seen.generation) == (Seen.PENDING, 3)
+    assert seen.message == "waits until it has stopped"
+    await eventually(lab, lambda: lab.engine.list_log_sources(anchor), lambda sources: len(sources) == 2)
+    await see(lab, anchor, Seen.RUNNING)
+
+
+async def test_run_that_waits_starts_when_the_one_before_it_has_ended(lab: LocalLab) -> None:
+    first, second = assign(lab, spec=take_everything()), assign(lab, leave(0), run_id="r2", spec=take_everything())
+    before = await begin_and_see(lab, first, Seen.RUNNING)
+    after = await begin(lab, second)
+    waiting = await see(lab, after, Seen.PENDING)
+    assert waiting.reason == Reason.RESOURCES_WAITING
+    assert await lab.engine.list_log_sources(after) == []
+    other = await lab.reopen()
+    assert (await other.observe(after)).seen is Seen.HELD
+    await lab.engine.stop(assign_again(first, generation=2), before.uid)
+    await see(lab, after, Seen.SUCCEEDED)
+    assert (await lab.engine.snapshot()).pods == ()
+
+
+async def test_run_that_waits_never_starts_when_it_is_stopped_or_removed(lab: LocalLab) -> None:
+    first = assign(lab, spec=take_everything())
+    before = await begin_and_see(lab, first, Seen.RUNNING)
+    runs = [assign(lab, run_id=name, spec=take_everything()) for name in ("r2", "r3")]
+    stopped, removed = [await begin(lab, run) for run in runs]
+    await lab.engine.stop(assign_again(runs[0], generation=2), stopped.uid)
+    await lab.engine.remove(removed)
+    await see(lab, removed, Seen.ABSENT)
+    await lab.engine.stop(assign_again(first, generation=2), before.uid)
+    await see(lab, before, Seen.STOPPED)
+    await lab.pass_time()
+    assert (await lab.engine.observe(stopped)).seen is Seen.STOPPED
+    assert await lab.engine.list_log_sources(stopped) == []
+
+
+async def test_supervisor_is_ended_when_its_folder_was_deleted_while_no_engine_was_open(lab: LocalLab) -> None:
+    run = assign(lab)
+    await begin_and_see(lab, run, Seen.RUNNING)
+    await lab.engine.close()
+    await lab.lose(run)
+    assert len(list(iter_orphans(lab.place / "runs"))) == 1
+    await lab.reopen()
+
+    async def list_supervisors() -> list[int]:
+        return list(iter_supervisors(lab.place))
+
+    await eventually(lab, list_supervisors, lambda pids: pids == [])
+
+
+async def test_changes_of_runs_are_told_when_the_place_is_named_by_a_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    engine = await LocalEngine.open(LocalSettings(folder=Path("data/local"), endpoint="http://localhost:8080"))
+    lab = LocalLab(tmp_path, engine)
+    lab.place = tmp_path / "data" / "local"
+    (tmp_path / "words").mkdir(mode=0o777)
+    try:
+        await engine.ensure_project(lab.project)
+        async with recording(engine.changes()) as changes:
+            run = assign(lab, leave(3))
+            await begin(lab, run)
+            await eventually(lab, lambda: changes.list_seen(run), lambda seen: Seen.FAILED in seen)
+    finally:
+        await lab.close()
+
+
+async def test_only_names_of_runs_are_looked_at_when_leftovers_are_in_the_place(lab: LocalLab) -> None:
+    old = lab.place / "runs" / ".removed-1"
+    (old / "deep").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    young = lab.place / "runs" / ".new-1"
+    young.mkdir()
+    other = await lab.reopen()
+    assert (await other.list_anchors()).observations == []
+
+    async def list_names() -> list[str]:
+        return sorted(path.name for path in (lab.place / "runs").iterdir())
+
+    assert await eventually(lab, list_names, lambda names: names == [".new-1"]) == [".new-1"]
+    await asyncio.to_thread(shutil.rmtree, young)
