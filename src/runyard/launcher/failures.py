@@ -13,7 +13,6 @@ TERMINATED = 143
 """128 + SIGTERM, as a shell reports it."""
 LARGEST_MESSAGE_CHARACTERS = 2000
 """Of an exception's text; the rest is cut."""
-_OWN_FOLDER = str(Path(__file__).parent)
 _IMPORT_FRAMES = ("<frozen importlib", "<frozen runpy", "<frozen zipimport")
 
 
@@ -117,3 +116,7 @@ def _format_place(name: str, line: int | None, root: Path | None) -> str:
 
 def _is_own_file(name: str) -> bool:
     return name.startswith((f"{_OWN_FOLDER}/", *_IMPORT_FRAMES))
+
+
+_OWN_FOLDER = str(Path(_is_own_file.__code__.co_filename).parent)
+"""As the launcher's code names it. In a zipapp that is the name in the archive, not a path of the machine."""
