@@ -17,6 +17,8 @@ from typing import Any
 from runyard.launcher.zipapps import build_zipapp
 
 TOKEN = "the-token-of-the-run"
+PYTHON_VARIABLE = "LAUNCHER_TEST_PYTHON"
+"""Names the interpreter of the launched processes, to run the whole suite on another version."""
 RUN = "/api/v1/-/vision/runs/r1"
 
 
@@ -134,7 +136,7 @@ class Lab:
 
     folder: Path
     server: FakeServer
-    python: str = sys.executable
+    python: str = os.environ.get(PYTHON_VARIABLE) or sys.executable
 
     @property
     def pyz(self) -> Path:

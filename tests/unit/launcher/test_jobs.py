@@ -11,6 +11,21 @@ import pytest
 from tests.unit.launcher.interpreters import VERSIONS, find_interpreter
 from tests.unit.launcher.lab import RUN, TOKEN, Lab
 
+COUNTING = """
+import asyncio
+async def main():
+    for x in range(3):
+        await asyncio.sleep(0)
+        yield {"x": x}
+"""
+CHAINED = """
+def main():
+    try:
+        1 / 0
+    except ZeroDivisionError as error:
+        raise ValueError("v") from error
+"""
+
 
 @pytest.fixture(params=VERSIONS)
 def python(request: pytest.FixtureRequest) -> str:
@@ -28,6 +43,18 @@ def test_results_are_stored_when_the_handler_returns_on_any_python(lab: Lab, pyt
     assert lab.server.status["results"] == {"output_0": 42, "output_1": "y"}
     assert done.termination.keys() == {"runyard", "peak_bytes"}
     assert 1 << 20 < done.termination["peak_bytes"] < 1 << 32
+
+
+def test_async_jobs_failures_and_services_work_when_started_on_any_python(lab: Lab, python: str) -> None:
+    lab.python = python
+    assert lab.launch(COUNTING).code == 0
+    assert lab.server.status["results"] == {"x": 2}
+    done = lab.launch(CHAINED)
+    assert (done.code, done.termination["message"]) == (1, "ValueError: v (main.py:6)")
+    assert "launcher" not in done.err.replace("launcher.pyz", "")
+    with lab.service("async def main(x: int):\n    return x\n") as service:
+        assert service.call("/", {"x": "5"})[2] == 5
+        assert service.stop().code == 143
 
 
 def test_sdk_of_the_environment_is_imported_when_the_zipapp_runs(lab: Lab) -> None:

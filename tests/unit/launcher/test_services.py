@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from runyard.launcher import http_service
-from tests.unit.launcher.lab import Lab
+from tests.unit.launcher.lab import Lab, find_free_port
 
 
 def test_handler_answers_json_by_name_and_type_when_it_is_called(lab: Lab) -> None:
@@ -95,7 +95,7 @@ def main(context, x: int, offset: int = 0):
 def test_service_does_not_start_when_a_parameter_of_the_run_is_unknown(lab: Lab) -> None:
     source = {"handler": "main", "code": "def main(x, scale=1):\n    return x\n"}
     lab.server.effective = {"action": "serve", "source": source, "parameters": {"scal": 2}}
-    done = lab.finish(lab.start())
+    done = lab.finish(lab.start(RUNYARD_PORT=str(find_free_port())))
     assert (done.code, done.termination["message"]) == (2, "the handler has no parameter scal; nearest: scale")
 
 
@@ -103,9 +103,7 @@ def test_port_is_closed_when_init_has_not_ended(lab: Lab) -> None:
     code = "import time\ndef init():\n    print('init began')\n    time.sleep(60)\ndef main():\n    pass\n"
     source = {"handler": "main", "init_function": "init", "code": code}
     lab.server.effective = {"action": "serve", "source": source}
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = find_free_port()
     process = lab.start(RUNYARD_PORT=str(port))
     assert process.stdout is not None
     assert process.stdout.readline() == "init began\n"
