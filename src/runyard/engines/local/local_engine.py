@@ -122,7 +122,9 @@ class LocalEngine:
 
     async def ensure_anchor(self, assignment: Assignment) -> str:
         """Make the folder of the run, whole or not at all."""
+        await self._watch.take_turn()
         admitted = await admit_anchor(assignment, self.platform)
+        await self._watch.take_turn()
         if find_project_folder(self._folder, assignment.project) is None:
             raise EngineUnavailable(Reason.ENGINE_FAILED, f"project {assignment.project} is not prepared at this place")
         if self._folder.find_run_folder(assignment.run_uid) is None:

@@ -1,6 +1,7 @@
 """Reads everything that is known of a run from its folder, and remembers it as long as its files do not change."""
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ MOST_LISTED_RUNS = 200_000
 """How many run folders of a place are listed; a list of more is not complete."""
 LARGEST_STEP_LOG_BYTES = 8192
 """How much of the log of a step that failed is read for the run's message."""
+RACY_NANOSECONDS = 100_000_000
+"""A file that was changed so recently is read again: its time may be that of another change."""
 Signature = tuple[tuple[int, int, int], tuple[int, int, int]]
 
 
@@ -26,7 +29,7 @@ class ReadRun:
     files: RunFiles
     observation: Observation
     signature: Signature | None
-    """Of the files; None if they may change without it, because something of the run lives."""
+    """Of the files; None if they may change without it."""
 
 
 class RunReader:
@@ -56,6 +59,8 @@ class RunReader:
             return None
         is_ended = files.state is not None and files.state.is_ended and waiting is None
         signature = _sign(folder, files.wish.release) if is_ended else None
+        if signature is not None and not _is_old(signature):
+            signature = None
         found = ReadRun(files, observe_run(files), signature)
         if signature is not None:
             self._ended[run_uid] = found
@@ -122,6 +127,11 @@ def _sign(folder: RunFolder, release: int) -> Signature | None:
         return _stat(folder.wish_path), _stat(folder.get_supervision_path(release) / STATE_FILE)
     except OSError:
         return None
+
+
+def _is_old(signature: Signature) -> bool:
+    """Whether a later change cannot have the same signature: the clock of a file system is coarse (racy timestamps)."""
+    return max(changed_at for _, changed_at, _ in signature) < time.time_ns() - RACY_NANOSECONDS
 
 
 def _stat(path: Path) -> tuple[int, int, int]:

@@ -91,6 +91,7 @@ class RunStarts:
         if not is_due(found.files, assignment):
             await self._obey(assignment, uid, folder)
             return
+        await self._watch.take_turn()
         admitted = await admit_run(assignment, uid, self._platform)
         run = parse_admitted(admitted)
         claim = Claim(
@@ -288,6 +289,7 @@ class RunStarts:
         folder = self._watch.reader.open_folder(run_uid)
         if folder is None:
             return False
+        await self._watch.take_turn()
         async with lock_file(folder.lock_path) as is_there:
             found = self._watch.read(run_uid) if is_there else None
             if found is None or found.files.anchor.uid != uid or not is_due(found.files, assignment):

@@ -37,7 +37,7 @@ T = TypeVar("T")
 TICK_SECONDS = 0.5
 """How often the folder of runs is looked at."""
 THREADS = 4
-READ_AT_ONCE = 200
+READ_AT_ONCE = 20
 """How many runs are read before others get a turn."""
 
 _log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ class RunWatch:
         self._events: dict[str, asyncio.Event] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
         """Work on a run that must not be begun twice."""
+        self._turns = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._seen_at = -1
         self._listener: Listener | None = None
@@ -87,6 +88,11 @@ class RunWatch:
             self._listener.close()
             self._listener = None
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def take_turn(self) -> None:
+        """Wait until this task may do some milliseconds of work: one such task per turn of the event loop."""
+        async with self._turns:
+            await asyncio.sleep(0)
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call something that blocks, in a thread of the engine."""
@@ -228,6 +234,8 @@ class RunWatch:
                 continue
             with suppress(ValueError):
                 self._handle(folder.relative_to(self.place.runs).parts[0])
+            # A listener with much news does not wait: others get a turn after each.
+            await asyncio.sleep(0)
 
     async def _tick(self) -> None:
         while True:
