@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import sys
+import traceback
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -59,7 +60,10 @@ def become_server(asked: dict[str, object]) -> None:
         assert isinstance(flags, dict)
         bootstrap.serve(read_settings(flags).settings)
         code = 0
+    except BaseException:  # noqa: BLE001 - whatever it is, only the output can say it
+        traceback.print_exc()
     finally:
+        sys.stderr.flush()
         os._exit(code)
 
 
