@@ -88,6 +88,11 @@ chaos: cluster-setup ## the reflector's storm for ten minutes, with a new seed
 	@RUNYARD_STORM_SECONDS=$${RUNYARD_STORM_SECONDS:-600} RUNYARD_STORM_SEED=$${RUNYARD_STORM_SEED:-$$RANDOM} \
 	  $(BIN)/pytest -s --timeout 1200 tests/cluster/kube/test_storm.py
 
+.PHONY: chaos-local
+chaos-local: $(READY) ## kill the server under 100 runs of the local engine, with a new seed
+	@RUNYARD_LOCAL_RUNS=$${RUNS:-100} RUNYARD_LOCAL_KILLS=$${KILLS:-25} RUNYARD_LOCAL_SEED=$${SEED:-$$RANDOM} \
+	  $(BIN)/pytest -s --timeout 1200 tests/integration/local/test_server_killed.py
+
 .PHONY: adversary
 adversary: $(READY) ## hostile users against policies and profiles (CASES=1000000 for a long run)
 	@$(BIN)/python -m tests.adversary --count $${CASES:-20000} --seed $${SEED:-$$RANDOM} --workers 2

@@ -34,7 +34,7 @@ SMALL = {"cpu": "10m", "mem": "32Mi"}
 """Small enough that many runs have room at once."""
 
 
-class LocalCore:
+class KillableCore:
     """One server with its data, and a client of it."""
 
     def __init__(self, folder: Path) -> None:
@@ -146,23 +146,40 @@ class LocalCore:
         status = (await self.get_run(run_id))["status"]
         return bool(status.get("logs", {}).get("state") == "complete")
 
-    def get_run_folder(self, run: dict[str, Any]) -> Path:
+    def get_run_folder(self, run_id: str) -> Path:
         """The anchor of a run."""
         for path in (self.place / "runs").iterdir():
             with suppress(OSError, ValueError):
-                if json.loads((path / "anchor.json").read_text())["run_id"] == run["id"]:
+                if json.loads((path / "anchor.json").read_text())["run_id"] == run_id:
                     return path
-        raise AssertionError(f"run {run['id']} has no anchor")
+        raise AssertionError(f"run {run_id} has no anchor")
 
-    def list_supervisions(self, run: dict[str, Any]) -> list[Path]:
+    def list_supervisions(self, run_id: str) -> list[Path]:
         """The folders in which a supervisor of the run has ever begun."""
-        found = sorted((self.get_run_folder(run) / "releases").glob("*/supervision"))
+        found = sorted((self.get_run_folder(run_id) / "releases").glob("*/supervision"))
         states = {path: read_state(path) for path in found}
         return [path for path, state in states.items() if state is not None and state.supervisor_pid is not None]
 
     def list_processes(self) -> dict[int, str]:
         """Every process of this place: supervisors, and what carries a variable that only its runs have."""
         return dict(_iter_processes(self.place))
+
+    async def wait_until_nothing_runs(self) -> None:
+        """Until no process of this place is left."""
+
+        async def is_empty() -> bool:
+            return self.list_processes() == {}
+
+        await wait_until(is_empty, what=self.list_processes)
+
+    async def wait_until_said(self, run_id: str, words: str) -> None:
+        """Until a run has written that to the log that its supervisor keeps; no server is needed."""
+        path = self.list_supervisions(run_id)[0] / "log" / "main.0"
+
+        async def has_said() -> bool:
+            return path.exists() and words in path.read_text()
+
+        await wait_until(has_said, what=lambda: path.exists() and path.read_text())
 
     def _end_all(self) -> None:
         for _ in range(100):
@@ -185,10 +202,10 @@ class LocalCore:
 
 
 @asynccontextmanager
-async def open_local_core() -> AsyncIterator[LocalCore]:
+async def open_killable_core() -> AsyncIterator[KillableCore]:
     """A server that runs, and of which nothing is left afterwards."""
     folder = make_folder()
-    core = LocalCore(folder)
+    core = KillableCore(folder)
     try:
         await core.start()
         yield core
@@ -199,7 +216,7 @@ async def open_local_core() -> AsyncIterator[LocalCore]:
 
 def make_run(task: str, *, run_id: str | None = None, **spec: Any) -> dict[str, Any]:
     """A run of a task."""
-    kind = f"{task.split('://')[0]}:run"
+    kind = f"{task.partition('://')[0]}:run"
     return {"kind": kind, "id": run_id or secrets.token_hex(8), "spec": {"task": task, "resources": SMALL, **spec}}
 
 

@@ -142,9 +142,10 @@ class RunFolder:
         return None if found is None else _load(ReleaseRecord, found)
 
     def create_release(self, number: int, record: ReleaseRecord) -> Path:
-        """Make the folder of a release, or use that of one that never started."""
+        """Make the folder of a release. A server that was killed before it noted the release left one: it goes."""
         path = self.get_release_path(number)
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_tree(path)
+        path.mkdir(mode=0o700, parents=True)
         write_record(path / "release.json", asdict(record))
         return path
 
