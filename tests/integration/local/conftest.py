@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from tests.core_process import CoreProcess
+from tests.integration.local.killable_core import Spawner
 from tests.integration.local.local_core import PROJECT, end_runs, make_project, run_local_core
 
 
@@ -27,3 +28,11 @@ async def client(core: CoreProcess) -> AsyncIterator[httpx2.AsyncClient]:
         if (await client.get(f"/api/v1/projects/{PROJECT}")).status_code == 404:
             await make_project(client)
         yield client
+
+
+@pytest.fixture(scope="session")
+def spawner() -> Iterator[Spawner]:
+    """Starts servers that tests kill."""
+    process = Spawner()
+    yield process
+    process.close()

@@ -12,6 +12,7 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -23,7 +24,7 @@ import httpx2
 
 from runyard.procs import end_leftovers, is_supervised, read_state, request_stop
 from tests.contract.engine.local_lab import folder_of_words, iter_supervisors, make_folder
-from tests.core_process import START_SECONDS, make_client, make_environment
+from tests.core_process import make_client, make_environment
 
 SECONDS = 60.0
 """How long a test waits for one thing."""
@@ -34,10 +35,43 @@ SMALL = {"cpu": "10m", "mem": "32Mi"}
 """Small enough that many runs have room at once."""
 
 
+class Spawner:
+    """Starts servers as forks of a process that has everything imported."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.core.spawner"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=make_environment(),
+            cwd=Path(__file__).parents[3],
+        )
+        self._dead: dict[str, int] = {}
+
+    def start(self, flags: dict[str, str], *, output: Path) -> int:
+        """Start a server with these settings; returns its pid."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        asked = {"flags": flags, "output": str(output), **self._dead}
+        self._dead = {}
+        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def kill(self, pid: int) -> None:
+        """Kill a server; it is reaped at the next start."""
+        os.kill(pid, signal.SIGKILL)
+        self._dead = {"previous": pid}
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
 class KillableCore:
     """One server with its data, and a client of it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, spawner: Spawner) -> None:
         self.folder = folder
         self.place = folder / "data" / "local"
         self.words = folder_of_words(folder)
@@ -45,41 +79,26 @@ class KillableCore:
         port = _find_port()
         self.client = make_client(f"http://127.0.0.1:{port}", timeout=20.0)
         flags = {"port": str(port), "data": str(folder / "data"), "engine": "local", "max_requests": "100000"}
-        self._asked: dict[str, Any] = {"output": str(folder / "output"), "flags": {**flags, "log_level": "warning"}}
-        self._spawner: asyncio.subprocess.Process | None = None
+        self._flags = {**flags, "log_level": "warning"}
+        self._spawner = spawner
         self._pid: int | None = None
 
     async def start(self) -> None:
         """Start the server, and wait until it answers."""
-        if self._spawner is None:
-            self._spawner = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.integration.core.spawner"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                env=make_environment(),
-                cwd=Path(__file__).parents[3],
-            )
-        assert self._spawner.stdin is not None
-        assert self._spawner.stdout is not None
-        self._spawner.stdin.write(json.dumps(self._asked).encode() + b"\n")
-        self._pid = int(await asyncio.wait_for(self._spawner.stdout.readline(), START_SECONDS))
+        self._pid = await asyncio.to_thread(self._spawner.start, self._flags, output=self.folder / "output")
         await wait_until(self._answers, what=self.read_output)
 
     def kill(self) -> None:
         """As a crash would."""
         assert self._pid is not None
-        os.kill(self._pid, signal.SIGKILL)
-        self._asked["previous"], self._pid = self._pid, None
+        self._spawner.kill(self._pid)
+        self._pid = None
 
     async def close(self) -> None:
         """End the server and everything that it started."""
         if self._pid is not None:
             self.kill()
         await self.client.aclose()
-        if self._spawner is not None:
-            assert self._spawner.stdin is not None
-            self._spawner.stdin.close()
-            await self._spawner.wait()
         await asyncio.to_thread(self._end_all)
 
     def read_output(self) -> str:
@@ -202,10 +221,10 @@ class KillableCore:
 
 
 @asynccontextmanager
-async def open_killable_core() -> AsyncIterator[KillableCore]:
+async def open_killable_core(spawner: Spawner) -> AsyncIterator[KillableCore]:
     """A server that runs, and of which nothing is left afterwards."""
     folder = make_folder()
-    core = KillableCore(folder)
+    core = KillableCore(folder, spawner)
     try:
         await core.start()
         yield core

@@ -1,7 +1,6 @@
 """One kill −9 of the server with runs in every situation: each goes on, and what was acknowledged is done."""
 
 import asyncio
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core_process import make_client
-from tests.integration.local.killable_core import BASE, KillableCore, open_killable_core, wait_until
+from tests.integration.local.killable_core import BASE, KillableCore, Spawner, open_killable_core, wait_until
 
 WAITING = """
 import os, time
@@ -22,7 +21,6 @@ def main(words, name):
     return "heard"
 """
 SERVING = """
-import os
 
 def main(x=1):
     return {"pid": os.getpid(), "x": x}
@@ -45,13 +43,13 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen() -> Seen:
+def seen(spawner: Spawner) -> Seen:
     """Plays the kill once for all tests."""
-    return asyncio.run(play())
+    return asyncio.run(play(spawner))
 
 
-async def play() -> Seen:
-    async with open_killable_core() as core:
+async def play(spawner: Spawner) -> Seen:
+    async with open_killable_core(spawner) as core:
         task = await core.make_function(WAITING)
         words = {"words": str(core.words)}
         reported, stopped, deleted = [
@@ -99,9 +97,13 @@ async def play() -> Seen:
 async def wait_until_gone(core: KillableCore, run_id: str, anchor: Path) -> None:
     async def is_gone() -> bool:
         is_forgotten = (await core.client.get(f"{BASE}/runs/{run_id}")).status_code == 404
-        return is_forgotten and anchor.name not in os.listdir(anchor.parent)
+        return is_forgotten and not has_folder(anchor)
 
-    await wait_until(is_gone, what=lambda: os.listdir(anchor.parent))
+    await wait_until(is_gone, what=lambda: f"folder is there: {has_folder(anchor)}")
+
+
+def has_folder(anchor: Path) -> bool:
+    return anchor.exists()
 
 
 def test_result_arrives_when_it_was_reported_while_the_server_was_away(seen: Seen) -> None:

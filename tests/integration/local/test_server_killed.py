@@ -10,7 +10,7 @@ from collections import Counter
 import httpx2
 import pytest
 
-from tests.integration.local.killable_core import BASE, KillableCore, make_run, open_killable_core
+from tests.integration.local.killable_core import BASE, KillableCore, Spawner, make_run, open_killable_core
 
 RUNS = int(os.environ.get("RUNYARD_LOCAL_RUNS", "24"))
 KILLS = int(os.environ.get("RUNYARD_LOCAL_KILLS", "6"))
@@ -44,12 +44,12 @@ def expect_log(number: int) -> str:
 
 
 async def test_every_run_ends_once_with_all_its_bytes_when_the_server_is_killed_again_and_again(
-    capsys: pytest.CaptureFixture[str],
+    spawner: Spawner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with capsys.disabled():
         print(f"\n{RUNS} runs, {KILLS} kills, seed {SEED}", end="", flush=True)  # noqa: T201 - it makes the test repeatable
     chance, begun = random.Random(SEED), time.monotonic()
-    async with open_killable_core() as core:
+    async with open_killable_core(spawner) as core:
         await endure(core, chance)
     with capsys.disabled():
         print(f": all COMPLETED once, all bytes there, {time.monotonic() - begun:.0f} s")  # noqa: T201 - the proof
