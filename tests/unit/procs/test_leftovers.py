@@ -5,7 +5,9 @@ import os
 import signal
 from pathlib import Path
 
-from runyard.procs import Hooks, Plan, end_leftovers, is_supervised, read_state, request_stop
+import pytest
+
+from runyard.procs import Hooks, Plan, end_leftovers, is_supervised, leftovers, read_state, request_stop
 from runyard.procs.supervision import write_state
 from runyard.procs.supervisor.process_tree import find_start_time, list_marked, send_signal
 from tests.unit.procs.lab import PATH, Lab, shell, wait_for
@@ -34,6 +36,24 @@ def test_tree_is_gone_and_the_loss_recorded_when_a_supervisor_was_killed(lab: La
     assert ended.instances[0].ended_at is not None
     assert ended.instances[0].exit_code is None
     assert state.cgroup is None or not Path(state.cgroup).exists()
+
+
+def test_process_is_gone_when_it_left_with_an_empty_environment(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = lab.start(Plan(main=shell("(setsid env -i sleep 61 &); setsid env -i sleep 61 & echo left; sleep 61")))
+    state = lab.wait(folder, lambda state: state.phase == "running")
+    wait_for(lambda: len(list_marked(state.mark)) >= 4)
+    # As on a machine without cgroups.
+    monkeypatch.setattr(leftovers, "kill_cgroup", lambda _path: None)
+    monkeypatch.setattr(leftovers, "list_cgroup_processes", lambda _paths: {})
+    left = list_marked(state.mark)
+    kill_supervisor(lab, folder)
+    assert end_leftovers(folder)
+    assert [pid for pid, start_time in left.items() if is_alive(pid, start_time)] == []
+
+
+def is_alive(pid: int, start_time: int) -> bool:
+    """Whether a process is there, and is no zombie."""
+    return find_start_time(pid) == start_time and bool(Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
 def test_command_dies_with_its_supervisor_when_nobody_clears_up(lab: Lab) -> None:

@@ -9,7 +9,7 @@ from runyard.procs.supervisor import system
 from runyard.procs.supervisor.failures import START_FAILED, USER_IMPOSSIBLE, Failed
 from runyard.procs.supervisor.light import signal
 from runyard.procs.supervisor.mounts import enter_mounts
-from runyard.procs.supervisor.process_tree import MARK_NAME
+from runyard.procs.supervisor.process_tree import MARK_NAME, list_limit_marks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def _prepare(
         with open(f"{directory}/cgroup.procs", "w") as file:
             file.write("0")
     _raise_out_of_memory_score()
+    _set_limit_mark(mark)
     os.umask(0o022)
     identity = _check_identity(command)
     note = enter_mounts(plan if command["has_mounts"] else {**plan, "mounts": []}, identity)
@@ -100,6 +101,15 @@ def _raise_out_of_memory_score() -> None:
             file.write(str(OUT_OF_MEMORY_SCORE))
     except OSError:
         pass
+
+
+def _set_limit_mark(mark: str) -> None:
+    for value in list_limit_marks(mark):
+        try:
+            system.set_limit(system.RLIMIT_RTTIME, value)
+        except OSError:
+            continue
+        return
 
 
 def _check_identity(command: dict[str, Any]) -> dict[str, Any] | None:

@@ -16,6 +16,8 @@ MARK_NAME = "RUNYARD_SUPERVISION"
 """The variable that marks every process of a supervision."""
 LARGEST_ENVIRONMENT_BYTES = 4096
 """How much of a process's environment is searched for the mark, which is its first variable."""
+_LIMIT_LEVELS = (1 << 62, 1 << 61, 1 << 60, 1 << 59)
+"""A hard limit can only be lowered: a supervision inside a command of another takes the next level."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -40,14 +42,31 @@ def list_descendants(pid: int) -> dict[int, int]:
     return found
 
 
+def list_limit_marks(mark: str) -> list[int]:
+    """Return the resource limits that mark a process as one of a supervision, the first of them that can be set.
+
+    In microseconds of real-time processor time: so high that it limits nothing. Unlike the environment, a process keeps
+    it when it executes another program with other variables.
+    """
+    number = int(mark[:14], 16)
+    return [level | number for level in _LIMIT_LEVELS]
+
+
 def list_marked(mark: str) -> dict[int, int]:
-    """Return the start times of the processes of this machine that carry the mark of a supervision, by pid."""
-    content = f"{MARK_NAME}={mark}\0".encode()
+    """Return the start times of the processes of this machine that carry the mark of a supervision, by pid.
+
+    The mark is a variable and a resource limit: one of them is enough. Zombies are left out.
+    """
+    variable = f"{MARK_NAME}={mark}\0".encode()
+    limits = {str(value).encode() for value in list_limit_marks(mark)}
     found: dict[int, int] = {}
     for pid in _list_pids():
-        start_time = find_start_time(pid)
-        if start_time is not None and content in b"\0" + read_file(f"/proc/{pid}/environ", LARGEST_ENVIRONMENT_BYTES):
-            found[pid] = start_time
+        fields = _read_stat(pid)
+        if len(fields) <= 19 or fields[0] in (b"Z", b"X"):
+            continue
+        is_marked = variable in b"\0" + read_file(f"/proc/{pid}/environ", LARGEST_ENVIRONMENT_BYTES)
+        if is_marked or not limits.isdisjoint(read_file(f"/proc/{pid}/limits").split()):
+            found[pid] = int(fields[19])
     return found
 
 

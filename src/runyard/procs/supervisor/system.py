@@ -12,6 +12,8 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 
+RLIMIT_RTTIME = 15
+
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 
@@ -35,6 +37,11 @@ def prctl(option: int, value: int) -> None:
     """Change a property of this process."""
     zero = ctypes.c_ulong(0)
     _check(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
+
+
+def set_limit(resource: int, value: int) -> None:
+    """Set a resource limit of this process and of all that it will start, soft and hard."""
+    _check(_libc.setrlimit(resource, (ctypes.c_uint64 * 2)(value, value)))
 
 
 def unshare(flags: int) -> None:
