@@ -21,6 +21,7 @@ def main(words, name):
     return "heard"
 """
 SERVING = """
+import os
 
 def main(x=1):
     return {"pid": os.getpid(), "x": x}

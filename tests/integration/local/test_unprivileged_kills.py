@@ -13,7 +13,7 @@ from tests.contract.engine.local_lab import make_folder
 from tests.unit.procs.lab import IS_ROOT, STRANGER, Lab, read_log
 
 ROOT = Path(__file__).parents[3]
-FILES = ("test_supervisor_killed.py", "test_acknowledged_wishes.py")
+FILES = ("test_supervisor_killed.py",)
 
 
 @pytest.fixture
@@ -48,4 +48,4 @@ def test_everything_holds_when_the_user_is_not_root(lab: Lab) -> None:
     output = read_log(folder)
     assert state.instances[0].exit_code == 0, output[-5000:]
     counts = re.findall(r"(\d+) passed", output)
-    assert int(counts[-1]) == 7, output[-2000:]
+    assert int(counts[-1]) == 3, output[-2000:]
