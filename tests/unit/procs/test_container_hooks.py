@@ -70,3 +70,10 @@ def test_signal_is_recorded_when_the_inspect_hook_tells_one(lab: Lab) -> None:
     _, state = lab.run(Plan(main=shell("exit 137"), hooks=hooks))
     last = state.instances[-1]
     assert (last.exit_code, last.signal) == (None, 9)
+
+
+def test_inspection_does_not_count_when_main_was_killed(lab: Lab) -> None:
+    hooks = Hooks(inspect=_hook("""echo '{"exit_code": 0, "oom": false, "peak_bytes": 5}'"""), env={"PATH": PATH})
+    _, state = lab.run(Plan(main=shell("kill -9 $$"), hooks=hooks))
+    last = state.instances[-1]
+    assert (last.exit_code, last.signal, last.peak_bytes) == (None, 9, 5)

@@ -230,6 +230,9 @@ class Supervisor:
             run_hook(self._loop, hooks["cleanup"], hooks["env"])
         self._kill_tree(instance)
         instance.finish()
+        if instance.record["signal"] is not None:
+            # The runtime itself was killed, by us or by others: it cannot know how the container ended.
+            inspection = {name: inspection[name] for name in ("is_out_of_memory", "peak_bytes") if name in inspection}
         instance.record.update(inspection)
         if is_main and self._plan["termination_path"] is not None:
             identity = instance.command["identity"]

@@ -89,6 +89,7 @@ def plan_container(runtime: ContainerRuntime, container: Container, *, is_image_
         "binds": binds,
         "env": environment.inherited,
         "termination_path": container.termination_path,
+        "has_host_ports": not runtime.has_port_mapping,
     }
     ports = {port: None if runtime.has_port_mapping else port for port in container.ports}
     program = (sys.executable, "-S", "-I", container_process.__file__)

@@ -64,6 +64,11 @@ def main(argv: Sequence[str]) -> int:
 
 def run(handle: Handle, order: Mapping[str, Any], *, ports: Mapping[str, str]) -> None:
     """Write files and mounts of the order into the folder in memory, then become the runtime. Does not return."""
+    taken = [port for port, host_port in ports.items() if port != host_port and order["has_host_ports"]]
+    if taken:
+        sys.exit(
+            f"port {', '.join(taken)} of this machine is taken, and the container runtime cannot publish another one"
+        )
     folder = Path(handle["folder"])
     if folder.exists():
         cleanup(handle)
