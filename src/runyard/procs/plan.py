@@ -116,6 +116,8 @@ class Hooks:
     """Prints `{"exit_code": 1, "signal": null, "oom": true, "peak_bytes": null}`; runs after main, before `cleanup`."""
     cleanup: tuple[str, ...] = ()
     """Removes it, whatever happened, after each instance; also after a supervisor was killed. Idempotent."""
+    runtime_bytes: int = 0
+    """Memory of the runtime's own processes, where only the watchdog limits a container's memory: it sees both."""
     started_path: str | None = None
     """A file that is there once the container runs; main is only starting before. None: main itself is enough."""
     env: Mapping[str, str] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runyard.procs import Hooks, Plan, request_stop
+from runyard.procs import Hooks, Limits, Plan, request_stop
 from tests.unit.procs.lab import PATH, Lab, read_log, shell
 
 
@@ -72,8 +72,16 @@ def test_signal_is_recorded_when_the_inspect_hook_tells_one(lab: Lab) -> None:
     assert (last.exit_code, last.signal) == (None, 9)
 
 
-def test_inspection_does_not_count_when_main_was_killed(lab: Lab) -> None:
-    hooks = Hooks(inspect=_hook("""echo '{"exit_code": 0, "oom": false, "peak_bytes": 5}'"""), env={"PATH": PATH})
-    _, state = lab.run(Plan(main=shell("kill -9 $$"), hooks=hooks))
+def test_inspection_does_not_count_when_the_supervisor_killed_all_for_memory(lab: Lab) -> None:
+    hooks = Hooks(
+        inspect=_hook("""echo '{"exit_code": 0, "oom": false, "peak_bytes": null}'"""),
+        runtime_bytes=32 << 20,
+        env={"PATH": PATH},
+    )
+    main = shell("head -c 300m /dev/zero | tail -c 290m | sleep 20")
+    _, state = lab.run(Plan(main=main, hooks=hooks, limits=Limits(memory_bytes=32 << 20)), name="container")
     last = state.instances[-1]
-    assert (last.exit_code, last.signal, last.peak_bytes) == (None, 9, 5)
+    assert (last.exit_code, last.signal, last.is_out_of_memory) == (None, 9, True)
+    if state.enforced["memory"] == "watchdog":
+        assert last.peak_bytes is not None
+        assert last.peak_bytes > 32 << 20

@@ -32,11 +32,12 @@ class Instance:
     """Starts in `start`; `wait_status` is set when its first process has ended."""
 
     def __init__(
-        self, command: dict[str, Any], number: int, *, folder: str, loop: PollLoop, is_measured: bool = True
+        self, command: dict[str, Any], number: int, *, folder: str, loop: PollLoop, runtime_bytes: int | None = None
     ) -> None:
+        """`runtime_bytes`: it represents a container, and this much of its tree's memory is not the container's."""
         self.command = command
-        # Not if it only represents a container: its own memory, and that of its cgroup, are not the container's.
-        self._is_measured = is_measured
+        self._is_measured = runtime_bytes is None
+        self._runtime_bytes = runtime_bytes or 0
         self.pid = 0
         self.wait_status: int | None = None
         self.notes: dict[str, str] = {}
@@ -80,7 +81,7 @@ class Instance:
         self._check_report()
         limit = limits["memory_bytes"]
         if limit is not None and "memory" not in self.cgroup.limited:
-            self._watchdog = MemoryWatchdog(limit, self._loop, self.kill_tree)
+            self._watchdog = MemoryWatchdog(limit + self._runtime_bytes, self._loop, self.kill_tree)
         self._memory_event = self.cgroup.open_memory_event()
         if self._memory_event is not None:
             self._loop.add(self._memory_event, self._end_out_of_memory)
@@ -145,7 +146,7 @@ class Instance:
         is_exceeded = self._watchdog is not None and self._watchdog.is_exceeded
         cgroup_peak = self.cgroup.read_peak_bytes() if self._is_measured else None
         resident = self._largest_resident if self._is_measured else 0
-        watched = self._watchdog.peak if self._watchdog else 0
+        watched = max(0, self._watchdog.peak - self._runtime_bytes) if self._watchdog else 0
         return {
             "exit_code": code if code is not None and code >= 0 else None,
             "signal": -code if code is not None and code < 0 else None,

@@ -146,7 +146,7 @@ class Supervisor:
             number,
             folder=self._folder,
             loop=self._loop,
-            is_measured=not (is_main and self._plan["hooks"]["inspect"]),
+            runtime_bytes=self._plan["hooks"]["runtime_bytes"] if is_main and self._plan["hooks"]["inspect"] else None,
         )
         self._current = instance
         if is_main:
@@ -230,10 +230,9 @@ class Supervisor:
             run_hook(self._loop, hooks["cleanup"], hooks["env"])
         self._kill_tree(instance)
         instance.finish()
-        if instance.record["signal"] is not None:
-            # The runtime itself was killed, by us or by others: it cannot know how the container ended.
-            inspection = {name: inspection[name] for name in ("is_out_of_memory", "peak_bytes") if name in inspection}
-        instance.record.update(inspection)
+        if not instance.record["is_out_of_memory"]:
+            # If it is, the watchdog has killed the container runtime too, which cannot know how the container ended.
+            instance.record.update(inspection)
         if is_main and self._plan["termination_path"] is not None:
             identity = instance.command["identity"]
             self._record.state["termination"] = read_termination_file(self._plan["termination_path"], identity)

@@ -115,6 +115,7 @@ def plan_container(runtime: ContainerRuntime, container: Container, *, is_image_
             stop=(*program, "stop", encoded, "$(GRACE_SECONDS)"),
             inspect=(*program, "inspect", encoded),
             cleanup=(*program, "cleanup", encoded),
+            runtime_bytes=RUNTIME_BYTES,
             started_path=started_path,
         ),
         limits=_find_other_limits(runtime, container.limits),
@@ -125,9 +126,7 @@ def plan_container(runtime: ContainerRuntime, container: Container, *, is_image_
 
 def _find_other_limits(runtime: ContainerRuntime, limits: Limits) -> Limits:
     """The limits that the supervisor enforces: memory by its watchdog, which sees the container's processes."""
-    if runtime.has_limits or limits.memory_bytes is None:
-        return Limits(log_bytes=limits.log_bytes)
-    return Limits(memory_bytes=limits.memory_bytes + RUNTIME_BYTES, log_bytes=limits.log_bytes)
+    return Limits(memory_bytes=None if runtime.has_limits else limits.memory_bytes, log_bytes=limits.log_bytes)
 
 
 def has_image(runtime: ContainerRuntime, container: Container) -> bool:

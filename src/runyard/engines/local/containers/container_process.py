@@ -155,14 +155,14 @@ def inspect(handle: Handle) -> int:
         check=False,
     )
     words = done.stdout.split()
-    # A container that was created and never started has no exit code of its own.
-    has_started = done.returncode == 0 and len(words) == 3 and words[2] not in ("created", "configured", "initialized")
-    exit_code = int(words[0]) if has_started else None
+    # One that was created and never started, or that still runs, has no exit code of its own.
+    has_ended = done.returncode == 0 and len(words) == 3 and words[2] in ("exited", "stopped", "dead")
+    exit_code = int(words[0]) if has_ended else None
     peak = _read_peak(handle)
     limit = handle["memory_bytes"]
     is_full = peak is not None and limit is not None and peak >= limit * FULL_SHARE
     is_noticed = words[1:2] == ["true"] or Path(handle["folder"], OOM_FILE).exists()
-    is_out_of_memory = has_started and (is_noticed or (exit_code == 137 and is_full))
+    is_out_of_memory = has_ended and (is_noticed or (exit_code == 137 and is_full))
     # A runtime tells a signal as an exit code, which a program may also choose itself; hardly one of these.
     # The kernel may have killed one process, and the others ended well: that is out of memory all the same.
     number = signal.SIGKILL if is_out_of_memory else None if exit_code is None else exit_code - 128

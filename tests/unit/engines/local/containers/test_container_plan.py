@@ -102,7 +102,8 @@ def test_limits_are_the_runtimes_when_it_can_enforce_them() -> None:
 def test_memory_is_left_to_the_watchdog_when_the_runtime_cannot_limit_it() -> None:
     plan = _plan(_ROOTLESS, limits=Limits(memory_bytes=64 << 20, cpu_millis=1500, log_bytes=1000))
     assert _options(plan, "--memory") == []
-    assert plan.limits == Limits(memory_bytes=128 << 20, log_bytes=1000)
+    assert plan.limits == Limits(memory_bytes=64 << 20, log_bytes=1000)
+    assert plan.hooks.runtime_bytes == 64 << 20
     assert plan.warnings == ("CPU limit: podman 4.3.1 without root cannot enforce it with this machine's cgroups",)
 
 

@@ -56,6 +56,7 @@ def _call(action: str, handle: dict[str, Any], *rest: str, **env: str) -> "subpr
         ("139 false exited", {"signal": 11, "oom": False, "peak_bytes": None}),
         ("137 true exited", {"signal": 9, "oom": True, "peak_bytes": None}),
         ("0 true exited", {"signal": 9, "oom": True, "peak_bytes": None}),
+        ("0 false running", {"exit_code": None, "oom": False, "peak_bytes": None}),
         ("0 false created", {"exit_code": None, "oom": False, "peak_bytes": None}),
         ("", {"exit_code": None, "oom": False, "peak_bytes": None}),
     ],
