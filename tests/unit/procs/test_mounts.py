@@ -245,3 +245,48 @@ def test_mount_is_not_seen_by_a_command_when_it_has_no_mounts(lab: Lab) -> None:
     folder, _ = lab.run(plan)
     assert "No such file" in read_log(folder, "step")
     assert read_log(folder) == "/no-such-folder-of-tests\n"
+
+
+@needs_root
+def test_file_of_root_is_no_standard_input_when_a_volume_leads_to_dev(lab: Lab) -> None:
+    # Of the user: `x` leads to /dev, where a second volume is mounted whose `null` leads to a file of root.
+    volume, fake = make_volume(lab), make_volume(lab, "fake")
+    secret = lab.folder / "secret"
+    secret.write_text("of root")
+    secret.chmod(0o600)
+    (volume / "x").symlink_to("/dev")
+    (fake / "null").symlink_to(secret)
+    _, state = run(
+        lab,
+        "cat",
+        Mount(target="/mnt", kind="bind", source=str(volume)),
+        Mount(target="/mnt/x", kind="bind", source=str(fake)),
+        reachable=(str(lab.folder),),
+    )
+    assert state.failure is not None
+    assert (state.failure.code, state.failure.message) == (
+        "mount.impossible",
+        "cannot mount /mnt/x: x is a symbolic link in a volume",
+    )
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "files", "bind"])
+def test_mount_is_refused_when_a_volume_holds_a_link_at_its_place(lab: Lab, kind: str) -> None:
+    volume = make_volume(lab)
+    (volume / "x").symlink_to("/proc")
+    fields = {"files": {"contents": {"a": "b"}}, "bind": {"source": str(make_volume(lab, "other"))}, "tmpfs": {}}[kind]
+    _, state = run(
+        lab,
+        "true",
+        Mount(target="/mnt", kind="bind", source=str(volume)),
+        Mount(target="/mnt/x", kind=kind, **fields),  # type: ignore[arg-type]
+    )
+    assert state.failure is not None
+    assert "x is a symbolic link in a volume" in state.failure.message
+
+
+@pytest.mark.parametrize("target", ["/proc", "/proc/self", "/dev", "/sys/fs"])
+def test_mount_is_refused_when_it_would_cover_what_the_kernel_shows(lab: Lab, target: str) -> None:
+    _, state = run(lab, "true", Mount(target=target, kind="tmpfs"))
+    assert state.failure is not None
+    assert f"nothing can be mounted over /{target.split('/')[1]}" in state.failure.message

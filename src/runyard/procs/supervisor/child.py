@@ -53,10 +53,12 @@ def _prepare(
     _set_limit_mark(mark)
     os.umask(0o022)
     identity = _check_identity(command)
+    # Before the mounts: they are the command's, and root opens nothing in them.
+    stdin = _open_input(command["stdin"])
     note = enter_mounts(plan if command["has_mounts"] else {**plan, "mounts": []}, identity)
     if note is not None:
         _report(report, "note", "mounts", note)
-    os.dup2(_open_input(command["stdin"]), 0)
+    os.dup2(stdin, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
     _drop_privileges(identity)

@@ -40,6 +40,8 @@ _KEPT_FLAGS = {
 }
 _SCRATCH_FOLDERS = ("/tmp", "/run", "/mnt", "/var", "/dev")  # noqa: S108  # covered for a moment, in our namespace
 _OLD_ROOT = "/.runyard-old-root"
+_KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
+"""Nothing is mounted over them: what the child does as root goes through them."""
 
 
 def enter_mounts(plan: dict[str, Any], identity: Identity | None) -> str | None:
@@ -168,9 +170,11 @@ class _View:
         system.mount("tmpfs", scratch, kind="tmpfs", flags=_SAFE, data=_COVER_OPTIONS)
         os.mkdir(scratch + _OLD_ROOT)
         system.pivot_root(scratch, scratch + _OLD_ROOT)
+        old_root = os.open(_OLD_ROOT, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         for name in _list_entries(_OLD_ROOT):
-            _bind_entry(f"{_OLD_ROOT}/{name}", f"/{name}")
+            _bind_entry(old_root, name, f"/{name}", proc=f"{_OLD_ROOT}/proc")
             self._areas[f"/{name}"] = _MACHINE
+        os.close(old_root)
         system.unmount(_OLD_ROOT)
         os.rmdir(_OLD_ROOT)
         self._areas["/"] = _OURS
@@ -184,7 +188,7 @@ class _View:
 
     def _cover(self, path: str) -> None:
         if self._find_area(path) == _MACHINE:
-            system.mount("tmpfs", path, kind="tmpfs", flags=_SAFE, data=_COVER_OPTIONS)
+            _cover_with_tmpfs(path, _COVER_OPTIONS)
             self._areas[path] = _OURS
 
     def _reach(self, path: str, source: int) -> None:
@@ -207,7 +211,7 @@ class _View:
         options = [f"mode={mode:o}", *([] if size is None else [f"size={size}"])]
         if self._identity is not None:
             options += [f"uid={self._identity['uid']}", f"gid={self._identity['gid']}"]
-        system.mount("tmpfs", target, kind="tmpfs", flags=_SAFE, data=",".join(options))
+        _cover_with_tmpfs(target, ",".join(options))
 
     def _mount_files(self, mount: dict[str, Any]) -> None:
         target, contents = mount["target"], mount["contents"]
@@ -216,15 +220,17 @@ class _View:
         self._make_target(target, is_folder=not is_single)
         pages = sum(2 + len(text.encode(errors="surrogateescape")) // 4096 for text in contents.values())
         self._mount_tmpfs(place, size=(pages + 64) * 4096, mode=0o755)
+        inside = _open_without_links(place)
         for name, text in contents.items():
-            self._write_file(f"{place}/{name}", text, mount["mode"] or 0o644)
+            self._write_file(f"/proc/self/fd/{inside}/{name}", text, mount["mode"] or 0o644)
         if is_single:
-            source = os.open(f"{place}/{mount['sub_path']}", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            source = os.open(mount["sub_path"], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=inside)
             self._bind(source, target, flags=_SAFE | system.MS_RDONLY)
             os.close(source)
             system.unmount(place)
         else:
             _remount(target, flags=_SAFE | system.MS_RDONLY)
+        os.close(inside)
         self._areas[target] = _VOLUME
 
     def _write_file(self, path: str, text: str, mode: int) -> None:
@@ -238,8 +244,10 @@ class _View:
 
     def _bind(self, source: int, target: str, *, flags: int) -> None:
         self._make_target(target, is_folder=stat.S_ISDIR(os.fstat(source).st_mode))
+        point = _open_without_links(target)
         # Recursive: a user namespace may not show what another mount has covered.
-        system.mount(f"/proc/self/fd/{source}", target, flags=system.MS_BIND | system.MS_REC)
+        system.mount(f"/proc/self/fd/{source}", f"/proc/self/fd/{point}", flags=system.MS_BIND | system.MS_REC)
+        os.close(point)
         _remount(target, flags=flags)
 
     def _make_target(self, target: str, *, is_folder: bool) -> None:
@@ -252,17 +260,18 @@ class _View:
         act_as(self._identity if area == _VOLUME else None, lambda: make(target))
 
     def _cover_with_entries(self, folder: str) -> None:
-        status = os.stat(folder)
-        names = _list_entries(folder)
-        below = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        mode = stat.S_IMODE(status.st_mode)
-        system.mount("tmpfs", folder, kind="tmpfs", flags=_SAFE, data=f"mode={mode:o},size=16m")
+        below = _open_without_links(folder)
+        status = os.fstat(below)
+        names = _list_entries(folder, opened=f"/proc/self/fd/{below}")
+        _cover_with_tmpfs(folder, f"mode={stat.S_IMODE(status.st_mode):o},size=16m")
+        cover = _open_without_links(folder)
         if os.geteuid() == 0:
-            os.chown(folder, status.st_uid, status.st_gid)
+            os.chown(f"/proc/self/fd/{cover}", status.st_uid, status.st_gid)
         for name in names:
-            _bind_entry(f"/proc/self/fd/{below}/{name}", f"{folder}/{name}")
+            _bind_entry(below, name, f"/proc/self/fd/{cover}/{name}")
             self._areas.setdefault(f"{folder}/{name}", _MACHINE)
         os.close(below)
+        os.close(cover)
         self._areas[folder] = _OURS
 
     def _find_area(self, path: str) -> str:
@@ -275,7 +284,11 @@ class _View:
 def _resolve(target: str) -> str:
     if not target.startswith("/") or ".." in target.split("/") or target.strip("/") == "":
         raise Failed(MOUNT_IMPOSSIBLE, f"cannot mount {target}: not an absolute path below the root")
-    return os.path.realpath(target)
+    resolved = os.path.realpath(target)
+    for folder in _KERNEL_FOLDERS:
+        if resolved == folder or (resolved.startswith(f"{folder}/") and resolved != "/dev/shm"):  # noqa: S108
+            raise Failed(MOUNT_IMPOSSIBLE, f"cannot mount {target}: nothing can be mounted over {folder}")
+    return resolved
 
 
 def _list_existing(paths: list[str]) -> list[str]:
@@ -301,9 +314,10 @@ def _find_scratch(target: str) -> str:
     raise OSError(None, f"none of {', '.join(_SCRATCH_FOLDERS)} exists")
 
 
-def _list_entries(folder: str) -> list[str]:
+def _list_entries(folder: str, *, opened: str | None = None) -> list[str]:
+    """Return the names in a folder, which was `opened` under another path."""
     names: list[str] = []
-    with os.scandir(folder) as entries:
+    with os.scandir(opened or folder) as entries:
         for entry in entries:
             if len(names) == MOST_ENTRIES:
                 raise OSError(None, f"{folder} has more than {MOST_ENTRIES} entries")
@@ -311,15 +325,37 @@ def _list_entries(folder: str) -> list[str]:
     return names
 
 
-def _bind_entry(source: str, target: str) -> None:
-    """Show an entry of a covered folder again, at its own path."""
-    status = os.lstat(source)
-    if stat.S_ISLNK(status.st_mode):
-        os.symlink(os.readlink(source), target)
-        return
-    make = _make_folder if stat.S_ISDIR(status.st_mode) else _make_file
-    make(target)
-    system.mount(source, target, flags=system.MS_BIND | system.MS_REC)
+def _bind_entry(folder: int, name: str, target: str, *, proc: str = "/proc") -> None:
+    """Show an entry of a covered folder again, at its own path. Its owner may exchange it meanwhile, for a link too."""
+    entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        mode = os.fstat(entry).st_mode
+        if stat.S_ISLNK(mode):
+            os.symlink(os.readlink("", dir_fd=entry), target)
+            return
+        make = _make_folder if stat.S_ISDIR(mode) else _make_file
+        make(target)
+        system.mount(f"{proc}/self/fd/{entry}", target, flags=system.MS_BIND | system.MS_REC)
+    finally:
+        os.close(entry)
+
+
+def _cover_with_tmpfs(path: str, options: str) -> None:
+    point = _open_without_links(path)
+    system.mount("tmpfs", f"/proc/self/fd/{point}", kind="tmpfs", flags=_SAFE, data=options)
+    os.close(point)
+
+
+def _open_without_links(path: str) -> int:
+    """Open a path, through what is mounted there. Users own parts of it, and root must not follow their links."""
+    descriptor = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    for part in path.strip("/").split("/"):
+        below = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+        if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            raise OSError(None, f"{part} is a symbolic link in a volume")
+    return descriptor
 
 
 def _make_folder(path: str) -> None:
@@ -335,9 +371,11 @@ def _make_file(path: str) -> None:
 
 def _remount(target: str, *, flags: int) -> None:
     """Add flags to a mount. Those that it has are kept: a user namespace may not clear them."""
-    current = os.statvfs(target).f_flag
+    mounted = _open_without_links(target)
+    current = os.fstatvfs(mounted).f_flag
     kept = sum(flag for bit, flag in _KEPT_FLAGS.items() if current & bit)
-    system.mount("none", target, flags=system.MS_BIND | system.MS_REMOUNT | flags | kept)
+    system.mount("none", f"/proc/self/fd/{mounted}", flags=system.MS_BIND | system.MS_REMOUNT | flags | kept)
+    os.close(mounted)
 
 
 def _open_below(source: str, sub_path: str | None, identity: Identity | None) -> int:
