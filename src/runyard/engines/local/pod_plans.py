@@ -13,6 +13,7 @@ from typing import Any
 
 from runyard.app.engine import EngineRefusal
 from runyard.domain.reasons import Reason
+from runyard.engines.local.user_numbers import is_project_user
 from runyard.manifests.workloads import DEFAULT_GRACE_SECONDS
 from runyard.pods.demand import pod_limits
 from runyard.procs.plan import Command, Identity, Limits, Mount, Plan, Readiness
@@ -96,6 +97,9 @@ class Owner:
     """Of the server."""
     project_user: int | None
     """As root: the user of the project, which executes its runs by default."""
+    accounts: Mapping[int, str] = field(default_factory=dict)
+    """Users of this machine by number, whose files and processes a run as their user could reach."""
+    account_groups: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def is_root(self) -> bool:
@@ -161,6 +165,7 @@ def choose_identity(run: AdmittedRun, owner: Owner) -> Identity | None:
         own = owner.project_user
         if own is None:
             raise EngineRefusal(Reason.USER_IMPOSSIBLE, "the project has no user on this machine")
+        _refuse_users_of_others(owner, user=user, group=group, shared=shared)
         groups = () if shared is None else (shared,)
         return Identity(uid=own if user is None else user, gid=own if group is None else group, groups=groups)
     wanted = {
@@ -176,6 +181,24 @@ def choose_identity(run: AdmittedRun, owner: Owner) -> Identity | None:
             )
             raise EngineRefusal(Reason.USER_IMPOSSIBLE, message)
     return None
+
+
+def _refuse_users_of_others(owner: Owner, *, user: int | None, group: int | None, shared: int | None) -> None:
+    """Refuse users of other projects and of people: a run as one of them could read all that is theirs."""
+    for name, given, accounts in (
+        ("run_as_user", user, owner.accounts),
+        ("run_as_group", group, owner.account_groups),
+        ("fs_group", shared, owner.account_groups),
+    ):
+        if given is None or given == owner.project_user:
+            continue
+        whose = "of projects" if is_project_user(given) else f"of {accounts[given]}" if given in accounts else None
+        if whose is not None:
+            message = (
+                f"{name} {given} is impossible: it is a number {whose} on this machine; choose one that nobody has, "
+                f"or leave {name} out"
+            )
+            raise EngineRefusal(Reason.USER_IMPOSSIBLE, message)
 
 
 def make_plan(inputs: PlanInputs) -> Plan:

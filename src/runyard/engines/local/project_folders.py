@@ -23,12 +23,8 @@ from runyard.engines.local.place_files import (
     rename_new,
     write_record,
 )
+from runyard.engines.local.user_numbers import FIRST_USER, PLACES, USERS_PER_PLACE
 
-FIRST_USER = 600_000_000
-"""The lowest number of a project's user; no distribution gives such numbers to people."""
-USERS_PER_PLACE = 100_000
-"""How many numbers a place has; two places of one machine have different ones, but for bad luck."""
-PLACES = 10_000
 PROJECT_FILE = "project.json"
 _LOCK = ".lock"
 _NUMBERS = ".numbers.json"

@@ -39,6 +39,7 @@ from runyard.engines.local.rendering import admit_run, parse_admitted
 from runyard.engines.local.room import Room, Share
 from runyard.engines.local.run_folders import ReleaseRecord, RunFolder, WishRecord
 from runyard.engines.local.run_watch import RunWatch
+from runyard.engines.local.user_numbers import read_accounts
 from runyard.engines.local.volume_folders import find_volume
 from runyard.manifests.identity import PlatformInputs
 from runyard.manifests.workloads import get_replicas
@@ -218,8 +219,15 @@ class RunStarts:
         if project is None:
             raise EngineUnavailable(Reason.ENGINE_FAILED, f"project {assignment.project} is not prepared here")
         user = os.geteuid()
-        owner = Owner(user=user, groups=frozenset({os.getegid(), *os.getgroups()}), project_user=project.user)
         is_container = not get_kind(assignment.effective.kind).needs_launcher
+        owner = Owner(
+            user=user,
+            groups=frozenset({os.getegid(), *os.getgroups()}),
+            project_user=project.user,
+            # A container has files and processes of its own, whatever its user's number means outside.
+            accounts={} if is_container else read_accounts(),
+            account_groups={} if is_container else read_accounts(Path("/etc/group")),
+        )
         identity = choose_container_identity(run, owner) if is_container else choose_identity(run, owner)
         claims = list_kept_claims(run)
         self._check_claims(assignment.project, claims)

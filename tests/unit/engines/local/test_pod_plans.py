@@ -193,6 +193,25 @@ def test_user_and_groups_are_those_that_the_run_names_when_the_server_is_root() 
     assert choose_identity(run, ROOT) == Identity(uid=1234, gid=1235, groups=(1236,))
 
 
+@pytest.mark.parametrize("field", ["run_as_user", "run_as_group", "fs_group"])
+def test_run_is_refused_when_it_names_the_user_of_another_project(field: str) -> None:
+    with pytest.raises(EngineRefusal) as refusal:
+        choose_identity(make_run(**{field: 600_000_002}), ROOT)
+    assert refusal.value.code == Reason.USER_IMPOSSIBLE
+    assert f"{field} 600000002 is impossible: it is a number of projects on this machine" in str(refusal.value)
+    own = choose_identity(make_run(**{field: 600_000_001}), ROOT)
+    assert own is not None
+    assert own.uid == 600_000_001
+
+
+@pytest.mark.parametrize("field", ["run_as_user", "run_as_group", "fs_group"])
+def test_run_is_refused_when_it_names_an_account_of_the_machine(field: str) -> None:
+    owner = replace(ROOT, accounts={1000: "ada"}, account_groups={1000: "ada"})
+    with pytest.raises(EngineRefusal) as refusal:
+        choose_identity(make_run(**{field: 1000}), owner)
+    assert f"{field} 1000 is impossible: it is a number of ada on this machine" in str(refusal.value)
+
+
 def test_run_is_refused_when_its_project_has_no_user_and_the_server_is_root() -> None:
     with pytest.raises(EngineRefusal):
         choose_identity(make_run(), replace(ROOT, project_user=None))
