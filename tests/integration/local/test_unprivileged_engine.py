@@ -1,5 +1,7 @@
-"""Started as root, the contract suite of the local engine runs once more as somebody else: no cgroups of its own, runs
-as the server's own user, mounts by user namespaces where the kernel allows them."""
+"""Started as root, tests of the local engine run once more as somebody else.
+
+There are no cgroups then, runs are the server's own user, and mounts need user namespaces.
+"""
 
 import os
 import re
@@ -12,14 +14,23 @@ import pytest
 from runyard.procs import Command, Identity, Plan, end_leftovers, log_path, read_state, request_stop, start
 
 ROOT = Path(__file__).parents[3]
+FOLDER = "tests/integration/local"
 STRANGER = Identity(uid=600_100_778, gid=600_100_778)
 SECONDS = 300
 LEAST_PASSED = 70
 """So many tests of the suite need neither mounts nor root."""
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the contract suite is run by an unprivileged user anyway")
-def test_contract_holds_when_the_server_is_not_root(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="these tests are run by an unprivileged user anyway")
+@pytest.mark.parametrize(
+    ("tests", "least"),
+    [
+        (("-k", "process", "tests/contract/engine"), LEAST_PASSED),
+        ((f"{FOLDER}/test_life_of_a_local_run.py", f"{FOLDER}/test_machine_of_local_runs.py"), 12),
+    ],
+    ids=["contract", "server"],
+)
+def test_everything_holds_when_the_server_is_not_root(tmp_path: Path, tests: tuple[str, ...], least: int) -> None:
     work, folder = tmp_path / "work", tmp_path / "supervision"
     folder.mkdir(mode=0o700)
     work.mkdir()
@@ -27,7 +38,7 @@ def test_contract_holds_when_the_server_is_not_root(tmp_path: Path) -> None:
     argv = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", f"{work}/tmp")
     main = Command(
         name="main",
-        argv=(*argv, "-k", "process", "tests/contract/engine"),
+        argv=(*argv, *tests),
         env={
             "PATH": os.environ["PATH"],
             "HOME": str(work),
@@ -53,4 +64,4 @@ def test_contract_holds_when_the_server_is_not_root(tmp_path: Path) -> None:
         pytest.skip(f"another user cannot be given the interpreter: {state.failure.message}")
     assert state.failure is None, state.failure
     assert state.instances[0].exit_code == 0, output[-5000:]
-    assert int(re.findall(r"(\d+) passed", output)[-1]) >= LEAST_PASSED, output[-2000:]
+    assert int(re.findall(r"(\d+) passed", output)[-1]) >= least, output[-2000:]
