@@ -287,9 +287,14 @@ class LocalEngine:
         release = source.pod.rpartition("-")[2]
         if folder is None or not release.isdecimal():
             return
-        wait = partial(self._watch.wait, source.run_uid)
-        supervision = folder.get_supervision_path(int(release))
-        async for item in log_files.follow(supervision, source, after=after, wait=wait):
+        items = log_files.follow(
+            folder.get_supervision_path(int(release)),
+            source,
+            after=after,
+            wait=partial(self._watch.wait, source.run_uid),
+            get_news=partial(self._watch.find_told, source.run_uid),
+        )
+        async for item in items:
             yield item
 
     async def ensure_project(self, project: str) -> None:

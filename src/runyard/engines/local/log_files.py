@@ -1,5 +1,6 @@
 """The output of a run's processes, read from the files that its supervisors write. Positions are offsets in bytes."""
 
+import errno
 import os
 import re
 import stat
@@ -23,6 +24,8 @@ MOST_LOG_SOURCES = 1000
 FIRST_PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 0.5
 """How often a log that is followed is looked at, while nothing is written."""
+STATE_SECONDS = 5.0
+"""How often the state is read while a log is followed and nothing happens to its run: news may get lost."""
 _LOG_NAME = re.compile(r"([A-Za-z0-9._-]{1,200})\.([0-9]{1,9})")
 
 
@@ -61,17 +64,25 @@ def _list_logs(supervision: Path) -> list[tuple[str, int]]:
 
 
 async def follow(
-    supervision: Path, source: LogSource, *, after: str | None, wait: Callable[[float], Awaitable[object]]
+    supervision: Path,
+    source: LogSource,
+    *,
+    after: str | None,
+    wait: Callable[[float], Awaitable[None]],
+    get_news: Callable[[], object],
 ) -> AsyncIterator[LogChunk | LogGap]:
-    """The output after a position. `wait` returns after so many seconds, or earlier if something happened to the run.
+    """The output after a position. `wait` waits so many seconds, or until something happens to the run.
 
-    Raises `EngineUnavailable` if the file cannot be read now.
+    `get_news` returns another object whenever something has happened to it: then the state is read again. Raises
+    `EngineUnavailable` if the file cannot be read now.
     """
     path = log_path(supervision, source.container, source.instance)
     position, pause = _read_position(after), FIRST_PAUSE_SECONDS
+    age, news, state = STATE_SECONDS, None, None
     while True:
-        # The state first: what was written before the end is in the file then.
-        state = read_state(supervision)
+        if age >= STATE_SECONDS or get_news() is not news:
+            age, news, state = 0.0, get_news(), read_state(supervision)
+        # The state is always older than the piece: what was written before the end is in the file then.
         piece = _read(path, position)
         if piece is None:
             yield _make_gap("the files of the run are gone", position)
@@ -87,7 +98,7 @@ async def follow(
             break
         else:
             await wait(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            age, pause = age + pause, min(pause * 2, LONGEST_PAUSE_SECONDS)
     if dropped := _count_dropped(state, source):
         yield _make_gap(f"{dropped} bytes more were written than are kept of one log", position)
 
@@ -117,6 +128,8 @@ def _read(path: Path, position: int) -> _Piece | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None  # a link: somebody put it there, and the log is gone
         raise EngineUnavailable(Reason.ENGINE_FAILED, f"the log cannot be read: {error.strerror}") from error
     try:
         found = os.fstat(descriptor)

@@ -128,7 +128,6 @@ class RunWatch:
     async def wait(self, run_uid: str, seconds: float) -> None:
         """Wait that long, or until something happens to the run."""
         event = self._events.setdefault(run_uid, asyncio.Event())
-        event.clear()
         await wait_at_most(event, seconds)
 
     def note(self, run_uid: str) -> None:
