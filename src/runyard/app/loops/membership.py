@@ -27,9 +27,14 @@ class Membership:
             return 0, 1
         return self._replicas.index(self.owner), len(self._replicas)
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other replica was live at the last heartbeat. A killed server counts until its lease expires."""
+        return len(self._replicas) <= 1
+
     def owns(self, run_uid: str) -> bool:
         """Whether this replica is the one to follow that run."""
-        if len(self._replicas) <= 1:
+        if self.is_alone:
             return True
         return max(self._replicas, key=lambda replica: _weigh(replica, run_uid)) == self.owner
 

@@ -270,7 +270,7 @@ class Reconciler:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._pace.heartbeat_seconds)
-            if not self._busy and not self._core.store.is_shared:
+            if not self._busy and self.membership.is_alone and not self._core.store.is_shared:
                 continue  # no lease to renew, and nobody to tell: an idle server leaves the disk alone
             try:
                 if await self.membership.beat():

@@ -176,6 +176,23 @@ async def test_lease_is_kept_when_a_call_takes_longer_than_the_lease(world: Worl
     assert world.engine.calls.count("ensure_anchor") == 1
 
 
+async def test_next_server_follows_all_runs_when_the_server_before_was_killed(world: World) -> None:
+    """A killed server cannot leave. The next one of the same SQLite database notices although it is idle."""
+    pace = Pace(lease=timedelta(seconds=0.4), heartbeat_seconds=0.05, poll_seconds=0.05)
+    await world.make_loop(pace=pace).membership.beat()
+    loop = world.make_loop(pace=pace)
+
+    async def has_company() -> bool:
+        return not loop.membership.is_alone
+
+    async def is_alone() -> bool:
+        return loop.membership.is_alone
+
+    async with running(loop), asyncio.timeout(5):
+        await until(has_company)
+        await until(is_alone)
+
+
 async def test_every_missing_anchor_is_noticed_when_there_are_several_pages(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
