@@ -8,7 +8,7 @@ import pytest
 from tests.contract.engine.lab import Lab
 from tests.contract.engine.local_lab import open_local_lab
 from tests.contract.engine.memory_lab import MemoryLab
-from tests.contract.engine.podman_lab import open_podman_lab
+from tests.contract.engine.podman_lab import open_podman_lab, podman_ends
 from tests.engines.memory import MemoryEngine
 
 
@@ -20,6 +20,8 @@ async def open_memory_lab(engine: MemoryEngine | None = None) -> AsyncIterator[L
     await lab.engine.ensure_project(lab.other_project)
     yield lab
 
+
+__all__ = ["podman_ends"]
 
 LABS: Mapping[str, Callable[[], AbstractAsyncContextManager[Lab]]] = {
     "memory": open_memory_lab,

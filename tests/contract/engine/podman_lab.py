@@ -1,7 +1,6 @@
 """The local engine with containers of a real podman: the same scripts, in busybox."""
 
 import asyncio
-import atexit
 import dataclasses
 import os
 import shutil
@@ -12,6 +11,8 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
+
+import pytest
 
 from runyard.app.engine import Assignment
 from runyard.domain.effective_spec import EffectiveSpec
@@ -82,14 +83,23 @@ def _read(path: Path) -> bytes:
     return b""
 
 
+_opened = ExitStack()
+
+
 @cache
 def get_runtime() -> ContainerRuntime:
     """One podman for all labs of a test process, because to find it takes a second; skips where there is none."""
     folder = Path(tempfile.mkdtemp(prefix="runyard-podman-"))
-    stack = ExitStack()
-    atexit.register(stack.close)
-    stack.callback(shutil.rmtree, folder, ignore_errors=True)
-    return stack.enter_context(open_runtime(folder))
+    _opened.callback(shutil.rmtree, folder, ignore_errors=True)
+    return _opened.enter_context(open_runtime(folder))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def podman_ends() -> Iterator[None]:
+    """Closes what `get_runtime` has opened, when the test process has run its last test."""
+    yield
+    _opened.close()
+    get_runtime.cache_clear()
 
 
 @asynccontextmanager

@@ -4,8 +4,11 @@ from pathlib import Path
 import pytest
 
 from runyard.engines.local.containers import ContainerRuntime
+from tests.contract.engine.podman_lab import podman_ends
 from tests.integration.engines.containers.lab import open_runtime
 from tests.unit.procs.lab import Lab
+
+__all__ = ["podman_ends"]
 
 
 @pytest.fixture(scope="module")

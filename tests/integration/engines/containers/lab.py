@@ -45,6 +45,9 @@ def open_runtime(folder: Path) -> Iterator[ContainerRuntime]:
             # The files of layers belong to users of a user namespace; the process that keeps it is ended at last.
             call(runtime, "unshare", "rm", "-rf", str(folder / "store" / "overlay"), check=False)
             call(runtime, "system", "migrate", check=False)
+        else:
+            # Podman leaves this folder mounted on itself.
+            subprocess.run(["umount", folder / "store" / "overlay"], capture_output=True, check=False)
         shutil.rmtree(runtime.memory, ignore_errors=True)
 
 

@@ -26,6 +26,10 @@ PLACEHOLDER = "$(RUNYARD_PORT_"
 CGROUPS = Path("/sys/fs/cgroup")
 CGROUP_PARENT = "runyard-containers"
 """The cgroup below which every container gets a cgroup of its own, from which its peak memory is read."""
+REMOVAL_SECONDS = 20.0
+"""How long `cleanup` tries to remove a container."""
+EMPTY_SECONDS = 2.0
+"""How long `cleanup` waits for the cgroup of a container to be empty."""
 FILES = "files"
 """The folder, in the container's folder in memory, of its secrets, configuration and environment."""
 STARTED_FILE = "started"
@@ -173,17 +177,27 @@ def inspect(handle: Handle) -> int:
 
 def cleanup(handle: Handle) -> int:
     """Remove the container, its folder in memory and its cgroup. Idempotent."""
-    is_removed = _call(handle, "rm", "--force", *handle["remove_options"], handle["name"])
-    is_gone = is_removed or not _call(handle, "container", "inspect", handle["name"])
+    is_gone = _remove_container(handle)
     folder = Path(handle["folder"])
     for path in folder.iterdir() if folder.is_dir() else ():
         _remove(path)
     with suppress(OSError):
         folder.rmdir()
     for cgroup in _iter_cgroups(handle):
-        with suppress(OSError):
-            cgroup.rmdir()
+        _remove_cgroup(cgroup)
     return 0 if is_gone else 1
+
+
+def _remove_container(handle: Handle) -> bool:
+    """Remove the container, several times if need be: the first removal may only end what killed processes began."""
+    deadline = time.monotonic() + REMOVAL_SECONDS
+    while True:
+        _call(handle, "rm", "--force", *handle["remove_options"], handle["name"])
+        if not _call(handle, "container", "inspect", handle["name"]):
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
 
 
 def _remove(path: Path) -> None:
@@ -277,6 +291,18 @@ def _iter_cgroups(handle: Handle) -> list[Path]:
         return []
     below = f"{CGROUP_PARENT}/{handle['name']}"
     return [path for path in (CGROUPS / below, *CGROUPS.glob(f"*/{below}")) if path.is_dir()]
+
+
+def _remove_cgroup(path: Path) -> None:
+    """Remove a cgroup with those below it; waits a moment for processes that were killed."""
+    deadline = time.monotonic() + EMPTY_SECONDS
+    while True:
+        for below in sorted(path.glob("**/"), reverse=True):
+            with suppress(OSError):
+                below.rmdir()
+        if not path.exists() or time.monotonic() > deadline:
+            return
+        time.sleep(0.05)
 
 
 def _libc() -> ctypes.CDLL:
