@@ -48,6 +48,8 @@ from runyard.spec.kinds.registry import get_kind
 
 RETRY_SECONDS = 5.0
 """How often runs that wait are tried again although nothing ended here: runs of other engines end too."""
+MOST_WAITING = 10_000
+"""How many runs wait in the memory of one server; the Core releases the others again later."""
 
 _log = logging.getLogger(__name__)
 
@@ -122,9 +124,7 @@ class RunStarts:
     async def end(self, run_uid: str) -> None:
         """A run has ended: its room is free for others."""
         await self._watch.call(self._room.give_back, run_uid)
-        queued = self._queue.get(run_uid)
-        if queued is not None:
-            self.drop(run_uid)
+        if (queued := self._queue.get(run_uid)) is not None:
             await self._start_contained(queued)
         await self.retry()
 
@@ -170,8 +170,11 @@ class RunStarts:
         self.drop(run_uid)
         try:
             await self.start(queued.assignment, queued.uid)
-        except EngineError as error:
-            _log.warning("a run that waited cannot be started: %s", error, extra={"run_uid": run_uid})
+        except Exception as error:  # noqa: BLE001 - one run's failure must not keep the others waiting
+            is_known = isinstance(error, EngineError)
+            _log.warning(
+                "a run that waited cannot be started: %s", error, extra={"run_uid": run_uid}, exc_info=not is_known
+            )
             await self._watch.call(self._room.give_back, run_uid)
             self._watch.note(run_uid)
 
@@ -185,6 +188,8 @@ class RunStarts:
         folder = self._watch.reader.open_folder(assignment.run_uid)
         if folder is None:
             return
+        if len(self._queue) >= MOST_WAITING and assignment.run_uid not in self._queue:
+            raise EngineUnavailable(waiting.reason, f"{waiting.message}; {MOST_WAITING} others wait already")
         async with lock_file(folder.lock_path) as is_there:
             found = self._watch.read(assignment.run_uid) if is_there else None
             if found is None or found.files.anchor.uid != uid or not is_due(found.files, assignment):

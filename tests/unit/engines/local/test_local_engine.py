@@ -18,6 +18,7 @@ from runyard.engines.local.orphans import iter_orphans
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.resources import Sides
 from tests.contract.engine.lab import (
+    FixedAccess,
     assign,
     assign_again,
     assign_service,
@@ -115,6 +116,48 @@ async def test_run_that_waits_starts_when_the_one_before_it_has_ended(lab: Local
     await lab.engine.stop(assign_again(first, generation=2), before.uid)
     await see(lab, after, Seen.SUCCEEDED)
     assert (await lab.engine.snapshot()).pods == ()
+
+
+class BrokenAccess(FixedAccess):
+    """The store of secrets fails, once it is asked again."""
+
+    asked = 0
+
+    async def read_secrets(self) -> dict[str, str]:
+        type(self).asked += 1
+        if type(self).asked > 1:
+            raise RuntimeError("the store stumbled")
+        return {}
+
+
+async def test_others_start_when_a_run_that_waited_cannot_be_started(lab: LocalLab) -> None:
+    first = assign(lab, spec=take_everything())
+    before = await begin_and_see(lab, first, Seen.RUNNING)
+    broken = assign(lab, run_id="r2", spec=take_everything(), access=BrokenAccess())
+    whole = assign(lab, leave(0), run_id="r3", spec=take_everything())
+    held, after = await begin(lab, broken), await begin(lab, whole)
+    await lab.engine.stop(assign_again(first, generation=2), before.uid)
+    await see(lab, after, Seen.SUCCEEDED)
+    assert (await lab.engine.observe(held)).seen is Seen.HELD
+
+
+async def test_run_is_tried_later_when_too_many_wait(lab: LocalLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_starts, "MOST_WAITING", 1)
+    await begin_and_see(lab, assign(lab, spec=take_everything()), Seen.RUNNING)
+    await begin(lab, assign(lab, run_id="r2", spec=take_everything()))
+    late = assign(lab, run_id="r3", spec=take_everything())
+    uid = await lab.engine.ensure_anchor(late)
+    with pytest.raises(EngineUnavailable) as failure:
+        await lab.engine.release(late, uid)
+    assert failure.value.code == Reason.RESOURCES_WAITING
+    assert (await lab.engine.observe(make_anchor(late, uid))).seen is Seen.HELD
+
+
+async def test_each_try_ends_for_itself_when_a_job_is_retried(lab: LocalLab) -> None:
+    anchor = await begin(lab, assign(lab, leave(4), spec={"backoff_limit": 1}))
+    seen = await see(lab, anchor, Seen.FAILED, Seen.SUCCEEDED)
+    assert [(end.instance, end.exit_code) for end in seen.ends] == [(0, 4), (1, 4)]
+    assert len(await lab.engine.list_log_sources(anchor)) == 2
 
 
 async def test_run_that_waits_never_starts_when_it_is_stopped_or_removed(lab: LocalLab) -> None:
