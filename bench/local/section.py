@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.local.first_line import find_percentile, measure_first_line
 from bench.local.full_runs import FullRuns, measure_runs
-from bench.local.idle_runs import IdleMemory, measure_idle
+from bench.local.idle_runs import WATCHED_SECONDS, Idle, measure_idle
 from bench.local.plain_loop import PlainRuns, Writes, measure_plain, record_writes
 from bench.local.printing import LINE as PRINTED
 from bench.local.printing import Printing, measure_printing
@@ -18,7 +18,7 @@ from bench.loop.world import measure_core_share
 from bench.report import Cell, Goal, Section, Table, progress
 
 LARGEST_PER_RUN_MB = 12.0
-"""The goal for the memory of the server per run, and of a supervisor."""
+"""The goal for the memory of the server per run, and for that of a supervisor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class Sizes:
     in_flight: int = 8
     lines: int = 100
     idle_runs: int = 50
+    idle_seconds: float = WATCHED_SECONDS
     printed_bytes: int = 100_000_000
 
 
@@ -59,7 +60,7 @@ class Figures:
     loads: Sequence[Load]
     line: Sequence[float]
     line_handler: Sequence[float]
-    memory: IdleMemory
+    idle: Idle
     printing: Printing
     core_shares: Sequence[float]
     """How much of a core was there for one busy process, between the measurements."""
@@ -88,9 +89,9 @@ async def _measure(sizes: Sizes) -> Figures:
             printing = await measure_printing(server, folder, size=sizes.printed_bytes)
             shares.append(measure_core_share())
         async with open_server() as server:
-            progress("memory")
-            memory = await measure_idle(server, runs=sizes.idle_runs)
-    return Figures(writes, loads, line, line_handler, memory, printing, shares)
+            progress("idle runs")
+            idle = await measure_idle(server, runs=sizes.idle_runs, seconds=sizes.idle_seconds)
+    return Figures(writes, loads, line, line_handler, idle, printing, shares)
 
 
 async def _measure_load(server: LocalServer, writes: Writes, folder: Path, *, runs: int, in_flight: int) -> Load:
@@ -102,7 +103,7 @@ async def _measure_load(server: LocalServer, writes: Writes, folder: Path, *, ru
 
 
 def _make_section(found: Figures, sizes: Sizes) -> Section:
-    tables = [_make_runs_table(found), _make_line_table(found), _make_memory_table(found), _make_printing_table(found)]
+    tables = [_make_runs_table(found), _make_line_table(found), _make_idle_table(found), _make_printing_table(found)]
     return Section("local", tables, _list_goals(found), _write_notes(found, sizes))
 
 
@@ -146,12 +147,16 @@ def _make_line_table(found: Figures) -> Table:
     return Table("submit → first line of the program, through log?follow", ["", "p50 ms", "p99 ms", "best ms"], rows)
 
 
-def _make_memory_table(found: Figures) -> Table:
+def _make_idle_table(found: Figures) -> Table:
+    idle, goal = found.idle, f"≤ {LARGEST_PER_RUN_MB:g}"
     rows: list[list[Cell]] = [
-        [name, one.rss / 1e6, "not readable" if one.pss is None else one.pss / 1e6, f"≤ {LARGEST_PER_RUN_MB:g}"]
-        for name, one in (("server, per run", found.memory.server), ("supervisor of a run", found.memory.supervisor))
+        [name, memory.rss / 1e6, "not readable" if memory.pss is None else memory.pss / 1e6, goal, f"{cpu:.3f}"]
+        for name, memory, cpu in (
+            ("server, per run", idle.server, idle.server_cpu),
+            ("supervisor of a run", idle.supervisor, idle.supervisor_cpu),
+        )
     ]
-    return Table("memory of a run that is idle", ["", "RSS MB", "PSS MB", "goal"], rows)
+    return Table("a run that is idle", ["", "RSS MB", "PSS MB", "goal", "CPU ms per s"], rows)
 
 
 def _make_printing_table(found: Figures) -> Table:
@@ -166,10 +171,10 @@ def _make_printing_table(found: Figures) -> Table:
 
 
 def _list_goals(found: Figures) -> Sequence[Goal]:
-    memory = found.memory
+    idle = found.idle
     return [
-        Goal("memory of the server per run (RSS)", memory.server.rss / 1e6, "MB", at_most=LARGEST_PER_RUN_MB),
-        Goal("memory of a supervisor (RSS)", memory.supervisor.rss / 1e6, "MB", at_most=LARGEST_PER_RUN_MB),
+        Goal("memory of the server per run (RSS)", idle.server.rss / 1e6, "MB", at_most=LARGEST_PER_RUN_MB),
+        Goal("memory of a supervisor (RSS)", idle.supervisor.rss / 1e6, "MB", at_most=LARGEST_PER_RUN_MB),
     ]
 
 
@@ -182,8 +187,8 @@ def _write_notes(found: Figures, sizes: Sizes) -> Sequence[str]:
         In flight: threads of the plain loop, and clients that submit again when their run is settled. The CPU of the
         supervisor is that of all processes of a run less the program's in the plain loop: so it includes the fork,
         the cgroup and the mount namespace of the program. `bench` is this process: the plain loop, or the HTTP client
-        that polls; it shares the cores. First line: {sizes.lines} runs, one after another. Memory: {sizes.idle_runs}
-        runs that sleep; the server's is by how much it grew. Printing: {sizes.printed_bytes:,} bytes in lines of
+        that polls; it shares the cores. First line: {sizes.lines} runs, one after another. Idle: {sizes.idle_runs}
+        runs that sleep; the server's memory is by how much it grew. Printing: {sizes.printed_bytes:,} bytes in lines of
         {len(PRINTED) + 1} bytes by `yes | head`; CPU of `cat` alone, of the supervisor alone, and of the server from
         the submit until all is stored. Share of a core that a busy process got: {shares}.
     """

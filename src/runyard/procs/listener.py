@@ -38,6 +38,11 @@ class Listener:
             raise
         self._loop.add_reader(self._socket.fileno(), self._receive)
 
+    @property
+    def name(self) -> str:
+        """The name of its socket among the listeners."""
+        return self._path.name
+
     def watch(self, folder: Path, *, pid: int | None = None) -> bool:
         """Report the death of the folder's supervisor; False if there is none to watch (any more): look at it now.
 

@@ -10,14 +10,18 @@ MOST_LISTENERS = 100
 """How many engines of one place are told."""
 
 
-def tell_listeners(listeners: Path, folder: Path) -> None:
-    """Send the path of a run's folder to every engine that listens; one that is gone is forgotten. Never waits."""
+def tell_listeners(listeners: Path, folder: Path, *, but: str | None = None) -> None:
+    """Send the path of a run's folder to every engine that listens, but for one socket; one that is gone is forgotten.
+
+    Never waits.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
         # The address of a socket has at most 107 bytes; a path through a descriptor is short whatever the folder.
-        descriptor = os.open(listeners, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(listeners, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            for name in sorted(os.listdir(listeners))[:MOST_LISTENERS]:
-                _tell(sender, f"/proc/self/fd/{descriptor}/{name}", folder)
+            for name in sorted(os.listdir(descriptor))[:MOST_LISTENERS]:
+                if name != but:
+                    _tell(sender, f"/proc/self/fd/{descriptor}/{name}", folder)
         finally:
             os.close(descriptor)
 

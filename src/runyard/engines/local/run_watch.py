@@ -135,7 +135,7 @@ class RunWatch:
         self._handle(run_uid)
         if (path := self.place.find_run_folder(run_uid)) is not None:
             with suppress(OSError):
-                tell_listeners(self.place.listeners, path)
+                tell_listeners(self.place.listeners, path, but=None if self._listener is None else self._listener.name)
 
     async def look_at_all(self) -> None:
         """Read every run, and those that were there before."""

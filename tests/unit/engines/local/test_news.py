@@ -1,0 +1,22 @@
+"""Engines of one place tell each other what they changed."""
+
+import asyncio
+from pathlib import Path
+
+from runyard.engines.local.news import tell_listeners
+from runyard.procs import Listener
+
+
+async def test_others_hear_of_it_and_the_teller_does_not_when_an_engine_changed_a_run(tmp_path: Path) -> None:
+    teller, other = Listener(tmp_path), Listener(tmp_path)
+    try:
+        tell_listeners(tmp_path, Path("/place/runs/one"), but=teller.name)
+        async with asyncio.timeout(10):
+            assert await anext(other) == Path("/place/runs/one")
+        tell_listeners(tmp_path, Path("/place/runs/two"))
+        async with asyncio.timeout(10):
+            # Datagrams arrive in order: the first one would have come before.
+            assert await anext(teller) == Path("/place/runs/two")
+    finally:
+        teller.close()
+        other.close()
