@@ -17,7 +17,6 @@ from runyard.engines.local.containers import (
     RuntimeMissing,
     find_runtime,
     plan_container,
-    remove_strays,
 )
 from runyard.procs import Identity, Plan
 from testbed import images
@@ -40,7 +39,8 @@ def open_runtime(folder: Path) -> Iterator[ContainerRuntime]:
         call(runtime, "load", "--quiet", "--input", str(archive))
         yield runtime
     finally:
-        remove_strays(runtime, is_kept=lambda _: False)
+        # Of every place that used it, and also those that a supervisor is about to end.
+        call(runtime, "rm", "--all", "--force", "--time", "0", check=False)
         if runtime.is_rootless:
             # The files of layers belong to users of a user namespace; the process that keeps it is ended at last.
             call(runtime, "unshare", "rm", "-rf", str(folder / "store" / "overlay"), check=False)
