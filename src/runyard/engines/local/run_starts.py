@@ -223,28 +223,13 @@ class RunStarts:
         project = find_project_folder(self._watch.place, assignment.project)
         if project is None:
             raise EngineUnavailable(Reason.ENGINE_FAILED, f"project {assignment.project} is not prepared here")
-        user = os.geteuid()
         is_container = not get_kind(assignment.effective.kind).needs_launcher
-        owner = Owner(
-            user=user,
-            groups=frozenset({os.getegid(), *os.getgroups()}),
-            project_user=project.user,
-            # A container has files and processes of its own, whatever its user's number means outside.
-            accounts={} if is_container else read_accounts(),
-            account_groups={} if is_container else read_accounts(Path("/etc/group")),
-        )
+        owner = _read_owner(project, is_container=is_container)
         identity = choose_container_identity(run, owner) if is_container else choose_identity(run, owner)
         claims = list_kept_claims(run)
         self._check_claims(assignment.project, claims)
         release = claim.supervision.parent
-        paths = Paths(
-            work=release / "work",
-            temporary=release / "tmp",
-            termination=release / "termination",
-            volumes=release / "volumes",
-            run_claims=folder.path / "claims",
-            kept_volumes=project.volumes,
-        )
+        paths = _name_paths(release, folder, project)
         preparation = Preparation() if is_container else await self._prepare(assignment, run, project)
         inputs = PlanInputs(
             run=run,
@@ -362,6 +347,29 @@ class _Prepared:
         if self.identity is not None:
             groups = self.identity.groups
             os.chown(path, self.identity.uid, groups[0] if groups else self.identity.gid)
+
+
+def _read_owner(project: ProjectFolder, *, is_container: bool) -> Owner:
+    """Who executes runs of a project on this machine."""
+    return Owner(
+        user=os.geteuid(),
+        groups=frozenset({os.getegid(), *os.getgroups()}),
+        project_user=project.user,
+        # A container has files and processes of its own, whatever its user's number means outside.
+        accounts={} if is_container else read_accounts(),
+        account_groups={} if is_container else read_accounts(Path("/etc/group")),
+    )
+
+
+def _name_paths(release: Path, folder: RunFolder, project: ProjectFolder) -> Paths:
+    return Paths(
+        work=release / "work",
+        temporary=release / "tmp",
+        termination=release / "termination",
+        volumes=release / "volumes",
+        run_claims=folder.path / "claims",
+        kept_volumes=project.volumes,
+    )
 
 
 _UNSETTLED = {"is_settled": False, "expires_at": None}
