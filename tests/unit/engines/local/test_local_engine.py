@@ -115,7 +115,7 @@ async def test_run_that_waits_starts_when_the_one_before_it_has_ended(lab: Local
     assert (await other.observe(after)).seen is Seen.HELD
     await lab.engine.stop(assign_again(first, generation=2), before.uid)
     await see(lab, after, Seen.SUCCEEDED)
-    assert (await lab.engine.snapshot()).pods == ()
+    await eventually(lab, lab.engine.snapshot, lambda taken: taken.pods == ())
 
 
 class BrokenAccess(FixedAccess):
