@@ -51,6 +51,8 @@ def describe_value(value: Any) -> str:
         return f'"{value[:_SHOWN_CHARACTERS]}{"…" if len(value) > _SHOWN_CHARACTERS else ""}"'
     if isinstance(value, int | float):
         return str(value)[:_SHOWN_CHARACTERS]
+    if isinstance(value, bytes):
+        return "a body of bytes"
     return "a list" if isinstance(value, list | tuple) else "an object" if isinstance(value, dict) else "a value"
 
 

@@ -140,7 +140,7 @@ class Service:
         try:
             arguments = self._bind(event)
         except NotPrepared as error:
-            raise Refusal(400, str(error)) from None
+            raise Refusal(400, f"{error}{_explain_content_type(event)}") from None
         try:
             returned = self._handler(*arguments.positional, **arguments.named)
             if inspect.isawaitable(returned):
@@ -398,6 +398,16 @@ def _describe_health(service: Service) -> Reply:
     status = 503 if service.is_draining else 200
     body = json.dumps({"status": "stopping" if service.is_draining else "ok"}).encode()
     return Reply(status, "application/json", body)
+
+
+def _explain_content_type(event: Event) -> str:
+    """What to add to a refusal if the body is not JSON by its header; curl's `--data` sends such a header by itself."""
+    if not isinstance(event.body, bytes) or not event.content_type:
+        return ""
+    return (
+        f"; the body was not read as JSON, because its Content-Type is {event.content_type[:80]}: "
+        "send Content-Type: application/json"
+    )
 
 
 def _read_value(raw: bytes, content_type: str) -> Any:

@@ -92,8 +92,8 @@ def _convert_foreign(value: Any, name: str, depth: int) -> Any:
             return to_json(convert(), name, depth + 1)
     kind = type(value).__name__
     raise BadResult(
-        f"result {name} is a {kind}, which JSON cannot hold; return numbers, text, lists or dicts, or write it to a "
-        "file and return its pathlib.Path"
+        f"result {name} is of type {kind}, which JSON cannot hold; return numbers, text, lists or dicts, or write it "
+        "to a file and return its pathlib.Path"
     )
 
 

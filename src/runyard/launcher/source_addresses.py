@@ -30,6 +30,8 @@ def _fetch_git(address: str, work: Path) -> SourceTree:
 
 def _fetch_file(address: str, work: Path) -> SourceTree:
     name = PurePosixPath(unquote(urlsplit(address).path)).name
+    if name.lower().endswith(".zip"):
+        raise NotPrepared(f"the source {address[:200]} is an archive; write zip+ before it: zip+{address[:200]}")
     if not name.removesuffix(".py").isidentifier():
         name = DEFAULT_FILE
     target = work / f"{name.removesuffix('.py')}.py"

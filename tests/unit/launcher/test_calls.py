@@ -76,8 +76,8 @@ def test_run_fails_and_names_the_result_when_it_is_not_json(lab: Lab) -> None:
     done = lab.launch("def main():\n    return {'model': object()}\n")
     assert done.code == 1
     assert done.termination["message"] == (
-        "result model is a object, which JSON cannot hold; return numbers, text, lists or dicts, or write it to a file "
-        "and return its pathlib.Path"
+        "result model is of type object, which JSON cannot hold; return numbers, text, lists or dicts, or write it to "
+        "a file and return its pathlib.Path"
     )
 
 

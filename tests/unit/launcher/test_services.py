@@ -29,6 +29,15 @@ def test_handler_answers_json_by_name_and_type_when_it_is_called(lab: Lab) -> No
     [
         ({"z": 1, "x": 2}, {}, 400, "the handler has no parameter z; it has x"),
         ({}, {}, 400, "the handler needs x"),
+        (
+            b'{"x": 1}',
+            {"Content-Type": "application/x-www-form-urlencoded"},
+            400,
+            (
+                "parameter x of the handler: a body of bytes is not a whole number; the body was not read as JSON, "
+                "because its Content-Type is application/x-www-form-urlencoded: send Content-Type: application/json"
+            ),
+        ),
         (b"{", {"Content-Type": "application/json"}, 400, "the body is not valid JSON"),
         (
             {"x": 1},
@@ -43,7 +52,7 @@ def test_handler_answers_json_by_name_and_type_when_it_is_called(lab: Lab) -> No
 def test_request_is_refused_with_json_when_it_is_not_usable(
     lab: Lab, body: object, headers: dict[str, str], status: int, message: str
 ) -> None:
-    with lab.service("def main(x):\n    return x\n") as service:
+    with lab.service("def main(x: int):\n    return x\n") as service:
         answer = service.call("/", body, method="POST", headers=headers)
         assert answer[0::2] == (status, {"status": status, "message": message})
 

@@ -241,6 +241,11 @@ def test_source_is_refused_when_its_scheme_is_unknown_or_its_client_missing(lab:
         "the scheme ftp of the source is unknown; "
         "allowed: git+https, zip+https, zip+http, zip+s3, https, http, s3, file"
     )
+    done = lab.launch(source={"source": "https://host/x.zip"})
+    assert (done.code, done.termination["message"]) == (
+        2,
+        "the source https://host/x.zip is an archive; write zip+ before it: zip+https://host/x.zip",
+    )
     done = lab.launch(source={"source": "zip+s3://bucket/x.zip"})
     assert (done.code, done.termination["message"]) == (
         2,
