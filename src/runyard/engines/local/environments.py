@@ -157,6 +157,8 @@ def plan_setup(
             "NO_COLOR": "1",
             "PATH": _SYSTEM_PATH,
             "UV_CACHE_DIR": str(cache_folder / "uv"),
+            # The folders are mounts of their own then: hard links fail, and uv would warn in the log of the run.
+            **({} if identity is None else {"UV_LINK_MODE": "copy"}),
             "UV_NO_PROGRESS": "1",
             "UV_PYTHON_DOWNLOADS": "never",
         },

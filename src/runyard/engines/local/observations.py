@@ -177,7 +177,7 @@ def _explain_procs_failure(files: RunFiles, state: State, failure: Failure) -> t
     if failure.code == STEP_FAILED:
         step = find_failed_step(state)
         if step is not None and step.command == IMAGE_STEP:
-            return Reason.IMAGE_MISSING, _tell_last_lines(files.step_log) or failure.message
+            return Reason.IMAGE_MISSING, _describe_missing_image(files.step_log) or failure.message
         return Reason.ENVIRONMENT_FAILED, describe_failure(files.step_log)
     known = {str(reason) for reason in Reason}
     return (failure.code if failure.code in known else Reason.RUN_FAILED), failure.message
@@ -189,9 +189,9 @@ def find_failed_step(state: State) -> Instance | None:
     return state.instances[-1] if is_step else None
 
 
-def _tell_last_lines(log: bytes) -> str:
+def _describe_missing_image(log: bytes) -> str:
     lines = [line.strip() for line in log.decode(errors="replace").splitlines() if line.strip()]
-    return "\n".join(lines[-MOST_STEP_LINES:])
+    return "\n".join(["the image could not be pulled:", *lines[-MOST_STEP_LINES:]]) if lines else ""
 
 
 def _advise_memory(files: RunFiles, end: Instance) -> str:

@@ -8,6 +8,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from runyard.engines.local.environments import (
 )
 from runyard.engines.local.interpreters import Interpreter, Interpreters
 from runyard.engines.local.package_index import read_index_variables
+from runyard.procs import Identity
 
 FOUND_UV = find_uv()
 NOBODY = 65534
@@ -338,6 +340,14 @@ def test_step_gets_no_secret_of_the_server_when_it_is_planned(lab: Lab, monkeypa
         *("HOME", "LANG", "NO_COLOR", "PATH", "UV_CACHE_DIR", "UV_NO_PROGRESS", "UV_PYTHON_DOWNLOADS")
     }
     assert command.argv[-1] == "libb"
+
+
+def test_files_are_copied_without_a_warning_when_the_project_has_a_user_of_its_own(lab: Lab) -> None:
+    """Its folders are then mounts of their own, between which nothing can be linked."""
+    identity = Identity(uid=os.getuid(), gid=os.getgid())
+    plan = partial(plan_setup, lab.choose("libb"), uv=UV, cache_folder=lab.cache, index_variables=lab.index)
+    assert plan(identity=identity).env["UV_LINK_MODE"] == "copy"
+    assert "UV_LINK_MODE" not in plan().env
 
 
 def test_reachable_paths_are_those_of_interpreter_uv_and_index_when_the_step_is_planned(lab: Lab) -> None:

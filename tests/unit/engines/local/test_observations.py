@@ -152,7 +152,8 @@ def test_image_is_missing_when_the_step_that_looks_for_it_failed() -> None:
     step = make_instance(command="image", ended_at=NOW, exit_code=1)
     state = make_state("ended", step, failure=Failure(code="step.failed", message="image exited with code 1"))
     seen = observe_run(make_files("run", state, step_log=b"Error: manifest unknown\n"))
-    assert (seen.reason, seen.message) == (Reason.IMAGE_MISSING, "Error: manifest unknown")
+    assert seen.reason == Reason.IMAGE_MISSING
+    assert seen.message == "the image could not be pulled:\nError: manifest unknown"
 
 
 def test_next_request_is_proposed_when_memory_ran_out() -> None:
