@@ -138,9 +138,13 @@ def _read_disruptions(given: Any) -> str:
 
 
 def _read_python_version(given: Any) -> str:
-    if (meant := re.fullmatch(r"3\.(1[0-4])(\.[0-9]+)?", shorten(given))) is not None:
-        nearest = f"PYTHON3_{meant[1]}"
-        raise refuse(Code.VALUE_OPTION, "unknown Python version", value=given, suggestion=nearest)
+    meant = re.fullmatch(r"(?:python)?3[._]?([0-9]{1,3})(?:\.[0-9]+)?", shorten(given), re.IGNORECASE)
+    if given not in PYTHON_VERSIONS and meant is not None:
+        minor = min(max(int(meant[1]), 10), 14)
+        allowed = ", ".join(PYTHON_VERSIONS)
+        raise refuse(
+            Code.VALUE_OPTION, "unknown Python version", value=given, allowed=allowed, suggestion=f"PYTHON3_{minor}"
+        )
     return expect_option(given, what="Python version", options=PYTHON_VERSIONS)
 
 

@@ -52,6 +52,8 @@ def find_passed(run: Run, notes: Json, *, now: datetime) -> Deadline | None:
         message = f"the run waited for its resources longer than pending_timeout: {waited}"
         return Deadline(reason=Reason.TIMEOUT_PENDING, message=message)
     message = f"the job took longer than timeout: {format_seconds(effective.timeout_seconds or 0)}"
+    if run.state == State.PENDING:
+        message += "; it had not started, and the time it waits counts"
     return Deadline(reason=Reason.TIMEOUT_RUN, message=message)
 
 

@@ -46,6 +46,9 @@ def test_message_names_the_field_and_its_value_when_a_deadline_has_passed() -> N
     passed = find_passed(make_run("r1", state="RUNNING", effective=effective), note(effective), now=LATER)
     assert passed is not None
     assert passed.message == "the job took longer than timeout: 90s"
+    passed = find_passed(make_run("r1", state="PENDING", effective=effective), note(effective), now=LATER)
+    assert passed is not None
+    assert passed.message == "the job took longer than timeout: 90s; it had not started, and the time it waits counts"
 
 
 @pytest.mark.parametrize(
