@@ -35,7 +35,7 @@ def test_command_answers_when_only_the_base_is_installed(base_install: Path) -> 
     assert (done.returncode, done.stdout) == (0, f"runyard {__version__}\n")
     helped = subprocess.run([base_install / "bin/runyard", "--help"], capture_output=True, text=True)
     assert helped.returncode == 0
-    assert "Run AI tasks on Kubernetes" in helped.stdout
+    assert "Run AI tasks, batch jobs and model serving" in helped.stdout
 
 
 def test_base_is_light_when_installed(base_install: Path) -> None:

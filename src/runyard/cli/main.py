@@ -50,7 +50,7 @@ class Root(LazyGroup):
 )
 @click.version_option(__version__, "-V", "--version", prog_name="runyard", message="%(prog)s %(version)s")
 def root() -> None:
-    """Run AI tasks on Kubernetes with exactly the resources they need."""
+    """Run AI tasks, batch jobs and model serving, with exactly the resources they need."""
 
 
 def main() -> int:
