@@ -39,7 +39,7 @@ from runyard.engines.local.local_settings import LocalSettings
 from runyard.engines.local.machine import read_machine
 from runyard.engines.local.observations import RESUMABLE, is_live, name_pod, observe_absence
 from runyard.engines.local.place import ENGINE, PlaceFolder, open_place
-from runyard.engines.local.place_files import Unreadable, lock_file, read_record, remove_tree
+from runyard.engines.local.place_files import Unreadable, lock_file, read_record
 from runyard.engines.local.pod_plans import MAIN, AdmittedRun, Preparation
 from runyard.engines.local.preparations import Preparations
 from runyard.engines.local.process_usage import UsageMeter
@@ -68,8 +68,6 @@ LAUNCHER = Launcher(
     start=("python3", "-u", f"{LAUNCHER_PATH}/launcher.pyz"),
 )
 """As objects state it. Nothing is installed: processes start the launcher from the place."""
-MOST_CLEARED_RELEASES = 1000
-"""How many releases of a run are cleared when it is settled."""
 
 
 class LocalEngine:
@@ -237,7 +235,9 @@ class LocalEngine:
                     )
                 )
         self._watch.note(assignment.run_uid)
-        await self._watch.call(_clear_releases, folder, found.files.wish.release)
+        removed = await self._watch.call(folder.move_work_away, found.files.wish.release)
+        if removed is not None:
+            self._watch.begin_removal(removed)
         return True
 
     async def remove(self, anchor: Anchor) -> None:
@@ -312,7 +312,7 @@ class LocalEngine:
             return False
         removed = move_project_away(self._folder, project)
         if removed is not None:
-            await self._watch.call(remove_tree, removed)
+            self._watch.begin_removal(removed)
         return True
 
     async def ensure_volume(self, volume: KeptVolume) -> VolumeState:
@@ -330,16 +330,16 @@ class LocalEngine:
     async def remove_volume(self, volume: KeptVolume) -> bool:
         """Remove its folder, or note that it goes when no run has it mounted."""
         project = find_project_folder(self._folder, volume.project)
-        mounts = await self._list_mounts()
-        found = self._find_volume(volume, mounts)
+        found = self._find_volume(volume, {})
         if project is None or found is None or found.volume_id != volume.volume_id:
             return True
         volume_folders.mark_removing(project, volume.claim)
-        if found.mounted_by:
+        # After the mark: no other run mounts it from now on.
+        if (volume.project, volume.claim) in await self._list_mounts():
             return False
         removed = volume_folders.move_volume_away(project, volume.claim)
         if removed is not None:
-            await self._watch.call(remove_tree, removed)
+            self._watch.begin_removal(removed)
         return True
 
     async def list_volumes(self) -> Sequence[VolumeState]:
@@ -442,13 +442,6 @@ def _is_obeyed(found: ReadRun, assignment: Assignment, uid: str) -> bool:
 
 def _has_run(found: ReadRun, folder: RunFolder) -> bool:
     return found.files.state is not None or folder.has_started(found.files.wish.release)
-
-
-def _clear_releases(folder: RunFolder, newest: int) -> None:
-    """Remove the working folders of releases that have ended; their logs and states stay."""
-    for number in range(max(1, newest - MOST_CLEARED_RELEASES), newest + 1):
-        for name in ("work", "tmp", "volumes", "termination"):
-            remove_tree(folder.get_release_path(number) / name)
 
 
 def _unavailable(error: OSError) -> EngineUnavailable:

@@ -12,8 +12,9 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,10 @@ TEMPORARY = ".new-"
 """Begins the name of what is not complete yet."""
 REMOVED = ".removed-"
 """Begins the name of what is being deleted."""
+MOST_REMOVED_AT_ONCE = 10_000
+"""How many entries of a folder are listed before they are removed; then the next ones."""
+MOST_REMOVED_LEVELS = 500
+"""How deep a removal goes; a folder that is deeper is moved up first."""
 FIRST_LOCK_PAUSE_SECONDS = 0.002
 LONGEST_LOCK_PAUSE_SECONDS = 0.05
 
@@ -118,60 +123,109 @@ def rename_new(source: Path, target: Path) -> bool:
     return True
 
 
-def remove_tree(path: Path) -> None:
+@contextmanager
+def open_folder(path: Path) -> Iterator[int]:
+    """A folder as a descriptor; not through a link."""
+    descriptor = os.open(path, _FOLDER)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def move_folder(name: str, moved: str, *, from_folder: int, to_folder: int) -> None:
+    """Move a folder into another one, also if its owner, who is our own user then, made it read-only."""
+    try:
+        os.rename(name, moved, src_dir_fd=from_folder, dst_dir_fd=to_folder)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=from_folder)
+        os.rename(name, moved, src_dir_fd=from_folder, dst_dir_fd=to_folder)
+
+
+def remove_tree(path: Path, *, is_over: Callable[[], bool] = lambda: False) -> None:
     """Remove a file or folder with everything in it; absent is fine. Blocks: call it in a thread.
 
-    No link is followed. One descriptor is open at a time and nothing recurses, so neither deep trees nor long paths are
-    a problem. A folder that its owner made unreadable is made readable first.
+    No link is followed. Few descriptors are open at a time, nothing recurses, and memory is bounded, whatever its owner
+    made of it. A folder that was made unreadable is made readable first. Gives up when `is_over`.
     """
-    try:
-        _remove(os.fspath(path.parent), path.name)
-    except FileNotFoundError:
-        return
+    with suppress(FileNotFoundError), closing(_Removal(path.parent)) as removal:
+        removal.run(path.name, is_over)
 
 
-def _remove(parent: str, name: str) -> None:
-    here = os.open(parent, _FOLDER)
-    above: list[tuple[str, os.stat_result]] = []
-    """The folders that the walk is in: their name, and the folder that they are in."""
-    names = [[name]]
-    try:
-        while names:
-            if names[-1]:
-                entry = names[-1].pop()
-                if not _unlink(entry, folder=here):
-                    above.append((entry, os.fstat(here)))
-                    here = _enter(entry, here)
-                    names.append(os.listdir(here))
-                continue
-            names.pop()
-            if above:
-                entry, expected = above.pop()
-                here = _leave(here, expected)
-                with suppress(FileNotFoundError):
-                    os.rmdir(entry, dir_fd=here)
-    finally:
-        os.close(here)
+class _Removal:
+    """Walks down a tree, and removes its folders on the way up."""
+
+    def __init__(self, parent: Path) -> None:
+        self._here = os.open(parent, _FOLDER)
+        self._top: int | None = None
+        """The folder that is removed."""
+        self._above: list[tuple[str, tuple[int, int]]] = []
+        """The folders that the walk is in: their name, and the folder that they are in."""
+        self._names: list[list[str]] = []
+        """What is left in each of them, as far as it was listed."""
+
+    def close(self) -> None:
+        os.close(self._here)
+        if self._top is not None:
+            os.close(self._top)
+
+    def run(self, name: str, is_over: Callable[[], bool]) -> None:
+        self._names = [[name]]
+        while self._names and not is_over():
+            if self._names[-1]:
+                self._remove(self._names[-1].pop())
+            else:
+                self._go_up()
+
+    def _remove(self, name: str) -> None:
+        if _unlink(name, folder=self._here):
+            return
+        if self._top is not None and len(self._above) > MOST_REMOVED_LEVELS:
+            moved = f"{REMOVED}{secrets.token_hex(8)}"
+            move_folder(name, moved, from_folder=self._here, to_folder=self._top)
+        else:
+            self._go_down(name)
+
+    def _go_down(self, name: str) -> None:
+        try:
+            inner = os.open(name, _FOLDER, dir_fd=self._here)
+        except PermissionError:
+            os.chmod(name, 0o700, dir_fd=self._here)
+            inner = os.open(name, _FOLDER, dir_fd=self._here)
+        above = _identify(self._here)
+        self._enter(inner)
+        self._above.append((name, above))
+        if self._top is None:
+            self._top = os.dup(inner)
+        os.fchmod(inner, 0o700)
+        with os.scandir(inner) as entries:
+            self._names.append([entry.name for entry in islice(entries, MOST_REMOVED_AT_ONCE)])
+
+    def _go_up(self) -> None:
+        self._names.pop()
+        if not self._above:
+            return
+        name, expected = self._above.pop()
+        self._enter(os.open("..", _FOLDER, dir_fd=self._here))
+        if _identify(self._here) != expected:
+            raise OSError(errno.EBUSY, "a folder was moved while it was being removed")
+        try:
+            os.rmdir(name, dir_fd=self._here)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            self._go_down(name)
+
+    def _enter(self, folder: int) -> None:
+        os.close(self._here)
+        self._here = folder
 
 
-def _enter(name: str, folder: int) -> int:
-    try:
-        inner = os.open(name, _FOLDER, dir_fd=folder)
-    except PermissionError:
-        os.chmod(name, 0o700, dir_fd=folder)
-        inner = os.open(name, _FOLDER, dir_fd=folder)
-    os.close(folder)
-    os.fchmod(inner, 0o700)
-    return inner
-
-
-def _leave(folder: int, expected: os.stat_result) -> int:
-    """The folder above; raises OSError if somebody moved the folder meanwhile."""
-    above = os.open("..", _FOLDER, dir_fd=folder)
-    os.close(folder)
-    if not os.path.samestat(os.fstat(above), expected):
-        raise OSError(errno.EBUSY, "a folder was moved while it was being removed")
-    return above
+def _identify(folder: int) -> tuple[int, int]:
+    found = os.fstat(folder)
+    return found.st_dev, found.st_ino
 
 
 def _unlink(name: str, *, folder: int) -> bool:

@@ -11,6 +11,7 @@ claims/<name>/           claims that end with the run
 import os
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -22,6 +23,8 @@ from runyard.engines.local.place_files import (
     REMOVED,
     TEMPORARY,
     Unreadable,
+    move_folder,
+    open_folder,
     read_bytes,
     read_record,
     remove_tree,
@@ -39,6 +42,8 @@ WISH_FILE = "wish.json"
 LOCK_FILE = "lock"
 MOST_LOOKED_AT = 100
 """How many releases of a run are looked at to know whether it ever ran."""
+MOST_CLEARED_RELEASES = 1000
+"""How many releases of a run are cleared when it is settled."""
 MOST_OBJECTS = 100
 """How many objects of a run are described."""
 
@@ -172,6 +177,21 @@ class RunFolder:
                 room -= len(content)
         return found
 
+    def move_work_away(self, newest: int) -> Path | None:
+        """Take the working folders of releases that have ended out of the run; their logs and states stay.
+
+        Returns what is to be removed, or None if there was nothing. Blocks for some milliseconds.
+        """
+        removed = self.path.with_name(f"{REMOVED}{secrets.token_hex(8)}")
+        removed.mkdir(mode=0o700)
+        for number in range(max(1, newest - MOST_CLEARED_RELEASES), newest + 1):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                _move_work(self.get_release_path(number), removed, number)
+        with suppress(OSError):
+            removed.rmdir()
+            return None
+        return removed
+
     def move_away(self) -> Path | None:
         """Take the folder out of `runs/` at once; returns what is to be removed, or None if it was gone."""
         removed = self.path.with_name(f"{REMOVED}{secrets.token_hex(8)}")
@@ -180,6 +200,13 @@ class RunFolder:
         except FileNotFoundError:
             return None
         return removed
+
+
+def _move_work(release: Path, removed: Path, number: int) -> None:
+    with open_folder(release) as source, open_folder(removed) as target:
+        for name in ("work", "tmp", "volumes", "termination"):
+            with suppress(FileNotFoundError):
+                move_folder(name, f"{number}-{name}", from_folder=source, to_folder=target)
 
 
 def create_run_folder(

@@ -175,6 +175,9 @@ class RunStarts:
             _log.warning(
                 "a run that waited cannot be started: %s", error, extra={"run_uid": run_uid}, exc_info=not is_known
             )
+        found = self._watch.read(run_uid)
+        if run_uid not in self._queue and (found is None or not is_live(found.files)):
+            # It has its room since `retry`, and may also have been stopped by another engine meanwhile.
             await self._watch.call(self._room.give_back, run_uid)
             self._watch.note(run_uid)
 

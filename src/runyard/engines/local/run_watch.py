@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from signal import SIGTERM
+from threading import Event
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet
 
@@ -24,7 +26,7 @@ from runyard.engines.local.changes import Subscriber, choose_newer
 from runyard.engines.local.news import tell_listeners
 from runyard.engines.local.observations import Waiting, is_live
 from runyard.engines.local.orphans import iter_orphans
-from runyard.engines.local.place import PlaceFolder, is_leftover
+from runyard.engines.local.place import PlaceFolder, is_file_name, is_leftover
 from runyard.engines.local.place_files import lock_file, remove_tree
 from runyard.engines.local.run_folders import RunFolder
 from runyard.engines.local.run_reader import ReadRun, RunReader
@@ -37,6 +39,12 @@ T = TypeVar("T")
 TICK_SECONDS = 0.5
 """How often the folder of runs is looked at."""
 THREADS = 4
+REMOVING_THREADS = 2
+"""Threads that delete files: a run may have left millions, and nothing else waits for them."""
+LEFT_SECONDS = 3600
+"""After this time nobody works on what is half made or half removed; and how often it is looked for."""
+MOST_LEFTOVERS = 10_000
+"""How many entries of a folder are looked at for them."""
 READ_AT_ONCE = 20
 """How many runs are read before others get a turn."""
 
@@ -54,6 +62,8 @@ class RunWatch:
         """Runs that were released to this engine and cannot start yet."""
         self._on_end = on_end
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="local-engine")
+        self._removing = ThreadPoolExecutor(REMOVING_THREADS, thread_name_prefix="local-engine-removals")
+        self._is_closed = Event()
         self._subscribers: WeakSet[Subscriber] = WeakSet()
         self._told: dict[str, Observation] = {}
         """The newest observation of each run that is there."""
@@ -87,7 +97,9 @@ class RunWatch:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        self._is_closed.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._removing.shutdown(wait=False, cancel_futures=True)
 
     async def take_turn(self) -> None:
         """Wait until this task may do some milliseconds of work: one such task per turn of the event loop."""
@@ -97,6 +109,14 @@ class RunWatch:
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call something that blocks, in a thread of the engine."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args, **kwargs))
+
+    def begin_removal(self, path: Path) -> None:
+        """Delete something that was moved away, later. What a crash leaves of it is deleted by `_remove_leftovers`."""
+        self._begin(self._remove_tree(path))
+
+    async def _remove_tree(self, path: Path) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._removing, partial(remove_tree, path, is_over=self._is_closed.is_set))
 
     def subscribe(self) -> AsyncIterator[Sequence[Observation]]:
         """Every change from now on."""
@@ -224,14 +244,15 @@ class RunWatch:
         self._busy.pop(run_uid, None)
         if removed is not None:
             self.note(run_uid)
-            await self.call(remove_tree, removed)
+            self.begin_removal(removed)
 
     async def _listen(self, listener: Listener) -> None:
         async for folder in listener:
             if folder is None:
-                await self.look_at_all()
+                await _contain(self.look_at_all())
                 continue
-            with suppress(ValueError):
+            # Whoever reaches the socket may send anything, also the folder of all runs itself.
+            with suppress(ValueError, IndexError):
                 self._handle(folder.relative_to(self.place.runs).parts[0])
             # A listener with much news does not wait: others get a turn after each.
             await asyncio.sleep(0)
@@ -283,13 +304,11 @@ class RunWatch:
             send_signal(pid, SIGTERM, start_time=start_time)
 
     async def _remove_leftovers(self) -> None:
-        """Delete what a crash left half made or half removed, an hour after nobody touched it."""
-        for folder in (self.place.runs, self.place.projects):
-            for name in os.listdir(folder):
-                path = folder / name
-                with suppress(OSError):
-                    if is_leftover(name) and os.lstat(path).st_mtime < time.time() - 3600:
-                        await self.call(remove_tree, path)
+        """Delete what a crash left half made or half removed, when nobody has touched it for a while."""
+        while True:
+            for path in await self.call(_list_leftovers, self.place):
+                await _contain(self._remove_tree(path))
+            await asyncio.sleep(LEFT_SECONDS)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(_contain(work))
@@ -315,3 +334,22 @@ async def _contain(work: Coroutine[Any, Any, None]) -> None:
         await work
     except Exception:  # noqa: BLE001 - the failure of one run must not end the watch over the others
         _log.exception("work of the local engine failed")
+
+
+def _list_leftovers(place: PlaceFolder) -> list[Path]:
+    """What was left among the runs, the projects and the volumes of each project, a bounded part of it."""
+    projects = [path / "volumes" for path in _list_folder(place.projects) if is_file_name(path.name)]
+    found = [path for folder in (place.runs, place.projects, *projects) for path in _list_folder(folder)]
+    return [path for path in found if is_leftover(path.name) and _is_old(path)]
+
+
+def _list_folder(folder: Path) -> list[Path]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return [folder / entry.name for entry in islice(entries, MOST_LEFTOVERS)]
+    return []
+
+
+def _is_old(path: Path) -> bool:
+    with suppress(OSError):
+        return os.lstat(path).st_mtime < time.time() - LEFT_SECONDS
+    return False

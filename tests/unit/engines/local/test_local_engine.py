@@ -3,18 +3,22 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator
+import socket
+import threading
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from runyard.app.engine import EngineUnavailable
+from runyard.app.engine import EngineUnavailable, Observation
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
-from runyard.engines.local import run_starts
+from runyard.engines.local import run_starts, run_watch
 from runyard.engines.local.local_engine import LocalEngine
 from runyard.engines.local.local_settings import LocalSettings
 from runyard.engines.local.orphans import iter_orphans
+from runyard.procs import start
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.resources import Sides
 from tests.contract.engine.lab import (
@@ -173,6 +177,81 @@ async def test_run_that_waits_never_starts_when_it_is_stopped_or_removed(lab: Lo
     await lab.pass_time()
     assert (await lab.engine.observe(stopped)).seen is Seen.STOPPED
     assert await lab.engine.list_log_sources(stopped) == []
+
+
+async def test_other_runs_start_when_the_first_that_has_room_again_cannot(
+    lab: LocalLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = assign(lab, spec=take_everything())
+    before = await begin_and_see(lab, first, Seen.RUNNING)
+    half = Quantity.parse("100m")
+    spec = {"resources": {"cpu": Sides(requests=half, limits=half)}}
+    waiting = [await begin(lab, assign(lab, leave(0), run_id=name, spec=spec)) for name in ("r2", "r3")]
+    for anchor in waiting:
+        await see(lab, anchor, Seen.PENDING)
+    failed: list[Path] = []
+
+    def fail_once(folder: Path, *args: Any, **options: Any) -> int:
+        if not failed:
+            failed.append(folder)
+            raise ValueError("whatever it is")
+        return start(folder, *args, **options)
+
+    monkeypatch.setattr(run_starts, "start", fail_once)
+    await lab.engine.stop(assign_again(first, generation=2), before.uid)
+    await see(lab, waiting[1], Seen.SUCCEEDED)
+    assert (await lab.engine.observe(waiting[0])).seen is Seen.HELD
+    await eventually(lab, lab.engine.snapshot, lambda snapshot: snapshot.pods == ())
+
+
+async def test_engine_still_hears_of_runs_when_somebody_sends_the_folder_of_all_of_them(lab: LocalLab) -> None:
+    (address,) = (lab.place / "listeners").iterdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        for content in (os.fsencode(lab.place / "runs"), b"", b"\0", b"/" * 5000, b"\xff"):
+            sender.sendto(content, str(address))
+    run = assign(lab, leave(0))
+    async with recording(lab.engine.changes()) as told:
+        await begin(lab, run)
+        await eventually(lab, lambda: _return(told.items), has_succeeded)
+
+
+def has_succeeded(batches: Sequence[Sequence[Observation]]) -> bool:
+    return any(one.seen is Seen.SUCCEEDED for batch in batches for one in batch)
+
+
+async def test_runs_start_when_the_files_of_others_take_long_to_delete(
+    lab: LocalLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+    monkeypatch.setattr(run_watch, "remove_tree", lambda *_args, **_options: is_over.wait(300))
+    try:
+        async with asyncio.timeout(20):
+            for number in range(run_watch.THREADS + 1):
+                anchor = await begin_and_see(lab, run := assign(lab, leave(0), run_id=f"r{number}"), Seen.SUCCEEDED)
+                assert await lab.engine.settle(run, anchor.uid)
+                await lab.engine.remove(anchor)
+                await see(lab, anchor, Seen.ABSENT)
+            await begin_and_see(lab, assign(lab, leave(0), run_id="last"), Seen.SUCCEEDED)
+    finally:
+        is_over.set()
+
+
+async def test_leftovers_of_a_crash_go_when_nobody_has_touched_them_for_long(lab: LocalLab) -> None:
+    folders = [lab.place / "runs", lab.place / "projects", lab.place / "projects" / lab.project / "volumes"]
+    left = [
+        folder / f"{name}{age}" for folder in folders for name in (".new-", ".removed-") for age in ("old", "young")
+    ]
+    for path in left:
+        (path / "a").mkdir(parents=True)
+        if path.name.endswith("old"):
+            os.utime(path, (0, 0))
+    await lab.reopen()
+    await eventually(lab, lambda: _return([path for path in left if path.exists()]), lambda rest: len(rest) == 6)
+    assert all(path.exists() == path.name.endswith("young") for path in left)
+
+
+async def _return(value: Any) -> Any:
+    return value
 
 
 async def test_supervisor_is_ended_when_its_folder_was_deleted_while_no_engine_was_open(lab: LocalLab) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from runyard.engines.local import place_files
 from runyard.engines.local.place import open_place
 from runyard.engines.local.place_files import (
     LARGEST_RECORD_BYTES,
@@ -105,6 +107,53 @@ def test_tree_goes_when_its_owner_made_folders_unreadable(tmp_path: Path) -> Non
     (tmp_path / "tree").chmod(0)
     remove_tree(tmp_path / "tree")
     assert not (tmp_path / "tree").exists()
+
+
+def test_tree_goes_with_little_memory_when_it_is_deep_and_wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place_files, "MOST_REMOVED_AT_ONCE", 100)
+    monkeypatch.setattr(place_files, "MOST_REMOVED_LEVELS", 20)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    descriptor = os.open(tree, os.O_RDONLY)
+    for _ in range(500):
+        os.mkdir("d", dir_fd=descriptor)
+        inner = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    for number in range(800):
+        os.mkdir(f"{number}" + "x" * 100, dir_fd=descriptor)
+    os.close(descriptor)
+    tracemalloc.start()
+    try:
+        remove_tree(tree)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert not tree.exists()
+    assert peak < 60_000
+
+
+def test_removal_gives_up_when_it_is_over(tmp_path: Path) -> None:
+    for number in range(10):
+        (tmp_path / "tree" / f"{number}").mkdir(parents=True)
+    answers = iter([False] * 5)
+    remove_tree(tmp_path / "tree", is_over=lambda: next(answers, True))
+    assert 0 < len(list((tmp_path / "tree").iterdir())) <= 10
+
+
+def test_no_descriptor_of_others_is_closed_when_a_removal_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tree" / "a").mkdir(parents=True)
+
+    def refuse(*_args: object) -> None:
+        raise PermissionError("immutable")
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    before = sorted(Path("/proc/self/fd").iterdir())
+    with pytest.raises(PermissionError, match="immutable"):
+        remove_tree(tmp_path / "tree")
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
 
 
 async def test_others_wait_without_blocking_when_a_file_is_locked(tmp_path: Path) -> None:
