@@ -14,7 +14,7 @@ from runyard.cli.profile_files import load_profiles
 from runyard.cli.setting_options import load_settings, run_async, run_sync
 from runyard.cli.tables import print_table
 from runyard.settings import SETTINGS, Loaded, Settings
-from runyard.settings.value_readers import read_disk_size, read_size
+from runyard.settings.value_readers import read_disk_size, read_files_size, read_size
 from runyard.spec.duration import format_duration
 from runyard.spec.kubernetes.quantity import Quantity
 
@@ -73,7 +73,7 @@ def _show(settings: Settings, name: str) -> str:
         return "(set)"
     if hasattr(value, "total_seconds"):
         return format_duration(int(value.total_seconds()))
-    if setting.read in (read_size, read_disk_size):
+    if setting.read in (read_size, read_disk_size, read_files_size):
         return Quantity.from_bytes(value).text
     if isinstance(value, float):
         return str(value).removesuffix(".0")

@@ -84,6 +84,8 @@ def test_settings_are_shown_with_their_sources_when_checked(
     assert rows["keep_runs"] == ["14d", "--keep-runs"]
     assert rows["keep_audit"] == ["forever", "default"]
     assert rows["max_body_bytes"] == ["4Mi", "default"]
+    assert rows["max_entity_bytes"] == ["100Gi", "default"]
+    assert rows["max_project_bytes"] == ["1Ti", "default"]
     assert rows["max_requests"] == ["200", "default"]
     assert rows["key"] == ["(set)", "RUNYARD_KEY"]
     assert rows["data"] == [str(data), "RUNYARD_DATA"]
