@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runyard.procs.state import read_raw_state
-from runyard.procs.supervision import ERRORS_FILE, take_lock, write_state
+from runyard.procs.supervision import ERRORS_FILE, PROGRAM, take_lock, write_state
 from runyard.procs.supervisor.cgroups import (
     NAME_PREFIX,
     kill_cgroup,
@@ -17,7 +17,7 @@ from runyard.procs.supervisor.cgroups import (
     remove_cgroup,
 )
 from runyard.procs.supervisor.failures import SUPERVISOR_LOST
-from runyard.procs.supervisor.process_tree import list_marked, read_boot_id, send_signals
+from runyard.procs.supervisor.process_tree import find_start_time, list_marked, read_boot_id, read_file, send_signals
 
 LONGEST_KILL_SECONDS = 10.0
 """How long processes are killed again and again; one that hangs in the kernel is left to it."""
@@ -44,13 +44,26 @@ def end_leftovers(folder: Path) -> bool:
         state = read_raw_state(folder)
         if state is None or state.get("phase") == "ended":
             return True
-        message = _explain(folder, state)
-        _kill(state)
-        _run_cleanup(state)
+        if _is_copy(folder, state):
+            message = "the folder is a copy: its supervisor works elsewhere"
+        else:
+            message = _explain(folder, state)
+            _kill(state)
+            _run_cleanup(state)
         write_state(folder, _close(state, message))
     finally:
         os.close(lock)
     return True
+
+
+def _is_copy(folder: Path, state: dict[str, Any]) -> bool:
+    """Whether the supervisor lives and works in another folder, of which this one is a copy: a restored backup."""
+    supervisor = state.get("supervisor") or {}
+    pid, start_time = supervisor.get("pid"), supervisor.get("start_time")
+    if not isinstance(pid, int) or state.get("boot_id") != read_boot_id() or find_start_time(pid) != start_time:
+        return False
+    arguments = read_file(f"/proc/{pid}/cmdline").split(b"\0")
+    return os.fsencode(PROGRAM) in arguments and os.fsencode(folder.absolute()) not in arguments
 
 
 def _explain(folder: Path, state: dict[str, Any]) -> str:

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
+
+T = TypeVar("T")
 
 Phase = Literal["setup", "starting", "running", "restarting", "stopping", "ended"]
 """`setup`: a step runs. `starting`: main is being started. `running`: main was started; `is_ready` says the rest.
@@ -90,7 +92,7 @@ def read_state(folder: Path) -> State | None:
     raw = read_raw_state(folder)
     try:
         return None if raw is None else _decode_state(raw)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError):
         return None
 
 
@@ -113,36 +115,46 @@ def log_path(folder: Path, command: str, instance: int) -> Path:
 def _decode_state(raw: dict[str, Any]) -> State:
     supervisor = raw.get("supervisor") or {}
     failure = raw.get("failure")
+    if raw["phase"] not in get_args(Phase):
+        raise ValueError("not a phase")
     return State(
         version=int(raw["version"]),
         phase=raw["phase"],
         mark=str(raw["mark"]),
-        message=raw.get("message"),
+        message=_read_optional(raw, "message", str),
         is_ready=bool(raw.get("is_ready")),
         is_stop_requested=bool(raw.get("is_stop_requested")),
         ports={int(port): int(host) for port, host in (raw.get("ports") or {}).items()},
-        cgroup=raw.get("cgroup"),
+        cgroup=_read_optional(raw, "cgroup", str),
         enforced=dict(raw.get("enforced") or {}),
-        supervisor_pid=supervisor.get("pid"),
-        supervisor_start_time=supervisor.get("start_time"),
+        supervisor_pid=_read_optional(supervisor, "pid", int),
+        supervisor_start_time=_read_optional(supervisor, "start_time", int),
         instances=tuple(_decode_instance(each) for each in raw.get("instances") or ()),
-        termination=raw.get("termination"),
-        failure=None if failure is None else Failure(code=failure["code"], message=failure["message"]),
+        termination=_read_optional(raw, "termination", str),
+        failure=None if failure is None else Failure(code=str(failure["code"]), message=str(failure["message"])),
     )
 
 
 def _decode_instance(raw: dict[str, Any]) -> Instance:
     ended_at = raw.get("ended_at")
     return Instance(
-        command=raw["command"],
+        command=str(raw["command"]),
         instance=int(raw["instance"]),
         pid=int(raw["pid"]),
         started_at=datetime.fromtimestamp(raw["started_at"], UTC),
         ended_at=None if ended_at is None else datetime.fromtimestamp(ended_at, UTC),
-        exit_code=raw.get("exit_code"),
-        signal=raw.get("signal"),
+        exit_code=_read_optional(raw, "exit_code", int),
+        signal=_read_optional(raw, "signal", int),
         is_out_of_memory=bool(raw.get("is_out_of_memory")),
-        peak_bytes=raw.get("peak_bytes"),
+        peak_bytes=_read_optional(raw, "peak_bytes", int),
         log_bytes=int(raw.get("log_bytes") or 0),
         dropped_bytes=int(raw.get("dropped_bytes") or 0),
     )
+
+
+def _read_optional(raw: dict[str, Any], name: str, kind: type[T]) -> T | None:
+    """Return a field of that type, or None; raises TypeError. Without root, commands can write to the file."""
+    value = raw.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{name} is not a {kind.__name__}")
+    return value

@@ -90,7 +90,9 @@ def request_stop(folder: Path, *, grace_seconds: float | None = None) -> bool:
     # A supervisor that has not written its pid yet looks for the file after it has.
     state = read_state(folder)
     if state is not None and state.supervisor_pid is not None:
-        send_signal(state.supervisor_pid, signal.SIGTERM, start_time=state.supervisor_start_time)
+        # Continued too: without root, a command can stop (SIGSTOP) its own supervisor.
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            send_signal(state.supervisor_pid, number, start_time=state.supervisor_start_time)
     return True
 
 

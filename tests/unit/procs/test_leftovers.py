@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -131,3 +132,47 @@ def test_other_cgroups_stay_when_a_state_was_tampered_with(lab: Lab) -> None:
     write_state(folder, {**raw, "cgroups": [*raw["cgroups"], str(other)]})
     end_leftovers(folder)
     assert other.exists()
+
+
+def test_original_goes_on_when_its_folder_was_copied(lab: Lab, tmp_path: Path) -> None:
+    cleaned = tmp_path / "cleaned"
+    hooks = Hooks(cleanup=("touch", str(cleaned)), env={"PATH": PATH})
+    folder = lab.start(Plan(main=shell("sleep 61"), hooks=hooks))
+    state = lab.wait(folder, lambda state: state.phase == "running")
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    assert end_leftovers(copy)
+    ended = read_state(copy)
+    assert ended is not None
+    assert ended.failure is not None
+    assert ended.failure.message == "the folder is a copy: its supervisor works elsewhere"
+    assert list_marked(state.mark) != {}
+    assert not cleaned.exists()
+    assert is_supervised(folder)
+
+
+def test_stop_is_obeyed_when_the_supervisor_was_stopped_by_a_signal(lab: Lab) -> None:
+    folder = lab.start(Plan(main=shell("sleep 61")))
+    lab.wait(folder, lambda state: state.phase == "running")
+    os.kill(lab.pid(folder), signal.SIGSTOP)
+    assert request_stop(folder)
+    assert lab.wait(folder, seconds=5).is_stop_requested
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"phase": "odd"},
+        {"phase": []},
+        {"message": 5},
+        {"instances": [{"command": "main", "instance": 0, "pid": 1, "started_at": 1e16}]},
+        {"instances": [{"command": "main", "instance": 0, "pid": 1, "started_at": 1, "signal": "9"}]},
+        {"failure": {"code": []}},
+        {"supervisor": {"pid": "1"}},
+    ],
+)
+def test_state_is_damaged_when_a_field_is_of_another_type(lab: Lab, change: dict[str, object]) -> None:
+    folder, _ = lab.run(Plan(main=shell("true")))
+    path = folder / "state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    assert read_state(folder) is None

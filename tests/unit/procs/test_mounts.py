@@ -290,3 +290,22 @@ def test_mount_is_refused_when_it_would_cover_what_the_kernel_shows(lab: Lab, ta
     _, state = run(lab, "true", Mount(target=target, kind="tmpfs"))
     assert state.failure is not None
     assert f"nothing can be mounted over /{target.split('/')[1]}" in state.failure.message
+
+
+@needs_root
+def test_nothing_stays_in_memory_when_a_command_leaves_shared_memory(lab: Lab) -> None:
+    name = f"runyard-test-{os.getpid()}"
+    before = Path("/proc/sysvipc/shm").read_text()
+    script = (
+        f"echo x > /dev/shm/{name}; ls /dev/shm; ipcmk -M 4096 > /dev/null; grep -c {STRANGER.uid} /proc/sysvipc/shm"
+    )
+    output, _ = run(lab, script, Mount(target="/mnt", kind="tmpfs"))
+    assert output.splitlines() == [name, "1"]
+    assert not Path("/dev/shm", name).exists()
+    assert str(STRANGER.uid) not in before + Path("/proc/sysvipc/shm").read_text()
+
+
+def test_shared_memory_is_that_of_the_plan_when_it_mounts_one(lab: Lab) -> None:
+    mount = Mount(target="/dev/shm", kind="tmpfs", size_bytes=1 << 20)
+    output, _ = run(lab, "df --output=size -k /dev/shm | tail -n 1", mount)
+    assert output.strip() == "1024"

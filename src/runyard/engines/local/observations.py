@@ -28,6 +28,8 @@ RESUMABLE = frozenset({"serve", "deploy"})
 """Actions that can be started again after a stop."""
 MOST_STEP_LINES = 5
 """How many lines of the log of a step that failed its message has, the last ones."""
+LARGEST_PEAK_BYTES = 1 << 50
+"""The largest peak of memory that a program may say it had: the number is the program's own."""
 MOST_EVENTS = 50
 """How many warnings an observation lists."""
 _PHASES = {
@@ -178,7 +180,8 @@ def _explain_procs_failure(files: RunFiles, state: State, failure: Failure) -> t
         step = find_failed_step(state)
         if step is not None and step.command == IMAGE_STEP:
             return Reason.IMAGE_MISSING, _describe_missing_image(files.step_log) or failure.message
-        return Reason.ENVIRONMENT_FAILED, describe_failure(files.step_log)
+        is_out_of_memory = step is not None and step.is_out_of_memory
+        return Reason.ENVIRONMENT_FAILED, "it ran out of memory; " * is_out_of_memory + describe_failure(files.step_log)
     known = {str(reason) for reason in Reason}
     return (failure.code if failure.code in known else Reason.RUN_FAILED), failure.message
 
@@ -226,7 +229,7 @@ def read_termination(text: str | None) -> tuple[str | None, int | None]:
     message, peak = found.get("message"), found.get("peak_bytes")
     return (
         message if isinstance(message, str) and message else None,
-        peak if type(peak) is int and peak >= 0 else None,
+        peak if type(peak) is int and 0 <= peak <= LARGEST_PEAK_BYTES else None,
     )
 
 

@@ -25,6 +25,10 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOOPBACK = "127.0.0.1"
 LONGEST_READINESS_PERIOD_SECONDS = 1.0
 """How often a service is asked at least whether it is ready: nothing but this machine is loaded by it."""
+LARGEST_SETUP_BYTES = 2 << 30
+"""How much memory the set-up of a run may use if the run's own limit is lower."""
+MOST_SETUP_MILLIS = 1000
+"""How many thousandths of a core the set-up of a run may use if the run's own limit is lower."""
 _VARIABLE = re.compile(r"\$(?:\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))")
 
 
@@ -225,13 +229,24 @@ def make_plan(inputs: PlanInputs) -> Plan:
             processes=inputs.processes,
             log_bytes=inputs.log_bytes,
         ),
-        step_limits=Limits(processes=inputs.processes, log_bytes=inputs.log_bytes),
+        step_limits=_limit_setup(inputs),
         mounts=tuple(iter_mounts(inputs)),
         reachable=tuple(_iter_reachable(inputs)),
         # A command of the user's own may know its port from the run only; the launcher is told any free one.
         ports={port: None if run.needs_launcher else port for port in ports},
         readiness=read_readiness(container),
         termination_path=str(inputs.paths.termination / "message"),
+    )
+
+
+def _limit_setup(inputs: PlanInputs) -> Limits:
+    """The limits of the set-up: those of the run, but enough to install packages. It executes code of the user, too."""
+    memory, cpu = _count(inputs.run.limits.get("memory")), inputs.run.limits.get("cpu")
+    return Limits(
+        memory_bytes=None if memory is None else max(memory, LARGEST_SETUP_BYTES),
+        cpu_millis=None if cpu is None else max(cpu.milli_value, MOST_SETUP_MILLIS),
+        processes=inputs.processes,
+        log_bytes=inputs.log_bytes,
     )
 
 

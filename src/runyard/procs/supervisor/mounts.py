@@ -40,6 +40,7 @@ _KEPT_FLAGS = {
 }
 _SCRATCH_FOLDERS = ("/tmp", "/run", "/mnt", "/var", "/dev")  # noqa: S108  # covered for a moment, in our namespace
 _OLD_ROOT = "/.runyard-old-root"
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108  # covered, never written to
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 """Nothing is mounted over them: what the child does as root goes through them."""
 
@@ -120,10 +121,11 @@ def _can_enter_namespace() -> bool:
 def _enter_namespace() -> str:
     uid, gid = os.geteuid(), os.getegid()
     if uid == 0:
-        system.unshare(system.CLONE_NEWNS)
+        # Shared memory of System V too: without an end of its own, it would outlive the command and its limit.
+        system.unshare(system.CLONE_NEWNS | system.CLONE_NEWIPC)
         how = "mount namespace"
     else:
-        system.unshare(system.CLONE_NEWUSER | system.CLONE_NEWNS)
+        system.unshare(system.CLONE_NEWUSER | system.CLONE_NEWNS | system.CLONE_NEWIPC)
         for name, content in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(content)
@@ -157,6 +159,13 @@ class _View:
             self._attempt(path, step)
         for descriptor in [*reachable.values(), *sources.values()]:
             os.close(descriptor)
+        if self._identity is not None and self._find_area(_SHARED_MEMORY) == _MACHINE:
+            self._attempt(_SHARED_MEMORY, self._own_shared_memory)
+
+    def _own_shared_memory(self) -> None:
+        """Give the command a /dev/shm of its own: files that it left in the machine's would be memory of nobody."""
+        if os.path.isdir(_SHARED_MEMORY) and not os.path.islink(_SHARED_MEMORY):
+            self._mount_tmpfs(_SHARED_MEMORY, size=None, mode=0o1777)
 
     def _attempt(self, path: str, step: Callable[[], None]) -> None:
         try:
@@ -286,7 +295,7 @@ def _resolve(target: str) -> str:
         raise Failed(MOUNT_IMPOSSIBLE, f"cannot mount {target}: not an absolute path below the root")
     resolved = os.path.realpath(target)
     for folder in _KERNEL_FOLDERS:
-        if resolved == folder or (resolved.startswith(f"{folder}/") and resolved != "/dev/shm"):  # noqa: S108
+        if resolved == folder or (resolved.startswith(f"{folder}/") and resolved != _SHARED_MEMORY):
             raise Failed(MOUNT_IMPOSSIBLE, f"cannot mount {target}: nothing can be mounted over {folder}")
     return resolved
 

@@ -187,6 +187,7 @@ def test_peak_is_the_launchers_when_the_machine_measured_none() -> None:
         ('{"other": 1}', ('{"other": 1}', None)),
         ('{"runyard": 1, "message": 5, "peak_bytes": -1}', (None, None)),
         ('{"runyard": 1, "message": "m", "peak_bytes": true}', ("m", None)),
+        ('{"runyard": 1, "message": "m", "peak_bytes": ' + "9" * 4000 + "}", ("m", None)),
     ],
 )
 def test_termination_is_read_with_care_when_a_program_wrote_it(text: str | None, expected: Any) -> None:

@@ -3,7 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from runyard.engines.local.pod_plans import AdmittedRun, Paths, PlanInputs, Preparation, find_memory_limit, make_plan
+from runyard.engines.local.pod_plans import (
+    LARGEST_SETUP_BYTES,
+    MOST_SETUP_MILLIS,
+    AdmittedRun,
+    Paths,
+    PlanInputs,
+    Preparation,
+    find_memory_limit,
+    make_plan,
+)
 from runyard.spec.launcher import LAUNCHER_LIMITS, LAUNCHER_NAME
 
 MIB = 1 << 20
@@ -33,3 +42,12 @@ def test_launcher_sets_no_limit_when_the_run_has_none() -> None:
     run = make_run({})
     assert plan_run(run).limits.memory_bytes is None
     assert find_memory_limit(run) is None
+
+
+def test_set_up_has_the_limits_of_the_run_when_they_are_enough_to_install_packages() -> None:
+    small = plan_run(make_run({"memory": "64Mi", "cpu": "500m"})).step_limits
+    assert (small.memory_bytes, small.cpu_millis) == (LARGEST_SETUP_BYTES, MOST_SETUP_MILLIS)
+    large = plan_run(make_run({"memory": "8Gi", "cpu": "3"})).step_limits
+    assert (large.memory_bytes, large.cpu_millis) == (8192 * MIB, 3000)
+    unlimited = plan_run(make_run({})).step_limits
+    assert (unlimited.memory_bytes, unlimited.cpu_millis) == (None, None)
