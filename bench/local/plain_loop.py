@@ -85,9 +85,8 @@ def measure_plain(writes: Writes, folder: Path, *, runs: int, in_flight: int) ->
         for name in writes.folders:
             (target / name).mkdir()
         with (target / "output").open("wb") as output:
-            subprocess.run(
-                ["python3", "-c", "pass"], stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=True
-            )
+            command = [writes.python, "-c", "pass"]
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={}, check=True)
         for name, content in writes.files:
             path = target / name
             path.with_name(".new").write_bytes(content)

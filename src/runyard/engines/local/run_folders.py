@@ -258,8 +258,8 @@ def _load(kind: type[Record], found: Mapping[str, Any]) -> Record:
 
 
 def _is_anchor(record: AnchorRecord) -> bool:
-    values = asdict(record)
-    return type(values.pop("sequence")) is int and all(isinstance(value, str) for value in values.values())
+    texts = (getattr(record, item.name) for item in fields(record) if item.name != "sequence")
+    return type(record.sequence) is int and all(isinstance(text, str) for text in texts)
 
 
 def _is_wish(record: WishRecord) -> bool:
