@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ def lab() -> Iterator[Lab]:
     opened = Lab(make_folder())
     yield opened
     opened.close()
+    shutil.rmtree(opened.folder, ignore_errors=True)
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """What every script needs: the SDK of the line that runs it, its small differences, and how to tell what was seen."""
 
+import base64
 import importlib
 import importlib.metadata
 import json
@@ -109,6 +110,25 @@ def keep_volume(name: str) -> None:
     )
     if answer.status_code not in (200, 404):  # DigitalHub knows no volumes, and takes any name
         raise RuntimeError(answer.text)
+
+
+def read_texts(run: Any) -> list[str]:
+    """What a run said, as far as the line decodes it itself."""
+    if LINE >= (0, 16):
+        return list(run.logs())
+    if LINE >= (0, 15):
+        return [log.text for log in run.logs()]
+    if LINE >= (0, 14):
+        return [log["content"] for log in run.logs()]
+    return [base64.b64decode(log["content"]).decode() for log in run.logs()]
+
+
+def delete_run(run: Any) -> None:
+    """Delete a run as the line's own documentation does."""
+    if LINE == (0, 14):
+        dh.delete_run(run.key, project=PROJECT, entity_id=run.id)
+    else:
+        dh.delete_run(run.id, project=PROJECT)
 
 
 def plain(value: Any) -> Any:
