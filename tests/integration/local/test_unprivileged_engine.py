@@ -27,8 +27,9 @@ LEAST_PASSED = 70
     [
         (("-k", "process", "tests/contract/engine"), LEAST_PASSED),
         ((f"{FOLDER}/test_life_of_a_local_run.py", f"{FOLDER}/test_machine_of_local_runs.py"), 12),
+        ((f"{FOLDER}/test_supervisor_killed.py",), 3),
     ],
-    ids=["contract", "server"],
+    ids=["contract", "server", "kills"],
 )
 def test_everything_holds_when_the_server_is_not_root(tmp_path: Path, tests: tuple[str, ...], least: int) -> None:
     work, folder = tmp_path / "work", tmp_path / "supervision"
