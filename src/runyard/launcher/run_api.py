@@ -184,6 +184,9 @@ class RunApi:
                 write(response)
                 return Answer(response.status, received, None)
             content = response.read(LARGEST_ANSWER_BYTES + 1)
+            # A read of so many bytes at most does not notice that the connection ended before the answer did.
+            if response.length and len(content) <= LARGEST_ANSWER_BYTES:
+                raise http.client.IncompleteRead(content, response.length)
         except (OSError, http.client.HTTPException) as error:
             raise AttemptFailed(_describe_network_error(error)) from error
         finally:

@@ -1,15 +1,21 @@
-"""Kill −9 of the server while the local engine executes runs: none is lost or doubled, every log byte is there once."""
+"""Kill −9 of the server while the local engine executes runs: none is lost or doubled, every log byte is there once.
+
+And of supervisors: such a run says so, and none is executed twice.
+"""
 
 import asyncio
 import os
 import random
 import re
+import signal
 import time
 from collections import Counter
+from contextlib import suppress
 
 import httpx2
 import pytest
 
+from tests.contract.engine.local_lab import iter_supervisors
 from tests.integration.local.killable_core import BASE, KillableCore, Spawner, make_run, open_killable_core
 
 RUNS = int(os.environ.get("RUNYARD_LOCAL_RUNS", "24"))
@@ -102,3 +108,58 @@ async def submit_all(core: KillableCore, task: str, numbers: list[int]) -> None:
             assert answer.status_code in (200, 409), answer.text
             break
         await asyncio.sleep(0.1)
+
+
+async def test_each_run_completes_or_says_that_it_was_lost_when_supervisors_and_the_server_are_killed(
+    spawner: Spawner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chance, numbers = random.Random(SEED), list(range(1, RUNS // 2 + 1))
+    async with open_killable_core(spawner) as core:
+        task = await core.make_function(COUNTING)
+        (core.words / "executed").touch()
+        (core.words / "executed").chmod(0o666)
+        submitting = asyncio.create_task(submit_all(core, task, numbers))
+        victims = 0
+        for _ in range(KILLS // 2):
+            for _ in range(4):
+                await asyncio.sleep(chance.uniform(0.0, 0.5))
+                victims += kill_one(core, chance)
+            core.kill()
+            victims += kill_one(core, chance)
+            await core.start()
+        await submitting
+        lost = [number for number in numbers if await is_lost(core, number)]
+        executed = Counter((core.words / "executed").read_text().split())
+        assert executed.total() == len(executed) >= len(numbers) - len(lost)
+        await core.wait_until_nothing_runs()
+        whole = await core.submit(
+            task,
+            parameters={"number": 0, "pause": 0, "words": str(core.words)},
+            resources={"cpu": str(os.cpu_count()), "mem": "64Mi"},
+        )
+        await core.wait_for(whole, "COMPLETED")
+    with capsys.disabled():
+        print(f"\n{len(numbers)} runs, {victims} supervisors killed, {len(lost)} runs lost, seed {SEED}")  # noqa: T201
+
+
+def kill_one(core: KillableCore, chance: random.Random) -> int:
+    """Kill a supervisor, if there is one; returns how many were killed."""
+    found = sorted(iter_supervisors(core.place))
+    if not found:
+        return 0
+    with suppress(ProcessLookupError):
+        os.kill(chance.choice(found), signal.SIGKILL)
+    return 1
+
+
+async def is_lost(core: KillableCore, number: int) -> bool:
+    """Whether a run was lost; it has completed otherwise. Its log has what it wrote until then."""
+    run = await core.wait_for(f"r{number}", "COMPLETED", "ERROR", seconds=60 + RUNS)
+    log = RETRY.sub("", await core.read_log_text(f"r{number}"))
+    if run["status"]["state"] == "COMPLETED":
+        assert log == expect_log(number)
+        assert run["status"]["results"] == {"output_0": number * 2}
+        return False
+    assert run["status"]["reason"] == "supervisor.lost", run["status"]
+    assert expect_log(number).startswith(log)
+    return True

@@ -2,8 +2,12 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +204,30 @@ def test_settings_say_what_is_missing_when_they_are_read() -> None:
     ):
         with pytest.raises(Exception, match=message):
             read_settings({**base, name: value})
+
+
+@pytest.mark.parametrize("received", [0, 1, 20], ids=["nothing", "one byte", "a part"])
+def test_request_is_repeated_when_the_server_is_killed_before_it_has_sent_the_whole_answer(received: int) -> None:
+    body = json.dumps({"run": "r1", "effective": {"kind": "python"}}).encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nContent-Type: application/json\r\n\r\n".encode()
+    with serve_bytes([head + body[:received], head + body]) as port:
+        api = RunApi(f"http://127.0.0.1:{port}", "t", project="vision", run_id="r1", pause=lambda _seconds: None)
+        assert api.get_effective() == {"run": "r1", "effective": {"kind": "python"}}
+
+
+@contextmanager
+def serve_bytes(answers: list[bytes]) -> Iterator[int]:
+    """A server that answers each connection by these bytes, and closes it; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            for content in answers:
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(content)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join(10)
