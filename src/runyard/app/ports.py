@@ -295,6 +295,9 @@ class Runs(Protocol):
         (lanes CREATE and WATCH). Runs that are to stop or have ended, and local runs, stay without one.
         """
 
+    async def find_next_due(self) -> timedelta | None:
+        """How long it takes until another run becomes due, of any lane or place; None if none will by time alone."""
+
     async def release(self, lease: Lease, *, due_in: timedelta | None) -> None:
         """End the lease and write nothing else. Does nothing if the lease is stale. `due_in` as for `update`."""
 

@@ -94,6 +94,28 @@ async def claim_due(
     return [(row, Lease(run_uid=row["uid"], token=token, until=until)) for row in claimed]
 
 
+_FIND_NEXT_DUE = union_all(
+    *(
+        select(
+            select(_runs.due_at)
+            .where(_runs.lane == literal(int(lane)), _runs.due_at > bindparam("now", type_=UtcTime()))
+            .order_by(_runs.due_at)
+            .limit(1)
+            .subquery()
+        )
+        for lane in Lane
+    )
+)
+"""One lookup in the index of due runs per lane."""
+
+
+async def find_next_due(session: Session) -> timedelta | None:
+    """`app.ports.Runs.find_next_due`."""
+    now = await read_clock(session)
+    found = await session.fetch_all(_FIND_NEXT_DUE, {"now": now})
+    return min((row["due_at"] - now for row in found), default=None)
+
+
 @cache
 def _make_find_due(lanes: tuple[Lane, ...], has_place: bool, is_sharded: bool) -> Executable:  # noqa: FBT001 - the key of the cache
     """The oldest of each lane."""

@@ -28,7 +28,7 @@ from runyard.store.mounting_runs import list_mounting_runs
 from runyard.store.narrow_updates import add_transitions, find_last_sequence, update_run, update_runs
 from runyard.store.notifications import notify_row
 from runyard.store.places import list_placed, list_places
-from runyard.store.queue import claim_due, end_leases, release, renew_leases, wake, wake_waiting
+from runyard.store.queue import claim_due, end_leases, find_next_due, release, renew_leases, wake, wake_waiting
 from runyard.store.retention import expire_runs, list_expired, list_unswept, mark_swept
 from runyard.store.session import Session
 from runyard.store.totals import count_runs
@@ -219,6 +219,10 @@ class SqlRuns:
     async def mark_swept(self, run_uids: Sequence[str]) -> None:
         """Note that their logs were deleted again."""
         await mark_swept(self._session, run_uids)
+
+    async def find_next_due(self) -> timedelta | None:
+        """Look at the queue; leases do not matter."""
+        return await find_next_due(self._session)
 
     async def claim_due(
         self,

@@ -61,6 +61,20 @@ async def test_nothing_is_claimed_when_nothing_is_due_yet(store: Store) -> None:
         assert await claim(work, owner="me", limit=9) == []
 
 
+async def test_next_due_is_the_earliest_that_is_not_due_yet_when_runs_wait(store: Store) -> None:
+    async with store.begin() as work:
+        assert await work.runs.find_next_due() is None
+        now = await work.read_clock()
+        await add_due(work, make_run("due"), now - LONG)
+        await add_due(work, make_run("never"), None)
+        assert await work.runs.find_next_due() is None
+        await add_due(work, make_run("last"), now + 2 * LONG)
+        await add_due(work, make_run("next", state="RUNNING"), now + LONG)
+        due_in = await work.runs.find_next_due()
+    assert due_in is not None
+    assert timedelta(0) < due_in <= LONG
+
+
 async def test_claim_is_undone_when_the_unit_of_work_is_left(store: Store) -> None:
     async with store.begin() as work:
         await add_due(work, make_run("r1"))

@@ -41,4 +41,4 @@ class Pace:
     min_backoff: timedelta = timedelta(seconds=1)
     max_backoff: timedelta = timedelta(minutes=1)
     poll_seconds: float = 10.0
-    """How often the queue is read although no run was reported due: for runs that become due by time alone."""
+    """How often the queue is read at least: other replicas may have made a run due without telling."""

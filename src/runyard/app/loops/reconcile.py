@@ -36,6 +36,8 @@ from runyard.domain.outcomes import Lane, Seen
 
 LONGEST_YIELD_SECONDS = 0.5
 """How long creating and settling wait for reports at most."""
+SHORTEST_PAUSE_SECONDS = 0.01
+"""Between two looks at the queue although nothing was reported due."""
 OFFERED_AT_ONCE = 500
 """How many observations are compared with their digests before others get a turn."""
 PAGE = 1000
@@ -178,7 +180,20 @@ class Reconciler:
             for run, lease in claimed:
                 self._begin(run.lane, self._process(run, lease))
             if not claimed or len(claimed) < sum(free.values()):
-                await wait_at_most(self._core.signals.due, self._pace.poll_seconds)
+                await wait_at_most(self._core.signals.due, await self._find_pause())
+
+    async def _find_pause(self) -> float:
+        """How long nothing becomes due by time alone, as far as this replica knows: a deadline, or a retry."""
+        if self._core.signals.due.is_set():
+            return 0.0
+        try:
+            async with self._core.store.begin(is_read_only=True) as unit:
+                due_in = await unit.runs.find_next_due()
+        except Unavailable:
+            return self._pace.poll_seconds
+        if due_in is None:
+            return self._pace.poll_seconds
+        return min(max(due_in.total_seconds(), SHORTEST_PAUSE_SECONDS), self._pace.poll_seconds)
 
     def _count_free(self) -> dict[Lane, int]:
         """Free slots. While reports wait to be written, nothing is begun that is less urgent, for a while."""

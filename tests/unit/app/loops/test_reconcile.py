@@ -16,7 +16,7 @@ from runyard.app.runs.stop import stop_run
 from runyard.app.runs.transitions import NOTES
 from runyard.domain.outcomes import Seen
 from tests.unit.app.crash_points import Crash
-from tests.unit.app.run_world import ADA, JOB, SERVICE, START, World, make_run, reach_phase, until
+from tests.unit.app.run_world import ADA, JOB, SERVICE, START, World, make_run, reach_phase, running, until
 
 LIFE = ["CREATED", "READY", "PENDING", "RUNNING"]
 
@@ -460,6 +460,17 @@ async def test_loop_works_by_itself_when_it_runs(world: World) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert world.engine.things == {}
+
+
+async def test_job_is_stopped_at_its_deadline_when_nothing_else_wakes_the_loop(world: World) -> None:
+    await world.submit(effective={**JOB, "timeout": 1})
+    async with running(world.make_loop(pace=Pace(poll_seconds=600, resync_seconds=600))), asyncio.timeout(30):
+        await world.reach("r1", "PENDING")
+        await reach_phase(world.engine, "r1", "pending")
+        world.engine.tick()
+        await world.reach("r1", "RUNNING")
+        world.turn(timedelta(seconds=2))
+        await reach_phase(world.engine, "r1", "stopping")
 
 
 async def test_lease_is_given_back_when_the_loop_is_cancelled_at_work(world: World) -> None:
