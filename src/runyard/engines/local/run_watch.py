@@ -30,7 +30,7 @@ from runyard.engines.local.place import PlaceFolder, is_file_name, is_leftover
 from runyard.engines.local.place_files import lock_file, remove_tree
 from runyard.engines.local.run_folders import RunFolder
 from runyard.engines.local.run_reader import ReadRun, RunReader
-from runyard.procs import Listener, end_leftovers
+from runyard.procs import Listener, end_leftovers, request_stop
 from runyard.procs.supervisor.process_tree import find_start_time, send_signal
 
 P = ParamSpec("P")
@@ -217,6 +217,10 @@ class RunWatch:
                 self._begin_once(run_uid, self._end_leftovers(run_uid, supervision))
             elif self._listener is not None:
                 self._listener.watch(supervision)
+            is_told = state is not None and state.is_stop_requested
+            if files.wish.wish in ("stop", "remove") and files.is_supervised and not is_told:
+                # Whoever wrote the wish may have been killed before it told the supervisor.
+                request_stop(supervision)
             return
         if self._live.pop(run_uid, None) is not None:
             self._begin(self._end(run_uid))

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from runyard.domain.outcomes import Seen
-from runyard.engines.local import run_starts
+from runyard.engines.local import local_engine, run_starts, run_watch
 from runyard.engines.local.run_folders import RunFolder
-from tests.contract.engine.lab import assign, make_anchor, see
+from tests.contract.engine.lab import assign, assign_again, begin_and_see, make_anchor, see
 from tests.contract.engine.local_lab import open_local_lab
 
 STEPS = {
@@ -21,6 +21,25 @@ STEPS = {
 
 class Killed(BaseException):
     """Ends everything at once."""
+
+
+@pytest.mark.parametrize("ending", ["stop", "remove"])
+async def test_run_ends_when_the_server_is_killed_before_it_tells_the_supervisor(
+    ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_local_lab() as lab:
+        run = assign(lab, "sleep 1000")
+        anchor = await begin_and_see(lab, run, Seen.RUNNING)
+        with monkeypatch.context() as patch:
+            for module in (local_engine, run_watch):
+                patch.setattr(module, "request_stop", lambda *_arguments, **_options: True)
+            if ending == "stop":
+                await lab.engine.stop(assign_again(run, generation=2), anchor.uid)
+            else:
+                await lab.engine.remove(anchor)
+            await lab.engine.close()
+        lab.engine = await lab.reopen()
+        await see(lab, anchor, Seen.STOPPED if ending == "stop" else Seen.ABSENT)
 
 
 @pytest.mark.parametrize("step", STEPS)
