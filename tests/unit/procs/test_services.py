@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,29 @@ def test_service_is_ready_when_it_answers_over_http(lab: Lab) -> None:
         pass
     request_stop(folder)
     assert not lab.wait(folder).is_ready
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can execute commands as other users")
+def test_service_is_not_ready_when_a_stranger_has_taken_its_port(lab: Lab) -> None:
+    main = shell("sleep 60", identity=STRANGER)
+    readiness = Readiness(port=8080, period_seconds=0.1)
+    folder = lab.start(Plan(main=main, ports={8080: None}, readiness=readiness))
+    state = lab.wait(folder, lambda state: state.phase == "running")
+    with socket.create_server(("127.0.0.1", state.ports[8080])):
+        time.sleep(0.6)
+        seen = read_state(folder)
+        assert seen is not None
+        assert not seen.is_ready
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can execute commands as other users")
+def test_service_is_ready_when_its_own_user_listens(lab: Lab) -> None:
+    server = "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(60)"
+    main = Command(name="main", argv=(sys.executable, "-c", server, "$(PORT_8080)"), identity=STRANGER)
+    readiness = Readiness(port=8080, period_seconds=0.1)
+    reachable = (sys.prefix, sys.base_prefix)
+    folder = lab.start(Plan(main=main, ports={8080: None}, readiness=readiness, reachable=reachable))
+    lab.wait(folder, lambda state: state.is_ready)
 
 
 def test_service_is_not_ready_when_it_answers_with_an_error(lab: Lab) -> None:

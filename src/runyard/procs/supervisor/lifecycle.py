@@ -193,7 +193,10 @@ class Supervisor:
         if readiness is None:
             return None
         port = self._record.state["ports"].get(readiness["port"], readiness["port"])
-        return Probe(readiness, port, self._loop, lambda is_ready: self._record.save(is_ready=is_ready))
+        identity = self._plan["main"]["identity"]
+        is_container = bool(self._plan["hooks"]["inspect"])
+        owner = None if is_container else os.geteuid() if identity is None else identity["uid"]
+        return Probe(readiness, port, self._loop, lambda is_ready: self._record.save(is_ready=is_ready), owner=owner)
 
     def _stop(self, instance: Instance, *, uses_hook: bool) -> None:
         """End the process tree with grace, until the deadline, which a later request may bring forward.

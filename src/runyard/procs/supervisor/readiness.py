@@ -6,6 +6,8 @@ import _socket
 import errno
 import select
 
+from runyard.procs.supervisor.process_tree import read_file
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,14 +17,27 @@ if TYPE_CHECKING:
 
 LARGEST_ANSWER_BYTES = 1024
 """How much of an answer is read: its status line is at the beginning."""
+LARGEST_SOCKETS_BYTES = 4 << 20
+"""How much of the list of sockets is read to know whose service answers."""
 _ADDRESS = "127.0.0.1"
+_LISTENING = b"0A"
 
 
 class Probe:
     """Asks every period, and reports when the answer has changed often enough."""
 
-    def __init__(self, readiness: dict[str, Any], port: int, loop: PollLoop, report: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        readiness: dict[str, Any],
+        port: int,
+        loop: PollLoop,
+        report: Callable[[bool], None],
+        *,
+        owner: int | None = None,
+    ) -> None:
+        """`owner` is the user whose service it is; None: anybody's."""
         self._readiness = readiness
+        self._owner = owner
         self._port = port
         self._loop = loop
         self._report = report
@@ -95,6 +110,9 @@ class Probe:
 
     def _conclude(self, *, is_success: bool) -> None:
         self._drop()
+        if is_success and not self._is_ready and self._owner is not None:
+            # Another user's program may have taken the port between its choice and the start of the service.
+            is_success = is_listener_of(self._owner, self._port)
         if is_success == self._is_ready:
             self._streak = 0
             return
@@ -111,3 +129,19 @@ class Probe:
             self._loop.remove(self._socket.fileno())
             self._socket.close()
             self._socket = None
+
+
+def is_listener_of(user: int, port: int) -> bool:
+    """Whether a socket of this user listens on the port; True if the machine does not tell."""
+    owners = {owner for name in ("tcp", "tcp6") for owner in _list_owners(f"/proc/net/{name}", port)}
+    return not owners or user in owners
+
+
+def _list_owners(path: str, port: int) -> list[int]:
+    """Return the users of listening sockets, from lines such as `0: 0100007F:1F90 00000000:0000 0A … uid …`."""
+    found = []
+    for line in read_file(path, LARGEST_SOCKETS_BYTES).splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 7 and fields[3] == _LISTENING and fields[1].endswith(b":%04X" % port):
+            found.append(int(fields[7]))
+    return found
