@@ -21,7 +21,7 @@ _WHOLE_PROJECT = ("", "")
 
 
 class SqlFiles:
-    """`app.ports.Files`. Totals are counted as files come and go."""
+    """`app.stored_files.Files`. Totals are counted as files come and go."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

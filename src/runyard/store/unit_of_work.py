@@ -4,7 +4,8 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from runyard.app.ports import Accounts, Audit, Entities, Files, Firings, Metrics, Replicas, Revisions, Runs, Secrets
+from runyard.app.ports import Accounts, Audit, Entities, Firings, Metrics, Replicas, Revisions, Runs, Secrets
+from runyard.app.stored_files import Files
 from runyard.store import tables
 from runyard.store.accounts import SqlAccounts
 from runyard.store.audit import SqlAudit
