@@ -59,10 +59,6 @@ class Event:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     trigger: Any = None
 
-    def get_header(self, name: str) -> "str | None":
-        """A header by its name, in any case."""
-        return next((value for key, value in self.headers.items() if key.lower() == name.lower()), None)
-
 
 class Refusal(Exception):
     """A request that is answered with a status of its own; the text is for the client."""

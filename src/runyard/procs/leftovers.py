@@ -17,7 +17,13 @@ from runyard.procs.supervisor.cgroups import (
     remove_cgroup,
 )
 from runyard.procs.supervisor.failures import SUPERVISOR_LOST
-from runyard.procs.supervisor.process_tree import find_start_time, list_marked, read_boot_id, read_file, send_signals
+from runyard.procs.supervisor.process_tree import (
+    find_start_time,
+    list_marked,
+    read_boot_id,
+    read_kernel_file,
+    send_signals,
+)
 
 LONGEST_KILL_SECONDS = 10.0
 """How long processes are killed again and again; one that hangs in the kernel is left to it."""
@@ -62,7 +68,7 @@ def _is_copy(folder: Path, state: dict[str, Any]) -> bool:
     pid, start_time = supervisor.get("pid"), supervisor.get("start_time")
     if not isinstance(pid, int) or state.get("boot_id") != read_boot_id() or find_start_time(pid) != start_time:
         return False
-    arguments = read_file(f"/proc/{pid}/cmdline").split(b"\0")
+    arguments = read_kernel_file(f"/proc/{pid}/cmdline").split(b"\0")
     return os.fsencode(PROGRAM) in arguments and os.fsencode(folder.absolute()) not in arguments
 
 

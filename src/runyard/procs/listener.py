@@ -1,4 +1,7 @@
-"""Hears of changes: supervisors send the path of their folder to every listener, and their death is news too."""
+"""Hears of changes: supervisors send the path of their folder to every listener, and their death is news too.
+
+Whoever changes something itself sends such news with `tell_listeners`.
+"""
 
 import asyncio
 import contextlib
@@ -9,6 +12,7 @@ from pathlib import Path
 
 from runyard.procs.state import read_state
 from runyard.procs.supervisor.process_tree import find_start_time
+from runyard.procs.supervisor.record import send_news
 
 MOST_PENDING = 10_000
 """Folders with news that wait to be read; more of them are one `None`: look at everything."""
@@ -118,3 +122,12 @@ class Listener:
     def _add(self, folder: Path) -> None:
         self._pending[folder if len(self._pending) < MOST_PENDING else None] = None
         self._has_news.set()
+
+
+def tell_listeners(listeners: Path, folder: Path, *, but: str | None = None) -> None:
+    """Send the path of a folder to every listener, but for the one of this name, as supervisors do. Never waits.
+
+    A full queue is no loss: a listener that has not read it all looks at everything.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+        send_news(sender, os.fsencode(folder), str(listeners), but=but)

@@ -36,8 +36,6 @@ class Claim:
     """From `amounts.read_demand`."""
     supervision: Path
     """The folder of the supervision that will use the room: the room is taken as long as it is supervised."""
-    environment: str | None = None
-    """The key of the virtual environment in which it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +198,6 @@ def _write_entry(entry: Entry) -> dict[str, object]:
         "sequence": entry.claim.sequence,
         "demand": entry.claim.demand,
         "supervision": str(entry.claim.supervision),
-        "environment": entry.claim.environment,
         "state": entry.state,
         "owner": entry.owner,
         "gpus": entry.gpus,
@@ -213,7 +210,7 @@ def _read_entry(document: dict[str, object]) -> Entry | None:
     if "state" not in document:
         return None
     sequence, demand, state = document["sequence"], document["demand"], document["state"]
-    gpus, until, environment = document["gpus"], document["until"], document["environment"]
+    gpus, until = document["gpus"], document["until"]
     if not isinstance(sequence, int) or not isinstance(demand, dict) or not isinstance(gpus, list):
         raise TypeError("not a claim")
     if state not in ("waiting", "starting", "running") or not isinstance(until, float | None):
@@ -223,6 +220,5 @@ def _read_entry(document: dict[str, object]) -> Entry | None:
         sequence=sequence,
         demand={str(name): int(amount) for name, amount in demand.items()},
         supervision=Path(str(document["supervision"])),
-        environment=None if environment is None else str(environment),
     )
     return Entry(claim, state, str(document["owner"]), tuple(map(str, gpus)), until)

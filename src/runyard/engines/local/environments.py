@@ -23,8 +23,9 @@ from runyard.engines.local import environment_setup
 from runyard.engines.local.environment_setup import READY
 from runyard.engines.local.interpreters import Interpreter
 from runyard.engines.local.package_index import iter_local_paths
+from runyard.engines.local.pod_plans import SYSTEM_PATH
 from runyard.engines.local.requirement_lines import read_requirements
-from runyard.procs.plan import Command, Identity
+from runyard.procs import Command, Identity
 
 MOST_ENVIRONMENTS = 20
 """How many environments a project keeps; the least recently used ones are removed."""
@@ -39,7 +40,6 @@ STEP_NAME = "environment"
 
 _FORMAT = 1
 """Changes when environments are built in another way: older ones are not used anymore then."""
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]{0,32}[ -/]{0,8}[@-~]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -155,7 +155,7 @@ def plan_setup(
             "HOME": str(cache_folder / "home"),
             "LANG": "C.UTF-8",
             "NO_COLOR": "1",
-            "PATH": _SYSTEM_PATH,
+            "PATH": SYSTEM_PATH,
             "UV_CACHE_DIR": str(cache_folder / "uv"),
             # The folders are mounts of their own then: hard links fail, and uv would warn in the log of the run.
             **({} if identity is None else {"UV_LINK_MODE": "copy"}),
@@ -177,11 +177,8 @@ def describe_failure(log_tail: bytes) -> str:
     text = _ESCAPE_SEQUENCE.sub("", log_tail.decode(errors="replace"))
     lines = [line.rstrip() for line in _CONTROL.sub("", text).splitlines() if line.strip()][-MOST_FAILURE_LINES:]
     shown = "\n".join(lines).encode()[-LONGEST_FAILURE_BYTES:].decode(errors="ignore")
-    return (
-        f"the virtual environment could not be built:\n{shown}"
-        if shown
-        else ("the virtual environment could not be built, and uv said nothing")
-    )
+    failure = "the virtual environment could not be built"
+    return f"{failure}:\n{shown}" if shown else f"{failure}, and uv said nothing"
 
 
 @cache

@@ -1,9 +1,7 @@
 """The output of a run's processes, read from the files that its supervisors write. Positions are offsets in bytes."""
 
-import errno
 import os
 import re
-import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,10 +10,10 @@ from pathlib import Path
 from runyard.app.engine import EngineUnavailable, LogChunk, LogGap, LogSource
 from runyard.domain.reasons import Reason
 from runyard.engines.local.observations import name_pod
+from runyard.engines.local.place_files import open_regular
 from runyard.engines.local.pod_plans import MAIN
 from runyard.engines.local.run_folders import AnchorRecord, RunFolder
-from runyard.procs import State, log_path, read_state
-from runyard.procs.state import LOG_FOLDER
+from runyard.procs import LOG_FOLDER, State, log_path, read_state
 
 LARGEST_CHUNK_BYTES = 128 * 1024
 """How much of a log is read at once."""
@@ -122,25 +120,19 @@ def _count_dropped(state: State | None, source: LogSource) -> int:
 
 
 def _read(path: Path, position: int) -> _Piece | None:
-    """The bytes from a position on; None if the file is gone."""
+    """The bytes from a position on; None if the file is gone, or somebody put something else in its place."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return None  # a link: somebody put it there, and the log is gone
-        raise EngineUnavailable(Reason.ENGINE_FAILED, f"the log cannot be read: {error.strerror}") from error
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        descriptor = open_regular(path)
+        if descriptor is None:
             return None
-        content = os.pread(descriptor, LARGEST_CHUNK_BYTES, position)
-        return _Piece(content, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
+        try:
+            found = os.fstat(descriptor)
+            content = os.pread(descriptor, LARGEST_CHUNK_BYTES, position)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise EngineUnavailable(Reason.ENGINE_FAILED, f"the log cannot be read: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
+    return _Piece(content, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
 
 
 def _read_position(after: str | None) -> int:

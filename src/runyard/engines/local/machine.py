@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runyard.engines.local.amounts import CPU, DISK, MEMORY, RUNS, Amounts
+from runyard.procs import read_kernel_file
 
 GPU_RESOURCE = "nvidia.com/gpu"
 """The resource under which a run asks for the machine's GPUs."""
@@ -101,7 +102,7 @@ def gpu_environment(gpus: tuple[Gpu, ...]) -> dict[str, str]:
 
 
 def _read_total_memory(root: Path) -> int:
-    found = re.search(r"^MemTotal:\s*([0-9]+) kB$", _read(root / "proc/meminfo") or "", re.MULTILINE)
+    found = re.search(r"^MemTotal:\s*([0-9]+) kB$", _read(root / "proc/meminfo"), re.MULTILINE)
     if found is None:
         raise OSError("/proc/meminfo does not say how much memory the machine has")
     return int(found[1]) * 1024
@@ -120,7 +121,7 @@ def _iter_own_cgroups(root: Path) -> Iterator[_Cgroup]:
     A container may see the paths of its host while only its own cgroup is mounted: parents that are absent are skipped.
     """
     mounts = dict(_iter_cgroup_mounts(root))
-    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+    for line in _read(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         names = frozenset(controllers.split(",")) if controllers else frozenset()
@@ -134,7 +135,7 @@ def _iter_own_cgroups(root: Path) -> Iterator[_Cgroup]:
 
 def _iter_cgroup_mounts(root: Path) -> Iterator[tuple[frozenset[str], Path]]:
     """Controllers and folder of each mounted hierarchy; no controllers for cgroup v2."""
-    for line in (_read(root / "proc/self/mountinfo") or "").splitlines():
+    for line in _read(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         fields, kind = before.split(" "), after.split(" ")
         if len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
@@ -147,10 +148,10 @@ def _iter_cpu_quotas(groups: tuple[_Cgroup, ...]) -> Iterator[int]:
     """The CPU quotas in thousandths of a core."""
     for group in groups:
         if not group.controllers:
-            quota, _, period = (_read(group.folder / "cpu.max") or "").strip().partition(" ")
+            quota, _, period = _read(group.folder / "cpu.max").strip().partition(" ")
         elif "cpu" in group.controllers:
-            quota = (_read(group.folder / "cpu.cfs_quota_us") or "").strip()
-            period = (_read(group.folder / "cpu.cfs_period_us") or "").strip()
+            quota = _read(group.folder / "cpu.cfs_quota_us").strip()
+            period = _read(group.folder / "cpu.cfs_period_us").strip()
         else:
             continue
         if quota.isdecimal() and period.isdecimal() and int(period) > 0:
@@ -161,7 +162,7 @@ def _iter_memory_limits(groups: tuple[_Cgroup, ...]) -> Iterator[int]:
     """The memory limits in bytes. Without one, v2 has `max` and v1 a number near 2^63, which `min` leaves out."""
     for group in groups:
         if not group.controllers or "memory" in group.controllers:
-            limit = _read(group.folder / ("memory.limit_in_bytes" if group.controllers else "memory.max")) or ""
+            limit = _read(group.folder / ("memory.limit_in_bytes" if group.controllers else "memory.max"))
             if limit.strip().isdecimal():
                 yield int(limit)
 
@@ -206,9 +207,5 @@ def _query_nvidia_smi() -> str | None:
     return done.stdout[:LARGEST_FACT_BYTES].decode(errors="replace") if done.returncode == 0 else None
 
 
-def _read(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            return file.read(LARGEST_FACT_BYTES).decode(errors="replace")
-    except OSError:
-        return None
+def _read(path: Path) -> str:
+    return read_kernel_file(str(path), LARGEST_FACT_BYTES).decode(errors="replace")

@@ -20,9 +20,10 @@ from runyard.domain.reasons import Reason
 from runyard.engines.local.amounts import MEMORY
 from runyard.engines.local.containers.container_plan import IMAGE_STEP
 from runyard.engines.local.environments import describe_failure
+from runyard.engines.local.pod_plans import MAIN
 from runyard.engines.local.run_folders import AnchorRecord, ReleaseRecord, WishRecord
 from runyard.pods.memory_advice import advise_memory
-from runyard.procs.state import Failure, Instance, State
+from runyard.procs import Failure, Instance, State
 
 RESUMABLE = frozenset({"serve", "deploy"})
 """Actions that can be started again after a stop."""
@@ -137,8 +138,8 @@ def _judge_end(anchor: AnchorRecord, state: State) -> Seen:
     return Seen.SUCCEEDED if is_done and anchor.action not in RESUMABLE else Seen.FAILED
 
 
-def _find_main(state: State, container: str = "main") -> Instance | None:
-    return next((one for one in reversed(state.instances) if one.command == container), None)
+def _find_main(state: State) -> Instance | None:
+    return next((one for one in reversed(state.instances) if one.command == MAIN), None)
 
 
 def _explain(files: RunFiles, seen: Seen) -> tuple[str | None, str | None]:
@@ -241,7 +242,7 @@ def _iter_ends(files: RunFiles) -> Iterator[ContainerEnd]:
     pod = name_pod(files.anchor, files.wish.release)
     last = _find_main(state)
     for one in state.instances:
-        is_step = one.command != "main"
+        is_step = one.command != MAIN
         if one.ended_at is None or (is_step and one.exit_code == 0):
             continue
         told = read_termination(state.termination)[1] if one is last else None

@@ -56,7 +56,18 @@ def read_record(path: Path) -> dict[str, Any] | None:
 
 
 def read_bytes(path: Path, *, most: int) -> bytes | None:
-    """The first bytes of a regular file; None if there is none. Does not follow a link, nor wait for a pipe."""
+    """The first bytes of a regular file; None if there is none."""
+    descriptor = open_regular(path)
+    if descriptor is None:
+        return None
+    try:
+        return os.read(descriptor, most)
+    finally:
+        os.close(descriptor)
+
+
+def open_regular(path: Path) -> int | None:
+    """The descriptor of a regular file; None if there is none. Does not follow a link, nor wait for a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -65,12 +76,10 @@ def read_bytes(path: Path, *, most: int) -> bytes | None:
         if error.errno == errno.ELOOP:
             return None
         raise
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        return os.read(descriptor, most)
-    finally:
-        os.close(descriptor)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from runyard.domain.reasons import Reason
 from runyard.engines.local.user_numbers import is_project_user
 from runyard.manifests.workloads import DEFAULT_GRACE_SECONDS
 from runyard.pods.demand import pod_limits
-from runyard.procs.plan import Command, Identity, Limits, Mount, Plan, Readiness
+from runyard.procs import Command, Identity, Limits, Mount, Plan, Readiness
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.launcher import LAUNCHER_NAME
 

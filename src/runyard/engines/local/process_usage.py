@@ -14,10 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from runyard.procs import State
+from runyard.procs import MOST_PROCESSES, State, read_kernel_file
 
-MOST_PROCESSES = 100_000
-"""How many processes of the machine are looked at."""
 MOST_SAMPLES = 1000
 """How many supervisions' last samples are remembered, to tell the cores used since then."""
 SCAN_SECONDS = 1.0
@@ -141,8 +139,4 @@ def _read_working_set(cgroup: Path) -> int | None:
 
 
 def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(LARGEST_STAT_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
+    return read_kernel_file(str(path), LARGEST_STAT_BYTES).decode(errors="replace")

@@ -173,14 +173,8 @@ class Room:
         with self._locked():
             self._journal.remove(run_uid)
 
-    def explain(self, run_uid: str) -> Shortage | None:
-        """Why a queued run waits now, or None if it is not queued."""
-        with self._locked():
-            entry = self._journal.claims.waiting.get(run_uid)
-            return None if entry is None else self._explain(entry.claim)
-
     def list_shortages(self, *, most: int = MOST_EXPLAINED) -> dict[str, Shortage]:
-        """Why the first runs that wait in this engine wait now, by run: `explain` for many at the cost of one."""
+        """Why the first runs that wait in this engine wait now, by run."""
         with self._locked():
             free = self._measure_free()
             claims = self._journal.claims
@@ -191,12 +185,6 @@ class Room:
                 uid: self._explain(claims.waiting[uid].claim, before=place, free=free)
                 for place, uid in islice(own, most)
             }
-
-    def list_environments(self) -> frozenset[str]:
-        """The keys of the virtual environments in which runs execute now, of all engines; they must not be removed."""
-        with self._locked():
-            active = self._journal.claims.active.values()
-            return frozenset(entry.claim.environment for entry in active if entry.claim.environment)
 
     def snapshot(self) -> Snapshot:
         """The machine as one node, and a pod for each run that has room."""

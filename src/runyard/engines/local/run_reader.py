@@ -10,8 +10,7 @@ from runyard.engines.local.observations import RunFiles, Waiting, find_failed_st
 from runyard.engines.local.place import PlaceFolder, is_file_name
 from runyard.engines.local.place_files import Unreadable
 from runyard.engines.local.run_folders import ReleaseRecord, RunFolder, has_begun
-from runyard.procs import State, is_supervised, log_path, read_state
-from runyard.procs.state import STATE_FILE
+from runyard.procs import STATE_FILE, State, is_supervised, log_path, read_state
 
 MOST_LISTED_RUNS = 200_000
 """How many run folders of a place are listed; a list of more is not complete."""

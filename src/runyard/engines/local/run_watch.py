@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -23,15 +23,20 @@ from runyard.app.engine import Observation
 from runyard.app.event_waits import wait_at_most
 from runyard.domain.outcomes import Seen
 from runyard.engines.local.changes import Subscriber, choose_newer
-from runyard.engines.local.news import tell_listeners
 from runyard.engines.local.observations import Waiting, is_live
-from runyard.engines.local.orphans import iter_orphans
 from runyard.engines.local.place import PlaceFolder, is_file_name, is_leftover
 from runyard.engines.local.place_files import lock_file, remove_tree
 from runyard.engines.local.run_folders import RunFolder
 from runyard.engines.local.run_reader import ReadRun, RunReader
-from runyard.procs import Listener, end_leftovers, request_stop
-from runyard.procs.supervisor.process_tree import find_start_time, send_signal
+from runyard.procs import (
+    Listener,
+    end_leftovers,
+    find_start_time,
+    iter_orphans,
+    request_stop,
+    send_signal,
+    tell_listeners,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,7 +59,7 @@ _log = logging.getLogger(__name__)
 class RunWatch:
     """One engine's watch. Opened in the event loop that it belongs to."""
 
-    def __init__(self, place: PlaceFolder, *, on_end: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, place: PlaceFolder, *, on_end: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         """`on_end` is awaited when a run that was live has ended or is gone."""
         self.place = place
         self.reader = RunReader(place)
@@ -154,8 +159,7 @@ class RunWatch:
         """Something of a run was changed by this engine: read it, tell subscribers and the other engines."""
         self._handle(run_uid)
         if (path := self.place.find_run_folder(run_uid)) is not None:
-            with suppress(OSError):
-                tell_listeners(self.place.listeners, path, but=None if self._listener is None else self._listener.name)
+            tell_listeners(self.place.listeners, path, but=None if self._listener is None else self._listener.name)
 
     async def look_at_all(self) -> None:
         """Read every run, and those that were there before."""
@@ -203,7 +207,7 @@ class RunWatch:
         if pid is not None and send_signal(pid, SIGTERM, start_time=start_time):
             self._orphans[run_uid] = (pid, start_time)
         if known is not None:
-            self._begin(self._end(run_uid))
+            self._begin(self._on_end(run_uid))
 
     def _follow_up(self, run_uid: str, found: ReadRun) -> None:
         files, folder = found.files, self.reader.open_folder(run_uid)
@@ -223,14 +227,11 @@ class RunWatch:
                 request_stop(supervision)
             return
         if self._live.pop(run_uid, None) is not None:
-            self._begin(self._end(run_uid))
+            self._begin(self._on_end(run_uid))
         if files.wish.wish == "remove":
             self._begin_once(run_uid, self._remove(run_uid, folder))
         elif files.wish.expires_at is not None:
             self._expiries[run_uid] = files.wish.expires_at
-
-    async def _end(self, run_uid: str) -> None:
-        await self._on_end(run_uid)
 
     async def _end_leftovers(self, run_uid: str, supervision: Path) -> None:
         """A supervisor was killed: end what is left of its processes, and say so."""

@@ -33,11 +33,6 @@ Mounts = Mapping[tuple[str, str], tuple[str, ...]]
 """Uids of runs, by the project and claim that they have mounted."""
 
 
-def get_data_path(project: ProjectFolder, claim: str) -> Path:
-    """Where the data of a claim is."""
-    return project.volumes / claim / "data"
-
-
 def find_volume(place: PlaceFolder, *, project: str, claim: str, mounts: Mounts) -> VolumeState | None:
     """The volume of a claim, whoever made it; None if there is none."""
     folder = place.find_project_folder(project)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from runyard.procs.supervisor.process_tree import find_start_time, read_file
+from runyard.procs.supervisor.process_tree import find_start_time, read_kernel_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ class Cgroup:
     def read_peak_bytes(self) -> int | None:
         """Return the most memory that was used at once, page cache included."""
         name = "memory.peak" if self.versions.get("memory") == V2 else "memory.max_usage_in_bytes"
-        content = read_file(f"{self.memory_path}/{name}").strip()
+        content = read_kernel_file(f"{self.memory_path}/{name}").strip()
         return int(content) if content.isdigit() else None
 
     def is_out_of_memory(self) -> bool:
         """Whether the kernel has killed a process here because the limit was reached."""
         name = "memory.events" if self.versions.get("memory") == V2 else "memory.oom_control"
-        lines = read_file(f"{self.memory_path}/{name}").splitlines()
+        lines = read_kernel_file(f"{self.memory_path}/{name}").splitlines()
         return any(line.startswith(b"oom_kill ") and line.split()[1] != b"0" for line in lines)
 
     def open_memory_event(self) -> int | None:
@@ -117,7 +117,8 @@ def make_cgroup(name: str, limits: dict[str, Any]) -> Cgroup:
 
 def list_cgroup_processes(paths: list[str]) -> dict[int, int]:
     """Return the start times of the processes in these cgroups, by pid."""
-    pids = {int(each) for path in paths for each in read_file(f"{path}/cgroup.procs", LARGEST_LIST_BYTES).split()}
+    lists = (read_kernel_file(f"{path}/cgroup.procs", LARGEST_LIST_BYTES) for path in paths)
+    pids = {int(each) for content in lists for each in content.split()}
     found = {pid: find_start_time(pid) for pid in pids if pid > 0}
     return {pid: start_time for pid, start_time in found.items() if start_time is not None}
 
@@ -165,7 +166,7 @@ def _read_mtime(path: str) -> float:
 def read_hierarchies() -> dict[str, str]:
     """Return the directory of this process's own cgroup by v1 controller, and by "" for v2."""
     own: dict[str, str] = {}
-    for line in read_file("/proc/self/cgroup").decode(errors="surrogateescape").splitlines():
+    for line in read_kernel_file("/proc/self/cgroup").decode(errors="surrogateescape").splitlines():
         _, controllers, path = line.split(":", 2)
         own.update(dict.fromkeys(controllers.split(","), path))
     found: dict[str, str] = {}
@@ -180,7 +181,8 @@ def read_hierarchies() -> dict[str, str]:
 def _list_cgroup_mounts() -> list[tuple[str, list[str], str, str]]:
     """Return kind, options, root within the hierarchy and mount point of each cgroup file system."""
     mounts = []
-    for line in read_file("/proc/self/mountinfo", LARGEST_LIST_BYTES).decode(errors="surrogateescape").splitlines():
+    content = read_kernel_file("/proc/self/mountinfo", LARGEST_LIST_BYTES).decode(errors="surrogateescape")
+    for line in content.splitlines():
         before, _, after = line.partition(" - ")
         fields, rest = before.split(" "), after.split(" ")
         if rest[0] in ("cgroup", "cgroup2") and len(fields) > 4:
@@ -218,7 +220,7 @@ def _add_v2(cgroup: Cgroup, own: str, name: str) -> None:
     parent = _find_v2_parent(own)
     if parent is None:
         return
-    available = read_file(f"{parent}/cgroup.subtree_control").decode().split()
+    available = read_kernel_file(f"{parent}/cgroup.subtree_control").decode().split()
     controllers = [each for each in _CONTROLLERS if each in available and each not in cgroup.directories]
     path = f"{parent}/{name}"
     try:
@@ -245,7 +247,7 @@ def _find_v2_parent(own: str) -> str | None:
 
 
 def _gives_memory(path: str) -> bool:
-    return b"memory" in read_file(f"{path}/cgroup.subtree_control").split()
+    return b"memory" in read_kernel_file(f"{path}/cgroup.subtree_control").split()
 
 
 def _enable(path: str) -> bool:
@@ -256,7 +258,7 @@ def _enable(path: str) -> bool:
 
 def _is_delegated(own: str) -> bool:
     """Whether the cgroup was given to us: by systemd (`Delegate=yes`), or as the root of a cgroup namespace."""
-    if b"0::/\n" in read_file("/proc/self/cgroup"):
+    if b"0::/\n" in read_kernel_file("/proc/self/cgroup"):
         return True
     for name in ("user.delegate", "trusted.delegate"):
         try:
@@ -275,7 +277,7 @@ def _evacuate(own: str) -> bool:
     except OSError:
         return False
     for _ in range(10):
-        pids = read_file(f"{own}/cgroup.procs", LARGEST_LIST_BYTES).split()
+        pids = read_kernel_file(f"{own}/cgroup.procs", LARGEST_LIST_BYTES).split()
         for pid in pids:
             _write(f"{leaf}/cgroup.procs", pid.decode())
         if not pids:

@@ -60,12 +60,12 @@ def list_marked(mark: str) -> dict[int, int]:
     variable = f"{MARK_NAME}={mark}\0".encode()
     limits = {str(value).encode() for value in list_limit_marks(mark)}
     found: dict[int, int] = {}
-    for pid in _list_pids():
+    for pid in list_pids():
         fields = _read_stat(pid)
         if len(fields) <= 19 or fields[0] in (b"Z", b"X"):
             continue
-        is_marked = variable in b"\0" + read_file(f"/proc/{pid}/environ", LARGEST_ENVIRONMENT_BYTES)
-        if is_marked or not limits.isdisjoint(read_file(f"/proc/{pid}/limits").split()):
+        is_marked = variable in b"\0" + read_kernel_file(f"/proc/{pid}/environ", LARGEST_ENVIRONMENT_BYTES)
+        if is_marked or not limits.isdisjoint(read_kernel_file(f"/proc/{pid}/limits").split()):
             found[pid] = int(fields[19])
     return found
 
@@ -98,7 +98,7 @@ def sum_resident_bytes(processes: dict[int, int]) -> int:
     """Return the resident memory of processes; pages that several of them share count several times."""
     total = 0
     for pid in processes:
-        fields = read_file(f"/proc/{pid}/statm").split()
+        fields = read_kernel_file(f"/proc/{pid}/statm").split()
         total += int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else 0
     return total
 
@@ -107,13 +107,13 @@ def sum_proportional_bytes(processes: dict[int, int]) -> int:
     """Return the memory of processes with shared pages counted once (PSS); resident memory where it is not readable."""
     total = 0
     for pid in processes:
-        lines = read_file(f"/proc/{pid}/smaps_rollup").splitlines()
+        lines = read_kernel_file(f"/proc/{pid}/smaps_rollup").splitlines()
         sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:")]
         total += sizes[0] if sizes else sum_resident_bytes({pid: 0})
     return total
 
 
-def read_file(path: str, most: int = 1 << 16) -> bytes:
+def read_kernel_file(path: str, most: int = 1 << 16) -> bytes:
     """Return the beginning of a file of /proc or /sys; empty if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -133,12 +133,12 @@ def read_file(path: str, most: int = 1 << 16) -> bytes:
 
 def read_boot_id() -> str:
     """Return the id of this start of the machine."""
-    return read_file("/proc/sys/kernel/random/boot_id").decode().strip()
+    return read_kernel_file("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def _read_stat(pid: int) -> list[bytes]:
     """Return the fields of /proc/<pid>/stat from the third on; the second may hold spaces and parentheses."""
-    content = read_file(f"/proc/{pid}/stat")
+    content = read_kernel_file(f"/proc/{pid}/stat")
     return content[content.rfind(b")") + 2 :].split()
 
 
@@ -147,19 +147,20 @@ def _list_children(pid: int) -> list[int]:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
-    content = b" ".join(read_file(f"/proc/{pid}/task/{thread}/children", 1 << 20) for thread in threads)
+    content = b" ".join(read_kernel_file(f"/proc/{pid}/task/{thread}/children", 1 << 20) for thread in threads)
     return [int(each) for each in content.split()]
 
 
 def _make_scan() -> Callable[[int], list[int]]:
     """Return the same as `_list_children` for a kernel without CONFIG_PROC_CHILDREN: one look at all processes."""
     children: dict[int, list[int]] = {}
-    for pid in _list_pids():
+    for pid in list_pids():
         fields = _read_stat(pid)
         if len(fields) > 1:
             children.setdefault(int(fields[1]), []).append(pid)
     return lambda pid: children.get(pid, [])
 
 
-def _list_pids() -> list[int]:
+def list_pids() -> list[int]:
+    """Return the processes of this machine, at most `MOST_PROCESSES`."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()][:MOST_PROCESSES]

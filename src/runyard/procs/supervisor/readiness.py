@@ -6,7 +6,7 @@ import _socket
 import errno
 import select
 
-from runyard.procs.supervisor.process_tree import read_file
+from runyard.procs.supervisor.process_tree import read_kernel_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def is_listener_of(user: int, port: int) -> bool:
 def _list_owners(path: str, port: int) -> list[int]:
     """Return the users of listening sockets, from lines such as `0: 0100007F:1F90 00000000:0000 0A … uid …`."""
     found = []
-    for line in read_file(path, LARGEST_SOCKETS_BYTES).splitlines()[1:]:
+    for line in read_kernel_file(path, LARGEST_SOCKETS_BYTES).splitlines()[1:]:
         fields = line.split()
         if len(fields) > 7 and fields[3] == _LISTENING and fields[1].endswith(b":%04X" % port):
             found.append(int(fields[7]))

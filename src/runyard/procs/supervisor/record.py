@@ -91,30 +91,41 @@ class News:
 
     def _send(self) -> None:
         self.is_behind = False
-        try:
-            directory = os.open(self._listeners, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            return
-        try:
-            names = [name for name in os.listdir(directory) if name.endswith(".sock")]
-            is_full = [self._send_to(directory, name) for name in names[:MOST_LISTENERS]]
-        finally:
-            os.close(directory)
-        if any(is_full) and self._resends < _MOST_RESENDS:
+        is_full = send_news(self._socket, self._content, self._listeners)
+        if is_full and self._resends < _MOST_RESENDS:
             self.is_behind = True
             self._loop.call_later(_RESEND_SECONDS, self._resend)
 
-    def _send_to(self, directory: int, name: str) -> bool:
-        """Return whether the socket's queue is full."""
-        try:
-            self._socket.sendto(self._content, f"/proc/self/fd/{directory}/{name}")
-        except BlockingIOError:
-            return True
-        except ConnectionRefusedError:
-            _unlink(directory, name)  # Left by a process that was killed.
-        except OSError:
-            pass
+
+def send_news(sender: _socket.socket, content: bytes, listeners: str, *, but: str | None = None) -> bool:
+    """Send to every socket among the listeners, but for one name; return whether a queue is full. Never waits.
+
+    A socket that a killed process left is removed.
+    """
+    try:
+        # The address of a socket has at most 107 bytes; a path through a descriptor is short whatever the folder.
+        directory = os.open(listeners, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
         return False
+    try:
+        names = [name for name in os.listdir(directory) if name.endswith(".sock") and name != but]
+        is_full = [_send_to(sender, content, directory, name) for name in names[:MOST_LISTENERS]]
+    finally:
+        os.close(directory)
+    return any(is_full)
+
+
+def _send_to(sender: _socket.socket, content: bytes, directory: int, name: str) -> bool:
+    """Return whether the socket's queue is full."""
+    try:
+        sender.sendto(content, f"/proc/self/fd/{directory}/{name}")
+    except BlockingIOError:
+        return True
+    except ConnectionRefusedError:
+        _unlink(directory, name)  # Left by a process that was killed.
+    except OSError:
+        pass
+    return False
 
 
 def _unlink(directory: int, name: str) -> None:

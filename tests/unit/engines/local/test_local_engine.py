@@ -17,8 +17,7 @@ from runyard.domain.reasons import Reason
 from runyard.engines.local import run_starts, run_watch
 from runyard.engines.local.local_engine import LocalEngine
 from runyard.engines.local.local_settings import LocalSettings
-from runyard.engines.local.orphans import iter_orphans
-from runyard.procs import start
+from runyard.procs import iter_orphans, start
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.resources import Sides
 from tests.contract.engine.lab import (

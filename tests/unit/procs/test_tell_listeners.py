@@ -1,13 +1,12 @@
-"""Engines of one place tell each other what they changed."""
+"""Processes that share a folder of listeners tell each other what they changed."""
 
 import asyncio
 from pathlib import Path
 
-from runyard.engines.local.news import tell_listeners
-from runyard.procs import Listener
+from runyard.procs import Listener, tell_listeners
 
 
-async def test_others_hear_of_it_and_the_teller_does_not_when_an_engine_changed_a_run(tmp_path: Path) -> None:
+async def test_others_hear_of_it_and_the_teller_does_not_when_one_changed_a_folder(tmp_path: Path) -> None:
     teller, other = Listener(tmp_path), Listener(tmp_path)
     try:
         tell_listeners(tmp_path, Path("/place/runs/one"), but=teller.name)
