@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from signal import SIGTERM
 from threading import Event
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 from weakref import WeakSet
 
 from runyard.app.engine import Observation
@@ -56,10 +56,14 @@ READ_AT_ONCE = 20
 _log = logging.getLogger(__name__)
 
 
+Work = Callable[[], Awaitable[None]]
+"""What a task does. Not a coroutine: a task that is cancelled before its first step would never await it."""
+
+
 class RunWatch:
     """One engine's watch. Opened in the event loop that it belongs to."""
 
-    def __init__(self, place: PlaceFolder, *, on_end: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, place: PlaceFolder, *, on_end: Callable[[str], Awaitable[None]]) -> None:
         """`on_end` is awaited when a run that was live has ended or is gone."""
         self.place = place
         self.reader = RunReader(place)
@@ -89,10 +93,10 @@ class RunWatch:
         """Read what is there, and begin to watch."""
         self._listener = Listener(self.place.listeners)
         await self.look_at_all()
-        self._begin(self._listen(self._listener))
-        self._begin(self._tick())
-        self._begin(self._end_orphans())
-        self._begin(self._remove_leftovers())
+        self._begin(partial(self._listen, self._listener))
+        self._begin(self._tick)
+        self._begin(self._end_orphans)
+        self._begin(self._remove_leftovers)
 
     async def close(self) -> None:
         """Stop watching. Runs continue."""
@@ -117,7 +121,7 @@ class RunWatch:
 
     def begin_removal(self, path: Path) -> None:
         """Delete something that was moved away, later. What a crash leaves of it is deleted by `_remove_leftovers`."""
-        self._begin(self._remove_tree(path))
+        self._begin(partial(self._remove_tree, path))
 
     async def _remove_tree(self, path: Path) -> None:
         loop = asyncio.get_running_loop()
@@ -207,7 +211,7 @@ class RunWatch:
         if pid is not None and send_signal(pid, SIGTERM, start_time=start_time):
             self._orphans[run_uid] = (pid, start_time)
         if known is not None:
-            self._begin(self._on_end(run_uid))
+            self._begin(partial(self._on_end, run_uid))
 
     def _follow_up(self, run_uid: str, found: ReadRun) -> None:
         files, folder = found.files, self.reader.open_folder(run_uid)
@@ -218,7 +222,7 @@ class RunWatch:
             self._live[run_uid] = (None, None) if state is None else (state.supervisor_pid, state.supervisor_start_time)
             supervision = folder.get_supervision_path(files.wish.release)
             if not files.is_supervised:
-                self._begin_once(run_uid, self._end_leftovers(run_uid, supervision))
+                self._begin_once(run_uid, partial(self._end_leftovers, run_uid, supervision))
             elif self._listener is not None:
                 self._listener.watch(supervision)
             is_told = state is not None and state.is_stop_requested
@@ -227,9 +231,9 @@ class RunWatch:
                 request_stop(supervision)
             return
         if self._live.pop(run_uid, None) is not None:
-            self._begin(self._on_end(run_uid))
+            self._begin(partial(self._on_end, run_uid))
         if files.wish.wish == "remove":
-            self._begin_once(run_uid, self._remove(run_uid, folder))
+            self._begin_once(run_uid, partial(self._remove, run_uid, folder))
         elif files.wish.expires_at is not None:
             self._expiries[run_uid] = files.wish.expires_at
 
@@ -254,7 +258,7 @@ class RunWatch:
     async def _listen(self, listener: Listener) -> None:
         async for folder in listener:
             if folder is None:
-                await _contain(self.look_at_all())
+                await _contain(self.look_at_all)
                 continue
             # Whoever reaches the socket may send anything, also the folder of all runs itself.
             with suppress(ValueError, IndexError):
@@ -265,8 +269,8 @@ class RunWatch:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            await _contain(self._look_at_names())
-            await _contain(self._expire())
+            await _contain(self._look_at_names)
+            await _contain(self._expire)
 
     async def _look_at_names(self) -> None:
         """Find folders that appeared or were deleted without news. A folder's time changes with its entries."""
@@ -312,18 +316,17 @@ class RunWatch:
         """Delete what a crash left half made or half removed, when nobody has touched it for a while."""
         while True:
             for path in await self.call(_list_leftovers, self.place):
-                await _contain(self._remove_tree(path))
+                await _contain(partial(self._remove_tree, path))
             await asyncio.sleep(LEFT_SECONDS)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Work) -> None:
         task = asyncio.create_task(_contain(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _begin_once(self, run_uid: str, work: Coroutine[Any, Any, None]) -> None:
+    def _begin_once(self, run_uid: str, work: Work) -> None:
         """Begin work on a run, unless other such work has begun."""
         if run_uid in self._busy:
-            work.close()
             return
         task = asyncio.create_task(_contain(work))
         self._busy[run_uid] = task
@@ -334,9 +337,9 @@ class RunWatch:
             del self._busy[run_uid]
 
 
-async def _contain(work: Coroutine[Any, Any, None]) -> None:
+async def _contain(work: Work) -> None:
     try:
-        await work
+        await work()
     except Exception:  # noqa: BLE001 - the failure of one run must not end the watch over the others
         _log.exception("work of the local engine failed")
 

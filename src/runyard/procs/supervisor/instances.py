@@ -144,13 +144,17 @@ class Instance:
         status = self.wait_status
         code = None if status is None else os.waitstatus_to_exitcode(status)
         is_exceeded = self._watchdog is not None and self._watchdog.is_exceeded
+        is_out_of_memory = is_exceeded or self._is_out_of_memory or self.cgroup.is_out_of_memory()
+        if is_out_of_memory and code == 0:
+            # The kernel killed another process, and the first one ended before it could be ended too.
+            code = -signal.SIGKILL
         cgroup_peak = self.cgroup.read_peak_bytes() if self._is_measured else None
         resident = self._largest_resident if self._is_measured else 0
         watched = max(0, self._watchdog.peak - self._runtime_bytes) if self._watchdog else 0
         return {
             "exit_code": code if code is not None and code >= 0 else None,
             "signal": -code if code is not None and code < 0 else None,
-            "is_out_of_memory": is_exceeded or self._is_out_of_memory or (code != 0 and self.cgroup.is_out_of_memory()),
+            "is_out_of_memory": is_out_of_memory,
             "peak_bytes": cgroup_peak or max(resident, watched) or None,
         }
 
