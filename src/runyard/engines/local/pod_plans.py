@@ -25,6 +25,8 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOOPBACK = "127.0.0.1"
 LONGEST_READINESS_PERIOD_SECONDS = 1.0
 """How often a service is asked at least whether it is ready: nothing but this machine is loaded by it."""
+LARGEST_EXPANSION = 2 << 20
+"""Characters of an environment, and of a command, once their variables are expanded; Linux takes no more."""
 LARGEST_SETUP_BYTES = 2 << 30
 """How much memory the set-up of a run may use if the run's own limit is lower."""
 MOST_SETUP_MILLIS = 1000
@@ -257,23 +259,51 @@ def get_grace_seconds(run: AdmittedRun) -> int:
 
 
 def read_variables(run: AdmittedRun, *, base: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the container on top of `base`, with `$(NAME)` expanded as kubelet does."""
+    """The environment of the container on top of `base`, with `$(NAME)` expanded as kubelet does.
+
+    Raises `EngineRefusal` if it is too large then: variables that name each other twice double in size each time.
+    """
     env = dict(base)
+    room = LARGEST_EXPANSION
     for entry in run.container.get("env") or ():
         if "valueFrom" in entry:
             reference = entry["valueFrom"]["secretKeyRef"]
             env[entry["name"]] = run.secrets[reference["name"]][reference["key"]]
         else:
-            env[entry["name"]] = expand(entry.get("value") or "", env)
+            env[entry["name"]] = expand(entry.get("value") or "", env, most=room)
+        room -= len(env[entry["name"]])
     return env
 
 
-def expand(text: str, env: Mapping[str, str]) -> str:
-    """Replace `$(NAME)` by the variable's value; one that is not set stays as written, and `$$` is a dollar."""
+def expand_words(words: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """Expand each word of a command; raises `EngineRefusal` if they are too large together."""
+    expanded: list[str] = []
+    room = LARGEST_EXPANSION
+    for word in words:
+        expanded.append(expand(word, env, most=room))
+        room -= len(expanded[-1])
+    return expanded
+
+
+def expand(text: str, env: Mapping[str, str], *, most: int | None = None) -> str:
+    """Replace `$(NAME)` by the variable's value; one that is not set stays as written, and `$$` is a dollar.
+
+    Raises `EngineRefusal` before the result has more than `most` characters (`LARGEST_EXPANSION`).
+    """
+    room = LARGEST_EXPANSION if most is None else most
 
     def choose(found: re.Match[str]) -> str:
+        nonlocal room
         name = found[1]
-        return "$" if name is None else env.get(name, found[0])
+        value = "$" if name is None else env.get(name, found[0])
+        room -= len(value)
+        if room < 0:
+            message = (
+                f"the environment or the command is too large once its variables are expanded; allowed: at most "
+                f"{LARGEST_EXPANSION} characters"
+            )
+            raise EngineRefusal(Reason.START_FAILED, message)
+        return value
 
     return _VARIABLE.sub(choose, text)
 
@@ -315,12 +345,12 @@ def _make_environment(inputs: PlanInputs, ports: Sequence[int]) -> dict[str, str
 
 def _make_argv(inputs: PlanInputs, env: Mapping[str, str]) -> tuple[str, ...]:
     container, preparation = inputs.run.container, inputs.preparation
-    args = [expand(word, env) for word in container.get("args") or ()]
+    args = expand_words(container.get("args") or (), env)
     if inputs.run.needs_launcher:
         if preparation.python is None or preparation.launcher is None:
             raise EngineRefusal(Reason.START_FAILED, "there is no launcher to start the function with")
         return (preparation.python, "-u", str(preparation.launcher), *args)
-    command = [expand(word, env) for word in container.get("command") or ()]
+    command = expand_words(container.get("command") or (), env)
     if not command:
         raise EngineRefusal(Reason.START_FAILED, "the run has no command")
     return (*command, *args)

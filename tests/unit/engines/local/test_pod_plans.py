@@ -184,6 +184,18 @@ def test_variables_are_expanded_as_kubelet_does_when_a_text_names_them(text: str
     assert expand(text, {"A": "1"}) == expanded
 
 
+@pytest.mark.parametrize("field", ["envs", "args"])
+def test_run_is_refused_when_its_variables_double_each_other(field: str) -> None:
+    envs = {"A00": "x" * 1000} | {
+        f"A{n:02}": f"$(A{n - 1:02})$(A{n - 1:02})" for n in range(1, 14 if field == "envs" else 9)
+    }
+    run = make_run(envs=envs, args=("$(A08)",) * (10 if field == "args" else 0))
+    with pytest.raises(EngineRefusal) as refusal:
+        make_plan(make_inputs(run))
+    assert refusal.value.code == Reason.START_FAILED
+    assert "too large once its variables are expanded; allowed: at most 2097152 characters" in str(refusal.value)
+
+
 def test_user_is_the_projects_own_when_the_server_is_root() -> None:
     assert choose_identity(make_run(), ROOT) == Identity(uid=600_000_001, gid=600_000_001)
 
