@@ -7,11 +7,11 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
-from typing import Self
+from functools import partial, wraps
+from typing import Any, ParamSpec, Self, TypeVar
 from uuid import uuid4
 
 from runyard.app.engine import (
@@ -57,7 +57,7 @@ from runyard.engines.local.run_starts import RunStarts
 from runyard.engines.local.run_watch import RunWatch
 from runyard.manifests.identity import PlatformInputs
 from runyard.pods.snapshot import Snapshot
-from runyard.procs import is_supervised, request_stop
+from runyard.procs import InvalidPlan, is_supervised, request_stop
 from runyard.spec.launcher import LAUNCHER_PATH, Launcher
 
 _log = logging.getLogger(__name__)
@@ -68,6 +68,25 @@ LAUNCHER = Launcher(
     start=("python3", "-u", f"{LAUNCHER_PATH}/launcher.pyz"),
 )
 """As objects state it. Nothing is installed: processes start the launcher from the place."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _reports_failures(method: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let the user read why something cannot be done now: a full disk, no more processes."""
+
+    @wraps(method)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await method(*args, **kwargs)
+        except InvalidPlan as error:
+            raise EngineRefusal(Reason.START_FAILED, f"the run cannot be started: {error}") from error
+        except OSError as error:
+            raise _unavailable(error) from error
+
+    return call
 
 
 class LocalEngine:
@@ -118,6 +137,7 @@ class LocalEngine:
         found = self._read(assignment.run_uid)
         return None if found is None else found.files.anchor.uid
 
+    @_reports_failures
     async def ensure_anchor(self, assignment: Assignment) -> str:
         """Make the folder of the run, whole or not at all."""
         await self._watch.take_turn()
@@ -147,6 +167,7 @@ class LocalEngine:
             raise EngineRefusal(Reason.ANCHOR_TAKEN, message)
         return found.files.anchor.uid
 
+    @_reports_failures
     async def release(self, assignment: Assignment, uid: str) -> None:
         """Start it, or let it wait for room."""
         await self._starts.start(assignment, uid)
@@ -187,6 +208,7 @@ class LocalEngine:
             }
         return described
 
+    @_reports_failures
     async def stop(self, assignment: Assignment, uid: str) -> None:
         """Ask its supervisor to end it; one that has not started never will."""
         folder = self._watch.reader.open_folder(assignment.run_uid)
@@ -208,6 +230,7 @@ class LocalEngine:
         if not is_live(files):
             await self._end(assignment.run_uid)
 
+    @_reports_failures
     async def settle(self, assignment: Assignment, uid: str) -> bool:
         """Note when its folder goes; one that never ran goes now. Values of secrets are nowhere on disk."""
         folder = self._watch.reader.open_folder(assignment.run_uid)
@@ -240,6 +263,7 @@ class LocalEngine:
             self._watch.begin_removal(removed)
         return True
 
+    @_reports_failures
     async def remove(self, anchor: Anchor) -> None:
         """Ask its supervisor to end it; the folder goes when nothing of it runs."""
         folder = self._watch.reader.open_folder(anchor.run_uid)
@@ -315,6 +339,7 @@ class LocalEngine:
             self._watch.begin_removal(removed)
         return True
 
+    @_reports_failures
     async def ensure_volume(self, volume: KeptVolume) -> VolumeState:
         """Make its folder, or find it."""
         await self.ensure_project(volume.project)
@@ -327,6 +352,7 @@ class LocalEngine:
             raise EngineUnavailable(Reason.VOLUME_LOST, f"claim {volume.claim} was removed at the same time")
         return found
 
+    @_reports_failures
     async def remove_volume(self, volume: KeptVolume) -> bool:
         """Remove its folder, or note that it goes when no run has it mounted."""
         project = find_project_folder(self._folder, volume.project)
@@ -445,4 +471,6 @@ def _has_run(found: ReadRun, folder: RunFolder) -> bool:
 
 
 def _unavailable(error: OSError) -> EngineUnavailable:
-    return EngineUnavailable(Reason.ENGINE_FAILED, f"the place cannot be read: {error.strerror or error}")
+    return EngineUnavailable(
+        Reason.ENGINE_FAILED, f"the machine or its folder {ENGINE} fails: {error.strerror or error}"
+    )

@@ -1,6 +1,7 @@
 """What the contract suite cannot see: crashes between two steps, places that vanish, engines that share a place."""
 
 import asyncio
+import errno
 import os
 import shutil
 import socket
@@ -11,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from runyard.app.engine import EngineUnavailable, Observation
+from runyard.app.engine import EngineRefusal, EngineUnavailable, Observation
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
-from runyard.engines.local import run_starts, run_watch
+from runyard.engines.local import local_engine, run_starts, run_watch
 from runyard.engines.local.local_engine import LocalEngine
 from runyard.engines.local.local_settings import LocalSettings
-from runyard.procs import iter_orphans, start
+from runyard.procs import iter_orphans, plan, start
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.resources import Sides
 from tests.contract.engine.lab import (
@@ -59,7 +60,7 @@ async def test_run_is_held_and_can_be_released_again_when_the_server_dies_before
     anchor = make_anchor(run, await lab.engine.ensure_anchor(run))
     with monkeypatch.context() as patched:
         patched.setattr(run_starts, "start", die)
-        with pytest.raises(OSError, match="no more processes"):
+        with pytest.raises(EngineUnavailable, match="no more processes"):
             await lab.engine.release(run, anchor.uid)
     assert (await lab.engine.observe(anchor)).seen is Seen.HELD
     assert (await lab.engine.snapshot()).pods == ()
@@ -67,6 +68,28 @@ async def test_run_is_held_and_can_be_released_again_when_the_server_dies_before
     await see(lab, anchor, Seen.SUCCEEDED)
     (source,) = await lab.engine.list_log_sources(anchor)
     assert join(await read_log(lab, source)) == b"done\n"
+
+
+async def test_run_is_refused_with_the_reason_when_its_plan_is_too_large(
+    lab: LocalLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "LARGEST_PLAN_BYTES", 100)
+    run = assign(lab)
+    anchor = make_anchor(run, await lab.engine.ensure_anchor(run))
+    with pytest.raises(EngineRefusal, match="bytes; at most 100") as refusal:
+        await lab.engine.release(run, anchor.uid)
+    assert refusal.value.code == Reason.START_FAILED
+    assert (await lab.engine.snapshot()).pods == ()
+
+
+async def test_reason_is_told_when_the_disk_is_full(lab: LocalLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = assign(lab)
+    monkeypatch.setattr(local_engine, "create_run_folder", fail)
+    with pytest.raises(EngineUnavailable, match="No space left on device"):
+        await lab.engine.ensure_anchor(run)
 
 
 async def test_nothing_is_absent_when_the_place_itself_is_gone(lab: LocalLab) -> None:
