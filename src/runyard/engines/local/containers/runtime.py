@@ -1,4 +1,4 @@
-"""Finds podman or docker on this machine, and what each needs to work here. Asked once, when the engine opens.
+"""Finds podman or docker on this machine, and what each needs to work here. Asked once, for the first container.
 
 `find_runtime` is the one function to call. Podman is preferred: it can keep secrets off the disk, and needs no daemon.
 """
