@@ -18,9 +18,9 @@ from uuid import uuid4
 
 from runyard.app.engine import Assignment, Engine
 from runyard.domain.effective_spec import EffectiveSpec
+from runyard.engines.local.folders.place_files import read_record, write_record
 from runyard.engines.local.local_engine import LocalEngine
 from runyard.engines.local.local_settings import LocalSettings
-from runyard.engines.local.place_files import read_record, write_record
 from runyard.procs import read_state
 from tests.contract.engine.lab import Capability
 

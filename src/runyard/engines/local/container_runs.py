@@ -7,6 +7,7 @@ from pathlib import Path
 
 from runyard.app.engine import EngineRefusal
 from runyard.domain.reasons import Reason
+from runyard.engines.local.capacity.machine import Gpu
 from runyard.engines.local.containers import (
     Container,
     ContainerRuntime,
@@ -16,8 +17,7 @@ from runyard.engines.local.containers import (
     plan_container,
     remove_strays,
 )
-from runyard.engines.local.machine import Gpu
-from runyard.engines.local.place import PlaceFolder
+from runyard.engines.local.folders.place import PlaceFolder
 from runyard.engines.local.pod_plans import (
     AdmittedRun,
     Owner,

@@ -33,25 +33,26 @@ from runyard.app.engine import (
 from runyard.app.model import Json
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
-from runyard.engines.local import log_files, volume_folders
+from runyard.engines.local import log_files
+from runyard.engines.local.capacity.machine import read_machine
+from runyard.engines.local.capacity.room import Room
 from runyard.engines.local.container_runs import ContainerRuns
-from runyard.engines.local.local_settings import LocalSettings
-from runyard.engines.local.machine import read_machine
-from runyard.engines.local.observations import RESUMABLE, is_live, name_pod, observe_absence
-from runyard.engines.local.place import ENGINE, PlaceFolder, open_place
-from runyard.engines.local.place_files import Unreadable, lock_file, read_record
-from runyard.engines.local.pod_plans import MAIN, AdmittedRun, Preparation
-from runyard.engines.local.preparations import Preparations
-from runyard.engines.local.process_usage import UsageMeter
-from runyard.engines.local.project_folders import (
+from runyard.engines.local.folders import volume_folders
+from runyard.engines.local.folders.place import ENGINE, PlaceFolder, open_place
+from runyard.engines.local.folders.place_files import Unreadable, lock_file, read_record
+from runyard.engines.local.folders.project_folders import (
     ProjectFolder,
     ensure_project_folder,
     find_project_folder,
     move_project_away,
 )
-from runyard.engines.local.rendering import admit_anchor, name_run
-from runyard.engines.local.room import Room
-from runyard.engines.local.run_folders import AnchorRecord, RunFolder, WishRecord, create_run_folder
+from runyard.engines.local.folders.run_folders import AnchorRecord, RunFolder, WishRecord, create_run_folder
+from runyard.engines.local.local_settings import LocalSettings
+from runyard.engines.local.observations import RESUMABLE, is_live, name_pod, observe_absence
+from runyard.engines.local.pod_plans import MAIN, AdmittedRun, Preparation
+from runyard.engines.local.preparations import Preparations
+from runyard.engines.local.process_usage import UsageMeter
+from runyard.engines.local.run_objects import admit_anchor, name_run
 from runyard.engines.local.run_reader import ReadRun
 from runyard.engines.local.run_starts import RunStarts
 from runyard.engines.local.run_watch import RunWatch

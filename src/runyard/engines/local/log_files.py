@@ -9,10 +9,10 @@ from pathlib import Path
 
 from runyard.app.engine import EngineUnavailable, LogChunk, LogGap, LogSource
 from runyard.domain.reasons import Reason
+from runyard.engines.local.folders.place_files import open_regular
+from runyard.engines.local.folders.run_folders import AnchorRecord, RunFolder
 from runyard.engines.local.observations import name_pod
-from runyard.engines.local.place_files import open_regular
 from runyard.engines.local.pod_plans import MAIN
-from runyard.engines.local.run_folders import AnchorRecord, RunFolder
 from runyard.procs import LOG_FOLDER, State, log_path, read_state
 
 LARGEST_CHUNK_BYTES = 128 * 1024

@@ -17,11 +17,11 @@ from runyard.app.engine import (
 from runyard.app.model import Json
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
-from runyard.engines.local.amounts import MEMORY
+from runyard.engines.local.capacity.amounts import MEMORY
 from runyard.engines.local.containers.container_plan import IMAGE_STEP
-from runyard.engines.local.environments import describe_failure
+from runyard.engines.local.folders.run_folders import AnchorRecord, ReleaseRecord, WishRecord
 from runyard.engines.local.pod_plans import MAIN
-from runyard.engines.local.run_folders import AnchorRecord, ReleaseRecord, WishRecord
+from runyard.engines.local.virtual_environments.environments import describe_failure
 from runyard.pods.memory_advice import advise_memory
 from runyard.procs import Failure, Instance, State
 

@@ -6,19 +6,19 @@ from functools import cached_property
 from pathlib import Path
 
 from runyard.app.engine import Assignment
-from runyard.engines.local.environments import (
+from runyard.engines.local.folders.place import PlaceFolder
+from runyard.engines.local.folders.place_files import write_bytes
+from runyard.engines.local.folders.project_folders import ProjectFolder
+from runyard.engines.local.pod_plans import AdmittedRun, Preparation
+from runyard.engines.local.virtual_environments.environments import (
     choose_environment,
     get_uv,
     is_ready,
     list_setup_paths,
     plan_setup,
 )
-from runyard.engines.local.interpreters import Interpreters
-from runyard.engines.local.package_index import read_index_variables
-from runyard.engines.local.place import PlaceFolder
-from runyard.engines.local.place_files import write_bytes
-from runyard.engines.local.pod_plans import AdmittedRun, Preparation
-from runyard.engines.local.project_folders import ProjectFolder
+from runyard.engines.local.virtual_environments.interpreters import Interpreters
+from runyard.engines.local.virtual_environments.package_index import read_index_variables
 from runyard.launcher.zipapps import build_zipapp
 from runyard.procs import Identity
 

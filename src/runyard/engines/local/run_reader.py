@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runyard.app.engine import Observation
+from runyard.engines.local.folders.place import PlaceFolder, is_file_name
+from runyard.engines.local.folders.place_files import Unreadable
+from runyard.engines.local.folders.run_folders import ReleaseRecord, RunFolder, has_begun
 from runyard.engines.local.observations import RunFiles, Waiting, find_failed_step, observe_run
-from runyard.engines.local.place import PlaceFolder, is_file_name
-from runyard.engines.local.place_files import Unreadable
-from runyard.engines.local.run_folders import ReleaseRecord, RunFolder, has_begun
 from runyard.procs import STATE_FILE, State, is_supervised, log_path, read_state
 
 MOST_LISTED_RUNS = 200_000

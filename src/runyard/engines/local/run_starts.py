@@ -14,13 +14,17 @@ from pathlib import Path
 from runyard.app.engine import Assignment, EngineError, EngineUnavailable
 from runyard.domain.admission import AdmittedObjects
 from runyard.domain.reasons import Reason
-from runyard.engines.local.amounts import read_demand
-from runyard.engines.local.claim_journal import Claim
+from runyard.engines.local.capacity.amounts import read_demand
+from runyard.engines.local.capacity.claim_journal import Claim
+from runyard.engines.local.capacity.machine import gpu_environment
+from runyard.engines.local.capacity.room import Room, Share
 from runyard.engines.local.container_runs import ContainerRuns, choose_container_identity
+from runyard.engines.local.folders.place_files import lock_file
+from runyard.engines.local.folders.project_folders import ProjectFolder, find_project_folder
+from runyard.engines.local.folders.run_folders import ReleaseRecord, RunFolder, WishRecord
+from runyard.engines.local.folders.volume_folders import find_volume
 from runyard.engines.local.local_settings import LocalSettings
-from runyard.engines.local.machine import gpu_environment
 from runyard.engines.local.observations import RunFiles, Waiting, is_live
-from runyard.engines.local.place_files import lock_file
 from runyard.engines.local.pod_plans import (
     AdmittedRun,
     Owner,
@@ -34,13 +38,9 @@ from runyard.engines.local.pod_plans import (
     list_kept_claims,
     make_plan,
 )
-from runyard.engines.local.project_folders import ProjectFolder, find_project_folder
-from runyard.engines.local.rendering import admit_run, parse_admitted
-from runyard.engines.local.room import Room, Share
-from runyard.engines.local.run_folders import ReleaseRecord, RunFolder, WishRecord
+from runyard.engines.local.run_objects import admit_run, parse_admitted
 from runyard.engines.local.run_watch import RunWatch
 from runyard.engines.local.user_numbers import read_accounts
-from runyard.engines.local.volume_folders import find_volume
 from runyard.manifests.identity import PlatformInputs
 from runyard.manifests.workloads import get_replicas
 from runyard.procs import Identity, Plan, start

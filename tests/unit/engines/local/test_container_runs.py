@@ -7,10 +7,10 @@ import pytest
 from runyard.app.engine import EngineRefusal
 from runyard.domain.reasons import Reason
 from runyard.engines.local import container_runs
+from runyard.engines.local.capacity.machine import Gpu
 from runyard.engines.local.container_runs import ContainerRuns, choose_container_identity, name_container
 from runyard.engines.local.containers import ContainerRuntime, RuntimeMissing
-from runyard.engines.local.machine import Gpu
-from runyard.engines.local.place import open_place
+from runyard.engines.local.folders.place import open_place
 from runyard.engines.local.pod_plans import AdmittedRun, Owner, Paths, PlanInputs
 from runyard.procs import Identity, Plan
 

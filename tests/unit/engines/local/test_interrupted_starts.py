@@ -6,7 +6,7 @@ import pytest
 
 from runyard.domain.outcomes import Seen
 from runyard.engines.local import local_engine, run_starts, run_watch
-from runyard.engines.local.run_folders import RunFolder
+from runyard.engines.local.folders.run_folders import RunFolder
 from tests.contract.engine.lab import assign, assign_again, begin_and_see, make_anchor, see
 from tests.contract.engine.local_lab import open_local_lab
 

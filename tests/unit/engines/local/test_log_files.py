@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from runyard.app.engine import LogChunk, LogGap, LogSource
+from runyard.engines.local.folders.run_folders import AnchorRecord, RunFolder
 from runyard.engines.local.log_files import LARGEST_CHUNK_BYTES, STATE_SECONDS, follow, has_ended, list_sources
-from runyard.engines.local.run_folders import AnchorRecord, RunFolder
 from runyard.procs.state import Instance, State
 from runyard.procs.supervision import write_state
 

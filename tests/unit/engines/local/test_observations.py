@@ -10,8 +10,8 @@ import pytest
 from runyard.app.engine import LARGEST_DETAILS_BYTES, LONGEST_MESSAGE_BYTES, STATUS_KEYS
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
+from runyard.engines.local.folders.run_folders import AnchorRecord, ReleaseRecord, WishRecord
 from runyard.engines.local.observations import RunFiles, Waiting, is_live, observe_run, read_termination
-from runyard.engines.local.run_folders import AnchorRecord, ReleaseRecord, WishRecord
 from runyard.procs import Failure, Instance, State
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)

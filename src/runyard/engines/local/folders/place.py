@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-from runyard.engines.local.place_files import REMOVED, TEMPORARY, Unreadable, read_record, write_record
+from runyard.engines.local.folders.place_files import REMOVED, TEMPORARY, Unreadable, read_record, write_record
 
 ENGINE = "local"
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")

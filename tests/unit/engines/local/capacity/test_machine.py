@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from runyard.engines.local.machine import MOST_GPUS, Gpu, Machine, gpu_environment, read_machine
+from runyard.engines.local.capacity.machine import MOST_GPUS, Gpu, Machine, gpu_environment, read_machine
 
 MEMINFO = "MemTotal:       16000000 kB\nMemFree:        1000 kB\n"
 V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"

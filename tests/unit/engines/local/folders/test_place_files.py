@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from runyard.engines.local import place_files
-from runyard.engines.local.place import open_place
-from runyard.engines.local.place_files import (
+from runyard.engines.local.folders import place_files
+from runyard.engines.local.folders.place import open_place
+from runyard.engines.local.folders.place_files import (
     LARGEST_RECORD_BYTES,
     Unreadable,
     lock_file,

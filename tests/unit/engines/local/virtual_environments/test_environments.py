@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from runyard.app.engine import EngineRefusal
-from runyard.engines.local.environment_setup import IDLE_SECONDS, READY
-from runyard.engines.local.environments import (
+from runyard.engines.local.virtual_environments.environment_setup import IDLE_SECONDS, READY
+from runyard.engines.local.virtual_environments.environments import (
     LONGEST_FAILURE_BYTES,
     MOST_ENVIRONMENTS,
     Environment,
@@ -27,8 +27,8 @@ from runyard.engines.local.environments import (
     list_setup_paths,
     plan_setup,
 )
-from runyard.engines.local.interpreters import Interpreter, Interpreters
-from runyard.engines.local.package_index import read_index_variables
+from runyard.engines.local.virtual_environments.interpreters import Interpreter, Interpreters
+from runyard.engines.local.virtual_environments.package_index import read_index_variables
 from runyard.procs import Identity
 
 FOUND_UV = find_uv()
@@ -300,7 +300,7 @@ def test_link_is_replaced_when_a_hostile_run_put_it_where_the_environment_belong
 
 @needs_uv
 def test_least_recently_used_are_removed_when_there_are_too_many(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runyard.engines.local.environments.MOST_ENVIRONMENTS", 3)
+    monkeypatch.setattr("runyard.engines.local.virtual_environments.environments.MOST_ENVIRONMENTS", 3)
     old, used, fresh, unused = (lab.choose(f"libb; '{n}' == '{n}'") for n in range(4))
     for environment in (old, used, fresh, unused):
         lab.build(environment)
@@ -325,7 +325,7 @@ def test_environments_are_removed_when_they_are_too_large_together(lab: Lab, mon
     lab.age(first, IDLE_SECONDS * 2)
     size = json.loads((first.folder / READY).read_text())["bytes"]
     assert size > 0
-    monkeypatch.setattr("runyard.engines.local.environments.LARGEST_ENVIRONMENTS_BYTES", size)
+    monkeypatch.setattr("runyard.engines.local.virtual_environments.environments.LARGEST_ENVIRONMENTS_BYTES", size)
     lab.build(second)
     assert not first.folder.exists()
     assert is_ready(second)

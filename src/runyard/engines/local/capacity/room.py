@@ -23,9 +23,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
-from runyard.engines.local.amounts import DISK, RUNS, Amounts, format_resource, to_quantity
-from runyard.engines.local.claim_journal import NOBODY, Claim, Entry, Journal
-from runyard.engines.local.machine import GPU_RESOURCE, Gpu, Machine
+from runyard.engines.local.capacity.amounts import DISK, RUNS, Amounts, format_resource, to_quantity
+from runyard.engines.local.capacity.claim_journal import NOBODY, Claim, Entry, Journal
+from runyard.engines.local.capacity.machine import GPU_RESOURCE, Gpu, Machine
 from runyard.pods.snapshot import Snapshot
 
 ORPHANED_SECONDS = 30.0

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from runyard.engines.local.package_index import iter_local_paths, read_index_variables
+from runyard.engines.local.virtual_environments.package_index import iter_local_paths, read_index_variables
 
 
 def read(tmp_path: Path, pip: str = "", **environ: str) -> dict[str, str]:

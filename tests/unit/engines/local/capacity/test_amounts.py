@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from runyard.engines.local.amounts import LARGEST_AMOUNT, format_resource, read_demand
+from runyard.engines.local.capacity.amounts import LARGEST_AMOUNT, format_resource, read_demand
 
 
 def pod(**requests: Any) -> dict[str, Any]:

@@ -10,13 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from runyard.engines.local.claim_journal import Claim
-from runyard.engines.local.environments import choose_environment, find_uv, is_ready, list_setup_paths, plan_setup
-from runyard.engines.local.interpreters import Interpreters
-from runyard.engines.local.machine import Machine
-from runyard.engines.local.room import Room, Share, Shortage
+from runyard.engines.local.capacity.claim_journal import Claim
+from runyard.engines.local.capacity.machine import Machine
+from runyard.engines.local.capacity.room import Room, Share, Shortage
+from runyard.engines.local.virtual_environments.environments import (
+    choose_environment,
+    find_uv,
+    is_ready,
+    list_setup_paths,
+    plan_setup,
+)
+from runyard.engines.local.virtual_environments.interpreters import Interpreters
 from runyard.procs import Command, Identity, Plan, State, end_leftovers, is_supervised, log_path, read_state, start
-from tests.unit.engines.local.test_environments import write_wheel
+from tests.unit.engines.local.virtual_environments.test_environments import write_wheel
 
 PROJECT_USER = 600_123_456
 UV = find_uv()

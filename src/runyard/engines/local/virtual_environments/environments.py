@@ -19,12 +19,12 @@ from pathlib import Path
 
 from runyard.app.engine import EngineRefusal
 from runyard.domain.reasons import Reason
-from runyard.engines.local import environment_setup
-from runyard.engines.local.environment_setup import READY
-from runyard.engines.local.interpreters import Interpreter
-from runyard.engines.local.package_index import iter_local_paths
 from runyard.engines.local.pod_plans import SYSTEM_PATH
-from runyard.engines.local.requirement_lines import read_requirements
+from runyard.engines.local.virtual_environments import environment_setup
+from runyard.engines.local.virtual_environments.environment_setup import READY
+from runyard.engines.local.virtual_environments.interpreters import Interpreter
+from runyard.engines.local.virtual_environments.package_index import iter_local_paths
+from runyard.engines.local.virtual_environments.requirement_lines import read_requirements
 from runyard.procs import Command, Identity
 
 MOST_ENVIRONMENTS = 20

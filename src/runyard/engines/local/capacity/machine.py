@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runyard.engines.local.amounts import CPU, DISK, MEMORY, RUNS, Amounts
+from runyard.engines.local.capacity.amounts import CPU, DISK, MEMORY, RUNS, Amounts
 from runyard.procs import read_kernel_file
 
 GPU_RESOURCE = "nvidia.com/gpu"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from runyard.engines.local.amounts import Amounts
+from runyard.engines.local.capacity.amounts import Amounts
 
 LARGEST_JOURNAL_BYTES = 4 << 20
 """How large the journal grows before it is written anew, if most of its lines are outdated."""

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from runyard.app.engine import EngineRefusal
-from runyard.engines.local.requirement_lines import ALLOWED, read_requirements
+from runyard.engines.local.virtual_environments.requirement_lines import ALLOWED, read_requirements
 
 
 @pytest.mark.parametrize(

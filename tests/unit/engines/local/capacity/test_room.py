@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from runyard.engines.local import claim_journal
-from runyard.engines.local.claim_journal import Claim
-from runyard.engines.local.machine import Gpu, Machine
-from runyard.engines.local.room import ORPHANED_SECONDS, Room, Share, Shortage
+from runyard.engines.local.capacity import claim_journal
+from runyard.engines.local.capacity.claim_journal import Claim
+from runyard.engines.local.capacity.machine import Gpu, Machine
+from runyard.engines.local.capacity.room import ORPHANED_SECONDS, Room, Share, Shortage
 from runyard.pods.demand import pod_requests
 
 GIB = 1 << 30

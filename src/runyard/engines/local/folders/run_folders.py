@@ -18,8 +18,8 @@ from typing import Any, Literal, TypeVar, get_args
 
 from runyard.app.engine import Anchor
 from runyard.domain.admission import AdmittedObject
-from runyard.engines.local.place import PlaceFolder
-from runyard.engines.local.place_files import (
+from runyard.engines.local.folders.place import PlaceFolder
+from runyard.engines.local.folders.place_files import (
     REMOVED,
     TEMPORARY,
     Unreadable,

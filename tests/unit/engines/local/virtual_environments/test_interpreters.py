@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runyard.app.engine import EngineRefusal
-from runyard.engines.local.interpreters import MISSING_SECONDS, Interpreters
+from runyard.engines.local.virtual_environments.interpreters import MISSING_SECONDS, Interpreters
 
 OWN = f"PYTHON3_{sys.version_info.minor}"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from runyard.app.engine import EngineRefusal, KeptVolume, VolumeState
 from runyard.domain.reasons import Reason
-from runyard.engines.local.place import PlaceFolder, is_file_name
-from runyard.engines.local.place_files import (
+from runyard.engines.local.folders.place import PlaceFolder, is_file_name
+from runyard.engines.local.folders.place_files import (
     REMOVED,
     TEMPORARY,
     Unreadable,
@@ -21,7 +21,7 @@ from runyard.engines.local.place_files import (
     rename_new,
     write_record,
 )
-from runyard.engines.local.project_folders import ProjectFolder, list_projects
+from runyard.engines.local.folders.project_folders import ProjectFolder, list_projects
 
 VOLUME_FILE = "volume.json"
 STORAGE_CLASS = "local"

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from runyard.engines.local.place import PlaceFolder, is_file_name
-from runyard.engines.local.place_files import (
+from runyard.engines.local.folders.place import PlaceFolder, is_file_name
+from runyard.engines.local.folders.place_files import (
     REMOVED,
     TEMPORARY,
     Unreadable,
