@@ -1,6 +1,6 @@
 """The source of a function: brought into a folder, from which its handler is imported.
 
-`source_addresses` is imported only for a source that must be fetched: most are inline, and start the faster.
+`remote_source` is imported only for a source that must be fetched: most are inline, and start the faster.
 """
 
 import base64
@@ -37,7 +37,8 @@ def prepare_source(source: Mapping[str, Any], *, work: Path) -> SourceTree:
         return _write_inline(code.encode("utf-8", "surrogatepass"), address, work=work)
     if not address:
         raise NotPrepared("the function has no source; give `code`, `base64` or the address `source`")
-    fetch: Callable[..., SourceTree] = importlib.import_module(".source_addresses", __package__).fetch_source
+    addresses = importlib.import_module(".remote_source.source_addresses", __package__)
+    fetch: Callable[..., SourceTree] = addresses.fetch_source
     return fetch(address, work=work)
 
 

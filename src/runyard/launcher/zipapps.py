@@ -25,7 +25,8 @@ _MAIN = (
 def build_zipapp() -> bytes:
     """The zipapp of this package, byte for byte the same for the same source."""
     folder = Path(__file__).parent
-    files = {f"{ARCHIVE_PACKAGE}/{path.name}": path.read_bytes() for path in folder.glob("*.py")}
+    paths = folder.rglob("*.py")
+    files = {f"{ARCHIVE_PACKAGE}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in paths}
     files |= {f"{name}c": _compile(name, source) for name, source in files.items()}
     files["__main__.py"] = _MAIN.encode()
     content = io.BytesIO()

@@ -34,7 +34,7 @@ UNLISTED = {
     "app.projects.metrics.MOST_VALUE": "the largest number in JSON",
     "app.projects.search.MOST_READ": "the step of a scan",
     "launcher.arguments.MOST_NAMED": "how many names a message lists",
-    "launcher.git_checkouts.LARGEST_GIT_MESSAGE_BYTES": "how much of a text a message is made of",
+    "launcher.remote_source.git_checkouts.LARGEST_GIT_MESSAGE_BYTES": "how much of a text a message is made of",
     "launcher.handlers.MOST_CANDIDATES": "how many names are compared for a message",
     "launcher.memory_peak.LARGEST_PROC_BYTES": "no file of the kernel is larger",
     "launcher.run_api.LARGEST_ERROR_CHARACTERS": "how much of a text a message quotes",

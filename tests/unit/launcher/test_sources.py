@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from runyard.launcher import archives, downloads
 from runyard.launcher.failures import NotPrepared
+from runyard.launcher.remote_source import archives, downloads
 from runyard.launcher.sources import prepare_source
 from tests.certificates import write_certificate
 from tests.unit.launcher.lab import TOKEN, Lab

@@ -24,7 +24,7 @@ def test_bytes_are_the_same_when_built_elsewhere_and_later(tmp_path: Path) -> No
 
 def test_archive_holds_the_package_under_a_name_of_its_own_when_built() -> None:
     names = zipfile.ZipFile(io.BytesIO(build_zipapp())).namelist()
-    modules = [f"{ARCHIVE_PACKAGE}/{path.name}" for path in PACKAGE.glob("*.py")]
+    modules = [f"{ARCHIVE_PACKAGE}/{path.relative_to(PACKAGE)}" for path in PACKAGE.rglob("*.py")]
     assert names == sorted(["__main__.py", *modules, *(f"{name}c" for name in modules)])
 
 

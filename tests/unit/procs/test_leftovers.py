@@ -60,6 +60,7 @@ def is_alive(pid: int, start_time: int) -> bool:
 def test_command_dies_with_its_supervisor_when_nobody_clears_up(lab: Lab) -> None:
     folder = lab.start(Plan(main=shell("exec sleep 61")))
     state = lab.wait(folder, lambda state: state.phase == "running")
+    assert list_marked(state.mark) != {}
     kill_supervisor(lab, folder)
     wait_for(lambda: list_marked(state.mark) == {})
 

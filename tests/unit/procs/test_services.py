@@ -64,7 +64,7 @@ def test_service_is_ready_when_its_own_user_listens(lab: Lab) -> None:
     readiness = Readiness(port=8080, period_seconds=0.1)
     reachable = (sys.prefix, sys.base_prefix)
     folder = lab.start(Plan(main=main, ports={8080: None}, readiness=readiness, reachable=reachable))
-    lab.wait(folder, lambda state: state.is_ready)
+    assert lab.wait(folder, lambda state: state.is_ready).phase == "running"
 
 
 def test_service_is_not_ready_when_it_answers_with_an_error(lab: Lab) -> None:

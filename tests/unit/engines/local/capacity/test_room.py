@@ -108,14 +108,14 @@ def test_room_is_free_when_a_run_ended_while_no_server_lived(lab: Lab) -> None:
     lab.start(before, first)
     before.close()
     lab.end(first)
-    lab.start(lab.open(), lab.claim(2, cpu=2000))
+    assert lab.start(lab.open(), lab.claim(2, cpu=2000)).run_uid == "run-2"
 
 
 def test_room_stays_taken_when_the_server_dies_and_the_run_lives(lab: Lab) -> None:
     before = lab.open()
     lab.start(before, lab.claim(1, cpu=2000))
     before.close()
-    wait(lab.open(), lab.claim(2, cpu=1000))
+    assert [lack.free for lack in wait(lab.open(), lab.claim(2, cpu=1000)).lacks] == [0]
 
 
 def test_room_is_free_when_the_engine_dies_before_the_start(lab: Lab) -> None:
@@ -150,7 +150,7 @@ def test_room_is_taken_anew_when_a_service_is_resumed(lab: Lab) -> None:
     lab.start(room, claim)
     lab.end(claim)
     lab.start(room, replace(claim, supervision=lab.folder / "runs" / "run-1" / "2"))
-    wait(room, lab.claim(2, cpu=1000))
+    assert [lack.free for lack in wait(room, lab.claim(2, cpu=1000)).lacks] == [0]
 
 
 def test_large_run_is_not_starved_when_small_ones_follow(lab: Lab) -> None:

@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from .failures import NotPrepared
+from ..failures import NotPrepared
 
 MOST_FILES = 20_000
 """Entries of an archive."""

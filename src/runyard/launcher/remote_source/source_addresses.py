@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from ..failures import NotPrepared
+from ..sources import DEFAULT_FILE, DEFAULT_MODULE, SCHEME, SourceTree
 from .archives import extract_zip, find_root
 from .downloads import download, download_s3
-from .failures import NotPrepared
 from .git_checkouts import check_out
-from .sources import DEFAULT_FILE, DEFAULT_MODULE, SCHEME, SourceTree
 
 
 def fetch_source(address: str, *, work: Path) -> SourceTree:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from .failures import NotPrepared
+from ..failures import NotPrepared
 
 LARGEST_DOWNLOAD_BYTES = 512 << 20
 """Of one source file or archive."""

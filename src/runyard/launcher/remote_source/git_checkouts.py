@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from ..failures import NotPrepared
 from .downloads import redact
-from .failures import NotPrepared
 
 LONGEST_GIT_SECONDS = 900.0
 """For all of one checkout."""
