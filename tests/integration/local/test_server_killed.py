@@ -144,7 +144,7 @@ async def test_each_run_completes_or_says_that_it_was_lost_when_supervisors_and_
         whole = {"cpu": str(os.cpu_count()), "mem": "64Mi"}
         await core.wait_for(await submit_counting(core, task, 0, resources=whole), "COMPLETED")
     with capsys.disabled():
-        print(f"\n{len(numbers)} runs, {victims} supervisors killed, {len(lost)} runs lost, seed {SEED}")  # noqa: T201
+        print(f"\n{len(numbers)} runs, {victims} supervisors killed, {len(lost)} runs lost, seed {SEED}")  # noqa: T201 - proof
 
 
 def kill_one(core: KillableCore, chance: random.Random) -> int:

@@ -5,15 +5,14 @@ There are no cgroups then, runs are the server's own user, and mounts need user 
 
 import os
 import re
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from runyard.procs import Command, Identity, Plan, end_leftovers, log_path, read_state, request_stop, start
+from runyard.procs import Identity, end_leftovers, log_path, read_state, request_stop, start
+from tests.unit.procs.lab import plan_tests
 
-ROOT = Path(__file__).parents[3]
 FOLDER = "tests/integration/local"
 STRANGER = Identity(uid=600_100_778, gid=600_100_778)
 SECONDS = 300
@@ -32,26 +31,9 @@ LEAST_PASSED = 70
     ids=["contract", "server", "kills"],
 )
 def test_everything_holds_when_the_server_is_not_root(tmp_path: Path, tests: tuple[str, ...], least: int) -> None:
-    work, folder = tmp_path / "work", tmp_path / "supervision"
+    folder = tmp_path / "supervision"
     folder.mkdir(mode=0o700)
-    work.mkdir()
-    os.chown(work, STRANGER.uid, STRANGER.gid)
-    argv = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", f"{work}/tmp")
-    main = Command(
-        name="main",
-        argv=(*argv, *tests),
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(work),
-            "TMPDIR": str(work),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "RUNYARD_TESTBED_STATE": "/tmp/no-testbed",
-        },
-        cwd=str(ROOT),
-        identity=STRANGER,
-    )
-    needed = (sys.prefix, sys.base_prefix, os.path.realpath(sys.executable), str(ROOT), str(work))
-    start(folder, Plan(main=main, reachable=needed, grace_seconds=5), listeners=tmp_path / "listeners")
+    start(folder, plan_tests(*tests, work=tmp_path / "work", user=STRANGER), listeners=tmp_path / "listeners")
     deadline = time.monotonic() + SECONDS
     try:
         while (state := read_state(folder)) is None or not state.is_ended:

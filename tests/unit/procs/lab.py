@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,12 +27,35 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 STRANGER = Identity(uid=600_100_777, gid=600_100_777)
 """An unprivileged user, for tests that run as root."""
 IS_ROOT = os.geteuid() == 0
+ROOT = Path(__file__).parents[3]
 
 
 def shell(script: str, *, name: str = "main", **fields: Any) -> Command:
     """A command of the shell."""
     env = {"PATH": PATH, **fields.pop("env", {})}
     return Command(name=name, argv=("sh", "-c", script), env=env, **fields)
+
+
+def plan_tests(*arguments: str, work: Path, user: Identity = STRANGER) -> Plan:
+    """The plan of a run of pytest by another user, who writes below `work` only. Needs root."""
+    work.mkdir()
+    os.chown(work, user.uid, user.gid)
+    options = ("-q", "-p", "no:cacheprovider", "--basetemp", f"{work}/tmp")
+    main = Command(
+        name="main",
+        argv=(sys.executable, "-m", "pytest", *options, *arguments),
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(work),
+            "TMPDIR": str(work),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "RUNYARD_TESTBED_STATE": "/tmp/no-testbed",
+        },
+        cwd=str(ROOT),
+        identity=user,
+    )
+    needed = (sys.prefix, sys.base_prefix, os.path.realpath(sys.executable), str(ROOT), str(work))
+    return Plan(main=main, reachable=needed, grace_seconds=5)
 
 
 class Lab:

@@ -119,4 +119,4 @@ def test_no_cgroup_is_left_when_a_supervision_has_ended(lab: Lab) -> None:
     path = lab.wait(folder, lambda state: state.phase == "running").cgroup
     assert (path is None) == ("memory" not in CONTROLLERS)
     assert lab.wait(folder).cgroup is None
-    assert path is None or not os.path.exists(path)  # noqa: PTH110
+    assert path is None or not os.path.exists(path)  # noqa: PTH110 - a string

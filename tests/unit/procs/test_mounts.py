@@ -56,7 +56,7 @@ def test_machine_looks_the_same_when_a_root_was_made_for_a_mount(lab: Lab) -> No
         "ls -a /; ls /usr; cat /proc/self/status >/dev/null && echo proc; id -u",
         Mount(target="/no-such-folder-of-tests", kind="tmpfs"),
     )
-    expected = {*os.listdir("/"), *os.listdir("/usr"), "proc", str(OWNER), ".", "..", "no-such-folder-of-tests"}  # noqa: PTH208
+    expected = {*os.listdir("/"), *os.listdir("/usr"), "proc", str(OWNER), ".", "..", "no-such-folder-of-tests"}  # noqa: PTH208 - names
     assert set(output.split()) == expected
 
 
@@ -210,7 +210,7 @@ def test_interpreter_runs_as_somebody_else_when_its_folders_are_reachable(lab: L
 @needs_root
 def test_no_namespace_is_made_when_everything_is_reachable(lab: Lab) -> None:
     output, state = run(lab, "readlink /proc/self/ns/mnt", reachable=("/usr/bin", "/etc"))
-    assert output.strip() == os.readlink("/proc/self/ns/mnt")  # noqa: PTH115
+    assert output.strip() == os.readlink("/proc/self/ns/mnt")  # noqa: PTH115 - not a path
     assert state.enforced == {}
 
 
