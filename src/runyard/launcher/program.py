@@ -204,5 +204,5 @@ def _unbuffer() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(line_buffering=True, write_through=True, errors="backslashreplace")
-    with contextlib.suppress(Exception):  # the stream may have no file descriptor
+    with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):  # the stream may have no descriptor
         faulthandler.enable()

@@ -97,7 +97,7 @@ def write_bytes(path: Path, content: bytes, *, mode: int = 0o600) -> None:
         finally:
             os.close(descriptor)
         os.rename(temporary, path)
-    except BaseException:
+    except OSError:
         with suppress(OSError):
             os.unlink(temporary)
         raise
@@ -277,7 +277,7 @@ async def _lock(path: Path) -> int | None:
                 return descriptor
         except BlockingIOError:
             pass
-        except BaseException:
+        except OSError:
             os.close(descriptor)
             raise
         os.close(descriptor)
