@@ -5,8 +5,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from tests.contract.engine.lab import Lab
-from tests.contract.engine.local_lab import open_local_lab
+from tests.contract.engine.lab import Capability, Lab
+from tests.contract.engine.local_lab import find_capabilities, open_local_lab
 from tests.contract.engine.memory_lab import MemoryLab
 from tests.contract.engine.podman_lab import open_podman_lab, podman_ends
 from tests.engines.memory import MemoryEngine
@@ -30,7 +30,26 @@ LABS: Mapping[str, Callable[[], AbstractAsyncContextManager[Lab]]] = {
 }
 
 
-@pytest.fixture(params=LABS)
+CAPABILITIES: Mapping[str, frozenset[Capability]] = {
+    "memory": MemoryLab.capabilities,
+    "process": find_capabilities(),
+    "podman": find_capabilities(),
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*capabilities): only for labs that can do that (`lab.needs`)")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Collect a test for the labs that can do what it needs."""
+    if "lab" not in metafunc.fixturenames:
+        return
+    needed = {capability for mark in metafunc.definition.iter_markers("needs") for capability in mark.args}
+    metafunc.parametrize("lab", [name for name in LABS if needed <= CAPABILITIES[name]], indirect=True)
+
+
+@pytest.fixture
 async def lab(request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
     """An engine without runs."""
     async with LABS[request.param]() as opened:

@@ -30,9 +30,19 @@ from tests.contract.engine.scripts import WAIT_FOREVER, make_command
 
 Value = TypeVar("Value")
 Capability = Literal[
-    "cut", "hide", "epochs", "rotation", "floods", "many restarts", "strangers", "mounts", "stored secrets"
+    "cut",
+    "hide",
+    "epochs",
+    "rotation",
+    "floods",
+    "many restarts",
+    "strangers",
+    "mounts",
+    "stored secrets",
+    "hard limits",
+    "sessions",
 ]
-"""What not every lab can do to its place; tests that need it are skipped there, by name."""
+"""What not every lab can do to its place, or its engine; tests that need it are collected for the others only."""
 
 
 class Lab(Protocol):
@@ -124,10 +134,9 @@ class Lab(Protocol):
         """A claim that somebody else made; returns its name."""
 
 
-def require(lab: Lab, capability: Capability) -> None:
-    """Skip the test where the lab cannot do that."""
-    if capability not in lab.capabilities:
-        pytest.skip(f"this lab cannot do `{capability}`")
+def needs(*capabilities: Capability) -> pytest.MarkDecorator:
+    """The test is collected only for the labs that can do that; see `conftest.py`."""
+    return pytest.mark.needs(*capabilities)
 
 
 async def eventually(

@@ -23,6 +23,7 @@ from runyard.engines.local.local_engine import LocalEngine
 from runyard.engines.local.local_settings import LocalSettings
 from runyard.procs import read_state
 from tests.contract.engine.lab import Capability
+from tests.unit.procs.test_tree_ends import has_memory_cgroups
 
 LISTEN = """\
 import os, socket, sys
@@ -42,6 +43,14 @@ def can_mount() -> bool:
     return unshare is not None and subprocess.run([unshare, *options, "true"], check=False).returncode == 0
 
 
+@cache
+def find_capabilities() -> frozenset[Capability]:
+    """What this machine lets the tests do."""
+    mounts: list[Capability] = ["mounts"] if can_mount() else []
+    limits: list[Capability] = ["hard limits"] if has_memory_cgroups() else []
+    return frozenset(["strangers", *mounts, *limits])
+
+
 class LocalLab:
     """`tests.contract.engine.lab.Lab`."""
 
@@ -53,8 +62,7 @@ class LocalLab:
         self.engine: Engine = engine
         self.platform = engine.platform
         self.project, self.other_project = "pp", "qq"
-        mounts: list[Capability] = ["mounts"] if can_mount() else []
-        self.capabilities: frozenset[Capability] = frozenset(["strangers", *mounts])
+        self.capabilities = find_capabilities()
         self._opened = [engine]
 
     def adapt(self, spec: EffectiveSpec) -> EffectiveSpec:

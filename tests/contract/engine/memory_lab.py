@@ -23,7 +23,19 @@ class MemoryLab:
     """`tests.contract.engine.lab.Lab`."""
 
     capabilities: frozenset[Capability] = frozenset(
-        ["cut", "hide", "epochs", "rotation", "floods", "many restarts", "strangers", "mounts", "stored secrets"]
+        [
+            "cut",
+            "hide",
+            "epochs",
+            "rotation",
+            "floods",
+            "many restarts",
+            "strangers",
+            "mounts",
+            "stored secrets",
+            "hard limits",
+            "sessions",
+        ]
     )
     patience = 60
     platform = PLATFORM

@@ -7,7 +7,7 @@ import pytest
 from runyard.app.engine import EngineRefusal
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
-from tests.contract.engine.lab import Lab, assign, assign_again, begin, begin_and_see, make_anchor, require, see
+from tests.contract.engine.lab import Lab, assign, assign_again, begin, begin_and_see, make_anchor, needs, see
 
 
 async def test_anchor_is_the_same_when_it_is_ensured_again(lab: Lab) -> None:
@@ -61,8 +61,8 @@ async def test_nothing_starts_when_the_anchor_was_not_released(lab: Lab) -> None
     assert await lab.engine.list_log_sources(anchor) == []
 
 
+@needs("strangers")
 async def test_run_is_refused_and_the_stranger_stays_when_another_object_has_its_name(lab: Lab) -> None:
-    require(lab, "strangers")
     run = assign(lab)
     await lab.take_name(run)
     with pytest.raises(EngineRefusal) as refusal:

@@ -14,8 +14,8 @@ from tests.contract.engine.lab import (
     begin_and_see,
     eventually,
     make_anchor,
+    needs,
     recording,
-    require,
     see,
 )
 from tests.contract.engine.scripts import leave, wait_for
@@ -124,8 +124,8 @@ async def test_every_anchor_is_listed_when_runs_are_held_at_work_and_ended(lab: 
     assert await eventually(lab, list_seen, lambda found: found == expected) == expected
 
 
+@needs("hide")
 async def test_list_is_not_complete_when_a_part_cannot_be_read(lab: Lab) -> None:
-    require(lab, "hide")
     await begin_and_see(lab, assign(lab, project=lab.other_project), Seen.RUNNING)
     await lab.hide(lab.other_project)
 
@@ -140,8 +140,8 @@ async def test_list_is_not_complete_when_a_part_cannot_be_read(lab: Lab) -> None
     await eventually(lab, is_complete, lambda complete: complete)
 
 
+@needs("strangers")
 async def test_anchors_of_others_are_neither_listed_nor_reported_when_they_are_at_the_same_place(lab: Lab) -> None:
-    require(lab, "strangers")
     own = assign(lab)
     async with recording(lab.engine.changes()) as changes:
         theirs = await lab.make_foreign_anchor(lab.project)

@@ -10,9 +10,9 @@ from tests.contract.engine.lab import (
     eventually,
     join,
     make_anchor,
+    needs,
     read_log,
     recording,
-    require,
 )
 from tests.contract.engine.scripts import WAIT_FOREVER, leave, say, wait_for, write_numbers, write_octal
 
@@ -101,8 +101,8 @@ async def test_sources_are_of_their_run_when_two_runs_have_the_same_id(lab: Lab)
     assert logs == [b"one\n", b"two\n"]
 
 
+@needs("rotation")
 async def test_gap_says_why_when_output_was_rotated_away(lab: Lab) -> None:
-    require(lab, "rotation")
     run = assign(lab, say("lost"), wait_for("more"), say("kept"))
     anchor = await begin_and_see(lab, run, Seen.RUNNING)
     (source,) = await eventually(lab, lambda: lab.engine.list_log_sources(anchor), lambda found: len(found) == 1)
@@ -134,8 +134,8 @@ async def test_gap_says_why_when_the_container_is_gone(lab: Lab) -> None:
     assert all(gap.cause for gap in gaps)
 
 
+@needs("cut")
 async def test_rest_is_read_later_when_the_place_could_not_be_reached(lab: Lab) -> None:
-    require(lab, "cut")
     run = assign(lab, say("before"), wait_for("more"), say("after"))
     anchor = await begin_and_see(lab, run, Seen.RUNNING)
     (source,) = await eventually(lab, lambda: lab.engine.list_log_sources(anchor), lambda found: len(found) == 1)

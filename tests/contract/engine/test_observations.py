@@ -27,7 +27,7 @@ from tests.contract.engine.lab import (
     begin_and_see,
     eventually,
     make_anchor,
-    require,
+    needs,
     see,
     to_json,
 )
@@ -72,8 +72,8 @@ async def test_version_grows_when_something_happens(lab: Lab) -> None:
     assert {(each.run_uid, each.uid) for each in seen} == {(run.run_uid, anchor.uid)}
 
 
+@needs("epochs")
 async def test_epoch_grows_when_versions_begin_anew(lab: Lab) -> None:
-    require(lab, "epochs")
     run = assign(lab)
     anchor = await begin_and_see(lab, run, Seen.RUNNING)
     before = await lab.engine.observe(anchor)
@@ -120,7 +120,10 @@ async def test_out_of_memory_is_seen_when_the_limit_was_reached(lab: Lab) -> Non
     assert end.is_out_of_memory
     limit = run.effective.resources["mem"].limits
     assert limit is not None
-    assert end.peak_bytes is None or limit.value // 2 <= end.peak_bytes <= limit.value * 2
+    assert end.peak_bytes is None or limit.value // 2 <= end.peak_bytes
+    # A watchdog that looks now and then tells the truth, which may be far above the limit.
+    is_bounded = end.peak_bytes is None or end.peak_bytes <= limit.value * 2
+    assert is_bounded or "hard limits" not in lab.capabilities
 
 
 async def test_each_instance_ends_for_itself_when_a_container_is_started_again(lab: Lab) -> None:
@@ -132,8 +135,8 @@ async def test_each_instance_ends_for_itself_when_a_container_is_started_again(l
     assert seen.seen in (Seen.RUNNING, Seen.PENDING)
 
 
+@needs("many restarts")
 async def test_newest_ends_are_listed_when_there_are_too_many(lab: Lab) -> None:
-    require(lab, "many restarts")
     run = assign_service(lab)
     anchor = await begin_and_see(lab, run, Seen.RUNNING)
     await lab.restart_often(run, MOST_ENDS + 5)
@@ -145,8 +148,8 @@ async def test_newest_ends_are_listed_when_there_are_too_many(lab: Lab) -> None:
     assert len(seen.ends) == MOST_ENDS
 
 
+@needs("floods")
 async def test_details_are_small_when_much_happened(lab: Lab) -> None:
-    require(lab, "floods")
     run = assign(lab)
     anchor = await begin_and_see(lab, run, Seen.RUNNING)
     await lab.flood(run)
@@ -155,8 +158,8 @@ async def test_details_are_small_when_much_happened(lab: Lab) -> None:
     assert set(seen.details) <= set(STATUS_KEYS)
 
 
+@needs("floods")
 async def test_description_is_bounded_when_much_happened(lab: Lab) -> None:
-    require(lab, "floods")
     run = assign(lab)
     anchor = await begin_and_see(lab, run, Seen.RUNNING)
     await lab.flood(run)
@@ -171,8 +174,8 @@ async def test_values_of_secrets_are_not_shown_when_a_run_is_observed_or_describ
     assert "value-51" not in shown
 
 
+@needs("cut")
 async def test_nothing_is_absent_when_the_place_cannot_be_reached(lab: Lab) -> None:
-    require(lab, "cut")
     run, unknown = assign(lab), assign(lab)
     anchor = await begin_and_see(lab, run, Seen.RUNNING)
     await lab.cut()
@@ -188,8 +191,8 @@ async def test_nothing_is_absent_when_the_place_cannot_be_reached(lab: Lab) -> N
     assert await lab.engine.find_anchor(run) == anchor.uid
 
 
+@needs("cut")
 async def test_calls_can_be_retried_when_the_place_could_not_be_reached(lab: Lab) -> None:
-    require(lab, "cut")
     run = assign(lab, WAIT_FOREVER)
     uid = await lab.engine.ensure_anchor(run)
     anchor = make_anchor(run, uid)

@@ -18,8 +18,8 @@ from tests.contract.engine.lab import (
     begin_and_see,
     eventually,
     join,
+    needs,
     read_log,
-    require,
     see,
 )
 from tests.contract.engine.scripts import WAIT_FOREVER, leave, save, show_file
@@ -71,8 +71,8 @@ async def test_other_projects_stay_when_one_is_removed(lab: Lab) -> None:
     assert (await lab.engine.observe(anchor)).seen is Seen.RUNNING
 
 
+@needs("strangers")
 async def test_project_stays_when_somebody_else_made_it(lab: Lab) -> None:
-    require(lab, "strangers")
     project = await lab.make_foreign_project()
     await lab.engine.ensure_project(project)
     await lab.engine.remove_project(project)
@@ -130,8 +130,8 @@ async def test_volume_is_gone_when_it_is_removed_and_again(lab: Lab) -> None:
     assert await lab.engine.remove_volume(volume)
 
 
+@needs("mounts")
 async def test_data_is_kept_when_the_run_that_wrote_it_is_removed(lab: Lab) -> None:
-    require(lab, "mounts")
     volume = make_volume(lab)
     await lab.engine.ensure_volume(volume)
     writer = assign(lab, save("kept", "/data/note"), spec=mount(volume))
@@ -142,8 +142,8 @@ async def test_data_is_kept_when_the_run_that_wrote_it_is_removed(lab: Lab) -> N
     assert await read_note(lab, volume) == b"kept\n"
 
 
+@needs("mounts")
 async def test_data_is_gone_when_the_volume_was_removed_and_created_again(lab: Lab) -> None:
-    require(lab, "mounts")
     volume = make_volume(lab)
     await lab.engine.ensure_volume(volume)
     writer = await begin_and_see(lab, assign(lab, save("old", "/data/note"), spec=mount(volume)), Seen.SUCCEEDED)
@@ -161,8 +161,8 @@ async def read_note(lab: Lab, volume: KeptVolume) -> bytes:
     return join(await read_log(lab, source))
 
 
+@needs("mounts")
 async def test_mounted_volume_goes_when_the_last_run_that_mounts_it_has_ended(lab: Lab) -> None:
-    require(lab, "mounts")
     volume = make_volume(lab)
     await lab.engine.ensure_volume(volume)
     run = assign(lab, WAIT_FOREVER, spec=mount(volume))
@@ -186,8 +186,8 @@ async def test_mounted_volume_goes_when_the_last_run_that_mounts_it_has_ended(la
     assert await find(lab, volume) is None
 
 
+@needs("strangers")
 async def test_claim_of_others_is_listed_and_untouched_when_it_is_ensured_or_removed(lab: Lab) -> None:
-    require(lab, "strangers")
     claim = await lab.make_foreign_claim(lab.project)
     volume = make_volume(lab, claim=claim)
     with pytest.raises(EngineRefusal):

@@ -17,7 +17,7 @@ from runyard.app.engine import (
     Session,
 )
 from runyard.domain.outcomes import Seen
-from tests.contract.engine.lab import Lab, assign, begin_and_see, eventually, make_anchor, recording
+from tests.contract.engine.lab import Lab, assign, begin_and_see, eventually, make_anchor, needs, recording
 from tests.contract.engine.memory_sessions import CAT, FAIL, SAY_BOTH, SLEEP
 from tests.contract.engine.scripts import WAIT_FOREVER, say, wait_for
 
@@ -26,10 +26,9 @@ UNUSED_PORT = 9
 
 
 def require_interactive(lab: Lab) -> Interactive:
-    """The engine, or skip the test."""
+    """The engine of a lab that can open sessions."""
     engine: Any = lab.engine
-    if not isinstance(engine, Interactive):
-        pytest.skip("this engine is not interactive")
+    assert isinstance(engine, Interactive)
     return engine
 
 
@@ -56,6 +55,7 @@ def read_status(messages: Messages) -> dict[str, Any]:
     return status
 
 
+@needs("sessions")
 async def test_input_comes_back_whole_when_a_command_echoes_it_to_its_end(lab: Lab) -> None:
     engine = require_interactive(lab)
     anchor = await begin_and_see(lab, assign(lab), Seen.RUNNING)
@@ -78,6 +78,7 @@ async def test_input_comes_back_whole_when_a_command_echoes_it_to_its_end(lab: L
     assert read_status(messages)["status"] == "Success"
 
 
+@needs("sessions")
 async def test_status_has_the_exit_code_when_the_command_fails(lab: Lab) -> None:
     engine = require_interactive(lab)
     anchor = await begin_and_see(lab, assign(lab), Seen.RUNNING)
@@ -88,6 +89,7 @@ async def test_status_has_the_exit_code_when_the_command_fails(lab: Lab) -> None
     assert {"reason": "ExitCode", "message": "3"} in status["details"]["causes"]
 
 
+@needs("sessions")
 async def test_outputs_are_told_apart_when_the_command_writes_to_both(lab: Lab) -> None:
     engine = require_interactive(lab)
     anchor = await begin_and_see(lab, assign(lab), Seen.RUNNING)
@@ -97,6 +99,7 @@ async def test_outputs_are_told_apart_when_the_command_writes_to_both(lab: Lab) 
     assert (join(messages, ChannelId.STDOUT), join(messages, ChannelId.STDERR)) == (b"out\n", b"err\n")
 
 
+@needs("sessions")
 async def test_sessions_are_refused_when_nothing_of_the_run_runs(lab: Lab) -> None:
     engine = require_interactive(lab)
     held = assign(lab)
@@ -112,6 +115,7 @@ async def test_sessions_are_refused_when_nothing_of_the_run_runs(lab: Lab) -> No
             await engine.open_attach(anchor, Session())
 
 
+@needs("sessions")
 async def test_sender_waits_when_the_command_does_not_read(lab: Lab) -> None:
     engine = require_interactive(lab)
     anchor = await begin_and_see(lab, assign(lab), Seen.RUNNING)
@@ -129,6 +133,7 @@ async def test_sender_waits_when_the_command_does_not_read(lab: Lab) -> None:
     await channel.close()
 
 
+@needs("sessions")
 async def test_run_goes_on_when_a_session_is_closed_twice(lab: Lab) -> None:
     engine = require_interactive(lab)
     anchor = await begin_and_see(lab, assign(lab), Seen.RUNNING)
@@ -139,6 +144,7 @@ async def test_run_goes_on_when_a_session_is_closed_twice(lab: Lab) -> None:
     assert (await lab.engine.observe(anchor)).seen is Seen.RUNNING
 
 
+@needs("sessions")
 async def test_output_of_the_run_is_seen_when_a_session_is_attached_to_it(lab: Lab) -> None:
     engine = require_interactive(lab)
     run = assign(lab, wait_for("go"), say("hello"), WAIT_FOREVER)
@@ -154,6 +160,7 @@ async def test_output_of_the_run_is_seen_when_a_session_is_attached_to_it(lab: L
     await channel.close()
 
 
+@needs("sessions")
 async def test_failure_is_told_when_nothing_listens_at_the_port(lab: Lab) -> None:
     engine = require_interactive(lab)
     anchor = await begin_and_see(lab, assign(lab), Seen.RUNNING)
@@ -167,8 +174,7 @@ async def test_failure_is_told_when_nothing_listens_at_the_port(lab: Lab) -> Non
 
 async def test_usage_of_each_container_is_listed_when_the_run_runs(lab: Lab) -> None:
     engine: Any = lab.engine
-    if not isinstance(engine, Metered):
-        pytest.skip("this engine measures nothing")
+    assert isinstance(engine, Metered)
     anchor = await begin_and_see(lab, assign(lab), Seen.RUNNING)
     (usage,) = await eventually(lab, lambda: engine.list_usage(anchor), lambda found: len(found) == 1)
     assert usage.at.utcoffset() is not None

@@ -195,7 +195,9 @@ def find_failed_step(state: State) -> Instance | None:
 
 def _describe_missing_image(log: bytes) -> str:
     lines = [line.strip() for line in log.decode(errors="replace").splitlines() if line.strip()]
-    return "\n".join(["the image could not be pulled:", *lines[-MOST_STEP_LINES:]]) if lines else ""
+    if not lines or lines[-1].startswith("the image "):
+        return "".join(lines[-1:])  # our own sentence: it was not to be pulled
+    return "\n".join(["the image could not be pulled:", *lines[-MOST_STEP_LINES:]])
 
 
 def _advise_memory(files: RunFiles, end: Instance) -> str:
