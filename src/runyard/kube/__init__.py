@@ -35,6 +35,7 @@ from runyard.kube.errors import (
     Untrusted,
 )
 from runyard.kube.objects import Listing, Object
+from runyard.kube.rate_limiter import Priority, RateLimit
 from runyard.kube.reflector import Reflector
 from runyard.kube.resources import Resource
 from runyard.kube.store import Store
@@ -65,6 +66,8 @@ __all__ = [
     "NotAcceptable",
     "NotFound",
     "Object",
+    "Priority",
+    "RateLimit",
     "Reflector",
     "ReflectorStopped",
     "Resource",

@@ -11,6 +11,7 @@ from typing import Self
 
 from runyard.kube.config import ClusterConfig
 from runyard.kube.objects import Object, encode
+from runyard.kube.rate_limiter import Priority, RateLimit
 from runyard.kube.resources import PODS, SERVICE_ACCOUNTS, Resource
 from runyard.kube.transport import Transport
 from runyard.kube.verbs import DEADLINE_SECONDS, Verbs, delete_options
@@ -21,9 +22,9 @@ class Client(Verbs):
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, config: ClusterConfig) -> AsyncIterator[Self]:
+    async def connect(cls, config: ClusterConfig, *, rate_limit: RateLimit | None = None) -> AsyncIterator[Self]:
         """A client on its own transport, closed at the end of the block. Nothing is sent yet."""
-        async with Transport(config) as transport:
+        async with Transport(config, rate_limit=rate_limit) as transport:
             yield cls(transport)
 
     async def bind(
@@ -65,7 +66,9 @@ class Client(Verbs):
             "deleteOptions": delete_options(uid=uid, grace_period_seconds=grace_period_seconds, dry_run=dry_run),
         }
         path = PODS.path(namespace=namespace, name=pod, subresource="eviction")
-        await self._post(path, eviction, dry_run=dry_run, deadline_seconds=deadline_seconds)
+        await self._post(
+            path, eviction, dry_run=dry_run, deadline_seconds=deadline_seconds, default_priority=Priority.STOP
+        )
 
     async def scale(
         self,
@@ -108,7 +111,15 @@ class Client(Verbs):
         path = SERVICE_ACCOUNTS.path(namespace=namespace, name=service_account, subresource="token")
         return await self._post(path, request, dry_run=False, deadline_seconds=deadline_seconds)
 
-    async def _post(self, path: str, body: Object, *, dry_run: bool, deadline_seconds: float) -> Object:
+    async def _post(
+        self,
+        path: str,
+        body: Object,
+        *,
+        dry_run: bool,
+        deadline_seconds: float,
+        default_priority: Priority | None = None,
+    ) -> Object:
         return await self._send(
             "POST",
             path,
@@ -116,4 +127,5 @@ class Client(Verbs):
             body=encode(body),
             is_idempotent=dry_run,
             deadline_seconds=deadline_seconds,
+            default_priority=default_priority,
         )

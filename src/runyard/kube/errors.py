@@ -150,6 +150,11 @@ class Invalid(ApiError):
 class Throttled(ApiError):
     """429: refused before it was processed; `retry_after_seconds` when the server said so."""
 
+    @property
+    def is_decision(self) -> bool:
+        """Whether a disruption budget refused an eviction: a decision, not a sign of load."""
+        return any(cause.reason == "DisruptionBudget" for cause in self.causes)
+
 
 class ServerError(ApiError):
     """5xx: the server failed; whether the request was carried out is unknown."""

@@ -19,6 +19,7 @@ from runyard.kube.backoff import TRANSIENT, LoopBackoff
 from runyard.kube.client import Client
 from runyard.kube.errors import Gone, KubeError, Stalled
 from runyard.kube.objects import Object
+from runyard.kube.rate_limiter import Priority
 from runyard.kube.resources import Resource
 from runyard.kube.store import IndexFunction, Store, WritableStore
 from runyard.kube.subscription import MAX_PENDING, Fanout, ReflectorStopped, Subscription
@@ -107,6 +108,7 @@ class Reflector(Generic[V]):
         timing: Timing | None = None,
     ) -> None:
         self._transport = client.transport
+        self._priority = Priority.STATUS if client.priority is None else client.priority
         self._path = resource.path(namespace=namespace)
         self._selectors = {
             name: selector
@@ -238,7 +240,11 @@ class Reflector(Generic[V]):
         if token:
             params["continue"] = token
         body = await self._transport.request(
-            "GET", self._path, params=params, deadline_seconds=self._timing.request_deadline_seconds
+            "GET",
+            self._path,
+            params=params,
+            priority=self._priority,
+            deadline_seconds=self._timing.request_deadline_seconds,
         )
         return self._wire.decode_page(body)
 
@@ -268,7 +274,10 @@ class Reflector(Generic[V]):
             "timeoutSeconds": str(max(1, round(watch_seconds))),
         }
         async with self._transport.stream(
-            self._path, params=params, read_deadline_seconds=self._timing.read_deadline_seconds
+            self._path,
+            params=params,
+            priority=self._priority,
+            read_deadline_seconds=self._timing.read_deadline_seconds,
         ) as chunks:
             self.counters.watches += 1
             with self._backoff.working(healthy_after_seconds=self._timing.healthy_after_seconds):

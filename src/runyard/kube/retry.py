@@ -76,7 +76,7 @@ def is_retryable(error: KubeError, *, is_idempotent: bool, earlier: list[KubeErr
     """Whether a failed request may be sent again, by the table above."""
     match error:
         case Throttled():
-            return not any(cause.reason == "DisruptionBudget" for cause in error.causes)
+            return not error.is_decision
         case Untrusted() | DeadlineExceeded() | Stalled():
             return False
         case Unreachable():

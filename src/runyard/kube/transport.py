@@ -21,6 +21,7 @@ from runyard import __version__
 from runyard.kube.config import ClusterConfig
 from runyard.kube.credentials import Credential
 from runyard.kube.errors import MESSAGE_CHARACTERS, Unauthorized, error_from_status
+from runyard.kube.rate_limiter import Priority, RateLimit, RateLimiter
 from runyard.kube.tls import ClientCertificate, build_ssl_context
 from runyard.kube.transport_errors import TRANSPORT_FAILURES, deadline, read_deadline, typed_errors, typed_socket_errors
 
@@ -47,14 +48,14 @@ _HEADERS = {
 class Transport:
     """One cluster's connections. An async context manager; use it from the event loop that entered it.
 
-    `max_requests` bounds `request`s under way; a call's deadline covers its wait for a slot. Streams and
-    WebSockets live long and are bounded by whoever opens them.
+    `rate_limit` bounds how fast requests are sent and how many are under way; a call's deadline covers its wait.
+    Streams and WebSockets live long: they are counted when they are opened, and bounded by whoever opens them.
     """
 
-    def __init__(self, config: ClusterConfig, *, max_requests: int = 64) -> None:
+    def __init__(self, config: ClusterConfig, *, rate_limit: RateLimit | None = None) -> None:
         self._config = config
         self._base = config.server.rstrip("/")
-        self._slots = asyncio.Semaphore(max_requests)
+        self.limiter = RateLimiter(rate_limit or RateLimit())
         self._session: aiohttp.ClientSession | None = None
         self._tls: dict[ClientCertificate | None, ssl.SSLContext] = {}
         self._tls_lock = asyncio.Lock()
@@ -82,6 +83,7 @@ class Transport:
 
     async def close(self) -> None:
         """Close every connection; calls under way fail with Disconnected. Idempotent."""
+        self.limiter.close()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -95,12 +97,13 @@ class Transport:
         params: Params | None = None,
         body: bytes | None = None,
         content_type: str = "application/json",
+        priority: Priority = Priority.STATUS,
         deadline_seconds: float = 30.0,
     ) -> bytes:
         """One request and its whole body. A non-2xx answer raises its typed error."""
         headers = {"Content-Type": content_type} if body is not None else {}
-        with typed_errors(f"{method} {path}"):
-            async with deadline(deadline_seconds), self._slots:
+        with typed_errors(f"{method} {path}"), self.limiter.obeying(priority):
+            async with deadline(deadline_seconds), self.limiter.slot(priority):
                 response = await self._open(method, path, params=params, body=body, headers=headers)
                 async with response:
                     return await response.read()
@@ -111,6 +114,7 @@ class Transport:
         path: str,
         *,
         params: Params | None = None,
+        priority: Priority = Priority.STATUS,
         deadline_seconds: float = 30.0,
         read_deadline_seconds: float | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -120,8 +124,9 @@ class Transport:
         The iterator ends where the server ended the body; a cut is Disconnected.
         """
         request = f"GET {path}"
-        with typed_errors(request):
+        with typed_errors(request), self.limiter.obeying(priority):
             async with deadline(deadline_seconds):
+                await self.limiter.take_token(priority)
                 response = await self._open("GET", path, params=params, body=None, headers={})
         try:
             async with aclosing(_iter_chunks(response, request, read_deadline_seconds)) as chunks:
@@ -136,6 +141,7 @@ class Transport:
         *,
         params: Params | None = None,
         protocols: Sequence[str],
+        priority: Priority = Priority.STATUS,
         deadline_seconds: float = 30.0,
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """A WebSocket; a refused upgrade raises the typed error of the server's answer.
@@ -156,8 +162,9 @@ class Transport:
             return socket
 
         request = f"GET {path}"
-        with typed_errors(request):
+        with typed_errors(request), self.limiter.obeying(priority):
             async with deadline(deadline_seconds):
+                await self.limiter.take_token(priority)
                 socket = await self._authenticated(connect, path, params=params, headers={})
         with typed_socket_errors(request):
             try:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from runyard.kube.errors import Gone
 from runyard.kube.objects import (
@@ -14,6 +14,7 @@ from runyard.kube.objects import (
     has_precondition,
     listing_from_answer,
 )
+from runyard.kube.rate_limiter import Priority
 from runyard.kube.resources import Resource
 from runyard.kube.retry import send_with_retry
 from runyard.kube.transport import Transport
@@ -31,14 +32,31 @@ _PATCH_TYPES: Mapping[PatchKind, str] = {
     "json": "application/json-patch+json",
     "strategic": "application/strategic-merge-patch+json",
 }
+_PRIORITIES: Mapping[str, Priority] = {
+    "DELETE": Priority.STOP,
+    "GET": Priority.STATUS,
+    "PATCH": Priority.CREATE,
+    "POST": Priority.CREATE,
+    "PUT": Priority.CREATE,
+}
 _APPLY_TYPE = "application/apply-patch+yaml"  # JSON is YAML
 
 
 class Verbs:
-    """get, list, create, apply, patch, replace, delete."""
+    """get, list, create, apply, patch, replace, delete.
 
-    def __init__(self, transport: Transport) -> None:
+    A request's priority (see `rate_limiter`) follows from its verb: STOP for deletions and evictions, STATUS for
+    reads, CREATE for the rest. `with_priority` chooses another.
+    """
+
+    def __init__(self, transport: Transport, *, priority: Priority | None = None) -> None:
         self.transport = transport
+        self.priority = priority
+        """The priority of everything that is sent through this object; None: by the verb."""
+
+    def with_priority(self, priority: Priority) -> Self:
+        """The same client, whose requests and streams all have this priority; shares connections and limits."""
+        return type(self)(self.transport, priority=priority)
 
     async def get(
         self,
@@ -275,8 +293,11 @@ class Verbs:
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = "application/json",
+        default_priority: Priority | None = None,
     ) -> Object:
         """Send one request, retried as `retry` allows; returns the object in the answer."""
+        default = _PRIORITIES[method] if default_priority is None else default_priority
+        priority = default if self.priority is None else self.priority
 
         async def attempt(seconds_left: float) -> Object:
             answer = await self.transport.request(
@@ -285,6 +306,7 @@ class Verbs:
                 params=params,
                 body=body,
                 content_type=content_type,
+                priority=priority,
                 deadline_seconds=seconds_left,
             )
             with typed_errors(f"{method} {path}"):

@@ -30,6 +30,8 @@ PUBLIC = [
     "NotAcceptable",
     "NotFound",
     "Object",
+    "Priority",
+    "RateLimit",
     "Reflector",
     "ReflectorStopped",
     "Resource",

@@ -35,6 +35,7 @@ from runyard.kube.errors import (
     Unreachable,
     Untrusted,
 )
+from runyard.kube.rate_limiter import RateLimit
 from runyard.kube.tls import ClientCertificate, build_ssl_context
 from runyard.kube.transport import Transport
 from testbed.pki import Authority
@@ -202,7 +203,7 @@ async def test_deadline_passes_when_there_is_no_answer() -> None:
 
 
 async def test_deadline_covers_the_wait_when_every_slot_is_taken() -> None:
-    async with serve(hang) as server, Transport(server.config(), max_requests=1) as transport:
+    async with serve(hang) as server, Transport(server.config(), rate_limit=RateLimit(most_in_flight=1)) as transport:
         first = asyncio.create_task(transport.request("GET", "/"))
         await server.was_asked.wait()
         with pytest.raises(DeadlineExceeded):
@@ -225,7 +226,7 @@ async def test_streams_take_no_slot_when_requests_need_them() -> None:
 
     async with (
         serve(endless, endless, answer({})) as server,
-        Transport(server.config(), max_requests=1) as transport,
+        Transport(server.config(), rate_limit=RateLimit(most_in_flight=1)) as transport,
         transport.stream("/1"),
         transport.stream("/2"),
     ):

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 import aiohttp
 
+from runyard.kube.client import Client
 from runyard.kube.errors import Disconnected, KubeError
+from runyard.kube.rate_limiter import Priority
 from runyard.kube.streams.errors import recognised
-from runyard.kube.transport import Transport
 
 # The servers' library refuses messages above 32 MiB; ours are small enough to take turns with pings.
 _MESSAGE_BYTES = 1 << 16
@@ -121,7 +122,7 @@ class ChannelSocket:
 
 @asynccontextmanager
 async def open_channels(
-    transport: Transport,
+    client: Client,
     path: str,
     *,
     params: Sequence[tuple[str, str]],
@@ -129,7 +130,13 @@ async def open_channels(
     deadline_seconds: float,
 ) -> AsyncIterator[ChannelSocket]:
     """A socket with channels, closed at the end of the block; `deadline_seconds` runs until the upgrade."""
-    opening = transport.websocket(path, params=params, protocols=protocols, deadline_seconds=deadline_seconds)
+    opening = client.transport.websocket(
+        path,
+        params=params,
+        protocols=protocols,
+        priority=Priority.CREATE if client.priority is None else client.priority,
+        deadline_seconds=deadline_seconds,
+    )
     stack = AsyncExitStack()
     with recognised():
         socket = await stack.enter_async_context(opening)

@@ -163,7 +163,7 @@ async def exec_in_pod(
         raise ValueError("a command is a sequence of at least one argument")
     params = [("command", argument) for argument in command] + _stream_params(container, stdin=stdin, tty=tty)
     async with open_channels(
-        client.transport,
+        client,
         PODS.path(namespace=namespace, name=pod, subresource="exec"),
         params=params,
         protocols=(_V5, _V4) if stdin and not tty else (_V4,),
@@ -189,7 +189,7 @@ async def attach_to_pod(
     ended is in the pod's status.
     """
     async with open_channels(
-        client.transport,
+        client,
         PODS.path(namespace=namespace, name=pod, subresource="attach"),
         params=_stream_params(container, stdin=stdin, tty=tty),
         protocols=(_V5, _V4) if stdin and not tty else (_V4,),

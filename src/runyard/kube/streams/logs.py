@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from runyard.kube.client import Client
 from runyard.kube.errors import Disconnected, KubeError
 from runyard.kube.objects import Object
+from runyard.kube.rate_limiter import Priority
 from runyard.kube.resources import PODS
 from runyard.kube.streams.errors import recognised
 from runyard.kube.streams.instances import get_instance
@@ -115,6 +116,7 @@ async def iter_answer(client: Client, request: LogRequest) -> AsyncGenerator[Log
             opening = client.transport.stream(
                 request.path,
                 params=request.params(),
+                priority=Priority.LOGS if client.priority is None else client.priority,
                 deadline_seconds=request.deadline_seconds,
                 read_deadline_seconds=request.read_deadline_seconds,
             )

@@ -72,7 +72,7 @@ async def forward_port(
     if not 0 < port < 1 << 16:
         raise ValueError(f"port {port} is not between 1 and 65535")
     async with open_channels(
-        client.transport,
+        client,
         PODS.path(namespace=namespace, name=pod, subresource="portforward"),
         params=[("ports", str(port))],
         protocols=(_PROTOCOL,),
