@@ -38,7 +38,7 @@ from runyard.kube.objects import Listing, Object
 from runyard.kube.rate_limiter import Priority, RateLimit
 from runyard.kube.reflector import Reflector
 from runyard.kube.resources import Resource
-from runyard.kube.store import Store
+from runyard.kube.store import Store, Tombstone
 from runyard.kube.subscription import ReflectorStopped, Subscription
 from runyard.kube.transport import Transport
 from runyard.kube.views import Key, Metadata, View
@@ -76,6 +76,7 @@ __all__ = [
     "Store",
     "Subscription",
     "Throttled",
+    "Tombstone",
     "TooLarge",
     "Transport",
     "Unauthorized",

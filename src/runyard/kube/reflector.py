@@ -118,7 +118,7 @@ class Reflector(Generic[V]):
         self._timing = timing or Timing()
         self._wire: Wire[V] = Wire(view)
         self._store: WritableStore[V] = WritableStore(build_lens(view, resource=resource), indexes=indexes)
-        self._fanout = Fanout(self._path)
+        self._fanout: Fanout[V] = Fanout(self._path)
         self._backoff = LoopBackoff(
             self._path,
             seconds=self._timing.backoff_seconds,
@@ -159,7 +159,7 @@ class Reflector(Generic[V]):
         if not self._has_synced:
             raise ReflectorStopped(f"{self._path}: ended before its first list") from self._crash
 
-    def subscribe(self, *, max_pending: int | None = MAX_PENDING) -> Subscription:
+    def subscribe(self, *, max_pending: int | None = MAX_PENDING) -> Subscription[V]:
         """Changed keys from now on, beginning with all that are held; see `runyard.kube.subscription`."""
         return self._fanout.subscribe(tuple(self._store), max_pending=max_pending)
 
@@ -227,7 +227,7 @@ class Reflector(Generic[V]):
         self.counters.lists += 1
         self._has_synced = True
         self._settled.set()
-        self._fanout.publish(changed)
+        self._fanout.publish(changed, self._store.take_tombstones())
 
     async def _read_page(self, token: str) -> Page[V]:
         """One page. No resourceVersion: only a consistent list proves that what is absent is gone.
@@ -305,4 +305,4 @@ class Reflector(Generic[V]):
                 self._resource_version = version or self._resource_version
                 self._backoff.note_progress()
         finally:
-            self._fanout.publish(changed)
+            self._fanout.publish(changed, self._store.take_tombstones())

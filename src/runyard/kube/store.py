@@ -7,11 +7,24 @@ other form cannot be compared, and are taken in the order of delivery. A complet
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from runyard.kube.views import Key, Lens
 
 V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone(Generic[V]):
+    """The last state of an object that was deleted, or that no longer matches the selector."""
+
+    view: V
+    is_final: bool
+    """True: the state in its DELETED event, such as the exit codes of a pod. False: the deletion itself was missed, and
+    this is the last state that was seen; what came after it is unknown (client-go: DeletedFinalStateUnknown)."""
+
+
 IndexFunction = Callable[[V], Iterable[str]]
 
 
@@ -67,7 +80,19 @@ class Store(Generic[V]):
 
 
 class WritableStore(Store[V]):
-    """The writer's side, for the one reflector that fills it. Each method returns what changed."""
+    """The writer's side, for the one reflector that fills it. Each method returns what changed.
+
+    The last states of what it drops are kept until `take_tombstones`.
+    """
+
+    def __init__(self, lens: Lens[V], *, indexes: Mapping[str, IndexFunction[V]] | None = None) -> None:
+        super().__init__(lens, indexes=indexes)
+        self._tombstones: list[tuple[Key, Tombstone[V]]] = []
+
+    def take_tombstones(self) -> list[tuple[Key, Tombstone[V]]]:
+        """What was dropped since the last call, in order."""
+        taken, self._tombstones = self._tombstones, []
+        return taken
 
     def upsert(self, view: V) -> Key | None:
         """Store a newer state; None when the held state is the same or newer."""
@@ -88,6 +113,9 @@ class WritableStore(Store[V]):
         if is_other and is_older(self.lens.version(view), than=self.lens.version(held)):
             return None
         self._drop(key, held)
+        if is_other:
+            self._bury(key, held, is_final=False)
+        self._bury(key, view, is_final=True)
         return key
 
     def stage(self, staged: dict[Key, V], view: V) -> None:
@@ -101,7 +129,9 @@ class WritableStore(Store[V]):
         deleted = [key for key in self._views if key not in staged]
         changed = [key for key, view in staged.items() if self._views.get(key) is not view]
         for key in deleted:
-            self._drop(key, self._views[key])
+            held = self._views[key]
+            self._drop(key, held)
+            self._bury(key, held, is_final=False)
         for key in changed:
             self._put(key, staged[key], self._views.get(key))
         return deleted + changed
@@ -113,12 +143,17 @@ class WritableStore(Store[V]):
             index.move(key, before=() if held is None else index.evaluate(held), after=after)
         if held is not None:
             self.lens.share(view, held)
+            if self.lens.uid(view) != self.lens.uid(held):
+                self._bury(key, held, is_final=False)
         self._views[key] = view
 
     def _drop(self, key: Key, held: V) -> None:
         for index in self._indexes.values():
             index.move(key, before=index.evaluate(held), after=())
         del self._views[key]
+
+    def _bury(self, key: Key, view: V, *, is_final: bool) -> None:
+        self._tombstones.append((key, Tombstone(view, is_final)))
 
     def _is_same(self, view: V, held: V) -> bool:
         lens, version = self.lens, self.lens.version(view)

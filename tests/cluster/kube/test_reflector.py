@@ -184,6 +184,7 @@ async def test_difference_is_found_by_a_new_list_when_history_was_compacted_mean
     async with Reflector(client, CONFIG_MAPS, namespace=place, timing=PROMPT) as reflector:
         changes = reflector.subscribe()
         before = {key.name for key in await anext(changes)}
+        replaced = reflector.store.find((place, "replaced"))
         assert {"kept", "changed", "deleted", "replaced"} <= before
 
         proxy.enabled = True
@@ -202,6 +203,15 @@ async def test_difference_is_found_by_a_new_list_when_history_was_compacted_mean
         assert reflector.counters.lists == 2
         changed = {key.name for key in await anext(changes)}
         assert changed == {"changed", "deleted", "replaced", "added"}
+        buried = {name: changes.deleted(Key(place, name)) for name in changed}
+        assert {name: len(each) for name, each in buried.items()} == {
+            "added": 0,
+            "changed": 0,
+            "deleted": 1,
+            "replaced": 1,
+        }
+        assert not any(each.is_final for each in (*buried["deleted"], *buried["replaced"]))
+        assert buried["replaced"][0].view == replaced
 
 
 async def restart_apiserver(plane: Cluster) -> None:

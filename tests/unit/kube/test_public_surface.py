@@ -40,6 +40,7 @@ PUBLIC = [
     "Store",
     "Subscription",
     "Throttled",
+    "Tombstone",
     "TooLarge",
     "Transport",
     "Unauthorized",

@@ -592,7 +592,7 @@ async def test_watch_is_not_read_on_when_a_subscriber_is_behind(api: ScriptedApi
         assert len(seen) == len(reflector.store) == 3000
 
 
-async def _take(subscription: Subscription, count: int) -> AsyncIterator[Key]:
+async def _take(subscription: Subscription[dict[str, Any]], count: int) -> AsyncIterator[Key]:
     async for batch in subscription:
         for key in batch:
             yield key
@@ -612,7 +612,7 @@ async def test_reflector_goes_on_when_the_subscriber_it_waits_for_leaves(
     api.lists.append(page(config_map("a", 1), config_map("c", 1), version=10))
     api.watches.append(two)
     async with reflect(client) as reflector:
-        slow: Subscription | None = reflector.subscribe(max_pending=1)
+        slow: Subscription[dict[str, Any]] | None = reflector.subscribe(max_pending=1)
         await reflector.wait_synced()
         await asyncio.sleep(0.05)
         assert not api.watch_requests
@@ -694,3 +694,54 @@ async def test_connection_is_closed_when_the_block_is_left(api: ScriptedApi, cli
 
     await eventually(lambda: api.open_watches == 0)
     assert len(api.watch_requests) == 1
+
+
+async def test_final_state_is_handed_out_when_an_object_is_deleted(api: ScriptedApi, client: Client) -> None:
+    api.lists.append(page(config_map("a", 1, exit="unknown"), version=10))
+    deleting = asyncio.Event()
+
+    async def watch(stream: Stream) -> None:
+        await deleting.wait()
+        await stream.send(
+            event("MODIFIED", config_map("a", 11, exit="soon")), event("DELETED", config_map("a", 12, exit="3"))
+        )
+        await stream.hang()
+
+    api.watches.append(watch)
+    async with reflect(client) as reflector:
+        await reflector.wait_synced()
+        with reflector.subscribe() as changes:
+            key = Key("n", "a")
+            assert await anext(changes) == [key]
+            deleting.set()
+            assert await anext(changes) == [key]
+            assert reflector.store.find(key) is None
+            [tombstone] = changes.deleted(key)
+            assert tombstone.is_final
+            assert tombstone.view["data"] == {"exit": "3"}
+            assert tombstone.view["metadata"]["resourceVersion"] == "12"
+
+
+async def test_last_known_state_is_handed_out_when_a_new_list_misses_an_object(
+    api: ScriptedApi, client: Client
+) -> None:
+    api.lists += [
+        page(config_map("a", 1, seen="last"), config_map("b", 2, uid="old", seen="before"), version=10),
+        page(config_map("b", 15, uid="new"), version=20),
+    ]
+    deleting = asyncio.Event()
+
+    async def watch(stream: Stream) -> None:
+        await deleting.wait()
+        await stream.send(event("ERROR", STATUS_410))
+
+    api.watches.append(watch)
+    async with reflect(client) as reflector:
+        with reflector.subscribe() as changes:
+            a, b = Key("n", "a"), Key("n", "b")
+            assert await anext(changes) == [a, b]
+            deleting.set()
+            assert sorted(await anext(changes)) == [a, b]
+            last = {key: [(each.view["data"], each.is_final) for each in changes.deleted(key)] for key in (a, b)}
+            assert last == {a: [({"seen": "last"}, False)], b: [({"seen": "before"}, False)]}
+            assert reflector.store.find(b, uid="new") is not None

@@ -297,3 +297,51 @@ def test_key_has_no_namespace_when_the_object_is_cluster_scoped() -> None:
 def test_view_is_refused_when_it_is_neither_a_dictionary_nor_a_view() -> None:
     with pytest.raises(TypeError, match="subclass of"):
         build_lens(list, resource=NODES)
+
+
+def graves(store: WritableStore[Thing]) -> list[tuple[str, str, str, bool]]:
+    """Name, uid, version and finality of each last state."""
+    return [
+        (key.name, each.view.metadata.uid, each.view.metadata.resource_version, each.is_final)
+        for key, each in store.take_tombstones()
+    ]
+
+
+def test_final_state_is_kept_when_an_object_is_removed() -> None:
+    store = build_store()
+    store.upsert(thing("a", "5"))
+    store.remove(thing("a", "9"))
+
+    assert graves(store) == [("a", "u", "9", True)]
+    assert graves(store) == []
+
+
+def test_last_known_state_is_kept_when_the_deletion_was_missed() -> None:
+    store = build_store()
+    store.upsert(thing("a", "5"))
+    store.upsert(thing("b", "6", uid="old"))
+    store.upsert(thing("c", "7", uid="old"))
+    store.upsert(thing("b", "8", uid="new"))
+    store.replace(stage(store, thing("b", "8", uid="new"), thing("c", "9", uid="new")))
+
+    assert graves(store) == [("b", "old", "6", False), ("a", "u", "5", False), ("c", "old", "7", False)]
+
+
+def test_both_last_states_are_kept_when_a_successor_that_was_never_seen_is_deleted() -> None:
+    store = build_store()
+    store.upsert(thing("a", "5", uid="old"))
+    store.remove(thing("a", "9", uid="new"))
+
+    assert graves(store) == [("a", "old", "5", False), ("a", "new", "9", True)]
+
+
+def test_no_last_state_is_kept_when_nothing_was_dropped() -> None:
+    store = build_store()
+    store.upsert(thing("a", "5"))
+    store.upsert(thing("a", "6"))
+    store.remove(thing("b", "7"))
+    store.upsert(thing("c", "9", uid="new"))
+    store.remove(thing("c", "8", uid="old"))
+    store.replace(stage(store, thing("a", "6"), thing("c", "9", uid="new")))
+
+    assert graves(store) == []

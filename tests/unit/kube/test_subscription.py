@@ -8,6 +8,8 @@ from collections.abc import Awaitable
 
 import pytest
 
+from runyard.kube import subscription as subscription_module
+from runyard.kube.store import Tombstone
 from runyard.kube.subscription import Fanout, ReflectorStopped, Subscription
 from runyard.kube.views import Key
 
@@ -16,7 +18,7 @@ def keys(*names: str) -> list[Key]:
     return [Key("n", name) for name in names]
 
 
-async def take(subscription: Subscription) -> list[str]:
+async def take(subscription: Subscription[str]) -> list[str]:
     async with asyncio.timeout(5):
         return [key.name for key in await anext(subscription)]
 
@@ -33,14 +35,15 @@ async def is_waiting(awaitable: Awaitable[object]) -> bool:
 
 
 async def test_first_batch_is_everything_held_when_subscribing() -> None:
-    subscription = Fanout("f").subscribe(keys("a", "b"), max_pending=None)
+    fanout: Fanout[str] = Fanout("f")
+    subscription = fanout.subscribe(keys("a", "b"), max_pending=None)
 
     assert await take(subscription) == ["a", "b"]
     assert await is_waiting(anext(subscription))
 
 
 async def test_key_comes_once_in_order_of_first_change_when_it_changed_often() -> None:
-    fanout = Fanout("f")
+    fanout: Fanout[str] = Fanout("f")
     subscription = fanout.subscribe([], max_pending=None)
 
     for name in "abacab":
@@ -50,7 +53,7 @@ async def test_key_comes_once_in_order_of_first_change_when_it_changed_often() -
 
 
 async def test_key_comes_again_when_it_changed_after_it_was_taken() -> None:
-    fanout = Fanout("f")
+    fanout: Fanout[str] = Fanout("f")
     subscription = fanout.subscribe(keys("a"), max_pending=None)
     await take(subscription)
 
@@ -60,7 +63,7 @@ async def test_key_comes_again_when_it_changed_after_it_was_taken() -> None:
 
 
 async def test_waiting_subscriber_wakes_when_a_key_changes() -> None:
-    fanout = Fanout("f")
+    fanout: Fanout[str] = Fanout("f")
     subscription = fanout.subscribe([], max_pending=None)
     waiting = asyncio.create_task(take(subscription))
     await asyncio.sleep(0)
@@ -72,7 +75,7 @@ async def test_waiting_subscriber_wakes_when_a_key_changes() -> None:
 
 async def test_every_subscriber_gets_every_key_when_many_take_at_random() -> None:
     seed = random.Random(3)
-    fanout = Fanout("f")
+    fanout: Fanout[str] = Fanout("f")
     subscriptions = [fanout.subscribe([], max_pending=5) for _ in range(50)]
     seen: list[list[int]] = [[] for _ in subscriptions]
 
@@ -95,7 +98,7 @@ async def test_every_subscriber_gets_every_key_when_many_take_at_random() -> Non
 
 
 async def test_writer_waits_when_a_subscriber_has_too_many_pending() -> None:
-    fanout = Fanout("f")
+    fanout: Fanout[str] = Fanout("f")
     slow = fanout.subscribe([], max_pending=2)
     fanout.subscribe([], max_pending=None)
 
@@ -109,8 +112,8 @@ async def test_writer_waits_when_a_subscriber_has_too_many_pending() -> None:
 
 @pytest.mark.parametrize("how", ["close", "with", "drop"])
 async def test_writer_goes_on_when_the_full_subscriber_leaves(how: str) -> None:
-    fanout = Fanout("f")
-    subscription: Subscription | None = fanout.subscribe(keys("a", "b"), max_pending=1)
+    fanout: Fanout[str] = Fanout("f")
+    subscription: Subscription[str] | None = fanout.subscribe(keys("a", "b"), max_pending=1)
     waiting = asyncio.create_task(fanout.wait_drained())
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -131,7 +134,7 @@ async def test_writer_goes_on_when_the_full_subscriber_leaves(how: str) -> None:
 
 
 async def test_nothing_is_lost_when_taking_is_cancelled() -> None:
-    fanout = Fanout("f")
+    fanout: Fanout[str] = Fanout("f")
     subscription = fanout.subscribe([], max_pending=None)
     seed = random.Random(5)
     seen: list[str] = []
@@ -153,7 +156,7 @@ async def test_nothing_is_lost_when_taking_is_cancelled() -> None:
 
 
 async def test_iteration_ends_after_the_last_batch_when_the_reflector_stops() -> None:
-    fanout = Fanout("f")
+    fanout: Fanout[str] = Fanout("f")
     subscription = fanout.subscribe(keys("a"), max_pending=None)
 
     fanout.end(None)
@@ -163,7 +166,7 @@ async def test_iteration_ends_after_the_last_batch_when_the_reflector_stops() ->
 
 
 async def test_iteration_fails_with_the_cause_when_the_reflector_failed() -> None:
-    fanout = Fanout("f")
+    fanout: Fanout[str] = Fanout("f")
     subscription = fanout.subscribe([], max_pending=None)
     waiting = asyncio.create_task(anext(subscription))
     await asyncio.sleep(0)
@@ -177,7 +180,7 @@ async def test_iteration_fails_with_the_cause_when_the_reflector_failed() -> Non
 
 
 async def test_iteration_ends_at_once_when_closed_by_another_task() -> None:
-    fanout = Fanout("f")
+    fanout: Fanout[str] = Fanout("f")
     subscription = fanout.subscribe([], max_pending=None)
     waiting = asyncio.create_task(anext(subscription, None))
     await asyncio.sleep(0)
@@ -194,7 +197,7 @@ async def test_stuck_subscriber_is_named_once_when_it_blocks_for_long(
 ) -> None:
     monkeypatch.setattr("runyard.kube.subscription._COMPLAIN_AFTER_SECONDS", 0.01)
     caplog.set_level(logging.WARNING, logger="runyard.kube.subscription")
-    fanout = Fanout("/api/v1/pods")
+    fanout: Fanout[str] = Fanout("/api/v1/pods")
     subscription = fanout.subscribe(keys("a", "b"), max_pending=1)
     waiting = asyncio.create_task(fanout.wait_drained())
     await asyncio.sleep(0.05)
@@ -210,4 +213,61 @@ async def test_stuck_subscriber_is_named_once_when_it_blocks_for_long(
 @pytest.mark.parametrize("max_pending", [0, -1])
 def test_limit_is_refused_when_it_would_never_let_anything_through(max_pending: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        Fanout("f").subscribe([], max_pending=max_pending)
+        Fanout[str]("f").subscribe([], max_pending=max_pending)
+
+
+def grave(name: str, view: str) -> tuple[Key, Tombstone[str]]:
+    return Key("n", name), Tombstone(view, is_final=True)
+
+
+async def test_last_states_come_with_the_batch_when_objects_were_deleted() -> None:
+    fanout: Fanout[str] = Fanout("f")
+    subscription = fanout.subscribe(keys("a"), max_pending=None)
+    fanout.publish(keys("a"), [grave("a", "first")])
+    fanout.publish(keys("a", "b"), [grave("a", "second"), grave("b", "other")])
+
+    assert await take(subscription) == ["a", "b"]
+    assert [each.view for each in subscription.deleted(Key("n", "a"))] == ["first", "second"]
+    assert [each.view for each in subscription.deleted(Key("n", "b"))] == ["other"]
+    assert subscription.deleted(Key("n", "c")) == ()
+
+    fanout.publish(keys("a"))
+    assert await take(subscription) == ["a"]
+    assert subscription.deleted(Key("n", "a")) == ()
+
+
+async def test_reflector_waits_when_one_name_leaves_too_many_last_states() -> None:
+    fanout: Fanout[str] = Fanout("f")
+    subscription = fanout.subscribe([], max_pending=2)
+    for number in range(3):
+        fanout.publish(keys("a"), [grave("a", str(number))])
+
+    assert await is_waiting(fanout.wait_drained())
+    await take(subscription)
+    assert not await is_waiting(fanout.wait_drained())
+    assert [each.view for each in subscription.deleted(Key("n", "a"))] == ["0", "1", "2"]
+
+
+async def test_oldest_last_states_are_counted_and_dropped_when_nothing_holds_the_reflector_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscription_module, "MOST_TOMBSTONES", 2)
+    fanout: Fanout[str] = Fanout("f")
+    subscription = fanout.subscribe([], max_pending=None)
+    for number in range(5):
+        fanout.publish(keys("a"), [grave("a", str(number))])
+
+    await take(subscription)
+    assert [each.view for each in subscription.deleted(Key("n", "a"))] == ["3", "4"]
+    assert subscription.forgotten_tombstones == 3
+
+
+async def test_last_states_are_dropped_when_the_subscription_is_closed() -> None:
+    fanout: Fanout[str] = Fanout("f")
+    subscription = fanout.subscribe([], max_pending=1)
+    for _ in range(3):
+        fanout.publish(keys("a"), [grave("a", "x")])
+    subscription.close()
+
+    assert not subscription.is_full
+    assert subscription.deleted(Key("n", "a")) == ()
