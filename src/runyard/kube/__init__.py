@@ -37,6 +37,7 @@ from runyard.kube.errors import (
 from runyard.kube.objects import Listing, Object
 from runyard.kube.rate_limiter import Priority, RateLimit
 from runyard.kube.reflector import Reflector
+from runyard.kube.reflector_group import ReflectorGroup
 from runyard.kube.resources import Resource
 from runyard.kube.store import Store, Tombstone
 from runyard.kube.subscription import ReflectorStopped, Subscription
@@ -69,6 +70,7 @@ __all__ = [
     "Priority",
     "RateLimit",
     "Reflector",
+    "ReflectorGroup",
     "ReflectorStopped",
     "Resource",
     "ServerError",

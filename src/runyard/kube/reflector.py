@@ -221,13 +221,17 @@ class Reflector(Generic[V]):
             token = page.metadata.continue_token
             if not token:
                 break
-        changed = self._store.replace(staged)
+        changed = self._replace(staged)
         self._expired_lists = 0
         self._resource_version = version
         self.counters.lists += 1
         self._has_synced = True
         self._settled.set()
         self._fanout.publish(changed, self._store.take_tombstones())
+
+    def _replace(self, staged: Mapping[Key, V]) -> list[Key]:
+        """Make the store equal to a complete list; returns what changed."""
+        return self._store.replace(staged)
 
     async def _read_page(self, token: str) -> Page[V]:
         """One page. No resourceVersion: only a consistent list proves that what is absent is gone.

@@ -6,10 +6,11 @@ smaller decimal version is the older one and never replaces the newer, whichever
 other form cannot be compared, and are taken in the order of delivery. A complete list is always believed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from runyard.kube.errors import Malformed
 from runyard.kube.views import Key, Lens
 
 V = TypeVar("V")
@@ -126,7 +127,11 @@ class WritableStore(Store[V]):
 
     def replace(self, staged: Mapping[Key, V]) -> list[Key]:
         """Replace the content by the complete list `staged`; returns the keys that were deleted, added or changed."""
-        deleted = [key for key in self._views if key not in staged]
+        return self._replace(self._views, staged)
+
+    def _replace(self, listed: Collection[Key], staged: Mapping[Key, V]) -> list[Key]:
+        """Replace what is held of `listed`, all keys that the list could have shown."""
+        deleted = [key for key in listed if key not in staged]
         changed = [key for key, view in staged.items() if self._views.get(key) is not view]
         for key in deleted:
             held = self._views[key]
@@ -162,6 +167,38 @@ class WritableStore(Store[V]):
 
     def _is_news(self, view: V, held: V) -> bool:
         return not self._is_same(view, held) and not is_older(self.lens.version(view), than=self.lens.version(held))
+
+
+class SharedStore(WritableStore[V]):
+    """A store that several reflectors fill, each with one namespace."""
+
+    def __init__(self, lens: Lens[V], *, indexes: Mapping[str, IndexFunction[V]] | None = None) -> None:
+        super().__init__(lens, indexes=indexes)
+        self._keys: dict[str, set[Key]] = {}
+
+    def replace_namespace(self, namespace: str, staged: Mapping[Key, V]) -> list[Key]:
+        """Replace the content of one namespace by its complete list."""
+        if any(key.namespace != namespace for key in staged):
+            raise Malformed(f"a list of namespace {namespace} with objects of another one")
+        return self._replace(self._keys.get(namespace, frozenset()), staged)
+
+    def forget_namespace(self, namespace: str) -> list[Key]:
+        """Drop a namespace that nobody watches any more, without tombstones: its objects may live on."""
+        dropped = list(self._keys.get(namespace, ()))
+        for key in dropped:
+            self._drop(key, self._views[key])
+        return dropped
+
+    def _put(self, key: Key, view: V, held: V | None) -> None:
+        super()._put(key, view, held)
+        self._keys.setdefault(key.namespace, set()).add(key)
+
+    def _drop(self, key: Key, held: V) -> None:
+        super()._drop(key, held)
+        keys = self._keys[key.namespace]
+        keys.discard(key)
+        if not keys:
+            del self._keys[key.namespace]
 
 
 class Index(Generic[V]):

@@ -33,6 +33,7 @@ PUBLIC = [
     "Priority",
     "RateLimit",
     "Reflector",
+    "ReflectorGroup",
     "ReflectorStopped",
     "Resource",
     "ServerError",
