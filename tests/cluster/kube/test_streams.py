@@ -20,6 +20,7 @@ from runyard.kube.streams import (
     ContainerUnspecified,
     ContainerWaiting,
     ExecResult,
+    LogGap,
     LogLine,
     LogPosition,
     LogsUnavailable,
@@ -128,23 +129,86 @@ async def test_part_of_a_log_comes_when_only_part_is_asked_for(yard: Yard) -> No
     assert await yard.texts("p", limit_bytes=3) == [b"1", b"2"]
 
 
-async def test_the_instance_before_has_its_own_log_when_a_container_restarts(yard: Yard) -> None:
+async def start_restarting(yard: Yard) -> None:
+    """A pod whose container ends once, when it is told to, and runs again at once; each instance prints a line."""
     script = "until [ -e /shared/go ]; do sleep 0.1; done; cat /proc/uptime; mkdir /shared/again 2>/dev/null && exit 1"
     volume = {"volumes": [{"name": "shared", "emptyDir": {}}], "restartPolicy": "Always"}
     mount = [{"name": "shared", "mountPath": "/shared"}]
     await yard.start(pod("p", f"{script}; {SLEEP}", spec=volume, volumeMounts=mount))
+
+
+async def test_the_instance_before_has_its_own_log_when_a_container_restarts(yard: Yard) -> None:
+    await start_restarting(yard)
     with pytest.raises(PreviousNotFound):
         await yard.read("p", previous=True)
-    async with follow_logs(yard.client, "p", namespace=yard.namespace) as lines:
+    async with follow_logs(yard.client, "p", namespace=yard.namespace) as log:
         await yard.run("p", "touch", "/shared/go")
-        first = [line.text async for line in lines]
+        first = [line.text async for line in log]
+    assert len(first) == 1
 
-    async def has_second_line() -> bool:
-        return len(await yard.texts("p")) == 1 and (await yard.status("p"))["containerStatuses"][0]["restartCount"] == 1
+    async def has_restarted() -> bool:
+        restarts: int = (await yard.status("p"))["containerStatuses"][0]["restartCount"]
+        return restarts == 1
 
-    await wait_until(has_second_line)
+    await wait_until(has_restarted)
+    async with follow_logs(yard.client, "p", namespace=yard.namespace, instance=1) as log:
+        second = (await anext(log)).text
+        assert second not in first
+        assert log.position is not None
+        assert log.position.restart_count == 1
     assert await yard.texts("p", previous=True) == first
-    assert await yard.texts("p") != first
+    assert await yard.texts("p") == [second]
+    assert await yard.follow("p", instance=0) == first
+
+
+async def test_an_old_position_stays_with_its_instance_when_a_container_restarts(yard: Yard) -> None:
+    await start_restarting(yard)
+    async with follow_logs(yard.client, "p", namespace=yard.namespace) as log:
+        await yard.run("p", "touch", "/shared/go")
+        first = await anext(log)
+        position = log.position
+    assert position is not None
+    assert (position.count, position.restart_count) == (1, 0)
+    # All that this instance wrote was read: nothing is missing, nothing of the next one comes, and nothing is rotated.
+    assert await yard.follow("p", after=LogPosition.parse(str(position))) == []
+    begin = LogPosition(0, 0, position.container_id, position.restart_count)
+    assert await yard.follow("p", after=begin) == [first.text]
+
+
+async def test_every_instance_is_read_once_when_a_container_crashes_at_once(yard: Yard) -> None:
+    await yard.create(pod("p", "echo $HOSTNAME $(cat /proc/uptime); exit 3", spec={"restartPolicy": "Always"}))
+    read: dict[int, list[bytes]] = {}
+
+    async def read_instance(number: int) -> bool:
+        try:
+            read[number] = await yard.follow("p", instance=number)
+        except ContainerWaiting:
+            return False
+        return True
+
+    for number in range(3):
+        await wait_until(lambda number=number: read_instance(number))  # type: ignore[misc]
+    texts = [text for lines in read.values() for text in lines]
+    assert [len(lines) for lines in read.values()] == [1, 1, 1]
+    assert len(set(texts)) == 3
+
+    with pytest.raises(LogsUnavailable) as caught:
+        await yard.follow("p", instance=0)
+    assert caught.value.gap is not None
+    assert caught.value.gap.cause == "restarted"
+
+
+async def test_the_gap_is_named_when_the_pod_was_deleted_meanwhile(yard: Yard) -> None:
+    await yard.start(pod("p", f"echo words; {SLEEP}"))
+    uid = (await yard.client.get(PODS, "p", namespace=yard.namespace))["metadata"]["uid"]
+    async with follow_logs(yard.client, "p", namespace=yard.namespace, uid=uid) as log:
+        line = await anext(log)
+        position = log.position
+    await yard.client.delete(PODS, "p", namespace=yard.namespace, grace_period_seconds=0)
+    await yard.start(pod("p", f"echo other words; {SLEEP}"))
+    with pytest.raises(LogsUnavailable) as caught:
+        await yard.follow("p", uid=uid, after=position)
+    assert caught.value.gap == LogGap(line.written_ns, None, "pod deleted")
 
 
 async def test_a_lost_log_is_an_error_and_not_a_log_when_its_pod_was_deleted(yard: Yard) -> None:

@@ -13,7 +13,9 @@ from runyard.kube.streams.errors import (
     CommandNotStarted,
     ContainerUnspecified,
     ContainerWaiting,
+    GapCause,
     HalfCloseUnsupported,
+    LogGap,
     LogsRotated,
     LogsUnavailable,
     LogsUnconfirmed,
@@ -25,7 +27,8 @@ from runyard.kube.streams.errors import (
     UnknownContainer,
 )
 from runyard.kube.streams.exec import ExecSession, Output, StreamSession, attach_to_pod, exec_in_pod
-from runyard.kube.streams.follow import follow_logs
+from runyard.kube.streams.follow import LogFollow, follow_logs
+from runyard.kube.streams.instances import ContainerInstance, list_instances
 from runyard.kube.streams.listener import listen_and_forward
 from runyard.kube.streams.loglines import LogLine, LogPosition
 from runyard.kube.streams.logs import read_logs
@@ -34,11 +37,15 @@ from runyard.kube.streams.portforward import PortConnection, forward_port
 __all__ = [
     "CommandNotFound",
     "CommandNotStarted",
+    "ContainerInstance",
     "ContainerUnspecified",
     "ContainerWaiting",
     "ExecResult",
     "ExecSession",
+    "GapCause",
     "HalfCloseUnsupported",
+    "LogFollow",
+    "LogGap",
     "LogLine",
     "LogPosition",
     "LogsRotated",
@@ -57,6 +64,7 @@ __all__ = [
     "exec_in_pod",
     "follow_logs",
     "forward_port",
+    "list_instances",
     "listen_and_forward",
     "read_logs",
     "run_command",

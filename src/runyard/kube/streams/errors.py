@@ -24,6 +24,8 @@ recognised here and nowhere else; a sentence that is not recognised stays the er
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
 
 from runyard.kube.errors import ApiError, KubeError, Unavailable
 
@@ -44,16 +46,43 @@ class PreviousNotFound(KubeError):
     """The container has no earlier instance."""
 
 
+GapCause = Literal["rotated", "restarted", "pod deleted", "log removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogGap:
+    """A span of a container instance's log that cannot be read, and why."""
+
+    since_ns: int | None
+    """The last line that was read, or the start of the instance; None: unknown."""
+    until_ns: int | None
+    """The first line that can be read again, or the end of the instance; None: unknown, it may still run."""
+    cause: GapCause
+    """`rotated`: the node keeps the newest part of a log only. `restarted`: the container has restarted more than once,
+    and the node keeps the last two instances. `pod deleted`: with its logs. `log removed`: the node says so."""
+
+
 class LogsUnavailable(KubeError):
     """The log, or the rest of it, can no longer be read; the message is the node's."""
 
+    def __init__(self, message: str, *, gap: LogGap | None = None) -> None:
+        super().__init__(message)
+        self.gap = gap
+        """What is missing, where the log of one instance was followed."""
+
 
 class LogsRotated(LogsUnavailable):
-    """The last line that was read is no longer in the log: lines after it may be lost, later ones can be read."""
+    """The last line that was read is no longer in the log: lines after it may be lost, later ones can be read.
+
+    Go on with `since_ns=gap.until_ns`.
+    """
 
 
 class LogsUnconfirmed(LogsUnavailable):
-    """The log ended as a complete one does, but it is gone: nothing can confirm that it was complete."""
+    """The log ended as a complete one does, but it is gone: nothing can confirm that it was complete.
+
+    Its `gap` says where lines may be missing.
+    """
 
 
 class NotRunning(KubeError):

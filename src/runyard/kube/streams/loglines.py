@@ -18,6 +18,7 @@ MAX_LINE_BYTES = 1 << 20
 
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 _PART_OF_STAMP = re.compile(rb"\d[-+\dT:.Z]{0,34}")
+_POSITION = re.compile(r"([0-9]{1,10})\.([0-9]{1,20})\.([0-9]{1,20})\.([!-~]{0,256})")
 _GONE = b"unable to retrieve container logs for "
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,18 +43,38 @@ class LogPosition(msgspec.Struct, frozen=True, gc=False):
 
     Kubernetes can only be asked for whole seconds, and two outputs may write at the same moment or in each other's
     past: so a log is taken up again by finding the last line, never by comparing moments or texts.
+    The instance is named by its container ID, so that a restarted container is not taken for a rotated log. `str`
+    makes a text of it, and `parse` reads it.
     """
 
     written_ns: int
     count: int
+    """0: nothing of the instance was read yet."""
+    container_id: str = ""
+    """Empty: whichever instance is the newest."""
+    restart_count: int = 0
 
     @classmethod
     def after(cls, line: LogLine, position: "LogPosition | None") -> "LogPosition | None":
         """The position after a line that was read at `position`; a line that was cut is to be read again."""
         if not line.is_complete and len(line.text) < MAX_LINE_BYTES:
             return position
-        is_same_moment = position is not None and position.written_ns == line.written_ns
-        return cls(line.written_ns, position.count + 1 if position and is_same_moment else 1)
+        if position is None:
+            return cls(line.written_ns, 1)
+        count = position.count + 1 if position.count and position.written_ns == line.written_ns else 1
+        return cls(line.written_ns, count, position.container_id, position.restart_count)
+
+    def __str__(self) -> str:
+        return f"{self.restart_count}.{self.written_ns}.{self.count}.{self.container_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> "LogPosition":
+        """The position of which `text` was made; ValueError for anything else."""
+        match = _POSITION.fullmatch(text)
+        if match is None:
+            raise ValueError(f"not a position in a log: {text[:80]!r}")
+        restart_count, written_ns, count, container_id = match.groups()
+        return cls(int(written_ns), int(count), container_id, int(restart_count))
 
 
 class LineParser:

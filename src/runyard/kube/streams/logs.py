@@ -3,7 +3,7 @@
 Kubernetes keeps only what its node still has: the rotated part of a log cannot be read, and a log goes with its pod.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -107,21 +107,19 @@ async def _read(
                 return
 
 
-async def iter_answer(client: Client, request: LogRequest) -> AsyncGenerator[LogLine, None]:
-    """The lines of one answer, and at its end or cut what is there of the last."""
+async def iter_answer(
+    client: Client, request: LogRequest, *, on_open: Callable[[], Awaitable[None]] | None = None
+) -> AsyncGenerator[LogLine, None]:
+    """The lines of one answer, and at its end or cut what is there of the last.
+
+    `on_open` is called when the server has begun its answer, before the first line.
+    """
     parser = LineParser(is_since=request.since_second is not None)
     is_empty = True
     try:
-        async with AsyncExitStack() as stack:
-            opening = client.transport.stream(
-                request.path,
-                params=request.params(),
-                priority=Priority.LOGS if client.priority is None else client.priority,
-                deadline_seconds=request.deadline_seconds,
-                read_deadline_seconds=request.read_deadline_seconds,
-            )
-            with recognised():
-                chunks = await stack.enter_async_context(opening)
+        async with open_answer(client, request) as chunks:
+            if on_open is not None:
+                await on_open()
             async for chunk in chunks:
                 is_empty = False
                 for line in parser.feed(chunk):
@@ -142,6 +140,22 @@ async def iter_answer(client: Client, request: LogRequest) -> AsyncGenerator[Log
     if is_empty and not request.previous:
         # A pod without a node has no log and no error either: the apiserver answers 204.
         get_instance(await get_pod(client, request), request.container)
+
+
+@asynccontextmanager
+async def open_answer(client: Client, request: LogRequest) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The bytes of one answer; a refusal raises the error that its sentence means."""
+    opening = client.transport.stream(
+        request.path,
+        params=request.params(),
+        priority=Priority.LOGS if client.priority is None else client.priority,
+        deadline_seconds=request.deadline_seconds,
+        read_deadline_seconds=request.read_deadline_seconds,
+    )
+    async with AsyncExitStack() as stack:
+        with recognised():
+            chunks = await stack.enter_async_context(opening)
+        yield chunks
 
 
 async def get_pod(client: Client, request: LogRequest) -> Object:

@@ -30,11 +30,14 @@ def pod(
     *,
     container_id: str = "c://1",
     previous_id: str | None = None,
+    restart_count: int | None = None,
+    restart_policy: str = "Never",
     uid: str = "u1",
     containers: int = 1,
 ) -> Step:
     detail = {"containerID": container_id} if state == "terminated" else {"reason": "ContainerCreating"}
     status: dict[str, Any] = {"name": "main", "state": {state: detail if state != "running" else {}}}
+    status["restartCount"] = bool(previous_id) if restart_count is None else restart_count
     if state != "waiting":
         status["containerID"] = container_id
     if previous_id:
@@ -45,7 +48,11 @@ def pod(
             "kind": "Pod",
             "apiVersion": "v1",
             "metadata": {"name": "pod", "uid": uid},
-            "spec": {"nodeName": "n", "containers": [{"name": name} for name in names]},
+            "spec": {
+                "restartPolicy": restart_policy,
+                "nodeName": "n",
+                "containers": [{"name": name} for name in names],
+            },
             "status": {"containerStatuses": [status]},
         }
     )
@@ -81,12 +88,16 @@ def stall_after(body: str) -> Step:
 
 
 @asynccontextmanager
-async def playing(*, pods: list[Step], logs: list[Step]) -> AsyncIterator[tuple[Client, ScriptedServer]]:
-    """The last step of each kind stays."""
-    asked = {"log": 0, "pod": 0}
+async def playing(
+    *, pods: list[Step], logs: list[Step], previous: list[Step] | None = None
+) -> AsyncIterator[tuple[Client, ScriptedServer]]:
+    """The last step of each kind stays. With `previous`, questions for the log of the instance before are of a kind."""
+    asked = {"log": 0, "pod": 0, "previous": 0}
 
     async def respond(request: web.BaseRequest) -> web.StreamResponse:
         kind, steps = ("log", logs) if request.path.endswith("/log") else ("pod", pods)
+        if previous and request.query.get("previous") == "true":
+            kind, steps = "previous", previous
         asked[kind] += 1
         return await steps[min(asked[kind], len(steps)) - 1](request)
 

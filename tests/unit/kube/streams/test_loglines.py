@@ -140,3 +140,31 @@ def test_a_position_stays_before_a_line_when_that_was_cut() -> None:
     assert LogPosition.after(LogLine(6, b"cu", is_complete=False), position) == position
     piece = LogLine(6, bytes(MAX_LINE_BYTES), is_complete=False)
     assert LogPosition.after(piece, position) == LogPosition(6, 1)
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        LogPosition(0, 0),
+        LogPosition(AT_NS, 3),
+        LogPosition(AT_NS + 1, 1, f"containerd://{64 * 'a'}", 12),
+    ],
+)
+def test_position_is_the_same_when_it_was_a_text(position: LogPosition) -> None:
+    assert LogPosition.parse(str(position)) == position
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1.2.3", "a.2.3.c", "1.2.3.c d", "-1.2.3.c", f"1.2.3.{300 * 'c'}", "1.2.3.c\n", "²"]
+)
+def test_position_is_refused_when_its_text_is_not_one(text: str) -> None:
+    with pytest.raises(ValueError, match="not a position"):
+        LogPosition.parse(text)
+
+
+def test_instance_stays_the_same_when_a_position_advances() -> None:
+    begin = LogPosition(0, 0, "c://1", 2)
+    first = LogPosition.after(LogLine(AT_NS, b"a"), begin)
+    assert first == LogPosition(AT_NS, 1, "c://1", 2)
+    assert LogPosition.after(LogLine(AT_NS, b"b"), first) == LogPosition(AT_NS, 2, "c://1", 2)
+    assert LogPosition.after(LogLine(0, b"at zero"), begin) == LogPosition(0, 1, "c://1", 2)
