@@ -34,6 +34,7 @@ from runyard.kube.errors import (
     UnsupportedMediaType,
     Untrusted,
 )
+from runyard.kube.leader_election import ElectionTiming, LeaderElection, Leadership, LeadershipLost
 from runyard.kube.objects import Listing, Object
 from runyard.kube.rate_limiter import Priority, RateLimit
 from runyard.kube.reflector import Reflector
@@ -55,11 +56,15 @@ __all__ = [
     "Conflict",
     "DeadlineExceeded",
     "Disconnected",
+    "ElectionTiming",
     "Forbidden",
     "Gone",
     "Invalid",
     "Key",
     "KubeError",
+    "LeaderElection",
+    "Leadership",
+    "LeadershipLost",
     "Listing",
     "Malformed",
     "Metadata",
