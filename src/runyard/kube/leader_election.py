@@ -168,7 +168,7 @@ class LeaderElection:
         await asyncio.wait([self._task])
         had_led = self._leadership is not None
         self._lose()
-        self._is_closed = True
+        self._is_closed = True  # Not done by a task that was cancelled before it ever ran.
         self._led.set()
         if had_led:
             await self._release()
@@ -176,15 +176,19 @@ class LeaderElection:
             self._task.result()
 
     async def _run(self) -> None:
-        """Look, acquire, renew: for ever."""
-        while True:
-            await self._attempt_in_time()
-            leadership = self._leadership
-            if leadership is not None and not leadership.is_valid:
-                self._lose("it was not renewed in time")
-                continue
-            seconds = self._timing.retry_seconds
-            await asyncio.sleep(seconds if leadership is None else min(seconds, leadership.seconds_left))
+        """Look, acquire, renew: for ever. However it ends, nobody waits for it in vain."""
+        try:
+            while True:
+                await self._attempt_in_time()
+                leadership = self._leadership
+                if leadership is not None and not leadership.is_valid:
+                    self._lose("it was not renewed in time")
+                    continue
+                seconds = self._timing.retry_seconds
+                await asyncio.sleep(seconds if leadership is None else min(seconds, leadership.seconds_left))
+        finally:
+            self._is_closed = True
+            self._led.set()
 
     async def _attempt_in_time(self) -> None:
         """One attempt, for as long as a leader may go on without a renewal; notes how it failed."""

@@ -23,7 +23,7 @@ from enum import IntEnum
 from runyard.kube.errors import Throttled, Unreachable
 
 MOST_WAITING = 10_000
-"""Requests that may wait in one client; the next one fails with Unreachable (nothing was sent)."""
+"""Requests of one priority that may wait; the next one fails with Unreachable (nothing was sent)."""
 LONGEST_PAUSE_SECONDS = 30.0
 """The cap of Retry-After for all requests of a priority: a proxy may ask for a day."""
 _TURN_OF_THE_OLDEST = 10
@@ -139,8 +139,8 @@ class RateLimiter:
                     waiter.granted.set_exception(Unreachable("the client was closed: not sent"))
 
     async def _acquire(self, priority: Priority, *, has_slot: bool) -> None:
-        if self.waiting >= MOST_WAITING:
-            raise Unreachable(f"{MOST_WAITING} requests wait to be sent: not sent")
+        if sum(len(self._waiting[priority, each]) for each in (True, False)) >= MOST_WAITING:
+            raise Unreachable(f"{MOST_WAITING} requests of this priority wait to be sent: not sent")
         self._arrivals += 1
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(self._arrivals, priority, has_slot, granted)

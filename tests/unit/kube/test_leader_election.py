@@ -269,3 +269,13 @@ def test_durations_are_refused_when_two_could_lead(durations: dict[str, float]) 
 async def test_an_identity_is_refused_when_it_cannot_stand_in_a_lease(client: Client, identity: str) -> None:
     with pytest.raises(ValueError, match="allowed: 1 to 200"):
         elect(client, identity)
+
+
+async def test_waiting_ends_when_the_election_is_closed_at_once(client: Client) -> None:
+    election = elect(client)
+    waiting = asyncio.create_task(election.wait_leading())
+    async with election:
+        pass
+    async with limit():
+        with pytest.raises(LeadershipLost, match="closed"):
+            await waiting

@@ -204,13 +204,14 @@ async def test_tokens_and_slots_add_up_when_requests_are_cancelled_at_random() -
     assert 0 <= limiter._tokens <= 5
 
 
-async def test_too_many_are_refused_when_they_wait_already(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_of_one_priority_are_refused_when_they_wait_already(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limiter, "MOST_WAITING", 2)
     async with one_slot() as (queue, _):
-        await queue.add("a", STATUS)
-        await queue.add("b", LOGS)
+        await queue.add("a", CREATE)
+        await queue.add("b", CREATE)
         with pytest.raises(Unreachable, match="not sent"):
-            await queue.limiter.take_token(STOP)
+            await queue.limiter.take_token(CREATE)
+        await queue.limiter.take_token(STOP)
         for task in queue.tasks:
             task.cancel()
 
