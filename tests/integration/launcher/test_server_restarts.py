@@ -51,4 +51,4 @@ async def test_result_metric_and_file_are_stored_when_the_server_was_killed_mean
             assert file.text == "weights"
             assert len((await client.get("/api/v1/-/demo/artifacts")).json()["content"]) == 1
             log = (await client.get(f"/api/v1/-/demo/runs/{run_id}/log", params={"container": "main"})).text
-            assert "to the server failed, trying again: Connection refused" in log
+            assert "to the server failed, trying again: Connection re" in log  # refused, or reset

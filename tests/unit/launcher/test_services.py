@@ -164,7 +164,9 @@ def test_service_ends_within_its_grace_when_a_request_does_not_end(lab: Lab) -> 
         assert time.monotonic() - begun < 3
         with pytest.raises(http.client.RemoteDisconnected):
             answer.result()
-    assert done.err == "runyard: requests were still in flight at the end of the grace period\n"
+    # The signal may come before the service waits for its requests: then it ends at once.
+    told = ("requests were still in flight at the end of the grace period", "stopped by SIGTERM")
+    assert done.err in [f"runyard: {words}\n" for words in told]
 
 
 def test_async_handlers_overlap_when_several_are_called(lab: Lab) -> None:
