@@ -24,6 +24,7 @@ from runyard.kube.errors import (
     MethodNotAllowed,
     NotAcceptable,
     NotFound,
+    NotServed,
     ServerError,
     Stalled,
     Throttled,
@@ -38,7 +39,6 @@ from runyard.kube.leader_election import ElectionTiming, LeaderElection, Leaders
 from runyard.kube.objects import Listing, Object
 from runyard.kube.rate_limiter import Priority, RateLimit
 from runyard.kube.reflector import Reflector
-from runyard.kube.reflector_group import ReflectorGroup
 from runyard.kube.resources import Resource
 from runyard.kube.store import Store, Tombstone
 from runyard.kube.subscription import ReflectorStopped, Subscription
@@ -71,11 +71,11 @@ __all__ = [
     "MethodNotAllowed",
     "NotAcceptable",
     "NotFound",
+    "NotServed",
     "Object",
     "Priority",
     "RateLimit",
     "Reflector",
-    "ReflectorGroup",
     "ReflectorStopped",
     "Resource",
     "ServerError",

@@ -100,13 +100,22 @@ class Client(Verbs):
         namespace: str,
         audiences: Sequence[str] = (),
         expiration_seconds: int = 3600,
+        pod: tuple[str, str] | None = None,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> Object:
-        """A TokenRequest for a service account; `token` and `expirationTimestamp` are in its `status`."""
+        """A TokenRequest for a service account; `token` and `expirationTimestamp` are in its `status`.
+
+        `pod`: name and uid of the pod that the token ends with.
+        """
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": pod[0], "uid": pod[1]} if pod else None
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"audiences": [*audiences], "expirationSeconds": expiration_seconds},
+            "spec": {
+                "audiences": [*audiences],
+                "expirationSeconds": expiration_seconds,
+                **({"boundObjectRef": bound} if bound else {}),
+            },
         }
         path = SERVICE_ACCOUNTS.path(namespace=namespace, name=service_account, subresource="token")
         return await self._post(path, request, dry_run=False, deadline_seconds=deadline_seconds)

@@ -37,6 +37,8 @@ class ClusterConfig:
     tls_server_name: str | None = None
     proxy_url: str | None = field(default=None, repr=False)
     namespace: str = "default"
+    is_in_cluster: bool = False
+    """Whether this process is a pod of the cluster: `namespace` is then that of the pod."""
 
 
 def load_config(
@@ -76,6 +78,7 @@ def load_in_cluster(
         credentials=TokenFileCredentials(directory / "token"),
         ca=ca,
         namespace=namespace,
+        is_in_cluster=True,
     )
 
 

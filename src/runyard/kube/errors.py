@@ -7,7 +7,8 @@ KubeError
 │   ├── BadRequest             400: malformed, unknown field (which server-side apply answers with 500)
 │   ├── Unauthorized           401: it does not know who we are
 │   ├── Forbidden              403: it knows, and refuses
-│   ├── NotFound               404
+│   ├── NotFound               404: the apiserver says that the object does not exist
+│   ├── NotServed              404 without a Status: no such API, or a proxy answered; says nothing about the object
 │   ├── MethodNotAllowed       405
 │   ├── NotAcceptable          406
 │   ├── Conflict               409: stale resourceVersion, failed precondition, a field of another manager
@@ -38,6 +39,7 @@ from typing import Any
 import msgspec
 
 MESSAGE_CHARACTERS = 256
+SERVER_MESSAGE_CHARACTERS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,14 @@ class _Answered(KubeError):
         reason: str = "",
         details: Mapping[str, Any] | None = None,
         retry_after_seconds: float | None = None,
+        server_message: str | None = None,
+        is_status: bool = False,
     ) -> None:
         super().__init__(_shorten(message))
+        self.server_message = (server_message or message)[:SERVER_MESSAGE_CHARACTERS]
+        """What the server said, for those who read figures out of it; `message` is cut for people."""
+        self.is_status = is_status
+        """Whether the answer was a Status. Without one, a proxy, firewall or gateway may have given it."""
         self.reason = reason
         self.details: dict[str, Any] = dict(details or {})
         self.causes = _causes(self.details)
@@ -112,7 +120,11 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """404: the object, or its resource type, does not exist on this server."""
+    """404 with a Status: the object does not exist."""
+
+
+class NotServed(ApiError):
+    """404 without a Status: the path is not served. Whether the object exists is unknown."""
 
 
 class MethodNotAllowed(ApiError):
@@ -225,18 +237,21 @@ _UNKNOWN_FIELD_IN_APPLY = "failed to create typed patch object"
 def error_from_status(status: int, body: bytes, *, headers: Mapping[str, str]) -> ApiError | Unavailable:
     """The typed error for an error response; accepts any body, including a proxy's HTML."""
     answer = _decode_status(body)
+    is_status = answer is not None
     if answer is None:
         answer = {"message": " ".join(body[: 8 * MESSAGE_CHARACTERS].decode(errors="replace").split())}
-    return _build(answer, code=status, retry_after_seconds=_retry_after(headers))
+    return _build(answer, code=status, retry_after_seconds=_retry_after(headers), is_status=is_status)
 
 
 def error_from_status_object(answer: Mapping[str, Any]) -> ApiError | Unavailable:
     """The typed error for a Status that came inside a 200: a watch's ERROR event, a delete's answer."""
     code = answer.get("code")
-    return _build(answer, code=code if isinstance(code, int) else 500, retry_after_seconds=None)
+    return _build(answer, code=code if isinstance(code, int) else 500, retry_after_seconds=None, is_status=True)
 
 
-def _build(answer: Mapping[str, Any], *, code: int, retry_after_seconds: float | None) -> ApiError | Unavailable:
+def _build(
+    answer: Mapping[str, Any], *, code: int, retry_after_seconds: float | None, is_status: bool
+) -> ApiError | Unavailable:
     reason = _text(answer.get("reason"))
     details = answer.get("details")
     details = details if isinstance(details, dict) else {}
@@ -249,12 +264,16 @@ def _build(answer: Mapping[str, Any], *, code: int, retry_after_seconds: float |
     error_type = _BY_REASON.get(reason) or _BY_STATUS.get(code, ServerError if code >= 500 else ApiError)
     if error_type is ServerError and message.startswith(_UNKNOWN_FIELD_IN_APPLY):
         error_type = BadRequest
+    if error_type is NotFound and not is_status:
+        error_type = NotServed
     return error_type(
         f"{code} {reason or _phrase(code)}: {message or 'no message'}",
         status=code,
         reason=reason,
         details=details,
         retry_after_seconds=retry_after_seconds,
+        server_message=message,
+        is_status=is_status,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from runyard.kube.client import Client
 from runyard.kube.errors import Malformed
-from runyard.kube.objects import Object
+from runyard.kube.objects import complete_object, encode
 from runyard.kube.rate_limiter import Priority
 from runyard.kube.resources import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_RULES_REVIEWS, Resource
 
@@ -109,9 +109,7 @@ async def find_missing(client: Client, accesses: Iterable[Access]) -> list[Acces
 
 async def list_rules(client: Client, *, namespace: str) -> Rules:
     """What this client may do in one namespace."""
-    sender = client if client.priority is not None else client.with_priority(Priority.STATUS)
-    answer = await sender.create(SELF_SUBJECT_RULES_REVIEWS, {"spec": {"namespace": namespace}})
-    status = _status(answer)
+    status = await _ask(client, SELF_SUBJECT_RULES_REVIEWS, {"namespace": namespace})
     rules = status.get("resourceRules") or []
     if not isinstance(rules, list):
         raise Malformed("a SelfSubjectRulesReview whose rules are not a list")
@@ -140,13 +138,16 @@ async def _review(client: Client, access: Access) -> Verdict:
         "name": access.name,
         "namespace": access.namespace or "",
     }
-    body = {"spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}}}
-    sender = client if client.priority is not None else client.with_priority(Priority.STATUS)
-    status = _status(await sender.create(SELF_SUBJECT_ACCESS_REVIEWS, body))
+    spec = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
+    status = await _ask(client, SELF_SUBJECT_ACCESS_REVIEWS, spec)
     return Verdict(is_allowed=status.get("allowed") is True, reason=str(status.get("reason") or ""))
 
 
-def _status(answer: Object) -> dict[str, Any]:
+async def _ask(client: Client, resource: Resource, spec: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a review. It is sent like a creation and stores nothing, so it is repeated if it gets lost."""
+    sender = client if client.priority is not None else client.with_priority(Priority.STATUS)
+    body = complete_object(resource, {"spec": spec}, namespace=None, is_new=True).body
+    answer = await sender.send_encoded("POST", resource, encode(body), is_idempotent=True)
     status = answer.get("status")
     if not isinstance(status, dict):
         raise Malformed("a review without a status")

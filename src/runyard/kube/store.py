@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from runyard.kube.errors import Malformed
 from runyard.kube.views import Key, Lens
 
 V = TypeVar("V")
@@ -27,6 +26,19 @@ class Tombstone(Generic[V]):
 
 
 IndexFunction = Callable[[V], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreLimits(Generic[V]):
+    """Which objects a store holds, and how many: for objects that others create without bound, such as Events."""
+
+    holds: Callable[[V], bool]
+    """Pure. What it does not hold costs no memory beyond the page or line that it came in."""
+    index: str
+    """The newest of each of its values are held."""
+    most_per_value: int
+    most: int
+    """In all, the latest that came."""
 
 
 class Store(Generic[V]):
@@ -86,8 +98,15 @@ class WritableStore(Store[V]):
     The last states of what it drops are kept until `take_tombstones`.
     """
 
-    def __init__(self, lens: Lens[V], *, indexes: Mapping[str, IndexFunction[V]] | None = None) -> None:
+    def __init__(
+        self,
+        lens: Lens[V],
+        *,
+        indexes: Mapping[str, IndexFunction[V]] | None = None,
+        limits: StoreLimits[V] | None = None,
+    ) -> None:
         super().__init__(lens, indexes=indexes)
+        self._limits = limits
         self._tombstones: list[tuple[Key, Tombstone[V]]] = []
 
     def take_tombstones(self) -> list[tuple[Key, Tombstone[V]]]:
@@ -96,13 +115,18 @@ class WritableStore(Store[V]):
         return taken
 
     def upsert(self, view: V) -> Key | None:
-        """Store a newer state; None when the held state is the same or newer."""
+        """Store a newer state; None when the held state is the same or newer, or it is not to be held."""
+        if self._limits is not None and not self._limits.holds(view):
+            return None
         key = self.lens.settle(view)
         held = self._views.get(key)
         if held is not None and not self._is_news(view, held):
             return None
         self._put(key, view, held)
-        return key
+        if self._limits is not None:
+            self._views[key] = self._views.pop(key)  # the latest that came is the last
+            self._evict(self._limits, key)
+        return key if key in self._views else None
 
     def remove(self, view: V) -> Key | None:
         """Remove a deleted object; None when it is not held, or the held object is newer than the deletion."""
@@ -119,19 +143,28 @@ class WritableStore(Store[V]):
         self._bury(key, view, is_final=True)
         return key
 
-    def stage(self, staged: dict[Key, V], view: V) -> None:
-        """Add an item of a list under way to `staged`, keeping the held view where nothing changed."""
+    def stage(self, staged: dict[Key, V], view: V, *, is_past_valid: bool = True) -> None:
+        """Add an item of a list under way to `staged`, keeping the held view where nothing changed.
+
+        Unless the past is valid, a held view of the same version is of another history.
+        """
+        if self._limits is not None:
+            if not self._limits.holds(view):
+                return
+            if len(staged) >= self._limits.most:
+                del staged[next(iter(staged))]
         key = self.lens.settle(view)
-        held = self._views.get(key)
+        held = self._views.get(key) if is_past_valid else None
         staged[key] = held if held is not None and self._is_same(view, held) else view
+
+    def keep(self, staged: dict[Key, V], key: Key) -> None:
+        """Add what is held of an object to `staged`, because the list shows a state that cannot be read."""
+        if (held := self._views.get(key)) is not None:
+            staged[key] = held
 
     def replace(self, staged: Mapping[Key, V]) -> list[Key]:
         """Replace the content by the complete list `staged`; returns the keys that were deleted, added or changed."""
-        return self._replace(self._views, staged)
-
-    def _replace(self, listed: Collection[Key], staged: Mapping[Key, V]) -> list[Key]:
-        """Replace what is held of `listed`, all keys that the list could have shown."""
-        deleted = [key for key in listed if key not in staged]
+        deleted = [key for key in self._views if key not in staged]
         changed = [key for key, view in staged.items() if self._views.get(key) is not view]
         for key in deleted:
             held = self._views[key]
@@ -139,6 +172,8 @@ class WritableStore(Store[V]):
             self._bury(key, held, is_final=False)
         for key in changed:
             self._put(key, staged[key], self._views.get(key))
+            if self._limits is not None:
+                self._evict(self._limits, key)
         return deleted + changed
 
     def _put(self, key: Key, view: V, held: V | None) -> None:
@@ -151,6 +186,23 @@ class WritableStore(Store[V]):
             if self.lens.uid(view) != self.lens.uid(held):
                 self._bury(key, held, is_final=False)
         self._views[key] = view
+
+    def _evict(self, limits: StoreLimits[V], key: Key) -> None:
+        """Drop the oldest beside an object that was just put. Nobody is told: the object still exists."""
+        index = self._indexes[limits.index]
+        for value in index.evaluate(self._views[key]):
+            bucket = index.keys(value)
+            if len(bucket) > limits.most_per_value:
+                oldest = min(bucket, key=self._rank)
+                self._drop(oldest, self._views[oldest])
+        if len(self._views) > limits.most:
+            first = next(iter(self._views))
+            self._drop(first, self._views[first])
+
+    def _rank(self, key: Key) -> tuple[int, str]:
+        """The order of a held object by its version; one that is not a number is the oldest."""
+        version = self.lens.version(self._views[key])
+        return (len(version), version) if _is_decimal(version) else (0, "")
 
     def _drop(self, key: Key, held: V) -> None:
         for index in self._indexes.values():
@@ -169,38 +221,6 @@ class WritableStore(Store[V]):
         return not self._is_same(view, held) and not is_older(self.lens.version(view), than=self.lens.version(held))
 
 
-class SharedStore(WritableStore[V]):
-    """A store that several reflectors fill, each with one namespace."""
-
-    def __init__(self, lens: Lens[V], *, indexes: Mapping[str, IndexFunction[V]] | None = None) -> None:
-        super().__init__(lens, indexes=indexes)
-        self._keys: dict[str, set[Key]] = {}
-
-    def replace_namespace(self, namespace: str, staged: Mapping[Key, V]) -> list[Key]:
-        """Replace the content of one namespace by its complete list."""
-        if any(key.namespace != namespace for key in staged):
-            raise Malformed(f"a list of namespace {namespace} with objects of another one")
-        return self._replace(self._keys.get(namespace, frozenset()), staged)
-
-    def forget_namespace(self, namespace: str) -> list[Key]:
-        """Drop a namespace that nobody watches any more, without tombstones: its objects may live on."""
-        dropped = list(self._keys.get(namespace, ()))
-        for key in dropped:
-            self._drop(key, self._views[key])
-        return dropped
-
-    def _put(self, key: Key, view: V, held: V | None) -> None:
-        super()._put(key, view, held)
-        self._keys.setdefault(key.namespace, set()).add(key)
-
-    def _drop(self, key: Key, held: V) -> None:
-        super()._drop(key, held)
-        keys = self._keys[key.namespace]
-        keys.discard(key)
-        if not keys:
-            del self._keys[key.namespace]
-
-
 class Index(Generic[V]):
     """An index from value to keys. `function` must be pure: it is called again to remove old entries."""
 
@@ -208,7 +228,7 @@ class Index(Generic[V]):
         self._function = function
         self._buckets: dict[str, set[Key]] = {}
 
-    def keys(self, value: str) -> Iterable[Key]:
+    def keys(self, value: str) -> Collection[Key]:
         return self._buckets.get(value, ())
 
     def values(self) -> list[str]:

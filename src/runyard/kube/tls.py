@@ -35,7 +35,7 @@ def build_ssl_context(*, ca: bytes | None, certificate: ClientCertificate | None
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if certificate is not None:
-        with _memory_file(certificate.certificate + b"\n" + certificate.key) as path:
+        with memory_file(certificate.certificate + b"\n" + certificate.key) as path:
             try:
                 # The password callback keeps OpenSSL from asking on the terminal when the key is encrypted.
                 context.load_cert_chain(path, password="")
@@ -45,8 +45,8 @@ def build_ssl_context(*, ca: bytes | None, certificate: ClientCertificate | None
 
 
 @contextmanager
-def _memory_file(content: bytes) -> Iterator[str]:
-    """A path to `content` in memory: OpenSSL wants a file, and a key must not touch a disk."""
+def memory_file(content: bytes) -> Iterator[str]:
+    """A path to `content` in memory while in the block: OpenSSL wants a file, and a key must not touch a disk."""
     descriptor = os.memfd_create("runyard-key", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, content)

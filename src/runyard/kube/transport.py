@@ -1,4 +1,4 @@
-"""HTTP and WebSocket to one apiserver: one attempt per call, a deadline on each, every failure a typed error.
+"""HTTP, WebSocket and raw upgrades to one apiserver: one attempt per call, a deadline on each, every failure typed.
 
 The only second attempt is after a 401, with credentials that were renewed. Redirects are not followed: the
 token belongs to one host. What aiohttp raises does not leave this module.
@@ -15,15 +15,17 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
+from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 from yarl import URL
 
 from runyard import __version__
 from runyard.kube.config import ClusterConfig
 from runyard.kube.credentials import Credential
-from runyard.kube.errors import MESSAGE_CHARACTERS, Unauthorized, error_from_status
+from runyard.kube.errors import MESSAGE_CHARACTERS, Disconnected, Unauthorized, error_from_status
 from runyard.kube.rate_limiter import Priority, RateLimit, RateLimiter
 from runyard.kube.tls import ClientCertificate, build_ssl_context
 from runyard.kube.transport_errors import TRANSPORT_FAILURES, deadline, read_deadline, typed_errors, typed_socket_errors
+from runyard.kube.tunnel import RawConnection, pick_upgrade_headers
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ _READ_BUFFER_BYTES = 1 << 18
 _CHUNKED_BODY_BYTES = 1 << 18
 # The apiserver closes idle connections after 90 s; ours go first, so that no request meets a closing one.
 _KEEPALIVE_SECONDS = 30.0
+_CONNECTS_AT_A_TIME = 8
 _WEBSOCKET_CLOSE_SECONDS = 2.0
 _WARNINGS = 1000
 _HEADERS = {
@@ -57,13 +60,20 @@ class Transport:
         self._base = config.server.rstrip("/")
         self.limiter = RateLimiter(rate_limit or RateLimit())
         self._session: aiohttp.ClientSession | None = None
+        self._upgrades: aiohttp.ClientSession | None = None
         self._tls: dict[ClientCertificate | None, ssl.SSLContext] = {}
         self._tls_lock = asyncio.Lock()
         self._warnings: set[str] = set()
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
+        self._session = self._make_session(_Connector(keepalive_timeout=_KEEPALIVE_SECONDS))
+        # An apiserver that refuses an upgrade says nothing of the connection, and closes it: it must not be used again.
+        self._upgrades = self._make_session(_Connector(force_close=True))
+        return self
+
+    def _make_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=_HEADERS,
             # Deadlines are ours (`transport_errors.deadline`), so that they also cover what comes before a connection.
@@ -71,7 +81,6 @@ class Transport:
             middlewares=(self._attempt_once,),
             read_bufsize=_READ_BUFFER_BYTES,
         )
-        return self
 
     async def __aexit__(
         self,
@@ -84,9 +93,11 @@ class Transport:
     async def close(self) -> None:
         """Close every connection; calls under way fail with Disconnected. Idempotent."""
         self.limiter.close()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        sessions = (self._session, self._upgrades)
+        self._session = self._upgrades = None
+        for session in sessions:
+            if session is not None:
+                await session.close()
         await self._config.credentials.close()
 
     async def request(
@@ -151,7 +162,7 @@ class Transport:
         """
 
         async def connect(url: URL, options: Mapping[str, Any]) -> aiohttp.ClientWebSocketResponse:
-            socket: aiohttp.ClientWebSocketResponse = await self._open_session().ws_connect(
+            socket: aiohttp.ClientWebSocketResponse = await _get_open(self._upgrades).ws_connect(
                 url,
                 protocols=protocols,
                 compress=0,
@@ -172,6 +183,43 @@ class Transport:
             finally:
                 await socket.close()
 
+    @asynccontextmanager
+    async def tunnel(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        headers: Mapping[str, str],
+        priority: Priority = Priority.CREATE,
+        deadline_seconds: float = 30.0,
+    ) -> AsyncIterator[RawConnection]:
+        """The raw bytes of an upgraded connection, for a protocol that two others speak across us.
+
+        Of `headers` only those that describe the upgrade are sent, with our own credentials; the answer's are
+        `connection.headers`. A refused upgrade raises the typed error of the server's answer. `deadline_seconds` runs
+        until the upgrade.
+        """
+        upgrade = {**dict(pick_upgrade_headers(headers)), "Connection": "Upgrade"}
+
+        async def send(url: URL, options: Mapping[str, Any]) -> aiohttp.ClientResponse:
+            return await _get_open(self._upgrades).request(method, url, allow_redirects=False, **options)
+
+        request = f"{method} {path}"
+        with typed_errors(request), self.limiter.obeying(priority):
+            async with deadline(deadline_seconds):
+                await self.limiter.take_token(priority)
+                response = await self._authenticated(send, path, params=params, headers=upgrade)
+        try:
+            with typed_errors(request):
+                connection = _take_over(response)
+            try:
+                yield connection
+            finally:
+                await connection.close()
+        finally:
+            response.close()
+
     async def _open(
         self,
         method: str,
@@ -185,7 +233,7 @@ class Transport:
             # aiohttp writes bytes in one go and a file in chunks between which others get their turn.
             is_large = body is not None and len(body) > _CHUNKED_BODY_BYTES
             data = io.BytesIO(body or b"") if is_large else body
-            return await self._open_session().request(method, url, data=data, allow_redirects=False, **options)
+            return await _get_open(self._session).request(method, url, data=data, allow_redirects=False, **options)
 
         return await self._authenticated(send, path, params=params, headers=headers)
 
@@ -264,10 +312,41 @@ class Transport:
         query = f"?{urlencode(params, quote_via=quote)}" if params else ""
         return URL(f"{self._base}{path}{query}", encoded=True)
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            raise RuntimeError("the transport is not open: use it inside `async with`")
-        return self._session
+
+class _Connector(aiohttp.TCPConnector):
+    """A connector that opens few connections at the same time; how many are open, `RateLimiter` bounds.
+
+    After an outage every request wants a connection of its own. If all shook hands with a slow server at once, none
+    would be done within its deadline, each would be tried again, and the server would never catch up.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        # Old Pythons wait for the other side to end TLS before they close a socket; aiohttp then aborts it soon after.
+        super().__init__(limit=0, enable_cleanup_closed=NEEDS_CLEANUP_CLOSED, **options)
+        self._connects = asyncio.Semaphore(_CONNECTS_AT_A_TIME)
+
+    async def _create_connection(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Any],
+        timeout: aiohttp.ClientTimeout,
+    ) -> Any:
+        async with self._connects:
+            return await super()._create_connection(req, traces, timeout)
+
+
+def _get_open(session: aiohttp.ClientSession | None) -> aiohttp.ClientSession:
+    if session is None:
+        raise RuntimeError("the transport is not open: use it inside `async with`")
+    return session
+
+
+def _take_over(response: aiohttp.ClientResponse) -> RawConnection:
+    connection = response.connection
+    if connection is None or connection.protocol is None or connection.transport is None:
+        raise Disconnected("the connection was cut after the upgrade")
+    headers = pick_upgrade_headers(response.headers)
+    return RawConnection.take_over(connection.transport, connection.protocol, headers=headers)
 
 
 async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:

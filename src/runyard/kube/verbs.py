@@ -225,6 +225,33 @@ class Verbs:
             deadline_seconds=deadline_seconds,
         )
 
+    async def send_encoded(
+        self,
+        method: Literal["POST", "PUT", "PATCH"],
+        resource: Resource,
+        body: bytes,
+        *,
+        namespace: str | None = None,
+        name: str | None = None,
+        content_type: str = "application/json",
+        is_idempotent: bool = False,
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> Object:
+        """Send a body byte for byte, validated strictly: for a caller that has checked exactly these bytes.
+
+        Without a name, to the collection (POST). `is_idempotent`: the body carries preconditions that make a repeat
+        harmless.
+        """
+        return await self._send(
+            method,
+            resource.path(namespace=namespace, name=name),
+            params=_write_params(None, "Strict", dry_run=False),
+            body=body,
+            content_type=content_type,
+            is_idempotent=is_idempotent,
+            deadline_seconds=deadline_seconds,
+        )
+
     async def delete(
         self,
         resource: Resource,

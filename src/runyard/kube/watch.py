@@ -7,7 +7,8 @@ Decoders are built once per view; a tagged union reads a line in one pass, whate
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar, Union
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, Union
 
 import msgspec
 
@@ -60,6 +61,16 @@ class Deleted(Event, Generic[V], tag="DELETED"):
     object: V
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object that does not fit the view, and why. It must not hide the others."""
+
+    namespace: str
+    name: str
+    version: str
+    problem: str
+
+
 class Bookmark(Event, tag="BOOKMARK"):
     """Everything up to this resourceVersion has been sent."""
 
@@ -80,6 +91,30 @@ class Failure(Event, tag="ERROR"):
 AnyEvent = Added[V] | Modified[V] | Deleted[V] | Bookmark | Failure
 
 
+class _RawPage(msgspec.Struct):
+    metadata: ListMetadata
+    items: list[msgspec.Raw]
+
+
+class _Identity(msgspec.Struct):
+    class Metadata(msgspec.Struct):
+        name: str
+        namespace: str = ""
+        resource_version: str = msgspec.field(default="", name="resourceVersion")
+
+    metadata: Metadata
+
+
+class _RawEvent(msgspec.Struct):
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: msgspec.Raw
+
+
+_RAW_PAGES = msgspec.json.Decoder(_RawPage)
+_RAW_EVENTS = msgspec.json.Decoder(_RawEvent)
+_IDENTITIES = msgspec.json.Decoder(_Identity)
+
+
 def failure_to_error(event: Failure) -> Gone | WatchError:
     """What an ERROR event means: Gone, or WatchError with the typed error as its cause. Either way, list again."""
     cause = error_from_status_object(event.object)
@@ -97,26 +132,58 @@ class Wire(Generic[V]):
         item: Any = dict[str, Any] if view is dict else view
         # Built at run time from a type that is a value here, which `X | Y` annotations cannot express.
         event: Any = Union[Added[item], Modified[item], Deleted[item], Bookmark, Failure]  # noqa: UP007
+        self._items: msgspec.json.Decoder[V] = msgspec.json.Decoder(item)
         self._pages: msgspec.json.Decoder[Page[V]] = msgspec.json.Decoder(Page[item])
         self._events: msgspec.json.Decoder[AnyEvent[V]] = msgspec.json.Decoder(event)
 
-    def decode_page(self, body: bytes) -> Page[V]:
-        """Decode the answer to a list request; raises Malformed when it is no list."""
+    def decode_page(self, body: bytes) -> tuple[Page[V], list[Unreadable]]:
+        """Decode the answer to a list request, and what of it does not fit; raises Malformed when it is no list."""
+        unreadable: list[Unreadable] = []
         try:
             with _collector_paused():
                 page = self._pages.decode(body)
         except (ValueError, RecursionError) as error:  # ValueError: not JSON, not UTF-8, not this view
-            raise Malformed(f"not a page of the view: {error}") from error
+            page, unreadable = self._decode_one_by_one(body, error)
         if not page.metadata.resource_version:
             raise Malformed("a list without resourceVersion")
-        return page
+        return page, unreadable
 
-    def decode_lines(self, lines: bytes) -> list[AnyEvent[V]]:
+    def decode_lines(self, lines: bytes) -> list[AnyEvent[V] | Unreadable]:
         """Decode whole lines of a watch; raises Malformed when one of them is no event."""
         try:
-            return self._events.decode_lines(lines)
+            return [*self._events.decode_lines(lines)]
+        except (ValueError, RecursionError):
+            return [self._decode_line(line) for line in lines.splitlines() if line.strip()]
+
+    def _decode_one_by_one(self, body: bytes, failure: Exception) -> tuple[Page[V], list[Unreadable]]:
+        """A page with an item that does not fit the view: the others are read."""
+        try:
+            raw = _RAW_PAGES.decode(body)
+            items: list[V] = []
+            unreadable: list[Unreadable] = []
+            for item in raw.items:
+                try:
+                    items.append(self._items.decode(item))
+                except (ValueError, RecursionError) as error:
+                    unreadable.append(_identify(item, error))
+        except (ValueError, RecursionError):
+            raise Malformed(f"not a page of the view: {failure}") from failure
+        return Page(raw.metadata, items), unreadable
+
+    def _decode_line(self, line: bytes) -> AnyEvent[V] | Unreadable:
+        try:
+            return self._events.decode(line)
         except (ValueError, RecursionError) as error:
-            raise Malformed(f"not a watch event of the view: {error}") from error
+            try:
+                return _identify(_RAW_EVENTS.decode(line).object, error)
+            except (ValueError, RecursionError):
+                raise Malformed(f"not a watch event of the view: {error}") from error
+
+
+def _identify(item: msgspec.Raw, problem: Exception) -> Unreadable:
+    """Which object does not fit the view; raises ValueError if it is no object of Kubernetes at all."""
+    found = _IDENTITIES.decode(item).metadata
+    return Unreadable(found.namespace, found.name, found.resource_version, str(problem))
 
 
 @contextmanager

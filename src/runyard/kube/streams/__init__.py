@@ -19,6 +19,7 @@ from runyard.kube.streams.errors import (
     LogsRotated,
     LogsUnavailable,
     LogsUnconfirmed,
+    LogsUnwatched,
     NotRunning,
     OutputTooLarge,
     PortForwardFailed,
@@ -30,7 +31,7 @@ from runyard.kube.streams.exec import ExecSession, Output, StreamSession, attach
 from runyard.kube.streams.follow import LogFollow, follow_logs
 from runyard.kube.streams.instances import ContainerInstance, list_instances
 from runyard.kube.streams.listener import listen_and_forward
-from runyard.kube.streams.loglines import LogLine, LogPosition
+from runyard.kube.streams.loglines import LogBlock, LogLine, LogPosition
 from runyard.kube.streams.logs import read_logs
 from runyard.kube.streams.portforward import PortConnection, forward_port
 
@@ -44,6 +45,7 @@ __all__ = [
     "ExecSession",
     "GapCause",
     "HalfCloseUnsupported",
+    "LogBlock",
     "LogFollow",
     "LogGap",
     "LogLine",
@@ -51,6 +53,7 @@ __all__ = [
     "LogsRotated",
     "LogsUnavailable",
     "LogsUnconfirmed",
+    "LogsUnwatched",
     "NotRunning",
     "Output",
     "OutputTooLarge",

@@ -8,6 +8,7 @@ KubeError
 ├── LogsUnavailable            the log, or the rest of it, cannot be read any more
 │   ├── LogsRotated            lines are missing: the last that was read is no longer in the log
 │   └── LogsUnconfirmed        nothing is known to be missing, but the end could not be confirmed
+├── LogsUnwatched              the node cannot wait for new lines: it has given those that there were
 ├── NotRunning                 exec, attach or port-forward need what runs, and pod or container does not
 ├── CommandNotStarted          the runtime could not start the command
 │   └── CommandNotFound        ... because there is no such file
@@ -59,7 +60,8 @@ class LogGap:
     """The first line that can be read again, or the end of the instance; None: unknown, it may still run."""
     cause: GapCause
     """`rotated`: the node keeps the newest part of a log only. `restarted`: the container has restarted more than once,
-    and the node keeps the last two instances. `pod deleted`: with its logs. `log removed`: the node says so."""
+    and the node keeps the last two instances. `pod deleted`: with its logs, or its node is not
+    registered; ask for the pod. `log removed`: the node says so."""
 
 
 class LogsUnavailable(KubeError):
@@ -79,9 +81,26 @@ class LogsRotated(LogsUnavailable):
 
 
 class LogsUnconfirmed(LogsUnavailable):
-    """The log ended as a complete one does, but it is gone: nothing can confirm that it was complete.
+    """The log ended as a complete one does, but it cannot be read again: nothing confirms that it was complete.
 
-    Its `gap` says where lines may be missing.
+    Its `gap` says where lines may be missing. If the instance ended before the answer did, and its last lines were not
+    read late, nothing is.
+    """
+
+    def __init__(
+        self, message: str, *, gap: LogGap | None, ended_ns: int | None = None, late_ns: int | None = None
+    ) -> None:
+        super().__init__(message, gap=gap)
+        self.ended_ns = ended_ns
+        """When the server ended the answer, by this machine's clock; None: nobody waited for the last line."""
+        self.late_ns = late_ns
+        """When the last line was read, if that was late: the log may have been rotated since it was written."""
+
+
+class LogsUnwatched(Unavailable):
+    """The node gave the lines that there were, and cannot wait for new ones: its inotify instances are used up.
+
+    Linux allows 128 per user by default (`fs.inotify.max_user_instances`), and a kubelet needs one per followed log.
     """
 
 
@@ -130,8 +149,9 @@ _SENTENCES: tuple[tuple[re.Pattern[str], type[KubeError]], ...] = tuple(
         (r"pod \S+ does not have a host assigned", NotRunning),
         (r"container is in CONTAINER_(CREATED|EXITED|UNKNOWN) state", NotRunning),
         (r"cannot exec in a (stopped|paused) container", NotRunning),
-        (r"executable file .*not found in \$PATH", CommandNotFound),
-        (r'exec: ".*": stat .*: no such file or directory', CommandNotFound),
+        # From the beginning, and without a second try: a search for `x.*y` takes quadratic time.
+        (r"(?s)\A(?>.*?executable file ).*?not found in \$PATH", CommandNotFound),
+        (r'(?s)\A(?>.*?exec: ")(?>.*?": stat ).*?: no such file or directory', CommandNotFound),
         (r"unable to start container process|OCI runtime exec failed", CommandNotStarted),
     )
 )

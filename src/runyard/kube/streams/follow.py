@@ -15,14 +15,19 @@ A container that cannot restart (`restartPolicy: Never`) needs neither.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Self
 
+import msgspec
+
 from runyard.kube.backoff import Backoff
 from runyard.kube.client import Client
 from runyard.kube.errors import Disconnected, KubeError, NotFound, Stalled
+from runyard.kube.objects import Object
 from runyard.kube.streams.errors import (
     ContainerWaiting,
     GapCause,
@@ -30,41 +35,78 @@ from runyard.kube.streams.errors import (
     LogsRotated,
     LogsUnavailable,
     LogsUnconfirmed,
+    LogsUnwatched,
     PreviousNotFound,
 )
 from runyard.kube.streams.instances import ContainerInstance, can_restart, list_instances
-from runyard.kube.streams.loglines import LogLine, LogPosition
+from runyard.kube.streams.loglines import LogBlock, LogLine, LogPosition
 from runyard.kube.streams.logs import LogRequest, get_pod, iter_answer, open_answer
+from runyard.kube.streams.resumption import DISORDER_SECONDS, Resumption
+from runyard.kube.streams.rotation import (
+    SHORTEST_ROTATION_NS,
+    SMALLEST_ROTATED_BYTES,
+    Pause,
+    SkipDetector,
+    has_no_file_between,
+    split_block,
+)
 
 _NANOSECONDS = 1_000_000_000
-# Two outputs of one program may be stamped in an order other than the log's, by scheduling: far less than this.
-_DISORDER_SECONDS = 1
 # How long a pod's status may lag behind its kubelet.
 _SETTLE_SECONDS = 15.0
+# Of a log from which more was read, the end is confirmed by its last lines: all of its last second may be much.
+_SHORT_LOG_BYTES = 64 * 1024
+_MOST_TAIL_LINES = 100
+# Enough of a line for its timestamp.
+_STAMP_BYTES = 64
+# How often a log is read whose node cannot wait for new lines.
+_UNWATCHED_SECONDS = 0.7
 
 
 class LogFollow:
-    """The lines of one container instance as they come. An async iterator; one task may iterate."""
+    """The lines of one container instance as they come. One task may iterate it, or what `iter_blocks` returns."""
 
-    def __init__(self, follower: "_Follower", lines: AsyncIterator[LogLine]) -> None:
+    def __init__(self, follower: "_Follower", blocks: AsyncIterator[LogBlock]) -> None:
         self._follower = follower
-        self._lines = lines
+        self._blocks = blocks
+        self._lines: deque[LogLine] = deque()
+        self._position: LogPosition | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> LogLine:
-        return await anext(self._lines)
+        if not self._lines:
+            block = await anext(self._blocks)
+            self._lines.extend(block.split())
+            self._position = self._follower.block_position
+        line = self._lines.popleft()
+        self._position = LogPosition.after(line, self._position)
+        return line
+
+    def iter_blocks(self) -> AsyncIterator[LogBlock]:
+        """The lines that came together as one block: many times as fast as line by line."""
+        return self._blocks
 
     @property
     def position(self) -> LogPosition | None:
         """Behind the last line that was given out, to go on from there; names the instance once it is known."""
-        return self._follower.position
+        return self._position if self._lines else self._follower.position
+
+    @property
+    def block_position(self) -> LogPosition | None:
+        """Before the block that was given out last."""
+        return self._follower.block_position
 
     @property
     def instance(self) -> ContainerInstance | None:
         """The instance that is followed, as the pod's status showed it last; None until it is known."""
         return self._follower.instance
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the node has given the log, be it empty or known: not a message in its place."""
+        return self._follower.was_read
 
 
 @asynccontextmanager
@@ -81,6 +123,7 @@ async def follow_logs(
     tail_lines: int | None = None,
     deadline_seconds: float = 30.0,
     read_deadline_seconds: float = 300.0,
+    find_pod: Callable[[], Object | None] | None = None,
 ) -> AsyncIterator[LogFollow]:
     """Every line of one container instance until it has ended and all was read.
 
@@ -88,10 +131,13 @@ async def follow_logs(
     last. With `uid`, only of that pod. ContainerWaiting: it has not started.
 
     Ends in silence only when the log is known to be complete. Disconnected: go on with `after=log.position`.
-    LogsRotated: lines are lost; go on with `since_ns=error.gap.until_ns`. LogsUnconfirmed: probably complete.
+    LogsRotated: lines are lost; go on in the same way, and what comes is later. LogsUnconfirmed: complete if the
+    instance had ended by then, as the error's times say.
     LogsUnavailable: the rest is lost; `error.gap` says the span and the cause.
     A line that was cut comes before the error, as incomplete, and again as a whole when the log is taken up after it.
     After `read_deadline_seconds` without a byte the log is asked for anew: silence may be a dead connection.
+    `find_pod` gives the pod as a watch shows it, which saves the requests for it; only for a pod that never restarts
+    its containers, because a watch is later than the apiserver.
     """
     request = LogRequest(
         pod=pod,
@@ -101,14 +147,19 @@ async def follow_logs(
         tail_lines=tail_lines,
         deadline_seconds=deadline_seconds,
         read_deadline_seconds=read_deadline_seconds,
+        find_pod=find_pod,
     )
     follower = _Follower(client, request, uid=uid, restart_count=instance, position=after, since_ns=since_ns)
-    async with aclosing(follower.run()) as lines:
-        yield LogFollow(follower, lines)
+    async with aclosing(follower.run()) as blocks:
+        yield LogFollow(follower, blocks)
 
 
 class _OtherInstance(Exception):
     """The answer is not known to be of the instance that is followed; none of its lines was given out."""
+
+
+class _Behind(Exception):
+    """The follow has skipped a file, and may be given the newest one several times: ask for the log anew."""
 
 
 class _Follower:
@@ -128,27 +179,43 @@ class _Follower:
         self._restart_count = restart_count
         self._since_ns = since_ns
         self._can_restart = True
-        self._cut: LogLine | None = None
+        self._cut: LogBlock | None = None
+        self._read_bytes = 0
+        self._is_resumed = position is not None and position.count > 0
+        self._was_behind = False
+        self._ended_ns: int | None = None
+        """When the server ended the follow, if no line was found after that."""
+        self._late_ns: int | None = None
+        """When the last line was read, if that was late."""
+        self._begin: LogPosition | None = None
+        """Of a log that was rotated: before its first line."""
         self.position = position
+        self.block_position: LogPosition | None = None
+        """Before the block that was given out last."""
         self.instance: ContainerInstance | None = None
+        self.was_read = False
 
-    async def run(self) -> AsyncGenerator[LogLine, None]:
+    async def run(self) -> AsyncGenerator[LogBlock, None]:
         try:
             await self._pin()
-            async with aclosing(self._follow()) as lines:
-                async for line in lines:
-                    yield line
+            async with aclosing(self._follow()) as blocks:
+                async for block in blocks:
+                    yield block
             await self._await_end()
-            async with aclosing(self._confirm()) as lines:
-                async for line in lines:
-                    yield line
+            async with aclosing(self._confirm()) as blocks:
+                async for block in blocks:
+                    yield block
         except KubeError as error:
             if isinstance(error, LogsUnavailable) and error.gap is None:
                 error.gap = self._gap("log removed")
             if self._cut is not None:
+                self.block_position = self.position
                 yield self._cut
+            if isinstance(error, LogsRotated):
+                self.position = self._begin
             raise
         if self._cut is not None:
+            self.block_position = self.position
             yield self._cut
 
     async def _pin(self) -> None:
@@ -185,82 +252,174 @@ class _Follower:
             raise LogsUnavailable("the container has restarted more than once since", gap=self._gap("restarted"))
         return found
 
-    async def _follow(self) -> AsyncGenerator[LogLine, None]:
-        """The log up to where the server ends it, through stalls."""
+    async def _follow(self) -> AsyncGenerator[LogBlock, None]:
+        """The log up to where the server ends it, through stalls.
+
+        What an instance that has ended has left is only read: a follow takes a connection of its own.
+        """
         while True:
             try:
-                async with aclosing(self._read(is_following=True)) as lines:
-                    async for line in lines:
-                        yield line
+                instance, _ = self._pinned()
+                async with aclosing(self._read(is_following=instance.is_running)) as blocks:
+                    async for block in blocks:
+                        yield block
+            except _Behind:
+                self._was_behind = True
+                continue
             except Stalled:
                 continue
+            except LogsUnwatched:
+                found = await self._find_instance()
+                if found is None or not found.is_running:
+                    return
+                await asyncio.sleep(_UNWATCHED_SECONDS)
+                continue
             except NotFound as error:
-                raise LogsUnavailable("the pod is gone, and its logs with it", gap=self._gap("pod deleted")) from error
+                # Of the pod or of its node: the message names it.
+                message = f"the log is gone: {error.message}"
+                raise LogsUnavailable(message, gap=self._gap("pod deleted")) from error
+            self._ended_ns = time.time_ns()
             return
 
-    async def _confirm(self) -> AsyncGenerator[LogLine, None]:
+    async def _confirm(self) -> AsyncGenerator[LogBlock, None]:
         """What the log of an ended instance still holds behind the last line."""
         try:
-            async with aclosing(self._read(is_following=False)) as lines:
-                async for line in lines:
-                    yield line
-        except LogsRotated:
-            raise
-        except (LogsUnavailable, NotFound) as error:
+            if self._read_bytes > _SHORT_LOG_BYTES and await self._ends_at_position():
+                return
+            async with aclosing(self._read(is_following=False)) as blocks:
+                async for block in blocks:
+                    yield block
+        except LogsRotated as error:
+            if error.gap is None or not has_no_file_between(error.gap):
+                raise
+            # The container ended after a rotation, and the follow with the file before: the rest is in the new one.
+            async with aclosing(self._read_new_file()) as blocks:
+                async for block in blocks:
+                    yield block
+        except (LogsUnavailable, PreviousNotFound, NotFound) as error:
             gap = error.gap if isinstance(error, LogsUnavailable) else self._gap("pod deleted")
-            message = "the log ended, and was gone before it could be read again"
-            raise LogsUnconfirmed(message, gap=gap or self._gap("log removed")) from error
+            message = f"the log ended, and cannot be read again: {error.message}"
+            raise self._unconfirmed(message, gap or self._gap("log removed")) from error
 
-    async def _read(self, *, is_following: bool) -> AsyncGenerator[LogLine, None]:
+    async def _read_new_file(self) -> AsyncGenerator[LogBlock, None]:
+        """What is in the file after a rotation, behind what was read of the line that it cut in two."""
+        cut, self._cut, self.position = self._cut, None, self._begin
+        if cut is not None:
+            self.block_position = self.position
+            yield LogBlock.join(cut.split())
+        async with aclosing(self._read(is_following=False)) as blocks:
+            async for block in blocks:
+                yield block
+
+    async def _ends_at_position(self) -> bool:
+        """Whether the line that was read last is the last of the log, seen from its last lines. False: not known."""
+        instance, position = self._pinned()
+        if self._cut is not None or not 0 < position.count <= _MOST_TAIL_LINES:
+            return False
+        wanted = position.count + 1  # the line before too: an answer that was cut short has one line less
+        request = replace(self._request, previous=instance.is_previous, since_second=None, tail_lines=wanted)
+        moments: list[int] = []
+        async with aclosing(iter_answer(self._client, request)) as blocks:
+            async for block in blocks:
+                moments += [line.written_ns for line in block.split()]
+                if block.is_cut or len(moments) > wanted:
+                    return False
+        if len(moments) < wanted or moments[0] == position.written_ns:
+            return False
+        return all(moment == position.written_ns for moment in moments[1:])
+
+    async def _read(self, *, is_following: bool) -> AsyncGenerator[LogBlock, None]:
         """The lines of one answer after the position, of the pinned instance and no other."""
         try:
-            async with aclosing(self._read_on(is_following=is_following)) as lines:
-                async for line in lines:
-                    yield line
+            async with aclosing(self._read_on(is_following=is_following)) as blocks:
+                async for block in blocks:
+                    yield block
         except _OtherInstance:
             await self._await_replacement()
         else:
             return
         # The instance before keeps its place until the next restart: a second change is the end of its log.
         try:
-            async with aclosing(self._read_on(is_following=False)) as lines:
-                async for line in lines:
-                    yield line
+            async with aclosing(self._read_on(is_following=False)) as blocks:
+                async for block in blocks:
+                    yield block
         except _OtherInstance:
             message = "the container has restarted more than once since"
             raise LogsUnavailable(message, gap=self._gap("restarted")) from None
 
-    async def _read_on(self, *, is_following: bool) -> AsyncGenerator[LogLine, None]:
+    async def _read_on(self, *, is_following: bool) -> AsyncGenerator[LogBlock, None]:
         """The lines of one answer after the position; advances the position."""
         instance, position = self._pinned()
         is_previous = instance.is_previous
         request = replace(self._request, follow=is_following and not is_previous, previous=is_previous)
-        to_skip, until_ns = position.count, None
-        if to_skip:
-            since_second = position.written_ns // _NANOSECONDS - _DISORDER_SECONDS
+        if position.count:
+            since_second = position.written_ns // _NANOSECONDS - DISORDER_SECONDS
             request = replace(request, since_second=since_second, tail_lines=None)
+        resumption = Resumption(position)
+        skips = SkipDetector(is_resumed=position.count > 0, is_new=not self._was_behind)
         try:
-            on_open = None if to_skip else self._check_instance
-            async with aclosing(iter_answer(self._client, request, on_open=on_open)) as lines:
-                async for line in lines:
-                    if to_skip:
-                        if line.written_ns == position.written_ns:
-                            to_skip -= 1
-                        elif line.written_ns > position.written_ns:
-                            until_ns = until_ns or line.written_ns
-                            if line.written_ns > position.written_ns + _DISORDER_SECONDS * _NANOSECONDS:
-                                break
-                    elif LogPosition.after(line, None) is None:
-                        self._cut = line
-                    elif self._since_ns is None or line.written_ns >= self._since_ns:
-                        self.position, self._cut = LogPosition.after(line, self.position), None
-                        yield line
+            on_open = None if position.count else self._check_instance
+            async with aclosing(iter_answer(self._client, request, on_open=on_open)) as blocks:
+                async for block in blocks:
+                    self.was_read = True
+                    rest = resumption.skip_read(block)
+                    if resumption.is_lost:
+                        break
+                    if rest is not None and rest.is_cut:
+                        self._cut = rest
+                    elif rest is not None and (rest := self._filter(rest)) is not None:
+                        is_live = request.follow and instance.is_running
+                        pauses, is_readable = await self._find_skips(rest, skips) if is_live else ([], False)
+                        for part in split_block(rest, pauses, is_read_again=is_readable):
+                            yield self._advance(part)
+                        if pauses and is_readable:
+                            raise _Behind
         except PreviousNotFound as error:
             raise LogsUnavailable("the log is gone", gap=self._gap("log removed")) from error
-        if to_skip:
+        self.was_read = True
+        if not resumption.is_found:
             await self._check_instance()
-            message = "the last line that was read is no longer in the log"
-            raise LogsRotated(message, gap=replace(self._gap("rotated"), until_ns=until_ns))
+            gap = replace(self._gap("rotated"), until_ns=resumption.first_ns)
+            # All that the log has now is unread. Should it begin later when it is read, more was lost.
+            self._begin = msgspec.structs.replace(position, written_ns=resumption.first_ns or 0, count=0)
+            raise LogsRotated("the last line that was read is no longer in the log", gap=gap)
+
+    async def _find_skips(self, block: LogBlock, skips: SkipDetector) -> tuple[list[Pause], bool]:
+        """The pauses in which the node may have skipped a file; and whether the log can be asked for anew."""
+        now_ns = time.time_ns()
+        pauses = skips.find_pauses(block, now_ns=now_ns)
+        if not pauses:
+            return [], False
+        begins_ns = await self._find_beginning()
+        return skips.explain(pauses, begins_ns=begins_ns, now_ns=now_ns), begins_ns is not None
+
+    async def _find_beginning(self) -> int | None:
+        """The moment of the first line of the log's newest file; None if it cannot be read now."""
+        request = replace(self._request, follow=False, since_second=None, tail_lines=None, limit_bytes=_STAMP_BYTES)
+        try:
+            async with aclosing(iter_answer(self._client, request)) as blocks:
+                async for block in blocks:
+                    return block.split()[0].written_ns
+        except KubeError:
+            return None  # then nothing explains the pause
+        return None
+
+    def _filter(self, block: LogBlock) -> LogBlock | None:
+        """Its lines that were written at `since_ns` or later."""
+        if self._since_ns is None:
+            return block
+        lines = [line for line in block.split() if line.written_ns >= self._since_ns]
+        return LogBlock.join(lines) if lines else None
+
+    def _advance(self, block: LogBlock) -> LogBlock:
+        _, self.block_position = self._pinned()
+        self.position, self._cut = self.block_position.behind(block), None
+        self._read_bytes += len(block.content)
+        now_ns = time.time_ns()
+        is_late = now_ns - block.written_ns > SHORTEST_ROTATION_NS
+        is_large = self._is_resumed or self._read_bytes >= SMALLEST_ROTATED_BYTES
+        self._ended_ns, self._late_ns = None, now_ns if is_late and is_large else None
+        return block
 
     async def _check_instance(self) -> None:
         """Raise _OtherInstance unless an answer that has begun was of the pinned instance; see above."""
@@ -321,12 +480,12 @@ class _Follower:
             try:
                 found = await self._find_instance()
             except NotFound as error:
-                raise LogsUnconfirmed("the log ended, and its pod is gone", gap=self._gap("pod deleted")) from error
+                raise self._unconfirmed("the log ended, and its pod is gone", self._gap("pod deleted")) from error
             except LogsUnavailable as error:
-                raise LogsUnconfirmed(f"the log ended, and {error.message}", gap=error.gap) from error
+                raise self._unconfirmed(f"the log ended, and {error.message}", error.gap) from error
             if found is None:
                 message = "the log ended, and its container has restarted more than once"
-                raise LogsUnconfirmed(message, gap=self._gap("restarted"))
+                raise self._unconfirmed(message, self._gap("restarted"))
             self.instance = found
             if not found.is_running:
                 return
@@ -339,9 +498,12 @@ class _Follower:
             raise RuntimeError("no instance was chosen yet")
         return self.instance, self.position
 
+    def _unconfirmed(self, message: str, gap: LogGap | None) -> LogsUnconfirmed:
+        return LogsUnconfirmed(message, gap=gap, ended_ns=self._ended_ns, late_ns=self._late_ns)
+
     def _gap(self, cause: GapCause) -> LogGap:
         """From the last line that was read to the end of the instance, as far as they are known."""
-        since_ns = self.position.written_ns if self.position and self.position.count else None
+        since_ns = (self.position.written_ns if self.position else 0) or None
         if self.instance is None:
             return LogGap(since_ns or self._since_ns, None, cause)
         return LogGap(since_ns or self._since_ns or self.instance.started_ns, self.instance.finished_ns, cause)

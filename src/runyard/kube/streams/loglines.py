@@ -6,20 +6,25 @@ front of them like everybody else.
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 import msgspec
 
-from runyard.kube.streams.errors import LogsUnavailable, shorten
+from runyard.kube.streams.errors import LogsUnavailable, LogsUnwatched, shorten
 
 # A program may write without ever ending a line: longer ones come in pieces of this size.
 MAX_LINE_BYTES = 1 << 20
 
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+# The same without groups, after the newline of the line before: `split` then takes the stamps off in one pass.
+_LINE_START = re.compile(rb"\n\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) ")
+_LONGEST_STAMP_BYTES = 40
 _PART_OF_STAMP = re.compile(rb"\d[-+\dT:.Z]{0,34}")
 _POSITION = re.compile(r"([0-9]{1,10})\.([0-9]{1,20})\.([0-9]{1,20})\.([!-~]{0,256})")
 _GONE = b"unable to retrieve container logs for "
+_NO_WATCHER = b"failed to create fsnotify watcher"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -35,6 +40,45 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
     @property
     def written_at(self) -> datetime:
         """The moment it was begun, to the microsecond."""
+        return _EPOCH + timedelta(microseconds=self.written_ns // 1000)
+
+
+class LogBlock(msgspec.Struct, frozen=True, gc=False):
+    """Lines of a log that came together: the program's bytes, newlines included."""
+
+    content: bytes
+    written_ns: int
+    """When the last line was begun."""
+    count: int
+    """How many lines at its end were begun at that moment."""
+    is_one_moment: bool
+    """Whether all of its lines were."""
+    is_cut: bool = False
+    """Whether it is what was read of a line that was cut: not a line yet, and to be read again."""
+    skipped_since_ns: int | None = None
+    """The moment of the line before, if lines may be missing between the two; see `rotation`."""
+    lines: tuple[LogLine, ...] = ()
+    """Empty if `raw` has them."""
+    raw: bytes = b""
+
+    @classmethod
+    def join(cls, lines: Sequence[LogLine], *, is_cut: bool = False, skipped_since_ns: int | None = None) -> "LogBlock":
+        """The block of some lines, at least one."""
+        content = b"".join([line.text + b"\n" if line.is_complete else line.text for line in lines])
+        written_ns, count = lines[-1].written_ns, 0
+        for line in reversed(lines):
+            if line.written_ns != written_ns:
+                break
+            count += 1
+        return cls(content, written_ns, count, count == len(lines), is_cut, skipped_since_ns, tuple(lines))
+
+    def split(self) -> Sequence[LogLine]:
+        """Its lines."""
+        return self.lines or LineParser(is_since=False).feed(self.raw)
+
+    @property
+    def written_at(self) -> datetime:
+        """When the last line was begun, to the microsecond."""
         return _EPOCH + timedelta(microseconds=self.written_ns // 1000)
 
 
@@ -63,6 +107,12 @@ class LogPosition(msgspec.Struct, frozen=True, gc=False):
             return cls(line.written_ns, 1)
         count = position.count + 1 if position.count and position.written_ns == line.written_ns else 1
         return cls(line.written_ns, count, position.container_id, position.restart_count)
+
+    def behind(self, block: LogBlock) -> "LogPosition":
+        """The position after a block that was read at this one."""
+        is_same = block.is_one_moment and self.count and self.written_ns == block.written_ns
+        count = self.count + block.count if is_same else block.count
+        return LogPosition(block.written_ns, count, self.container_id, self.restart_count)
 
     def __str__(self) -> str:
         return f"{self.restart_count}.{self.written_ns}.{self.count}.{self.container_id}"
@@ -97,10 +147,24 @@ class LineParser:
             self._take(self._rest, lines, is_complete=False)
         return lines
 
+    def feed_block(self, data: bytes) -> LogBlock | None:
+        """As `feed`, as one block. Several times as fast where all is whole lines, as nearly always."""
+        joined = self._rest + data if self._rest else data
+        end = joined.rfind(b"\n") + 1
+        if end and self._begun_ns is None and self._complaint is None and len(joined) <= MAX_LINE_BYTES:
+            block = _strip_stamps(joined[:end])
+            if block is not None:
+                self._rest = joined[end:]
+                self._may_begin_headless = False
+                return block
+        lines = self.feed(data)
+        return LogBlock.join(lines) if lines else None
+
     def check(self) -> None:
-        """Raise LogsUnavailable if the kubelet sent a message in place of a line."""
+        """Raise LogsUnavailable or LogsUnwatched if the kubelet sent a message in place of a line."""
         if self._complaint is not None:
-            raise LogsUnavailable(shorten(self._complaint.decode(errors="replace")))
+            message = shorten(self._complaint.decode(errors="replace"))
+            raise LogsUnwatched(message) if self._complaint.startswith(_NO_WATCHER) else LogsUnavailable(message)
 
     def end(self) -> None:
         """Mark the end of the answer: a rest without a timestamp is then a message of the kubelet."""
@@ -145,6 +209,22 @@ class LineParser:
             self._may_begin_headless = False
         else:
             self._rest = b""
+
+
+def _strip_stamps(raw: bytes) -> LogBlock | None:
+    """The block of some whole lines; None if one of them does not begin with a timestamp."""
+    before, *texts = _LINE_START.split(b"\n" + raw)
+    if before or len(texts) != raw.count(b"\n"):
+        return None
+    start = raw.rfind(b"\n", 0, -1) + 1
+    stamp = _parse_stamp(raw[start : start + _LONGEST_STAMP_BYTES])
+    if stamp is None:
+        return None
+    written_ns, stamp_bytes = stamp
+    count, prefix = 1, raw[start : start + stamp_bytes]
+    while start and raw.startswith(prefix, start := raw.rfind(b"\n", 0, start - 1) + 1):
+        count += 1
+    return LogBlock(b"\n".join(texts), written_ns, count, count == len(texts), raw=raw)
 
 
 def _parse_stamp(raw: bytes) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ from runyard.kube.rate_limiter import Priority
 from runyard.kube.resources import PODS
 from runyard.kube.streams.errors import recognised
 from runyard.kube.streams.instances import get_instance
-from runyard.kube.streams.loglines import LineParser, LogLine
+from runyard.kube.streams.loglines import LineParser, LogBlock, LogLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,10 @@ class LogRequest:
     previous: bool = False
     since_second: int | None = None
     tail_lines: int | None = None
+    limit_bytes: int | None = None
+    """Of the answer, timestamps included."""
+    find_pod: Callable[[], Object | None] | None = None
+    """The pod as the caller knows it by a watch, instead of a request; None: ask the cluster."""
 
     @property
     def path(self) -> str:
@@ -50,6 +54,8 @@ class LogRequest:
             params["sinceTime"] = datetime.fromtimestamp(self.since_second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if self.tail_lines is not None:
             params["tailLines"] = str(self.tail_lines)
+        if self.limit_bytes is not None:
+            params["limitBytes"] = str(self.limit_bytes)
         return params
 
 
@@ -90,7 +96,7 @@ async def _read(
     client: Client, request: LogRequest, *, since_ns: int | None, limit_bytes: int | None
 ) -> AsyncGenerator[LogLine, None]:
     left_bytes = limit_bytes
-    async with aclosing(iter_answer(client, request)) as lines:
+    async with aclosing(_iter_lines(client, request)) as lines:
         async for line in lines:
             if since_ns is not None and line.written_ns < since_ns:
                 continue
@@ -107,10 +113,17 @@ async def _read(
                 return
 
 
+async def _iter_lines(client: Client, request: LogRequest) -> AsyncGenerator[LogLine, None]:
+    async with aclosing(iter_answer(client, request)) as blocks:
+        async for block in blocks:
+            for line in block.split():
+                yield line
+
+
 async def iter_answer(
     client: Client, request: LogRequest, *, on_open: Callable[[], Awaitable[None]] | None = None
-) -> AsyncGenerator[LogLine, None]:
-    """The lines of one answer, and at its end or cut what is there of the last.
+) -> AsyncGenerator[LogBlock, None]:
+    """The lines of one answer as they come, and at its end or cut what is there of the last.
 
     `on_open` is called when the server has begun its answer, before the first line.
     """
@@ -122,21 +135,22 @@ async def iter_answer(
                 await on_open()
             async for chunk in chunks:
                 is_empty = False
-                for line in parser.feed(chunk):
-                    yield line
+                block = parser.feed_block(chunk)
+                if block is not None:
+                    yield block
                 parser.check()
         parser.end()
     except Disconnected:
         cut = parser.cut_line()
         if cut is not None:
-            yield cut
+            yield LogBlock.join([cut], is_cut=True)
         raise
     except KubeError as error:
         error.request = error.request or f"GET {request.path}"
         raise
     cut = parser.cut_line()
     if cut is not None:
-        yield cut
+        yield LogBlock.join([cut], is_cut=True)
     if is_empty and not request.previous:
         # A pod without a node has no log and no error either: the apiserver answers 204.
         get_instance(await get_pod(client, request), request.container)
@@ -160,4 +174,6 @@ async def open_answer(client: Client, request: LogRequest) -> AsyncIterator[Asyn
 
 async def get_pod(client: Client, request: LogRequest) -> Object:
     """The pod whose log is asked for."""
+    if request.find_pod is not None and (known := request.find_pod()) is not None:
+        return known
     return await client.get(PODS, request.pod, namespace=request.namespace, deadline_seconds=request.deadline_seconds)

@@ -1,0 +1,249 @@
+"""The raw bytes of a connection after an HTTP upgrade, whatever protocol they are: SPDY, WebSocket or another.
+
+`RawConnection` takes a connection over from aiohttp, of its client as of its server. Nothing is read ahead beyond a
+fixed buffer and nothing is written further than the peer reads, so a slow side slows the other one down.
+"""
+
+import asyncio
+import select
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from runyard.kube.errors import Disconnected
+
+READ_AHEAD_BYTES = 1 << 18
+"""What is kept of the peer's bytes before it is told to wait; besides one read of asyncio's, of at most as much."""
+_MOST_CHUNKS = 1024
+CLOSE_SECONDS = 5.0
+# A peer that vanished without a word is noticed after a minute.
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+_UPGRADE_HEADERS = frozenset({"upgrade", "x-stream-protocol-version"})
+_WEBSOCKET_PREFIX = "sec-websocket-"
+_WEBSOCKET_PROTOCOL = "sec-websocket-protocol"
+# The subprotocol by which a browser hands a bearer token to an apiserver.
+_BEARER_PROTOCOL = "base64url.bearer.authorization.k8s.io."
+
+
+class _UpgradedProtocol(Protocol):
+    """What aiohttp's client and server protocols have in common, as far as an upgrade needs it."""
+
+    @property
+    def set_parser(self) -> Callable[..., None]:
+        """Hand over what has come after the head; the second argument means something else to each, and may be None."""
+
+    def connection_lost(self, exc: Exception | None, /) -> None:
+        """Forget the connection."""
+
+
+class RawConnection(asyncio.Protocol):
+    """Bytes both ways until either side ends. One task may receive while another sends."""
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        previous: _UpgradedProtocol,
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        reports_loss_late: bool = False,
+    ) -> None:
+        self.headers = headers
+        """The upgrade headers of the answer; empty on a server's side."""
+        self._transport = transport
+        self._previous = previous
+        self._reports_loss_late = reports_loss_late
+        self._chunks: list[bytes] = []
+        self._buffered_bytes = 0
+        self._has_ended = False
+        self._is_reading_paused = False
+        self._failure: Exception | None = None
+        self._is_loss_reported = False
+        self._readable = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._lost = asyncio.Event()
+        self._incoming = select.poll()
+        self._watch_socket(transport.get_extra_info("socket"))
+
+    @classmethod
+    def take_over(
+        cls,
+        transport: asyncio.Transport,
+        previous: _UpgradedProtocol,
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        reports_loss_late: bool = False,
+    ) -> "RawConnection":
+        """From here on all bytes of the connection are this object's; `previous` only hears of its end.
+
+        With `reports_loss_late`, it hears of it at `close` or `release`: a server's protocol cancels its handler then,
+        which may still have bytes to pass on.
+        """
+        connection = cls(transport, previous, headers=headers, reports_loss_late=reports_loss_late)
+        remainder = _Remainder()
+        previous.set_parser(remainder, None)
+        transport.set_protocol(connection)
+        for chunk in remainder.chunks:
+            connection.data_received(chunk)
+        return connection
+
+    async def receive(self) -> bytes:
+        """The next bytes; empty when the peer has ended. Disconnected when the connection was cut."""
+        while not self._chunks:
+            if self._has_ended:
+                if self._failure is not None:
+                    raise Disconnected("the connection was cut") from self._failure
+                return b""
+            self._readable.clear()
+            await self._readable.wait()
+        data = b"".join(self._chunks)
+        self._chunks.clear()
+        self._buffered_bytes = 0
+        if self._is_reading_paused:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+        return data
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes; waits while the peer does not read. Disconnected when the connection is gone."""
+        await self._read_first()
+        self._check_open()
+        self._transport.write(data)
+        await self._writable.wait()
+        self._check_open()
+
+    async def close_sending(self) -> None:
+        """Half-close, where the connection can; TLS cannot, and nothing happens."""
+        if not self._transport.is_closing() and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is gone in both directions."""
+        return self._lost.is_set() or self._transport.is_closing()
+
+    async def close(self, *, patience_seconds: float = CLOSE_SECONDS) -> None:
+        """Send what is still buffered and close; a peer that does not read for so long is cut off. Idempotent."""
+        try:
+            async with asyncio.timeout(patience_seconds):
+                if not self.is_lost:
+                    # The transport's own close gives up on a TLS peer after 30 s, whatever is still buffered.
+                    self._transport.set_write_buffer_limits(high=1, low=0)
+                    await self._writable.wait()
+                self._transport.close()
+                await self._lost.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Drop the connection at once, if it is still there, and tell the protocol that had it. Idempotent."""
+        if not self._lost.is_set():
+            self._transport.abort()
+        self._report_loss()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the transport."""
+        self._chunks.append(data)
+        self._buffered_bytes += len(data)
+        self._readable.set()
+        is_full = self._buffered_bytes > READ_AHEAD_BYTES or len(self._chunks) > _MOST_CHUNKS
+        if is_full and not self._is_reading_paused:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """Called by the transport. The other direction stays open where the connection can be half-closed."""
+        self._has_ended = True
+        self._readable.set()
+        return self._transport.get_extra_info("ssl_object") is None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the transport."""
+        self._failure = None if self._has_ended else exc
+        self._has_ended = True
+        self._lost.set()
+        self._readable.set()
+        self._writable.set()
+        if not self._reports_loss_late:
+            self._report_loss()
+
+    def pause_writing(self) -> None:
+        """Called by the transport."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Called by the transport."""
+        self._writable.set()
+
+    def _report_loss(self) -> None:
+        if not self._is_loss_reported:
+            self._is_loss_reported = True
+            asyncio.get_running_loop().call_soon(self._previous.connection_lost, self._failure)
+
+    def _check_open(self) -> None:
+        if self._lost.is_set() or self._transport.is_closing():
+            raise Disconnected("the connection was closed while sending") from self._failure
+
+    async def _read_first(self) -> None:
+        """Let the event loop take what has come, before a send.
+
+        A peer that has answered and closed resets whoever goes on sending, and asyncio drops what it has not read when
+        a send fails: the answer. A send that need not wait would let nobody else run at all.
+        """
+        await asyncio.sleep(0)
+        if self._incoming.poll(0):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    def _watch_socket(self, connection: Any) -> None:
+        if connection is None:
+            return
+        self._incoming.register(connection, select.POLLIN)
+        for level, option, value in _KEEPALIVE:
+            # A Unix socket has no such options.
+            with suppress(OSError):
+                connection.setsockopt(level, option, value)
+
+
+class _Remainder:
+    """Takes what came after the head, by the interface that aiohttp has for its WebSocket parser."""
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        if data:
+            self.chunks.append(data)
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """The connection ended: `RawConnection` knows."""
+
+
+def pick_upgrade_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The headers that describe an upgrade, and nothing that tells who asks for it.
+
+    A repeated header becomes one with commas. A bearer token among the WebSocket subprotocols is left out.
+    """
+    picked: dict[str, tuple[str, str]] = {}
+    for name, value in headers.items():
+        lower = name.lower()
+        if lower not in _UPGRADE_HEADERS and not lower.startswith(_WEBSOCKET_PREFIX):
+            continue
+        kept = _without_bearer(value) if lower == _WEBSOCKET_PROTOCOL else value
+        if kept:
+            picked[lower] = (name, f"{picked[lower][1]}, {kept}" if lower in picked else kept)
+    return list(picked.values())
+
+
+def _without_bearer(protocols: str) -> str:
+    names = (name.strip() for name in protocols.split(","))
+    return ", ".join(name for name in names if name and not name.startswith(_BEARER_PROTOCOL))
