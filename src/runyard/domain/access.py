@@ -14,6 +14,8 @@ class Permission(StrEnum):
     """Anybody with an account: profiles, schemas, the list of the projects they belong to."""
     OWN_TOKENS = "own_tokens"
     """Somebody's own personal tokens: for people, not for runs."""
+    OWN_USAGE = "own_usage"
+    """What somebody's own runs use: for people, not for runs."""
     CREATE_PROJECT = "create_project"
     READ = "read"
     """Read everything in a project except values of secrets."""
@@ -44,7 +46,8 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-_STRANGER = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, Permission.OWN_TOKENS, Permission.CREATE_PROJECT})
+_OWN = frozenset({Permission.OWN_TOKENS, Permission.OWN_USAGE})
+_STRANGER = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, *_OWN, Permission.CREATE_PROJECT})
 _VIEWER = _STRANGER | {Permission.READ}
 _EDITOR = _VIEWER | {
     Permission.WRITE,
@@ -73,7 +76,7 @@ GRANTS: Mapping[Role, frozenset[Permission]] = MappingProxyType(
     }
 )
 
-_READING = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, Permission.OWN_TOKENS, Permission.READ})
+_READING = frozenset({Permission.PUBLIC, Permission.SIGNED_IN, *_OWN, Permission.READ})
 SCOPES: Mapping[str, frozenset[Permission]] = MappingProxyType(
     {
         "read": _READING,

@@ -72,13 +72,14 @@ class Outcome:
     message: str | None = None
 
 
-def choose_lane(state: State, *, desired: Desired) -> Lane:
-    """The lane of a run."""
+def choose_lane(state: State, *, desired: Desired, has_anchor: bool) -> Lane:
+    """The lane of a run. One that is PENDING without an anchor waits for room, and its anchor is to be created."""
     if state in FINAL:
         return Lane.SETTLE
     if state in GONE or desired != "run":
         return Lane.STOP
-    return Lane.WATCH if state in (State.PENDING, State.RUNNING) else Lane.CREATE
+    is_watched = state is State.RUNNING or (state is State.PENDING and has_anchor)
+    return Lane.WATCH if is_watched else Lane.CREATE
 
 
 def choose_step(state: State, *, desired: Desired, has_anchor: bool, is_settled: bool) -> Step:
@@ -95,6 +96,8 @@ def choose_step(state: State, *, desired: Desired, has_anchor: bool, is_settled:
         return Step.MAKE_READY
     if state in (State.READY, State.RESUME):
         return Step.RELEASE if has_anchor else Step.ANCHOR
+    if state is State.PENDING and not has_anchor:
+        return Step.ANCHOR
     return Step.WATCH
 
 

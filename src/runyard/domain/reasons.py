@@ -27,8 +27,8 @@ class Reason(StrEnum):
 
     ADMISSION_REFUSED = (
         "admission.refused",
-        "the run's objects break a rule of the policy or profile that it was resolved with, so they were not sent",
-        "submit the run again, to resolve it by the current rules; if it is refused again, report a bug",
+        "a rule refuses the run's objects: of the policy or profile that it was resolved with, or of the cluster",
+        "read `status.message` for the rule and change what it names; for a rule of Runyard, submit the run again",
     )
     ANCHOR_TAKEN = (
         "anchor.taken",
@@ -41,6 +41,21 @@ class Reason(StrEnum):
         "read `status.message` and the client's own output",
     )
     CLIENT_REPORT = "client.report", "the client that executes the run reported this state", "nothing"
+    CONFIG_MISSING = (
+        "config.missing",
+        "a ConfigMap or a key of one that the container needs does not exist",
+        "create what `status.message` names; the run continues by itself then",
+    )
+    CRASH_LOOP = (
+        "crash.loop",
+        "the service ends again and again, and is started again after a growing back-off",
+        "read the log of the last instance; `status.message` has its last lines",
+    )
+    DISK_EXCEEDED = (
+        "disk.exceeded",
+        "the run wrote more to its disk or to a volume than its limit, and was ended",
+        "request more `disk` or a larger volume, or write less",
+    )
     ENGINE_FAILED = (
         "engine.failed",
         "a call to the engine failed for an unexpected reason; it is retried",
@@ -66,15 +81,35 @@ class Reason(StrEnum):
         "the virtual environment with the function's requirements could not be made",
         "read the log of the set-up and correct the function's `requirements`",
     )
+    IMAGE_INVALID = (
+        "image.invalid",
+        "the name of the image is not valid, so no container can be made of it",
+        "correct `image`: registry/name:tag, or name@sha256:digest, in lower case",
+    )
     IMAGE_MISSING = (
         "image.missing",
         "the image is not there, and could not be pulled",
-        "read `status.message` for the registry's answer; correct `image`, or load the image on the machine",
+        "read `status.message` for the registry's answer; correct `image`, or load the image on the machine or node",
+    )
+    IMAGE_REFUSED = (
+        "image.refused",
+        "the registry does not let the cluster pull the image",
+        "store the registry's credentials in the project, or correct `image`: a missing image may be refused too",
     )
     IMAGE_ROOT = (
         IMAGE_ROOT,
         "the image runs as root, which the platform does not allow",
         "set `run_as_user`, or use an image with its own user",
+    )
+    KUBE_PERMISSIONS = (
+        "kube.permissions",
+        "the server's account in the cluster lacks a right that it needs",
+        "ask an operator to grant the right that `status.message` names; `runyard server rbac` prints all of them",
+    )
+    IMAGE_UNREACHABLE = (
+        "image.unreachable",
+        "the node does not reach the registry of the image; that is retried",
+        "check the registry's address in `image`; ask an operator about the node's network and certificates",
     )
     LOGS_UNAVAILABLE = (
         "logs.unavailable",
@@ -91,6 +126,56 @@ class Reason(StrEnum):
         "a volume or secret cannot be mounted at its path on this machine",
         "read `status.message`: start the server as root, allow user namespaces, or leave `mount_path` out",
     )
+    MOUNT_FAILED = (
+        "mount.failed",
+        "the node cannot mount a volume, secret or configuration of the run; that is retried",
+        "read `status.message`: what it names may be missing, in use on another node, or not reachable",
+    )
+    NODE_LOST = (
+        "node.lost",
+        "the node that executed the run was removed or did not come back, and the run's pod was given up",
+        "submit the run again, or let `backoff_limit` start it again; ask an operator about the node",
+    )
+    NODE_PRESSURE = (
+        "node.pressure",
+        "the node ran short of memory, disk or processes, and ended the run's pod to save itself",
+        "request as much memory and disk as the run uses: pods above their requests are ended first",
+    )
+    NODE_REFUSED = (
+        "node.refused",
+        "the node refused the pod that the scheduler gave it",
+        "read `status.message`; submit the run again, or let `backoff_limit` start it again",
+    )
+    NODE_SHUTDOWN = (
+        "node.shutdown",
+        "the node was shut down while it executed the run",
+        "submit the run again, or let `backoff_limit` start it again",
+    )
+    NODE_UNREACHABLE = (
+        "node.unreachable",
+        "the node that executes the run does not answer, so nobody knows whether the run goes on",
+        "wait for the node; once an operator removes a node that is gone for good, the run starts again or ends",
+    )
+    NAMESPACE_MISSING = (
+        "namespace.missing",
+        "the namespace of the project does not exist, or is being deleted",
+        "wait if it is being deleted; otherwise ask an operator to create the namespace that `status.message` names",
+    )
+    NAMESPACE_TAKEN = (
+        "namespace.taken",
+        "the namespace that the project would get exists, and Runyard did not create it for this project",
+        "ask an operator to rename or remove that namespace; Runyard neither uses nor changes it",
+    )
+    PLACEMENT_GATED = (
+        "placement.gated",
+        "another controller holds the run's pod back (a scheduling gate, or a suspended Job)",
+        "ask whoever runs that controller, such as a queue for jobs",
+    )
+    PLACEMENT_UNMATCHED = (
+        "placement.unmatched",
+        "no node is one that the run may use: node selector, affinity, taints or cordons exclude all",
+        "correct `node_selector`, `affinity` or `tolerations`; `status.message` counts the nodes by what excludes them",
+    )
     PLACE_FORGOTTEN = (
         "place.forgotten",
         "an operator declared the engine or cluster gone for good, with everything that ran or was stored there",
@@ -100,6 +185,26 @@ class Reason(StrEnum):
         "place.other",
         "it belongs to another engine or cluster than the one that this server uses, and waits for it",
         "ask an operator to start the server with the engine of that place, or to forget it if it is gone for good",
+    )
+    POD_DELETED = (
+        "pod.deleted",
+        "somebody deleted the run's pod while it worked, and not through Runyard",
+        "find out who deleted it, then submit the run again; `backoff_limit` starts it again by itself",
+    )
+    POD_EVICTED = (
+        "pod.evicted",
+        "the cluster evicted the run's pod, for instance to drain its node",
+        "nothing; the run is started again unless `disruptions: count` lets that use up its retries",
+    )
+    POD_PREEMPTED = (
+        "pod.preempted",
+        "the scheduler ended the run's pod to make room for one of a higher priority",
+        "nothing; the run is started again when there is room. A higher `priority_class` is preempted later",
+    )
+    PRIORITY_CLASS_MISSING = (
+        "priority_class.missing",
+        "the cluster has no priority class of the name that the run asks for",
+        "correct `priority_class`, or ask an operator to create it; the run continues by itself then",
     )
     PROJECT_REMOVING = (
         "project.removing",
@@ -111,6 +216,21 @@ class Reason(StrEnum):
         "the machine has no interpreter of the function's `python_version`",
         "choose one of the versions that `status.message` lists, or install it on the machine",
     )
+    QUOTA_EXCEEDED = (
+        "quota.exceeded",
+        "a quota of the cluster has no room for the run; it goes on when there is room",
+        "wait, request less, or stop other runs; `status.message` has the figures of the quota",
+    )
+    REGISTRIES_TAKEN = (
+        "registries.taken",
+        "an object that Runyard did not create has the name of the Secret with the project's registry credentials",
+        "find out who created it and remove it, then submit the run again",
+    )
+    REGISTRIES_UNREADABLE = (
+        "registries.unreadable",
+        "the project's credentials of image registries cannot be read",
+        "store the secret `DOCKER_AUTH_CONFIG` of the project again, as JSON with `auths`",
+    )
     RESOURCES_IMPOSSIBLE = (
         "resources.impossible",
         "the run requests more than the machine has, so it can never start there",
@@ -118,7 +238,7 @@ class Reason(StrEnum):
     )
     RESOURCES_WAITING = (
         "resources.waiting",
-        "the run waits until the machine has enough cores, memory, GPUs or disk free",
+        "the run waits until the machine, or a node of the cluster, has enough cores, memory, GPUs or disk free",
         "wait, request less, or stop other runs; `status.message` has the figures",
     )
     RETENTION_EXPIRED = (
@@ -132,25 +252,50 @@ class Reason(StrEnum):
         "the object that executed the run is gone, and Runyard did not remove it",
         "find out who deleted it, then submit the run again",
     )
+    RUN_RETRYING = (
+        "run.retrying",
+        "the run failed and is started again, as `backoff_limit` allows",
+        "nothing; `status.message` says how it failed",
+    )
     RUN_STOPPED_OUTSIDE = (
         "run.stopped_outside",
         "somebody stopped the run, but not through Runyard",
         "find out who stopped it, then submit the run again",
+    )
+    RUNTIME_CLASS_MISSING = (
+        "runtime_class.missing",
+        "the cluster has no runtime class of the name that the run asks for, or a node cannot execute it",
+        "correct `runtime_class`, or ask an operator to create it; the run continues by itself then",
     )
     RUNTIME_MISSING = (
         "runtime.missing",
         "the machine has no container runtime that works, so it cannot run container functions",
         "install podman or docker on the machine, or use a python function",
     )
+    SANDBOX_FAILED = (
+        "sandbox.failed",
+        "the node cannot make the sandbox of the pod: its network or its container runtime fails; that is retried",
+        "if it lasts, ask an operator about the node's network plugin and container runtime",
+    )
     SECRET_MISSING = (
         "secret.missing",
-        "a secret that the run names has no value",
+        "a secret that the run names does not exist or has no value",
         "store the secret's value, then submit the run again",
     )
     SECRETS_EXPOSED = (
         "secrets.exposed",
         "the machine's container runtime would write secrets of the run to disk in clear",
         "give each secret a `mount_path`, so that it is a file in memory; or use podman, as `status.message` explains",
+    )
+    SERVICE_ACCOUNT_MISSING = (
+        "service_account.missing",
+        "the namespace has no service account of the name that the run asks for",
+        "correct `service_account`, or ask an operator to create it; the run continues by itself then",
+    )
+    SERVICE_UNREADY = (
+        "service.unready",
+        "fewer replicas of the service are ready than were asked for: their readiness probes fail, or they start",
+        "read the log: the program must listen at the service's port and answer at `readiness_path`",
     )
     SPEC_UNREADABLE = (
         "spec.unreadable",
@@ -196,6 +341,11 @@ class Reason(StrEnum):
         "volume.removing",
         "the volume is being deleted, and its claim is not gone yet",
         "nothing; if it lasts, stop what has it mounted",
+    )
+    VOLUME_UNBOUND = (
+        "volume.unbound",
+        "a claim of the run has no volume: it does not exist, its storage class is missing, or no volume fits",
+        "read `status.message`; correct `storage_class`, or ask an operator for storage",
     )
     VOLUME_TAKEN = (
         "volume.taken",

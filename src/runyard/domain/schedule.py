@@ -24,7 +24,7 @@ NAMED = {
 }
 _ZONE_PREFIXES = ("CRON_TZ=", "TZ=")
 _FIRST_YEAR, _LATEST_YEAR = 1970, 2199
-_LONGEST_TEXT = 200
+MOST_SCHEDULE_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,28 +47,35 @@ class Schedule:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first instant after `instant` at which it is due; None if there is none."""
-        start = instant.astimezone(UTC)
+        return next(self.iter_after(instant), None)
+
+    def iter_after(self, instant: datetime) -> Iterator[datetime]:
+        """All instants after `instant` at which it is due, in order. Each takes far less time than `next_after`."""
+        last = start = instant.astimezone(UTC)
         # Daylight saving time may move a time of the day before to this day.
         first = start.astimezone(self.zone).date() - timedelta(days=1)
         for day in self._iter_days(first):
-            if (found := self._find_on(day, start)) is not None:
-                return found
-        return None
+            for found in self._iter_on(day, start):
+                # Skipped local times are the same instant.
+                if found > last:
+                    yield found
+                    last = found
 
     def last_until(self, instant: datetime, *, after: datetime) -> datetime | None:
         """The last time it was due after `after` and up to `instant`; None if there was none."""
-        span = timedelta(minutes=1)
-        while True:
-            start = max(after, instant - span)
-            found, last = self.next_after(start), None
-            while found is not None and found <= instant:
-                found, last = self.next_after(found), found
-            if last is not None or start == after:
-                return last
-            span *= 4
+        end = instant.astimezone(UTC)
+        # Daylight saving time may move a time of the day after to this day.
+        latest = end.astimezone(self.zone).date() + timedelta(days=1)
+        earliest = after.astimezone(self.zone).date() - timedelta(days=1)
+        for day in self._iter_days_back(latest):
+            if day < earliest:
+                break
+            if (found := self._find_last_on(day, end)) is not None:
+                return found if found > after else None
+        return None
 
-    def _find_on(self, day: date, start: datetime) -> datetime | None:
-        """The first time on that day after `start`. Skips whole hours: local times and instants have the same order."""
+    def _iter_on(self, day: date, start: datetime) -> Iterator[datetime]:
+        """The times on that day after `start`. Skips whole hours: local times and instants have the same order."""
         for hour in self.hours:
             if self._to_instant(day, hour, 59, 59) <= start:
                 continue
@@ -77,6 +84,18 @@ class Schedule:
                     continue
                 for second in self.seconds:
                     if (found := self._to_instant(day, hour, minute, second)) > start:
+                        yield found
+
+    def _find_last_on(self, day: date, end: datetime) -> datetime | None:
+        """The last time on that day up to `end`, in the same way."""
+        for hour in reversed(self.hours):
+            if self._to_instant(day, hour, 0, 0) > end:
+                continue
+            for minute in reversed(self.minutes):
+                if self._to_instant(day, hour, minute, 0) > end:
+                    continue
+                for second in reversed(self.seconds):
+                    if (found := self._to_instant(day, hour, minute, second)) <= end:
                         return found
         return None
 
@@ -91,6 +110,17 @@ class Schedule:
                     if (day := date(year, month, number)) >= first:
                         yield day
 
+    def _iter_days_back(self, last: date) -> Iterator[date]:
+        for year in range(last.year, _FIRST_YEAR - 1, -1):
+            if year not in self.years:
+                continue
+            for month in reversed(self.months):
+                if (year, month) > (last.year, last.month):
+                    continue
+                for number in reversed(self.days.list_days(year, month)):
+                    if (day := date(year, month, number)) <= last:
+                        yield day
+
     def _to_instant(self, day: date, hour: int, minute: int, second: int) -> datetime:
         local = datetime(day.year, day.month, day.day, hour, minute, second)  # noqa: DTZ001 - the zone comes next
         return _to_instant(local, self.zone)
@@ -101,7 +131,7 @@ def parse_schedule(text: str, *, timezone: str | None = None) -> Schedule:
 
     Raises `ScheduleError`, which names the field, the value and what is allowed.
     """
-    if not text.strip() or len(text) > _LONGEST_TEXT:
+    if not text.strip() or len(text) > MOST_SCHEDULE_CHARACTERS:
         raise ScheduleError("schedule", text, "a cron expression such as `0 3 * * *`, or `@daily`")
     zone, words = _read_zone(timezone), text.split()
     if words[0].startswith(_ZONE_PREFIXES):

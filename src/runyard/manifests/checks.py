@@ -49,6 +49,11 @@ def needs_launcher(spec: EffectiveSpec) -> bool:
     return not spec.command and get_kind(spec.kind).needs_launcher
 
 
+def may_use_launcher(spec: EffectiveSpec) -> bool:
+    """Whether a launcher starts the run, or installs the requirements of its command."""
+    return get_kind(spec.kind).needs_launcher and bool(not spec.command or spec.requirements)
+
+
 def find_missing_launcher(spec: EffectiveSpec) -> Problem | None:
     """The problem of a run that only a launcher could start."""
     if not needs_launcher(spec):
@@ -122,7 +127,7 @@ def _find_lacking(volume: Volume) -> str | None:
 def _iter_clashes(spec: EffectiveSpec, *, has_launcher: bool) -> Iterator[Problem]:
     """Two mounts at one path, or two values of one variable: only one of them can hold."""
     taken = {SCRATCH_PATH: "`resources.disk`"} if spec.disk else {}
-    if has_launcher and needs_launcher(spec):
+    if has_launcher and may_use_launcher(spec):
         taken[LAUNCHER_PATH] = "the launcher"
     mounts = [(("volumes", index, "mount_path"), volume.mount_path) for index, volume in enumerate(spec.volumes)]
     mounts += [(("secrets", i, "mount_path"), use.mount_path) for i, use in enumerate(spec.secrets) if use.mount_path]

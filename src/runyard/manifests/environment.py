@@ -9,7 +9,7 @@ from typing import Any
 
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.manifests.identity import RunIdentity
-from runyard.manifests.metadata import Marks
+from runyard.manifests.metadata import GENERATION_ANNOTATION, Marks
 from runyard.manifests.names import secret_name
 
 SECRETS_VOLUME = "runyard-secrets"
@@ -31,6 +31,18 @@ def get_platform_envs(identity: RunIdentity) -> dict[str, str]:
         }
         if identity.namespace is not None:
             envs["DHCORE_NAMESPACE"] = identity.namespace
+    if identity.platform.package_index is not None:
+        envs |= _render_package_index(identity.platform.package_index)
+    return envs
+
+
+def _render_package_index(index: str) -> dict[str, str]:
+    """The variables that pip and uv read. They use an index without TLS only if they are told to trust its host."""
+    envs = {"PIP_INDEX_URL": index, "UV_DEFAULT_INDEX": index}
+    scheme, _, rest = index.partition("://")
+    if scheme == "http":
+        host = rest.partition("/")[0].rpartition("@")[2]
+        envs |= {"PIP_TRUSTED_HOST": host, "UV_INSECURE_HOST": host}
     return envs
 
 
@@ -49,17 +61,21 @@ def render_env(spec: EffectiveSpec, identity: RunIdentity) -> list[dict[str, Any
 def render_secret(
     spec: EffectiveSpec, identity: RunIdentity, marks: Marks, *, values: Mapping[str, str], token: str | None
 ) -> list[dict[str, Any]]:
-    """The run's Secret: its token, and only the secrets that it uses; an empty list if it has neither."""
+    """The run's Secret: its token, and only the secrets that it uses; an empty list if it has neither.
+
+    That of an anchor states the generation, so that a settle of an older one does not delete it.
+    """
     tokens = {} if token is None else dict.fromkeys(TOKEN_VARIABLES, token)
     # A secret that a policy allows a run to name like a platform variable wins, as its variable does.
     contents = {**tokens, **{use.name: values[use.name] for use in spec.secrets}}
     if not contents:
         return []
+    notes = {} if marks.owner is None else {GENERATION_ANNOTATION: str(identity.generation)}
     return [
         {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": marks.render_metadata(secret_name(identity)),
+            "metadata": marks.render_metadata(secret_name(identity), annotations=notes),
             "type": "Opaque",
             "data": {name: base64.b64encode(value.encode()).decode() for name, value in contents.items()},
         }

@@ -16,8 +16,10 @@ class PlatformInputs:
     """Whether the run's Secret holds a token of the run."""
     launcher: Launcher | None = None
     """Starts functions that have no command of their own."""
+    package_index: str | None = None
+    """URL of the index from which pip and uv install packages; None: their own default."""
     has_registry_secret: bool = False
-    """Whether the project has a Secret with registry credentials; see `project_objects.py`."""
+    """Whether a project may have a Secret with registry credentials; see `project_objects.py`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class RunIdentity:
     run_name: str | None = None
     """The run's name for people; not unique."""
     generation: int = 1
-    """Counts changes of the run's desired state; only anchors state it."""
+    """Counts changes of the run's desired state; only an anchor and its Secret state it."""
     platform: PlatformInputs = field(default_factory=PlatformInputs)
 
 

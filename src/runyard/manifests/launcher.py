@@ -3,9 +3,10 @@
 from typing import Any
 
 from runyard.domain.effective_spec import EffectiveSpec
-from runyard.manifests.checks import needs_launcher
+from runyard.manifests.checks import may_use_launcher, needs_launcher
 from runyard.manifests.identity import RunIdentity
 from runyard.spec.launcher import (
+    COMMAND_OPTION,
     LAUNCHER_LIMITS,
     LAUNCHER_NAME,
     LAUNCHER_PATH,
@@ -16,8 +17,22 @@ from runyard.spec.launcher import (
 
 
 def find_launcher(spec: EffectiveSpec, identity: RunIdentity) -> Launcher | None:
-    """The launcher that starts the run; None if the run has a command or an image that starts by itself."""
-    return identity.platform.launcher if needs_launcher(spec) else None
+    """The launcher that starts the run; None if the run has a command or an image that starts by itself.
+
+    A command with requirements is started by a launcher that installs them.
+    """
+    launcher = identity.platform.launcher
+    if launcher is None or needs_launcher(spec):
+        return launcher if needs_launcher(spec) else None
+    return launcher if launcher.installs_requirements and may_use_launcher(spec) else None
+
+
+def render_words(spec: EffectiveSpec, launcher: Launcher | None) -> dict[str, list[str]]:
+    """Command and arguments of the run's container."""
+    if launcher is None:
+        return {"command": [*spec.command], "args": [*spec.args]}
+    own = [COMMAND_OPTION, *spec.command] if spec.command else []
+    return {"command": [*launcher.start], "args": [*own, *spec.args]}
 
 
 def render_init_containers(launcher: Launcher | None) -> list[dict[str, Any]]:

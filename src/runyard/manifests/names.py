@@ -18,6 +18,9 @@ UID_HASH_CHARACTERS = 15
 MOST_RUN_NAME_CHARACTERS = 52
 """Controllers append up to 11 characters for ReplicaSets and pods; the result must fit a label value."""
 MOST_SERVICE_NAME_CHARACTERS = 63
+_OF_RUN = re.compile(
+    rf"(run-(?:[a-z0-9-]{{0,{MOST_RUN_NAME_CHARACTERS}}}-)?[0-9a-f]{{{UID_HASH_CHARACTERS}}})(?:[-.]|$)"
+)
 
 
 def run_name(identity: RunIdentity) -> str:
@@ -25,6 +28,12 @@ def run_name(identity: RunIdentity) -> str:
     digest = hash_text(identity.run_uid)[:UID_HASH_CHARACTERS]
     room = MOST_RUN_NAME_CHARACTERS - len("run-") - len(digest) - 1
     return "-".join(part for part in ("run", _make_slug(identity.run_id, most=room), digest) if part)
+
+
+def find_run_name(name: str) -> str | None:
+    """The name of the run that an object belongs to, by its own: the run's, or that and more after a dash or a dot."""
+    found = _OF_RUN.match(name)
+    return None if found is None else found[1]
 
 
 def claim_name(identity: RunIdentity, *, volume: str) -> str:

@@ -1,4 +1,6 @@
-"""The patches that an engine sends after an anchor exists: release, stop, settle. Each type holds only its own fields.
+"""The patches that an engine sends after an anchor exists: release, stop, settle, and the switch of a stable name.
+
+Each type holds only its own fields.
 
 They are JSON patches (RFC 6902). The apiserver applies all operations of one or none, and `test` operations are their
 preconditions; a failed one is answered with 422:
@@ -11,14 +13,17 @@ preconditions; a failed one is answered with 422:
 """
 
 import json
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
+from runyard.domain.admission import AdmittedObject
 from runyard.manifests.metadata import (
     API_VERSIONS,
     GENERATION_ANNOTATION,
     REPLICAS_ANNOTATION,
+    SERVED_ANNOTATION,
     TTL_ANNOTATION,
     WISH_ANNOTATION,
 )
@@ -27,6 +32,7 @@ CONTENT_TYPE = "application/json-patch+json"
 END_SECONDS = 1
 """The deadline by which a pod is ended in place. It ends at once, with its grace period, since it started earlier."""
 MOST_GENERATION = 2**63 - 1
+_SERVED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
 
 Operation = dict[str, Any]
 
@@ -174,7 +180,65 @@ class EndPod:
         return _encode([expected, {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": END_SECONDS}])
 
 
-Patch = Release | Stop | Settle | EndPod
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeServiceName:
+    """Leads the Service with a stable name to another run: what was admitted for it replaces what is there.
+
+    Only in the state that was read. The cluster's own fields stay, so that the address of the name does too.
+    """
+
+    service: AdmittedObject
+    """The Service as the run that takes it would create it."""
+    uid: str
+    resource_version: str
+    served: str
+    """When that run was submitted: `is_served_moment`."""
+    kind: ClassVar[Literal["Service"]] = "Service"
+    api_version: ClassVar[str] = "v1"
+    content_type: ClassVar[str] = CONTENT_TYPE
+
+    def __post_init__(self) -> None:
+        if self.service.kind != self.kind or self.service.api_version != self.api_version:
+            raise ValueError(f"not a Service: {self.service.kind}")
+        if not is_served_moment(self.served):
+            raise ValueError(f"not a moment in UTC with microseconds: {self.served}")
+        _check_name(self.name, self.namespace, self.uid, self.resource_version)
+
+    @property
+    def name(self) -> str:
+        """Of the Service."""
+        return self.service.name
+
+    @property
+    def namespace(self) -> str:
+        """Of the Service."""
+        return self.service.namespace or ""
+
+    @property
+    def body(self) -> bytes:
+        """The JSON patch to send."""
+        wanted = json.loads(self.service.body)
+        metadata, spec = wanted["metadata"], wanted["spec"]
+        notes = {**metadata.get("annotations", {}), SERVED_ANNOTATION: self.served}
+        return _encode(
+            [
+                {"op": "test", "path": "/metadata/uid", "value": self.uid},
+                {"op": "test", "path": "/metadata/resourceVersion", "value": self.resource_version},
+                {"op": "add", "path": "/metadata/labels", "value": metadata["labels"]},
+                {"op": "add", "path": "/metadata/annotations", "value": notes},
+                {"op": "add", "path": "/metadata/ownerReferences", "value": metadata["ownerReferences"]},
+                *({"op": "add", "path": f"/spec/{field}", "value": spec[field]} for field in sorted(spec)),
+            ]
+        )
+
+
+def is_served_moment(text: str) -> bool:
+    """Whether it is a moment as the annotation states it. Of two, the later text is the later moment."""
+    return _SERVED.fullmatch(text) is not None
+
+
+Patch = Release | Stop | Settle | EndPod | TakeServiceName
 """Every patch that an engine may send."""
 
 

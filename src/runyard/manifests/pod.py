@@ -10,6 +10,7 @@ from runyard.manifests.launcher import (
     render_init_containers,
     render_launcher_mounts,
     render_launcher_volumes,
+    render_words,
 )
 from runyard.manifests.metadata import Marks
 from runyard.manifests.names import registry_secret_name
@@ -65,13 +66,14 @@ def _render_container(spec: EffectiveSpec, identity: RunIdentity) -> dict[str, A
         "name": CONTAINER,
         "image": spec.image,
         "imagePullPolicy": spec.image_pull_policy,
-        "command": [*spec.command] if launcher is None else [*launcher.start],
-        "args": [*spec.args],
+        **render_words(spec, launcher),
         "workingDir": spec.working_dir,
         "env": render_env(spec, identity),
         "resources": render_resources(spec),
         "ports": render_container_ports(spec) if is_served else None,
         "readinessProbe": render_readiness(spec) if is_served else None,
+        # The end of a failed container's log becomes its termination message, which says why a run crashes.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": render_container_security(spec),
         "volumeMounts": [*render_mounts(spec), *render_secret_mounts(spec), *render_launcher_mounts(launcher)],
     }

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from runyard.manifests.metadata import INSTALLATION_LABEL, PREFIX, VOLUME_ID_LABEL, Marks, to_label_value
@@ -12,9 +12,8 @@ from runyard.manifests.volumes import render_claim_spec
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
+from runyard.spec.registries import MOST_REGISTRIES, RegistryCredential
 
-MOST_REGISTRIES = 100
-"""Registries of one project."""
 REGISTRY_KEY = ".dockerconfigjson"
 
 
@@ -25,14 +24,6 @@ class ProjectIdentity:
     project: str
     namespace: str | None = None
     installation: str = "local"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryCredential:
-    """How a registry knows the project."""
-
-    user: str
-    password: str = field(repr=False)
 
 
 def render_kept_claim(
@@ -84,4 +75,5 @@ def _make_marks(identity: ProjectIdentity) -> Marks:
         f"{PREFIX}project": project,
         "dhcore/project": project,
     }
-    return Marks(labels, {}, identity.namespace)
+    notes = {} if project == identity.project else {f"{PREFIX}project": identity.project}
+    return Marks(labels, notes, identity.namespace)

@@ -14,7 +14,7 @@ from runyard.manifests.checks import check_run, check_workload
 from runyard.manifests.environment import render_secret
 from runyard.manifests.identity import Owner, RunIdentity
 from runyard.manifests.metadata import Marks, make_marks
-from runyard.manifests.services import render_services
+from runyard.manifests.services import find_alias_name, render_services
 from runyard.manifests.volumes import render_claims, render_config_maps
 from runyard.manifests.workloads import render_workload
 
@@ -58,6 +58,13 @@ def render_dependents(
     marks = make_marks(spec, identity, owner=owner)
     owned = _render_owned(spec, identity, marks, secret_values=secret_values, token=token)
     return [*owned, *_render_services(spec, identity, marks)]
+
+
+def render_alias(spec: EffectiveSpec, identity: RunIdentity, *, owner: Owner) -> dict[str, Any] | None:
+    """The Service with the stable name, one of `render_dependents`; None if the run has none."""
+    name = find_alias_name(spec, identity)
+    services = _render_services(spec, identity, make_marks(spec, identity, owner=owner))
+    return next((service for service in services if service["metadata"]["name"] == name), None)
 
 
 def render_kept_claims(spec: EffectiveSpec, identity: RunIdentity) -> list[dict[str, Any]]:

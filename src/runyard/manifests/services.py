@@ -34,10 +34,9 @@ def render_readiness(spec: EffectiveSpec) -> dict[str, Any]:
 
 
 def render_services(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) -> list[dict[str, Any]]:
-    """The run's Service and, with `service_name`, the alias; the newest run takes the alias over."""
-    names = [service_name(identity)]
-    if spec.service_name:
-        names.append(alias_name(identity.project, function=identity.function, service=spec.service_name))
+    """The run's Service and, with `service_name`, the alias; the newest run takes the alias over once it is ready."""
+    alias = find_alias_name(spec, identity)
+    names = [service_name(identity), *([] if alias is None else [alias])]
     return [
         {
             "apiVersion": "v1",
@@ -51,6 +50,13 @@ def render_services(spec: EffectiveSpec, identity: RunIdentity, marks: Marks) ->
         }
         for name in names
     ]
+
+
+def find_alias_name(spec: EffectiveSpec, identity: RunIdentity) -> str | None:
+    """The name of the alias; None if the run has none."""
+    if spec.action != "serve" or not spec.service_name:
+        return None
+    return alias_name(identity.project, function=identity.function, service=spec.service_name)
 
 
 def _render_service_ports(spec: EffectiveSpec) -> list[dict[str, Any]]:

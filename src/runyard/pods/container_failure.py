@@ -23,7 +23,7 @@ def find_failure(pod: Mapping[str, Any]) -> Failure | None:
     for status in _iter_statuses(pod):
         waiting = (status.get("state") or {}).get("waiting") or {}
         message = str(waiting.get("message") or "")
-        if waiting.get("reason") == "CreateContainerConfigError" and _runs_as_root(message):
+        if waiting.get("reason") == "CreateContainerConfigError" and is_root_refusal(message):
             return Failure(
                 IMAGE_ROOT,
                 str(status.get("name", "")),
@@ -33,7 +33,7 @@ def find_failure(pod: Mapping[str, Any]) -> Failure | None:
     return None
 
 
-def _runs_as_root(message: str) -> bool:
+def is_root_refusal(message: str) -> bool:
     """Whether this is the kubelet's message for root; it differs for images with a non-numeric user."""
     return "runAsNonRoot" in message and ("image will run as root" in message or "non-numeric user" in message)
 

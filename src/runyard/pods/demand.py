@@ -188,10 +188,11 @@ def _read_resources(owner: Part) -> _Resources:
 
 def _read_amounts(owner: Part, name: str) -> Amounts:
     part = owner.find_part(name)
-    return {} if part is None else {key: _read_quantity(part, key) for key in part.values}
+    return {} if part is None else {key: read_quantity(part, key) for key in part.values}
 
 
-def _read_quantity(part: Part, name: str) -> Quantity:
+def read_quantity(part: Part, name: str) -> Quantity:
+    """The quantity under `name`; null reads as zero. Raises `UnreadablePod`."""
     given = part.values[name]
     if given is None:
         return Quantity.from_int(0)

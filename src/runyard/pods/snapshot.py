@@ -12,12 +12,14 @@ MOST_RESOURCES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
-    """A part of the cluster that the engine may not see."""
+    """A part of the cluster that the engine may not see, or has not seen lately."""
 
     what: str
     """Such as `pods of other namespaces`."""
     missing: str
-    """The right that is missing, such as `list pods in all namespaces`."""
+    """What it lacks: a right, such as `list pods in all namespaces`, or an answer, and why none comes."""
+    since: str | None = None
+    """The snapshot shows it as it was then, in ISO 8601. None: not at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,7 @@ class Snapshot:
     """Nodes and the pods on them at one time. Of each object only the fields that decide where a pod fits."""
 
     at: str
-    """When it was taken, in ISO 8601."""
+    """Since when it may be out of date, in ISO 8601: when it was taken, or when its stalest part was last seen."""
     nodes: tuple[Mapping[str, Any], ...] = ()
     pods: tuple[Mapping[str, Any], ...] = ()
     unseen: tuple[Unseen, ...] = ()

@@ -24,7 +24,7 @@ def count_values(document: Any, *, most: int, most_characters: int | None = None
                 characters += sum(map(len, value)) if len(value) <= most else most_characters + 1
         elif isinstance(value, list | tuple):
             waiting += value
-        elif isinstance(value, str):
+        elif isinstance(value, str | bytes):
             characters += len(value)
         # What waits will be counted, so that a long list is known to be long at once.
         if count + len(waiting) > most or (most_characters is not None and characters > most_characters):

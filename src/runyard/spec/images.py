@@ -120,13 +120,14 @@ def split_port(domain: str) -> tuple[str, str]:
 
 
 def normalize_host(host: str) -> str:
-    """The one spelling of a host."""
+    """The one spelling of a host. An IPv4-mapped IPv6 address is the IPv4 address, to which hosts connect."""
     host = host.lower().removesuffix(".")
     if host.startswith("["):
         try:
-            return f"[{ipaddress.IPv6Address(host.strip('[]'))}]"
+            address = ipaddress.IPv6Address(host.strip("[]"))
         except ValueError:
             return host
+        return f"[{address}]" if address.ipv4_mapped is None else str(address.ipv4_mapped)
     return DEFAULT_HOST if host in _DOCKER_HUB else host
 
 

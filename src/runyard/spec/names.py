@@ -162,7 +162,7 @@ def suggest_project_name(name: str) -> str | None:
 
 def _suggest(name: str, strange: str, *, check: Callable[[str], str | None], most: int) -> str | None:
     word = re.sub(strange, "-", name[: 4 * most])
-    word = re.sub(r"-*\.[-.]*", ".", word).strip("-.")[:most].rstrip("-.")
+    word = re.sub(r"(?<!-)-*+\.[-.]*", ".", word).strip("-.")[:most].rstrip("-.")
     return word if word and check(word) is None else None
 
 

@@ -67,6 +67,7 @@ class Code(StrEnum):
     CLAIM_UNKNOWN = "claim.unknown", "the project has no such volume claim"
     COLLISION = "collision", "two entries of the same layer claim the same mount path or variable"
     COLUMN_INVALID = "column.invalid", "a table column lacks its name or a known type"
+    CONFIG_MAP_TOO_MANY = "config_map.too_many", "the project has the maximum number of config maps"
     CONFIG_MAP_UNKNOWN = "config_map.unknown", "the project has no such config map"
     DENIED_AFFINITY_NAMESPACES = (
         "denied.affinity.namespaces",
@@ -229,6 +230,7 @@ class Code(StrEnum):
     REFERENCE_INVALID = "reference.invalid", "not a valid reference"
     REFERENCE_PROJECT = "reference.project", "the reference points to another project"
     REFERENCE_UNKNOWN = "reference.unknown", "the project has no such entity"
+    REGISTRIES_INVALID = "registries.invalid", "not valid credentials of image registries"
     REHEARSAL_EMPTY = "rehearsal.empty", "a rehearsal needs a `policy` or `profiles`"
     RESOURCES_CONTRADICTION = (
         "resources.contradiction",
@@ -261,6 +263,7 @@ class Code(StrEnum):
     SCOPE_UNKNOWN = "scope.unknown", "unknown token scope"
     SECRET_EMPTY = "secret.empty", "the secret is rendered empty because its value is not known offline"
     SECRET_PATH = "secret.path", "not a valid secret path"
+    SECRET_TOO_MANY = "secret.too_many", "the project has the maximum number of secrets"
     SECRET_UNKNOWN = "secret.unknown", "unknown secret"
     SECRETS_ENV_TWICE = "secrets.env_twice", "the secret and `envs` set the same variable"
     SECRETS_MISSING = "secrets.missing", "the secret has no value"
@@ -318,6 +321,7 @@ class Code(StrEnum):
     TRIGGER_KIND = "trigger.kind", "triggers of this kind are stored but never fire"
     TRIGGER_LOCAL = "trigger.local", "a trigger cannot start a run that its client executes"
     TRIGGER_REFUSED = "trigger.refused", "the run that the trigger would start was refused"
+    TRIGGER_TOO_MANY = "trigger.too_many", "the project has the maximum number of triggers"
     TYPE_BOOLEAN = "type.boolean", "must be true or false"
     TYPE_INTEGER = "type.integer", "must be a whole number"
     TYPE_KEY = "type.key", "a key is not text"

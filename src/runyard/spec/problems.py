@@ -28,7 +28,7 @@ MOST_PROBLEMS = 200
 MOST_NEAREST = 5
 """Nearest names that are searched for one request; a search takes up to some milliseconds."""
 MOST_CANDIDATES = 2000
-"""Known names among which a nearest one is searched; with more, the first ones."""
+"""Known names among which a nearest one is searched; of more, as many as come first: to sort them all takes long."""
 MOST_COMPARED = 16
 """Candidates that are compared in full: those that begin and end like the word and are about as long."""
 MOST_COMPARED_CHARACTERS = 48
@@ -202,7 +202,7 @@ def find_nearest(word: str, known: Iterable[str]) -> str | None:
             return None
         left.pop()
     given = _fold(word)
-    folded = {_fold(candidate): candidate for candidate in islice(sorted(set(known)), MOST_CANDIDATES)}
+    folded = {_fold(candidate): candidate for candidate in sorted(set(islice(known, MOST_CANDIDATES)))}
     if given in folded:
         return folded[given]
     likely = list(folded)

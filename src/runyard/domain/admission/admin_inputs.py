@@ -39,6 +39,14 @@ class AdminInputs:
         return next(value for value in reversed(said) if value is not None)
 
     @property
+    def python_images(self) -> Mapping[str, str]:
+        """The image of each version of Python. A scope that names some versions leaves the others as they were."""
+        images: dict[str, str] = {}
+        for scope in self.scopes:
+            images |= scope.platform.python_images or {}
+        return images
+
+    @property
     def mem_tolerance(self) -> Decimal:
         """The factor between a memory request and its limit; a project can only make it smaller."""
         said = [scope.platform.mem_tolerance for scope in self.scopes if scope is not BUILT_IN]
@@ -107,8 +115,7 @@ class AdminInputs:
 
     def sets_image(self, image: str) -> bool:
         """Whether the profile or the policy sets the image, or it is one of the platform's Python images."""
-        images: Mapping[str, str] = self.get_platform("python_images")
-        return self.sets("image", image) or image in images.values()
+        return self.sets("image", image) or image in self.python_images.values()
 
     def find_volumes(self, **attributes: Any) -> list[Volume]:
         """The profile's volumes with these attributes."""

@@ -48,9 +48,10 @@ _OF_ANCHORS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "Job": {_GENERATION: _NUMBER, _WISH: "hold", TIMEOUT: _NUMBER, TTL: _NUMBER},
         "Deployment": {_GENERATION: _NUMBER, _WISH: "hold", REPLICAS: _NUMBER},
+        "Secret": {_GENERATION: _NUMBER},
     }
 )
-"""Annotations of anchors by kind, and their form."""
+"""Annotations of anchors and their Secrets by kind, and their form."""
 _HASHED = re.compile(r"(?:.*-)?x[0-9a-f]{20}", re.ASCII)
 
 

@@ -155,6 +155,7 @@ _CONTAINER = keys(
         "resources": keys({}, {"requests": _AMOUNTS, "limits": _AMOUNTS}),
         "ports": each(keys({"containerPort": PORT}, {"protocol": only("TCP")})),
         "readinessProbe": _PROBE,
+        "terminationMessagePolicy": only("FallbackToLogsOnError"),
         "volumeMounts": each(
             keys({"name": named(check_dns_label), "mountPath": text}, {"subPath": text, "readOnly": flag})
         ),

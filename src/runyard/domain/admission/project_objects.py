@@ -15,7 +15,9 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, list_words
 
 _VOLUME_ID = "runyard.io/volume-id"
-_METADATA = keys({"name": OBJECT_NAME, **REQUIRED_LABELS}, {"namespace": named(check_dns_label)})
+_NOTES: Shape = keys({"runyard.io/project": text})
+"""The project's exact name, where the label holds a hash."""
+_METADATA = keys({"name": OBJECT_NAME, **REQUIRED_LABELS}, {"namespace": named(check_dns_label), "annotations": _NOTES})
 _SHAPES: Mapping[str, Shape] = MappingProxyType(
     {
         "PersistentVolumeClaim": keys(
@@ -82,6 +84,10 @@ def _check_marks(
         if not is_label_of(expected, labels.get(key)):
             message = "must name this project and installation"
             yield Problem(Code.ADMISSION_PROJECT, (*path, "metadata", "labels", key), message, value=labels.get(key))
+    exact = item["metadata"].get("annotations", {}).get("runyard.io/project", project)
+    if exact != project:
+        message = "must name this project"
+        yield Problem(Code.ADMISSION_PROJECT, (*path, "metadata", "annotations"), message, value=exact)
     is_own = _CLAIM_NAME.fullmatch(name) if is_claim else name == make_registry_name(project)
     if not is_own:
         message = f"not a valid name for a {item['kind']} of a project"

@@ -35,7 +35,7 @@ _UNCHECKED_POWERS = frozenset({1, 2, 3, 6, 9})
 # Possessive quantifiers, as Kubernetes' scanner does not backtrack: linear time for any input.
 _SHAPE = re.compile(r"([+-]?+)(0*+)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[-+]?+[0-9]*+)")
 _EXPONENT = re.compile(r"[eE]([+-]?)([0-9]+)")
-_MEANT = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([a-z]+)")
+_MEANT = re.compile(r"([+-]?(?:[0-9]++\.?[0-9]*|\.[0-9]+))([a-z]+)")
 _UNITS = {
     **dict.fromkeys(("b", "byte", "bytes", "core", "cores", "cpu", "cpus", "vcpu", "vcpus"), ""),
     **dict.fromkeys(("mcpu", "mcpus", "mcore", "mcores", "millicpu", "millicpus", "millicore", "millicores"), "m"),
