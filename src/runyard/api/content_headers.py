@@ -22,9 +22,9 @@ MOST_TYPE_CHARACTERS = 200
 """Characters of a `Content-Type`."""
 BINARY = "application/octet-stream"
 _DIGEST = re.compile(r"(?:^|,)\s*sha-256=:([A-Za-z0-9+/=]{44}):\s*(?:,|$)", re.ASCII)
-_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(\s*;\s*[A-Za-z0-9!#$&^_.+=\"' -]+)*", re.ASCII)
+_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+[ \t]*(?:;[A-Za-z0-9!#$&^_.+=\"' \t-]+)*", re.ASCII)
 _TAG = re.compile(r'\s*(?:W/)?"([0-9a-f]{64})"\s*', re.ASCII)
-_RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,18})\s*-\s*([0-9]{0,18})\s*", re.ASCII)
+_RANGE = re.compile(r"\s*+bytes\s*+=\s*+([0-9]{0,18})\s*+-\s*+([0-9]{0,18})\s*+", re.ASCII)
 _TYPES = mimetypes.MimeTypes(filenames=())
 """The table of the standard library: that of the machine differs from one to another."""
 

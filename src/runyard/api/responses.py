@@ -10,12 +10,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from runyard.api.streams import SEND_SECONDS
-from runyard.app.document_thread import compute, is_large
+from runyard.app.document_thread import compute_on_thread, is_large
 from runyard.app.entities import make_key
 from runyard.app.list_query import Page
 from runyard.app.model import Entity, Json, Run, Transition
 from runyard.app.projects import ListedEntity
 from runyard.app.runs import NOTES
+from runyard.app.unparsed_entities import UnparsedEntities, are_large
 from runyard.domain.lifecycle import FINAL, State
 from runyard.spec.digitalhub.original_fields import show_spec
 from runyard.spec.problems import limit_nearest
@@ -29,17 +30,14 @@ _SLICE = 5000
 class LargeJsonResponse(Response):
     """JSON that is made and written on a thread when the response is sent.
 
-    It is written part by part: one call of `json` holds the GIL. `make` returns the content, from what it goes `over`.
+    It is written part by part: one call of `json` holds the GIL. `make` returns the content.
     """
 
     media_type = "application/json"
 
-    def __init__(
-        self, make: Callable[[], Any], status: int = 200, *, over: Any, headers: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, make: Callable[[], Any], status: int = 200, *, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(b"", status, headers=headers)
-        self._make: Callable[[], Any] | None = make
-        self._over = over
+        self._make = [make]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         """Write it, unless that was done before, and send it as long as the client reads."""
@@ -59,35 +57,42 @@ class LargeJsonResponse(Response):
 
     async def write(self) -> None:
         """Make the body, unless that was done before. Nothing else stays in memory: the client may read slowly."""
-        if (make := self._make) is not None:
+        if make := self._make:
             with limit_nearest():
-                self.body = await compute(lambda: _write_parts(make()), over=self._over)
-            self._make = self._over = None
+                # Taken from the list there, so that the thread also frees what it has written.
+                self.body = await compute_on_thread(lambda: _write_parts(make.pop()()))
             self.headers["content-length"] = str(len(self.body))
 
 
 def json_response(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A response in JSON."""
     if is_large(content):
-        return LargeJsonResponse(lambda: content, status, over=content, headers=headers)
+        return LargeJsonResponse(lambda: content, status, headers=headers)
     return Response(_write(content).encode(), status, media_type="application/json", headers=headers)
 
 
 def made_response(make: Callable[[], Any], *, over: Any, headers: Mapping[str, str] | None = None) -> Response:
     """A response in JSON that `make` returns; if it goes over large documents, on a thread: shaping takes long."""
-    return (
-        LargeJsonResponse(make, over=over, headers=headers)
-        if is_large(over)
-        else json_response(make(), headers=headers)
-    )
+    return LargeJsonResponse(make, headers=headers) if is_large(over) else json_response(make(), headers=headers)
 
 
 def _write(content: Any) -> str:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
+class _Written(bytes):
+    """A part of an answer that is JSON already."""
+
+
+def _write_each(contents: Iterable[Json]) -> _Written:
+    """A list, one part after the other: none is made before the last one was written and is gone."""
+    return _Written(b"[" + b",".join([_write_parts(one) for one in contents]) + b"]")
+
+
 def _write_parts(content: Any, levels: int = 2) -> bytes:
     """As `_write`, with a call for each part of the outermost lists and mappings."""
+    if isinstance(content, _Written):
+        return content
     if levels and isinstance(content, dict):
         parts = [_write(str(name)).encode() + b":" + _write_parts(part, levels - 1) for name, part in content.items()]
         return b"{" + b",".join(parts) + b"}"
@@ -107,15 +112,22 @@ def entity_response(
 ) -> Response:
     """One entity with its ETag; a project with the `lists` of its entities."""
 
-    def make() -> Json:
-        content = run_to_json(entity, transitions) if isinstance(entity, Run) else entity_to_json(entity)
-        if not lists:
-            return content
-        shown = {plural: [listed_to_json(one) for one in listed] for plural, listed in lists.items()}
-        return {**content, "spec": {**content["spec"], **shown}}
+    headers = {"ETag": f'"{entity.revision}"'}
+    over = (entity.metadata, entity.spec, entity.status, entity.extensions)
 
-    listed = [one.entity for entities in (lists or {}).values() for one in entities]
-    return made_response(make, over=_list_documents([entity, *listed]), headers={"ETag": f'"{entity.revision}"'})
+    def make() -> Json:
+        return run_to_json(entity, transitions) if isinstance(entity, Run) else entity_to_json(entity)
+
+    if not lists:
+        return made_response(make, over=over, headers=headers)
+
+    def make_with_lists() -> Json:
+        content = make()
+        shown = {plural: _write_each(map(listed_to_json, listed)) for plural, listed in lists.items()}
+        return {**content, "spec": _Written(_write_parts({**content["spec"], **shown}))}
+
+    is_long = is_large(over) or any(are_large([one.entity for one in listed]) for listed in lists.values())
+    return _parts_response(make_with_lists, is_long=is_long, headers=headers)
 
 
 def page_response(page: Page, *, number: int, size: int, show: Callable[[Entity], Json] | None = None) -> Response:
@@ -123,24 +135,29 @@ def page_response(page: Page, *, number: int, size: int, show: Callable[[Entity]
     to_json = show or entity_to_json
 
     def make() -> Json:
-        return _make_page([to_json(one) for one in page.content], page, number=number, size=size)
+        shown = _write_each(map(to_json, page.content))
+        return {"content": shown, **_make_envelope(len(page.content), page, number=number, size=size)}
 
-    return made_response(make, over=_list_documents(page.content))
+    is_long = page.content.is_large if isinstance(page.content, UnparsedEntities) else bool(page.content)
+    return _parts_response(make, is_long=is_long)
+
+
+def _parts_response(make: Callable[[], Json], *, is_long: bool, headers: Mapping[str, str] | None = None) -> Response:
+    """A response in JSON, parts of which are written already when they are returned."""
+    if is_long:
+        return LargeJsonResponse(make, headers=headers)
+    return Response(_write_parts(make()), media_type="application/json", headers=headers)
 
 
 def slice_response(contents: Sequence[Json], *, number: int, size: int) -> Response:
     """One page of a list that is in memory as a whole."""
     shown = contents[number * size : (number + 1) * size]
-    return json_response(_make_page(shown, Page((), len(contents)), number=number, size=size))
+    envelope = _make_envelope(len(shown), Page((), len(contents)), number=number, size=size)
+    return json_response({"content": list(shown), **envelope})
 
 
-def _list_documents(entities: Iterable[Entity]) -> list[Any]:
-    """What decides how long it takes to show entities."""
-    return [(one.metadata, one.spec, one.status, one.extensions) for one in entities]
-
-
-def _make_page(contents: Sequence[Json], page: Page, *, number: int, size: int) -> Json:
-    """The envelope.
+def _make_envelope(count: int, page: Page, *, number: int, size: int) -> Json:
+    """What a page has besides its content, of which there are so many.
 
     The page may be shorter than the requested `size`, because of its bytes. `size` and `totalPages` then say so, and
     are the same for every page of the list.
@@ -149,15 +166,14 @@ def _make_page(contents: Sequence[Json], page: Page, *, number: int, size: int) 
     pages = -(-page.total // size)
     order = {"sorted": True, "unsorted": False, "empty": False}
     return {
-        "content": list(contents),
         "totalElements": page.total,
         "totalPages": pages,
         "number": number,
         "size": size,
-        "numberOfElements": len(contents),
+        "numberOfElements": count,
         "first": number == 0,
         "last": number >= pages - 1,
-        "empty": not contents,
+        "empty": not count,
         "sort": order,
         "pageable": {
             "pageNumber": number,
@@ -228,7 +244,7 @@ def transition_to_json(transition: Transition) -> Json:
 
 def listed_to_json(listed: ListedEntity) -> Json:
     """An entity as a project lists it: without spec and status, unless it is whole."""
-    whole = entity_to_json(listed.entity)
+    whole = entity_to_json(listed.entity.parse())
     if listed.is_whole:
         return whole
     return {name: whole[name] for name in ("id", "key", "kind", "metadata", "name", "project", "user")}

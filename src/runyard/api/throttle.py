@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
 from runyard.api.context import get_context
@@ -21,8 +22,12 @@ WRITES_EACH = 3
 documents, and hold one of few database connections meanwhile: many of one user would keep everybody waiting."""
 READS_EACH = 32
 """Reading requests of one principal at a time; the others wait. Each may have an entity of many megabytes in memory."""
+MOST_ANONYMOUS_BODIES = 64
+"""Request bodies that are read before anybody is authenticated, at a time. The form of a client arrives within
+milliseconds, so the oldest one is that of an attacker, and goes."""
 PAGES_EACH = 2
-"""Pages of one principal that are read and written at a time; the others wait. Each may be 200 MB of objects."""
+"""Pages of one principal that are read and written at a time; the others wait. Each may be 16 MiB of text and
+as much of an answer."""
 
 
 class Throttle:
@@ -35,6 +40,7 @@ class Throttle:
         self._buckets: LruMap[str, tuple[float, float]] = LruMap(most=MOST_KNOWN)
         self._open: dict[str, int] = {}
         self._turns: dict[str, tuple[asyncio.Semaphore, int]] = {}
+        self._anonymous: dict[asyncio.Timeout, None] = {}
 
     def take(self, name: str, *, now: float | None = None) -> None:
         """Take one token from a bucket; raises `TooMany` if it is empty."""
@@ -71,6 +77,25 @@ class Throttle:
                 yield
         finally:
             self._count_turn(name, turn, -1)
+
+    @asynccontextmanager
+    async def hold_anonymous_body(self) -> AsyncIterator[None]:
+        """Count a body of somebody unknown while it is read. Raises 503 if newer ones need its place."""
+        if len(self._anonymous) >= MOST_ANONYMOUS_BODIES:
+            oldest = next(iter(self._anonymous))
+            del self._anonymous[oldest]
+            oldest.reschedule(asyncio.get_running_loop().time())
+        try:
+            async with asyncio.timeout(None) as reading:
+                self._anonymous[reading] = None
+                try:
+                    yield
+                finally:
+                    self._anonymous.pop(reading, None)
+        except TimeoutError:
+            # Closed, because the rest of the body may never come.
+            headers = {"Retry-After": "1", "Connection": "close"}
+            raise HTTPException(503, "too many bodies arrive; send the whole form at once", headers=headers) from None
 
     def _count_turn(self, name: str, turn: asyncio.Semaphore, change: int) -> None:
         count = self._turns.get(name, (turn, 0))[1] + change

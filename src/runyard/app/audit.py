@@ -1,6 +1,8 @@
 """The audit log. An entry is written in the unit of work of the act, so that both are committed together."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from runyard.app.core import Core
@@ -8,6 +10,15 @@ from runyard.app.model import AuditEntry, Entity, Principal
 from runyard.app.ports import UnitOfWork
 
 MOST_ENTRIES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage:
+    """Some entries with their sequence numbers, newest first."""
+
+    entries: Sequence[tuple[int, AuditEntry]]
+    next: int | None
+    """The sequence number before which the next page begins; None on the last one."""
 
 
 async def audit(
@@ -68,12 +79,16 @@ async def list_audit(
     actor: str | None = None,
     before: int | None = None,
     limit: int = 100,
-) -> Sequence[tuple[int, AuditEntry]]:
-    """Entries with their sequence numbers, newest first; `before` continues where the last page ended."""
+    most_bytes: int,
+) -> AuditPage:
+    """A page of entries, newest first; `before` continues where the last page ended."""
+    limit = min(limit, MOST_ENTRIES)
     async with core.store.begin(is_read_only=True) as unit:
-        return await unit.audit.list_entries(
-            project=project, actor=actor, before=before, limit=min(limit, MOST_ENTRIES)
-        )
+        sizes = await unit.audit.list_sizes(project=project, actor=actor, before=before, limit=limit)
+        fitting = max(1, sum(total <= most_bytes for total in accumulate(sizes)))
+        entries = await unit.audit.list_entries(project=project, actor=actor, before=before, limit=fitting)
+    is_last = len(sizes) < limit and fitting >= len(sizes)
+    return AuditPage(entries=entries, next=None if is_last or not entries else entries[-1][0])
 
 
 def _make_entry(

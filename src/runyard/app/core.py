@@ -12,7 +12,8 @@ from runyard.app.engine import Engine
 from runyard.app.event_waits import wait_at_most
 from runyard.app.intake import Intake
 from runyard.app.log_store import LogStore
-from runyard.app.ports import Clock, Store, Vault
+from runyard.app.ports import Clock, Store
+from runyard.app.vault import Vault
 
 
 class Subscription:
@@ -47,8 +48,14 @@ class Signals:
         """Set when a volume was created or is to be deleted."""
         self.deletions = asyncio.Event()
         """Set when something is gone that the deletion of a project waits for."""
+        self.registries = asyncio.Event()
+        """Set when registry credentials of a project changed."""
+        self._changed_registries: set[str] = set()
         self.collected: set[str] = set()
         """The uids of runs whose logs this process collects: it notifies readers when they grow."""
+        self.log_reads = asyncio.Event()
+        """Set when somebody reads the log of a run."""
+        self._read_logs: set[str] = set()
 
     def notify(self, run_uid: str) -> None:
         """Wake the waiters of that run, the reconcile loop and the trigger loop."""
@@ -66,6 +73,29 @@ class Signals:
         self.triggers.set()
         for run_uid in list(self._waiting):
             self._wake(run_uid, has_run_changed=True)
+
+    def notify_registries(self, project: str) -> None:
+        """Wake the registry loop: credentials of that project changed."""
+        self._changed_registries.add(project)
+        self.registries.set()
+
+    def take_registries(self) -> set[str]:
+        """The projects whose registry credentials changed since the last call."""
+        taken, self._changed_registries = self._changed_registries, set()
+        self.registries.clear()
+        return taken
+
+    def notify_collector(self, run_uid: str) -> None:
+        """Wake the log collector: somebody reads the log of that run now."""
+        if run_uid in self.collected:
+            self._read_logs.add(run_uid)
+            self.log_reads.set()
+
+    def take_log_reads(self) -> set[str]:
+        """The uids of runs whose logs were read since the last call; only of those that are collected here."""
+        taken, self._read_logs = self._read_logs, set()
+        self.log_reads.clear()
+        return taken
 
     @contextmanager
     def subscribe(self, run_uid: str) -> Iterator[Subscription]:

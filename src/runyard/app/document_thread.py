@@ -21,8 +21,11 @@ T = TypeVar("T")
 
 async def compute(work: Callable[[], T], *, over: Any) -> T:
     """What the work returns; done on the thread if what it goes over is large. The work may use no event loop."""
-    if not is_large(over):
-        return work()
+    return await compute_on_thread(work) if is_large(over) else work()
+
+
+async def compute_on_thread(work: Callable[[], T]) -> T:
+    """What the work returns, done on the thread. The work may use no event loop."""
     context = contextvars.copy_context()
     return await asyncio.get_running_loop().run_in_executor(_get_thread(), context.run, work)
 

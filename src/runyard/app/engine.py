@@ -10,10 +10,11 @@ from the run's uid, known by a UID of its own from then on. The life of a run, a
 5. After the end, once the log is stored: `settle`. `remove` when the run is deleted.
 
 Any call may be repeated, by several replicas, at any time, and after any crash. Every obligation is held to by
-`tests/contract/engine`. What only some engines can do is a protocol of its own: `Interactive`, `Metered`.
+`tests/contract/engine`. What only some engines can do is a protocol of its own: `Interactive`, `Metered`,
+`Defaulting`, `ImagePulling`, `NamedServices`.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
@@ -23,8 +24,10 @@ from runyard.app.model import Json
 from runyard.domain.admission import AdmittedObjects
 from runyard.domain.effective_spec import EffectiveSpec
 from runyard.domain.outcomes import Seen
+from runyard.domain.resolve_inputs import AdminRules
 from runyard.manifests.identity import PlatformInputs
 from runyard.pods.snapshot import Snapshot
+from runyard.spec.registries import RegistryCredential
 
 STATUS_KEYS = ("pods", "service", "events")
 """The keys of a run's status that an observation may set."""
@@ -59,6 +62,13 @@ class EngineUnavailable(EngineError):
     """The call may succeed later: the run stays as it is, and the call is retried."""
 
 
+class EngineFull(EngineUnavailable):
+    """The place has no room for the run yet, such as a quota: the run is PENDING, and the call is retried.
+
+    The message says how much is asked for and how much there is, and is shown as it is.
+    """
+
+
 class EngineRefusal(EngineError):
     """The call can never succeed: the engine refuses the run, and a retry would not help."""
 
@@ -81,6 +91,9 @@ class Access(Protocol):
 
     async def read_secrets(self) -> Mapping[str, str]:
         """The values of the secrets that its spec names; raises `EngineRefusal` if one has none."""
+
+    async def read_registries(self) -> Mapping[str, RegistryCredential]:
+        """The credentials of private registries that the project has, by registry; `EngineRefusal` if unreadable."""
 
     async def issue_token(self) -> str:
         """A token for that run alone."""
@@ -118,8 +131,12 @@ class Assignment:
     function: str | None = None
     task: str | None = None
     effective: EffectiveSpec
+    created_at: datetime
+    """When the run was submitted: of two runs, the later one is the newer."""
     generation: int
     """Counts changes of the desired state: a call of an older generation than the anchor has seen does nothing."""
+    can_be_resumed: bool = True
+    """Whether a service may be released again after it was stopped: not if it has failed, which is final."""
     access: Access = field(repr=False, compare=False)
     admission: Admission = field(repr=False, compare=False)
 
@@ -141,12 +158,15 @@ class ContainerEnd:
 
     pod: str
     container: str
+    """Empty: the whole pod ended, and how its containers ended is not known; they may never have started."""
     instance: int = 0
     exit_code: int | None = None
     signal: int | None = None
     is_out_of_memory: bool = False
     peak_bytes: int | None = None
-    """The most memory that it used; None: not known."""
+    """The most memory that it used; None: not known. If it ran out of memory, it used at least that much."""
+    reason: str | None = None
+    """Why it ended, a run reason (`domain.reasons`); None: it ended well, or by a stop, or the engine does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +207,12 @@ class LogSource:
     pod: str
     container: str
     instance: int = 0
+    is_unseen: bool = False
+    """Whether it stands for a pod that the engine never saw, and only knows to have been: its output is one gap.
+
+    The engine does not know what was stored before it was opened. So the Core leaves out as many of these as it has
+    stored pods that the engine does not list anymore.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +303,7 @@ class Engine(Protocol):
 
         Removes the values of secrets; asks for deletion after the spec's `ttl_seconds`. An anchor that never ran is
         removed with everything it owns. A stopped service keeps what `release` needs to start it again, its anchor too
-        if it never ran. An absent anchor is settled.
+        if it never ran. One that cannot be resumed is removed with everything it owns. An absent anchor is settled.
         """
 
     async def remove(self, anchor: Anchor) -> None:
@@ -301,8 +327,11 @@ class Engine(Protocol):
         A part that cannot be read is a gap. Raises `EngineUnavailable` if the rest may be readable later.
         """
 
-    async def ensure_project(self, project: str) -> None:
-        """Prepare what runs of a project need (a namespace and its rules). Idempotent."""
+    async def ensure_project(self, project: str, rules: AdminRules) -> None:
+        """Prepare what runs of a project need (a namespace and its rules). Idempotent.
+
+        Called again when policy or profiles have changed: what an engine enforces by itself follows `rules`.
+        """
 
     async def remove_project(self, project: str) -> bool:
         """Remove what `ensure_project` made; returns whether it is gone. Never removes what it did not make."""
@@ -314,7 +343,10 @@ class Engine(Protocol):
         """Begin to remove a kept volume with its data; returns whether it is gone. Only that id."""
 
     async def list_volumes(self) -> Sequence[VolumeState]:
-        """Every kept volume of this installation, and claims of projects that nobody knows (orphans)."""
+        """Every kept volume of this installation, and claims of projects that nobody knows (orphans), perhaps not all.
+
+        A kept volume that is missing counts as lost: an engine that cannot list them all raises `EngineUnavailable`.
+        """
 
     async def snapshot(self) -> Snapshot:
         """What the place has and what is used, for the explainer; possibly from a cache."""
@@ -409,3 +441,56 @@ class Metered(Protocol):
 
     async def list_usage(self, anchor: Anchor) -> Sequence[Usage]:
         """One entry per container that runs now, at most `MOST_USAGES`; possibly some seconds old."""
+
+    async def sum_disk_bytes(self, anchor: Anchor) -> int:
+        """How large the run's own volumes are together, as far as the place says so; possibly some seconds old."""
+
+
+ReadRegistries = Callable[[], Awaitable[Mapping[str, RegistryCredential]]]
+"""Reads the registry credentials that a project has now; raises `EngineRefusal` if they are unreadable."""
+
+
+@runtime_checkable
+class ImagePulling(Protocol):
+    """An engine whose place keeps the registry credentials of projects, to pull images with."""
+
+    async def ensure_registries(self, project: str, read: ReadRegistries) -> None:
+        """Bring the place's copy in step with what `read` gives, whatever was written before. Idempotent.
+
+        Calls `read` again after a write: two concurrent calls leave what was stored last.
+        """
+
+
+@runtime_checkable
+class NamedServices(Protocol):
+    """An engine whose services may have a stable name (`service_name`), which leads to one run at a time."""
+
+    async def take_service_name(self, assignment: Assignment, uid: str) -> None:
+        """Lead the stable name to this run, which is ready. Idempotent.
+
+        Never taken from a newer run that has been ready, unless that run was stopped or its anchor is absent. Does
+        nothing for an anchor that is absent, or that has seen another generation.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceDefault:
+    """A value that the place itself gives a run, because the run leaves it blank."""
+
+    path: tuple[str, ...]
+    """In the effective spec."""
+    value: str
+    source: str
+    """Which object of the place sets it, such as `LimitRange defaults`."""
+
+
+MOST_DEFAULTS = 200
+"""How many values `list_defaults` may list."""
+
+
+@runtime_checkable
+class Defaulting(Protocol):
+    """An engine whose place fills blanks by rules of its own."""
+
+    async def list_defaults(self, project: str, spec: EffectiveSpec) -> Sequence[PlaceDefault]:
+        """What the place would add to a run of the project, at most `MOST_DEFAULTS`; possibly from a cache."""

@@ -9,6 +9,12 @@ from typing import Annotated, Literal, get_origin, get_type_hints
 from runyard.app.model import Entity
 
 Span = tuple[datetime | None, datetime | None]
+LISTED_TRANSITIONS = 10
+"""Transitions of a run in a list, the newest."""
+LISTED_MESSAGE_CHARACTERS = 512
+"""Of the message of a transition in a list."""
+LISTED_RUN_BYTES = 12 << 10
+"""What a list shows of a run besides its documents, at most: its message, and the transitions above."""
 
 
 class FilterKind(Enum):
@@ -62,6 +68,10 @@ class Query:
     """For runs: leave request, effective spec and provenance empty; they are large and lists do not show them."""
     is_summary: bool = False
     """Leave also spec, status and extensions empty: metadata is bounded, they are not."""
+    is_without_documents: bool = False
+    """Leave also metadata empty."""
+    is_unparsed: bool = False
+    """The content of the page is `UnparsedEntities`."""
     most_bytes: int | None = None
     """A page has fewer entities than `size` if the largest of the list would not fit; `Page.size` says how many."""
 
@@ -83,7 +93,7 @@ SORT_FIELDS = ("created", "updated", "name", "kind", "project", "state", "id", "
 class Page:
     """One page, and the number of matches in all."""
 
-    content: tuple[Entity, ...]
+    content: Sequence[Entity]
     total: int
     size: int = 0
     """Entities per page of this list: that of the query, or less because of `Query.most_bytes`."""

@@ -21,6 +21,11 @@ def lock_of_secret_values(project: str) -> str:
     return f"secret-values:{project}"
 
 
+def lock_of_count(entity_type: str, project: str) -> str:
+    """For comparing the number of a project's entities of one type with the limit."""
+    return f"count-{entity_type}:{project}"
+
+
 def lock_of_files(project: str) -> str:
     """For comparing the size of a project's files with its quota."""
     return f"files:{project}"

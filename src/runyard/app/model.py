@@ -112,7 +112,7 @@ class Run(Entity):
     @property
     def lane(self) -> Lane:
         """Its lane of the work queue."""
-        return choose_lane(State(self.state), desired=self.desired)
+        return choose_lane(State(self.state), desired=self.desired, has_anchor=self.anchor_uid is not None)
 
     def find_effective(self) -> EffectiveSpec | None:
         """Its effective spec; None for a run that its client executes. Raises `UnknownSchema`."""

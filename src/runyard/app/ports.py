@@ -27,6 +27,7 @@ from runyard.app.model import (
     Transition,
 )
 from runyard.app.stored_files import Files
+from runyard.app.unparsed_entities import Unparsed
 from runyard.domain.outcomes import Lane
 
 
@@ -43,10 +44,6 @@ class Unavailable(Exception):
 
     shown = "the database is unavailable; try again later"
     """The message for users. Addresses and causes belong into the log."""
-
-
-class Unopenable(Exception):
-    """A sealed value cannot be decrypted: it was changed, or its key is not known. Vaults raise subclasses."""
 
 
 class Unstorable(Exception):
@@ -86,6 +83,28 @@ class MountingRun:
     effective: Json
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityKey:
+    """What it takes to sort an entity or run among others and to count its bytes, without its documents."""
+
+    type: str
+    id: str
+    name: str
+    kind: str
+    created_at: datetime
+    updated_at: datetime
+    metadata_bytes: int
+    """The size of its metadata, as it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPage:
+    """One page of keys, and the number of matches in all."""
+
+    content: tuple[EntityKey, ...]
+    total: int
+
+
 class EntityLookup(Protocol):
     """Finds single entities, as far as following a run's references needs it."""
 
@@ -108,6 +127,18 @@ class Entities(EntityLookup, Protocol):
     async def find_page(self, query: Query) -> Page:
         """A page of complete entities."""
 
+    async def find_keys(self, query: Query) -> KeyPage:
+        """The keys of such a page. `most_bytes` has no effect."""
+
+    async def list_summaries(self, entity_type: str, ids: Sequence[str], *, project: str) -> Sequence[Unparsed]:
+        """Those entities of a project that exist, in any order, with metadata but no other document."""
+
+    async def list_projects_in_state(self, state: str) -> Sequence[str]:
+        """The names of the projects in a state, sorted."""
+
+    async def list_project_statuses(self, *, after: str = "", limit: int) -> Sequence[tuple[str, Json]]:
+        """Names of projects with their status, by name; `after` is the last name of the page before."""
+
     async def list_changed(
         self,
         entity_type: str,
@@ -125,7 +156,7 @@ class Entities(EntityLookup, Protocol):
     async def list_brief(
         self, entity_type: str, *, after: tuple[str, str] | None = None, limit: int
     ) -> Sequence[Entity]:
-        """Entities of all projects without their documents, by project and id; `after` is the last project and id."""
+        """Entities of all projects without their documents, by id and project; `after` is the last id and project."""
 
     async def list_names(self, entity_type: str, *, project: str) -> Sequence[str]:
         """The names of a project's entities of one type, distinct and sorted."""
@@ -185,6 +216,20 @@ class Runs(Protocol):
     async def find_page(self, query: Query) -> Page:
         """A page of runs; the `type` of the query is `run`."""
 
+    async def find_keys(self, query: Query) -> KeyPage:
+        """The keys of such a page. `most_bytes` has no effect."""
+
+    async def list_summaries(self, ids: Sequence[str], *, project: str) -> Sequence[Unparsed]:
+        """Those runs of a project that exist, in any order, with metadata but no other document."""
+
+    async def list_running(
+        self, *, project: str | None = None, user: str | None = None, limit: int
+    ) -> tuple[Sequence[Run], int]:
+        """RUNNING runs that have an anchor, without documents, and how many there are in all.
+
+        The newest of a project, or the last changed of all projects; with `user` only theirs.
+        """
+
     async def list_changed(
         self, *, project: str, since: datetime, after: tuple[datetime, str] | None = None, limit: int
     ) -> Sequence[Run]:
@@ -209,11 +254,14 @@ class Runs(Protocol):
         With `since` only those that were updated since then; `after` is the last uid of the page before.
         """
 
-    async def list_transitions(self, run_uid: str, *, after: int = 0) -> Sequence[Transition]:
-        """The transitions of a run whose sequence is greater, in order."""
+    async def list_transitions(self, run_uid: str, *, after: int = 0, limit: int | None = None) -> Sequence[Transition]:
+        """The transitions of a run whose sequence is greater, in order; with `limit` the first ones."""
 
     async def count_states(self) -> Mapping[str, int]:
         """The number of runs in each state."""
+
+    async def find_newest_observation(self, place: str) -> tuple[int, int]:
+        """The largest pair of epoch and version that was observed at a place; (0, 0) if nothing was."""
 
     async def list_histories(
         self, run_uids: Sequence[str], *, since: datetime | None = None
@@ -222,6 +270,9 @@ class Runs(Protocol):
 
         Runs without any are left out.
         """
+
+    async def list_brief_histories(self, run_uids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
+        """As much of that as lists show: the `LISTED_TRANSITIONS` newest, with messages cut."""
 
     async def update(
         self,
@@ -320,6 +371,13 @@ class Runs(Protocol):
         or settled. Runs in lane WATCH are left to the engine's own reports.
         """
 
+    async def wake_misplaced(self, place: str | None, *, limit: int) -> int:
+        """Make runs due that are watched at another place which no live replica serves; returns how many.
+
+        The caller's place is not another one. Runs that say so already (`Reason.PLACE_OTHER`) are left out. They are
+        overdue by `OVERDUE`, so that any replica may claim them.
+        """
+
     async def lock_observed(self, run_uids: Sequence[str]) -> Sequence[Run]:
         """Lock those runs until the end of the unit of work and read them; all documents but `status` are left empty.
 
@@ -381,6 +439,9 @@ class Revisions(Protocol):
     async def list_history(self, kind: Literal["profile", "policy"], name: str) -> Sequence[Revision]:
         """All revisions, newest first."""
 
+    async def count(self) -> int:
+        """How many revisions there are; every change and deletion adds one."""
+
 
 class Accounts(Protocol):
     """Users, their tokens, and their roles in projects."""
@@ -436,6 +497,11 @@ class Audit(Protocol):
     ) -> Sequence[tuple[int, AuditEntry]]:
         """Entries with their sequence numbers, newest first."""
 
+    async def list_sizes(
+        self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
+    ) -> Sequence[int]:
+        """The bytes of the details of the same entries."""
+
     async def delete_before(self, written_before: datetime, *, limit: int) -> int:
         """Delete entries that are older, at most `limit` of them, oldest first; returns how many."""
 
@@ -467,6 +533,9 @@ class Firings(Protocol):
     async def find_last(self, trigger_id: str, *, project: str) -> str | None:
         """The occasion that was used last."""
 
+    async def count(self, trigger_id: str, *, project: str) -> int:
+        """How many occasions were used."""
+
 
 class Replicas(Protocol):
     """The processes that share the database. Each has a heartbeat on the database's clock."""
@@ -476,6 +545,9 @@ class Replicas(Protocol):
 
         Returns the live owners of that place, sorted, this one included: its index and their number are its shard.
         """
+
+    async def bury_others(self, owner: str) -> None:
+        """Forget everybody but the owner, who knows that nobody else can live. Idempotent."""
 
     async def leave(self, owner: str) -> None:
         """Forget the owner: its share goes to the others at once. Idempotent."""
@@ -521,8 +593,14 @@ class Store(Protocol):
     def is_shared(self) -> bool:
         """Whether other processes may use the database at the same time."""
 
-    def begin(self, *, is_read_only: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
-        """Begin a unit of work. A read-only one does not wait for writers."""
+    async def find_free_bytes(self) -> int | None:
+        """What the disk of the database has left for this process; None if the database is behind a network.
+
+        Raises `Unavailable` if the disk cannot be asked.
+        """
+
+    def begin(self, *, is_read_only: bool = False, is_urgent: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
+        """Begin a unit of work. A read-only one does not wait for writers, an urgent one goes before others."""
 
     def listen(self) -> AsyncIterator[Sequence[str]]:
         """Batches of uids of runs that OTHER processes changed or deleted; each comes with their commit.
@@ -534,34 +612,6 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""
-
-
-class Vault(Protocol):
-    """Encrypts the values of secrets, so that the store never sees them."""
-
-    def seal(self, project: str, name: str, version: int, text: str) -> SealedValue:
-        """Encrypt a value, bound to project, name and version."""
-
-    def open(self, value: SealedValue) -> str:
-        """Decrypt. Raises `Unopenable` if anything was changed or the key is not known."""
-
-
-class RotatingVault(Vault, Protocol):
-    """A vault with several keys. One is current and seals; the older ones only open."""
-
-    @property
-    def current_key_id(self) -> str:
-        """The key that seals."""
-
-    @property
-    def old_key_ids(self) -> Sequence[str]:
-        """The keys that only open."""
-
-    def make_key(self) -> str:
-        """Create a key and make it current; returns its id. Blocks."""
-
-    def rewrap(self, value: SealedValue) -> SealedValue:
-        """Wrap the value's data key with the current key. Raises `Unopenable`."""
 
 
 class Clock(Protocol):

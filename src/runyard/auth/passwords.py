@@ -12,6 +12,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from runyard.app.errors import TooMany
+from runyard.app.identity import MOST_PASSWORD_CHARACTERS
 
 WORKERS = 2
 MOST_WAITING = 64
@@ -74,5 +75,10 @@ class Passwords:
 
 
 def _encode(password: str) -> bytes:
-    """Normalize (NFC), so that composed and decomposed letters are the same. Never fails."""
-    return unicodedata.normalize("NFC", password).encode("utf-8", "surrogatepass")
+    """Normalize (NFC), so that composed and decomposed letters are the same. Never fails.
+
+    That takes quadratic time and holds the GIL, so longer texts than a password can be stay as they are.
+    """
+    is_possible = len(password) <= MOST_PASSWORD_CHARACTERS
+    normal = unicodedata.normalize("NFC", password) if is_possible else password
+    return normal.encode("utf-8", "surrogatepass")

@@ -5,12 +5,12 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Select, Text, delete, func, insert, select, type_coerce
 
 from runyard.app.model import AuditEntry
 from runyard.store import tables
 from runyard.store.columns import LARGEST
-from runyard.store.session import Session
+from runyard.store.session import MANY_ROWS, Session
 
 _columns = tables.audit.c
 _FIELDS = tuple(field.name for field in fields(AuditEntry))
@@ -36,20 +36,34 @@ class SqlAudit:
         self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
     ) -> Sequence[tuple[int, AuditEntry]]:
         """Entries with their sequence numbers, newest first."""
-        statement = select(tables.audit).order_by(_columns.sequence.desc()).limit(limit)
-        if project is not None:
-            statement = statement.where(_columns.project == project)
-        if actor is not None:
-            statement = statement.where(_columns.actor == actor)
-        if before is not None:
-            statement = statement.where(_columns.sequence < min(before, LARGEST))
-        rows = await self._session.fetch_all(statement)
+        statement = _choose(select(tables.audit), project=project, actor=actor, before=before, limit=limit)
+        rows = await self._session.fetch_all(statement, is_long=limit > MANY_ROWS)
         return [(row["sequence"], AuditEntry(**{name: row[name] for name in _FIELDS})) for row in rows]
+
+    async def list_sizes(
+        self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
+    ) -> Sequence[int]:
+        """The bytes of their details. JSON is stored as ASCII, so a character is a byte."""
+        size = func.length(type_coerce(_columns.details, Text)).label("size")
+        statement = _choose(select(size), project=project, actor=actor, before=before, limit=limit)
+        return [row["size"] for row in await self._session.fetch_all(statement)]
 
     async def delete_before(self, written_before: datetime, *, limit: int) -> int:
         """Delete entries that are older, at most `limit` of them, oldest first; returns how many."""
         old = select(_columns.sequence).where(_columns.at < written_before).order_by(_columns.at).limit(limit)
         return await self._session.write(delete(tables.audit).where(_columns.sequence.in_(old)))
+
+
+def _choose(
+    statement: Select[Any], *, project: str | None, actor: str | None, before: int | None, limit: int
+) -> Select[Any]:
+    if project is not None:
+        statement = statement.where(_columns.project == project)
+    if actor is not None:
+        statement = statement.where(_columns.actor == actor)
+    if before is not None:
+        statement = statement.where(_columns.sequence < min(before, LARGEST))
+    return statement.order_by(_columns.sequence.desc()).limit(limit)
 
 
 def _make_row(entry: AuditEntry) -> dict[str, Any]:

@@ -36,14 +36,14 @@ async def list_changed_entities(
 async def list_brief_entities(
     session: Session, entity_type: str, *, after: tuple[str, str] | None, limit: int
 ) -> Sequence[Entity]:
-    """`app.ports.Entities.list_brief`."""
+    """`app.ports.Entities.list_brief`. In the order of the primary key: no page sorts the whole type."""
     columns = tables.entities.c
     statement = select(*(columns[name] for name in _FIELDS)).where(columns.type == entity_type)
     if after is not None:
-        project, last_id = after
-        place = tuple_(literal(project, columns.project.type), literal(last_id, columns.id.type))
-        statement = statement.where(tuple_(columns.project, columns.id) > place)
-    rows = await session.fetch_all(statement.order_by(columns.project, columns.id).limit(limit))
+        last_id, project = after
+        place = tuple_(literal(last_id, columns.id.type), literal(project, columns.project.type))
+        statement = statement.where(tuple_(columns.id, columns.project) > place)
+    rows = await session.fetch_all(statement.order_by(columns.id, columns.project).limit(limit))
     return [Entity(type=entity_type, **row) for row in rows]
 
 

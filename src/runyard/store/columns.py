@@ -62,7 +62,11 @@ class JsonText(TypeDecorator[Any]):
         return None if value is None else _write_json(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002 - inherited
-        return None if value is None else json.loads(value)
+        return self.parse(value)
+
+    def parse(self, text: str | None) -> Any:
+        """The value that was stored as this text."""
+        return None if text is None else json.loads(text)
 
 
 def _write_json(value: Any) -> str:
@@ -78,8 +82,9 @@ class JsonTuple(JsonText):
 
     cache_ok = True
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002 - inherited
-        return () if value is None else tuple(json.loads(value))
+    def parse(self, text: str | None) -> Any:
+        """The value that was stored as this text."""
+        return () if text is None else tuple(json.loads(text))
 
 
 class Name(TypeDecorator[str]):

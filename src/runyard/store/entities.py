@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, ScalarSelect, bindparam, delete, select, true, update
 
 from runyard.app.list_query import Page, Query
-from runyard.app.model import Entity
-from runyard.app.ports import Duplicate, Stale
+from runyard.app.model import Entity, Json
+from runyard.app.ports import Duplicate, KeyPage, Stale
+from runyard.app.unparsed_entities import Unparsed, UnparsedEntities
 from runyard.store import tables
 from runyard.store.changes import list_brief_entities, list_changed_entities
 from runyard.store.columns import LARGEST
@@ -22,14 +23,17 @@ from runyard.store.dependent_rows import (
     replace_labels,
 )
 from runyard.store.derived_columns import VERSIONED_TYPES, derive_columns
+from runyard.store.entity_keys import fetch_keys
 from runyard.store.expressions import contains
 from runyard.store.largest_documents import measure_documents, note_size
 from runyard.store.lists import fetch_page
 from runyard.store.session import Session
+from runyard.store.unparsed_rows import as_text, list_unparsed
 
 _FIELDS = tuple(field.name for field in fields(Entity))
 _COLUMNS = tuple(tables.entities.c[name] for name in _FIELDS)
 _SUMMARY_COLUMNS = tuple(column for column in _COLUMNS if column.name not in ("spec", "status", "extensions"))
+_BARE_COLUMNS = tuple(column for column in _SUMMARY_COLUMNS if column.name != "metadata")
 _BYTES = measure_documents(tables.entities)
 # They determine the latest version and the project; they never change.
 _FIXED = frozenset({"type", "id", "project", "name", "created_at"})
@@ -92,9 +96,40 @@ class SqlEntities:
 
     async def find_page(self, query: Query) -> Page:
         """A page of complete entities."""
-        columns = _SUMMARY_COLUMNS if query.is_summary else _COLUMNS
+        columns = _BARE_COLUMNS if query.is_without_documents else _SUMMARY_COLUMNS if query.is_summary else _COLUMNS
+        if query.is_unparsed:
+            rows = await fetch_page(self._session, tables.entities, query, columns=as_text(columns))
+            return Page(UnparsedEntities(list_unparsed(rows.content, columns, _row_to_entity)), rows.total, rows.size)
         rows = await fetch_page(self._session, tables.entities, query, columns=columns)
         return Page(tuple(_row_to_entity(row) for row in rows.content), rows.total, rows.size)
+
+    async def find_keys(self, query: Query) -> KeyPage:
+        """The keys of such a page."""
+        return await fetch_keys(self._session, tables.entities, query)
+
+    async def list_summaries(self, entity_type: str, ids: Sequence[str], *, project: str) -> Sequence[Unparsed]:
+        """Those entities of a project, with metadata but no other document."""
+        if not ids:
+            return []
+        columns = tables.entities.c
+        statement = select(*as_text(_SUMMARY_COLUMNS)).where(
+            columns.type == entity_type, columns.project == project, self._session.is_one_of(columns.id, ids)
+        )
+        rows = await self._session.fetch_all(statement, is_long=True)
+        return list_unparsed(rows, _SUMMARY_COLUMNS, _row_to_entity)
+
+    async def list_projects_in_state(self, state: str) -> Sequence[str]:
+        """The names of the projects in a state, sorted."""
+        columns = tables.entities.c
+        statement = select(columns.id).where(columns.type == "project", columns.state == state).order_by(columns.id)
+        return [row["id"] for row in await self._session.fetch_all(statement)]
+
+    async def list_project_statuses(self, *, after: str = "", limit: int) -> Sequence[tuple[str, Json]]:
+        """Names of projects with their status, by name."""
+        columns = tables.entities.c
+        is_next = columns.type == "project", columns.id > after
+        statement = select(columns.id, columns.status).where(*is_next).order_by(columns.id).limit(limit)
+        return [(row["id"], row["status"]) for row in await self._session.fetch_all(statement, is_long=True)]
 
     async def list_changed(
         self,

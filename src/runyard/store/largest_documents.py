@@ -9,12 +9,12 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Label, Table, Text, func, select, type_coerce
 
-from runyard.app.list_query import Query
+from runyard.app.list_query import LISTED_RUN_BYTES, Query
 from runyard.store import tables
 from runyard.store.session import Session
 
 SMALL_BYTES = 1 << 12
-"""Entities up to this size are not noted: every page of 4096 of them fits the default budget of a page."""
+"""Entities up to this size are not noted: every page of 1000 of them, or of such runs, fits the default budget."""
 _largest = tables.largest_documents
 LISTED_DOCUMENTS = ("metadata", "spec", "status", "extensions", "warnings")
 """The documents that lists show; `warnings` is a column of runs only."""
@@ -47,9 +47,10 @@ async def note_size(session: Session, entity_type: str, project: str, size: int)
 
 
 async def read_largest(session: Session, query: Query) -> int:
-    """The most bytes that an entity of the list has."""
+    """The most bytes that an entity of the list has, as it is shown there."""
     conditions: list[Any] = [_largest.c.type == query.type]
     if query.project is not None:
         conditions.append(_largest.c.project == query.project)
     known: int | None = await session.fetch_value(select(func.max(_largest.c.bytes)).where(*conditions))
-    return max(known or 0, SMALL_BYTES)
+    besides = LISTED_RUN_BYTES if query.type == "run" and query.is_brief else 0
+    return max(known or 0, SMALL_BYTES) + besides

@@ -13,12 +13,12 @@ from runyard.store.columns import LARGEST
 from runyard.store.derived_columns import VERSIONED_TYPES, find_base
 from runyard.store.expressions import contains, is_one_of
 from runyard.store.largest_documents import SMALL_BYTES, read_largest
-from runyard.store.session import Session
+from runyard.store.session import MANY_ROWS, Session
 from runyard.store.totals import can_total, read_total
 
 _SORT_COLUMNS = dict(zip(SORT_FIELDS, SORT_FIELDS, strict=True)) | {"created": "created_at", "updated": "updated_at"}
 LARGE_BYTES = 100 * SMALL_BYTES
-"""Pages that may have more are read on a thread: their JSON is parsed when they are fetched."""
+"""Pages that may have more are read on a thread: unless they stay text, their JSON is parsed when they are fetched."""
 _CACHED_KINDS = (FilterKind.EXACT, FilterKind.REFERENCE)
 """Filters whose statements are worth keeping: the values of others are seldom the same again, and of any size."""
 
@@ -34,13 +34,15 @@ class Rows:
 
 async def fetch_page(session: Session, table: Table, query: Query, *, columns: Sequence[ColumnElement[Any]]) -> Rows:
     """One page, shorter if `most_bytes` asks for it. Pages that may be large are read on a thread."""
-    largest = 0
-    if query.most_bytes is not None:
+    if query.most_bytes is None:
+        is_long = query.size >= MANY_ROWS
+    else:
         largest = await read_largest(session, query)
         query = replace(query, size=max(1, min(query.size, query.most_bytes // largest)), most_bytes=None)
+        is_long = largest * query.size > LARGE_BYTES
     make = _keep_statements if _is_cacheable(query) else _make_statements
     page, count = make(table, query, tuple(columns), session.is_sqlite)
-    rows = await session.fetch_all(page, is_long=largest * query.size > LARGE_BYTES)
+    rows = await session.fetch_all(page, is_long=is_long)
     if rows and len(rows) < query.size:
         total = query.page * query.size + len(rows)
     elif table is tables.runs and can_total(query):

@@ -78,3 +78,9 @@ class SqlFirings:
             .limit(1)
         )
         return occasion
+
+    async def count(self, trigger_id: str, *, project: str) -> int:
+        """How many occasions were used."""
+        is_its = _firings.project == project, _firings.trigger_id == trigger_id
+        number: int = await self._session.fetch_value(select(func.count(_firings.sequence)).where(*is_its))
+        return number

@@ -16,7 +16,7 @@ class PostgresqlTransactionFactory:
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
 
-    def make(self) -> "PostgresqlTransaction":
+    def make(self, *, is_urgent: bool = False) -> "PostgresqlTransaction":  # noqa: ARG002 - there are many writers
         """A new transaction, not connected yet."""
         return PostgresqlTransaction(self.engine)
 

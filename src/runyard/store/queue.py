@@ -34,6 +34,7 @@ from sqlalchemy import (
 from runyard.app.model import Lease
 from runyard.app.ports import OVERDUE
 from runyard.domain.outcomes import Lane
+from runyard.domain.reasons import Reason
 from runyard.store import tables
 from runyard.store.clock import DatabaseNow, DatabaseTimeIn
 from runyard.store.columns import Name, UtcTime
@@ -200,6 +201,13 @@ async def wake_waiting(session: Session, place: str) -> int:
     return len(_note_woken(session, await session.write_returning(_WAKE_WAITING, {"own_place": place})))
 
 
+async def wake_misplaced(session: Session, place: str | None, *, limit: int) -> int:
+    """`app.ports.Runs.wake_misplaced`."""
+    now = await read_clock(session)
+    parameters = {"now": now, "overdue": now - OVERDUE, "own_place": place or "", "limit": limit}
+    return len(_note_woken(session, await session.write_returning(_WAKE_MISPLACED, parameters)))
+
+
 def _note_woken(session: Session, rows: Sequence[RowMapping]) -> list[str]:
     woken = [row["uid"] for row in rows]
     session.note_changed_runs(woken)
@@ -280,6 +288,27 @@ _END_OWN = (
     update(tables.runs).where(_lock_free(_runs.lease_owner == bindparam("owner", type_=Name()))).values(**_NO_LEASE)
 )
 _END_ALL = update(tables.runs).where(_lock_free(_runs.lease_owner.is_not(None))).values(**_NO_LEASE)
+_MISPLACED = (
+    select(_runs.uid)
+    .where(
+        _runs.settled_at.is_(None),
+        _runs.place.is_not(None),
+        _runs.place != bindparam("own_place", type_=Name()),
+        _runs.lane == literal(int(Lane.WATCH)),
+        _runs.reason.is_distinct_from(Reason.PLACE_OTHER.value),
+        or_(_runs.due_at.is_(None), _runs.due_at > bindparam("now", type_=UtcTime())),
+        not_(exists().where(_replicas.until > bindparam("now", type_=UtcTime()), _replicas.place == _runs.place)),
+    )
+    .limit(bindparam("limit"))
+    .with_for_update(skip_locked=True, key_share=True)
+)
+_WAKE_MISPLACED = (
+    update(tables.runs)
+    .where(_runs.uid.in_(_MISPLACED))
+    # Overdue, so that any replica claims it.
+    .values(due_at=bindparam("overdue", type_=UtcTime()), is_woken=True)
+    .returning(_runs.uid)
+)
 _WAKE_WAITING = (
     update(tables.runs)
     .where(

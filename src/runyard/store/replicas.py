@@ -35,6 +35,10 @@ class SqlReplicas:
             await self._session.write(delete(tables.replicas).where(_columns.owner.in_(dead)))
         return sorted(row["owner"] for row in rows if row["is_alive"] and row["place"] == place)
 
+    async def bury_others(self, owner: str) -> None:
+        """Forget everybody but the owner. Idempotent."""
+        await self._session.write(delete(tables.replicas).where(_columns.owner != owner))
+
     async def leave(self, owner: str) -> None:
         """Forget the owner: its share goes to the others at once. Idempotent."""
         await self._session.write(delete(tables.replicas).where(_columns.owner == owner))

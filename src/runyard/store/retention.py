@@ -43,7 +43,7 @@ async def expire_runs(session: Session, *, ended_before: datetime, at: datetime,
         .where(session.is_one_of(_runs.uid, uids))
         .values(
             state=State.DELETING.value,
-            lane=int(choose_lane(State.DELETING, desired="delete")),
+            lane=int(choose_lane(State.DELETING, desired="delete", has_anchor=True)),
             last_sequence=_runs.last_sequence + 1,
             desired="delete",
             desired_generation=_runs.desired_generation + 1,

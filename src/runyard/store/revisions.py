@@ -30,6 +30,7 @@ _LIST_CURRENT = (
     .where(_columns.document.is_not(None))
     .order_by(_columns.kind, _columns.name)
 )
+_COUNT = select(func.count().label("count")).select_from(tables.revisions)
 
 
 class SqlRevisions:
@@ -69,6 +70,10 @@ class SqlRevisions:
         statement = _LIST_CURRENT if kind is None else _LIST_CURRENT.where(_columns.kind == kind)
         rows = await self._session.fetch_all(statement)
         return [Revision(**row) for row in rows]
+
+    async def count(self) -> int:
+        """How many revisions there are; every change and deletion adds one."""
+        return int(await self._session.fetch_value(_COUNT))
 
     async def list_history(self, kind: Literal["profile", "policy"], name: str) -> Sequence[Revision]:
         """All revisions, newest first."""

@@ -6,12 +6,13 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Double, RowMapping, Select, bindparam, exists, func, null, select
+from sqlalchemy import BigInteger, Double, RowMapping, Select, bindparam, exists, func, null, select
 from sqlalchemy.sql.dml import ReturningInsert
 
-from runyard.app.list_query import Page, Query
+from runyard.app.list_query import LISTED_MESSAGE_CHARACTERS, LISTED_TRANSITIONS, Page, Query
 from runyard.app.model import Lease, Run, RunKey, Transition
-from runyard.app.ports import UNCHANGED, DueIn, Duplicate, MountingRun, PlaceUse, RunUpdate
+from runyard.app.ports import UNCHANGED, DueIn, Duplicate, KeyPage, MountingRun, PlaceUse, RunUpdate
+from runyard.app.unparsed_entities import Unparsed, UnparsedEntities
 from runyard.domain.lifecycle import State
 from runyard.domain.outcomes import Lane
 from runyard.store import tables
@@ -21,6 +22,7 @@ from runyard.store.columns import LARGEST, Name, is_storable_name
 from runyard.store.dependent_rows import add_labels, delete_runs
 from runyard.store.derived_columns import derive_columns, hash_to_shard_key
 from runyard.store.entities import list_documents
+from runyard.store.entity_keys import fetch_keys
 from runyard.store.expressions import is_one_of, make_insert
 from runyard.store.largest_documents import measure_documents, note_size
 from runyard.store.lists import fetch_page
@@ -28,10 +30,20 @@ from runyard.store.mounting_runs import list_mounting_runs
 from runyard.store.narrow_updates import add_transitions, find_last_sequence, update_run, update_runs
 from runyard.store.notifications import notify_row
 from runyard.store.places import list_placed, list_places
-from runyard.store.queue import claim_due, end_leases, find_next_due, release, renew_leases, wake, wake_waiting
+from runyard.store.queue import (
+    claim_due,
+    end_leases,
+    find_next_due,
+    release,
+    renew_leases,
+    wake,
+    wake_misplaced,
+    wake_waiting,
+)
 from runyard.store.retention import expire_runs, list_expired, list_unswept, mark_swept
-from runyard.store.session import Session
+from runyard.store.session import MANY_ROWS, Session
 from runyard.store.totals import count_runs
+from runyard.store.unparsed_rows import as_text, list_unparsed
 
 _FIELDS = tuple(field.name for field in fields(Run) if field.name != "type")
 RUN_COLUMNS = tuple(tables.runs.c[name] for name in _FIELDS)
@@ -42,6 +54,7 @@ _ABSENT_IN_SUMMARIES: Mapping[str, Any] = {**_ABSENT, "spec": {}, "status": {}, 
 _ABSENT_DOCUMENTS: Mapping[str, Any] = {**_ABSENT_IN_SUMMARIES, "metadata": {}}
 _BRIEF_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT)
 _SUMMARY_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT_IN_SUMMARIES)
+_SUMMARY_COLUMNS = tuple(tables.runs.c[name] for name in _SUMMARY_FIELDS)
 _BYTES = measure_documents(tables.runs)
 _ACTIVE_FIELDS = tuple(name for name in _FIELDS if name not in _ABSENT_DOCUMENTS)
 _ACTIVE_COLUMNS = tuple(tables.runs.c[name] for name in _ACTIVE_FIELDS)
@@ -57,6 +70,7 @@ _LIST_TRANSITIONS = (
     select(*_TRANSITION_COLUMNS)
     .where(tables.transitions.c.run_uid == bindparam("run"), tables.transitions.c.sequence > bindparam("after"))
     .order_by(tables.transitions.c.sequence)
+    .limit(bindparam("most", type_=BigInteger()))
 )
 _LIST_ACTIVE = (
     select(*_ACTIVE_COLUMNS)
@@ -115,9 +129,45 @@ class SqlRuns:
     async def find_page(self, query: Query) -> Page:
         """A page of runs; the `type` of the query is `run`."""
         shown = _SUMMARY_FIELDS if query.is_summary else _BRIEF_FIELDS if query.is_brief else _FIELDS
+        shown = _ACTIVE_FIELDS if query.is_without_documents else shown
         columns = tuple(tables.runs.c[name] for name in shown)
+        if query.is_unparsed:
+            rows = await fetch_page(self._session, tables.runs, query, columns=as_text(columns))
+            return Page(UnparsedEntities(list_unparsed(rows.content, columns, _make_run)), rows.total, rows.size)
         rows = await fetch_page(self._session, tables.runs, query, columns=columns)
         return Page(tuple(row_to_run(row, shown=shown) for row in rows.content), rows.total, rows.size)
+
+    async def find_keys(self, query: Query) -> KeyPage:
+        """The keys of such a page."""
+        return await fetch_keys(self._session, tables.runs, query)
+
+    async def list_summaries(self, ids: Sequence[str], *, project: str) -> Sequence[Unparsed]:
+        """Those runs of a project, with metadata but no other document."""
+        if not ids:
+            return []
+        columns = tables.runs.c
+        is_named = columns.project == project, self._session.is_one_of(columns.id, ids)
+        rows = await self._session.fetch_all(select(*as_text(_SUMMARY_COLUMNS)).where(*is_named), is_long=True)
+        return list_unparsed(rows, _SUMMARY_COLUMNS, _make_run)
+
+    async def list_running(
+        self, *, project: str | None = None, user: str | None = None, limit: int
+    ) -> tuple[Sequence[Run], int]:
+        """RUNNING runs that have an anchor, without documents, and how many there are in all."""
+        columns = tables.runs.c
+        conditions = [columns.state == State.RUNNING.value, columns.anchor_uid.is_not(None)]
+        if project is not None:
+            conditions.append(columns.project == project)
+        if user is not None:
+            conditions.append(columns.user == user)
+        # Each order is that of an index by state.
+        changed_at = columns.updated_at if project is None else columns.created_at
+        newest = select(*_ACTIVE_COLUMNS).where(*conditions).order_by(changed_at.desc(), columns.id.desc()).limit(limit)
+        rows = await self._session.fetch_all(newest, is_long=True)
+        total = len(rows)
+        if total == limit:
+            total = await self._session.fetch_value(select(func.count()).select_from(tables.runs).where(*conditions))
+        return [row_to_run(row, shown=_ACTIVE_FIELDS) for row in rows], total
 
     async def list_changed(
         self, *, project: str, since: datetime, after: tuple[datetime, str] | None = None, limit: int
@@ -144,9 +194,10 @@ class SqlRuns:
         """Runs of a project with claims of any kind that have not ended or are STOPPED, by uid."""
         return await list_mounting_runs(self._session, project=project, since=since, after=after, limit=limit)
 
-    async def list_transitions(self, run_uid: str, *, after: int = 0) -> Sequence[Transition]:
-        """The transitions of a run whose sequence is greater, in order."""
-        rows = await self._session.fetch_all(_LIST_TRANSITIONS, {"run": run_uid, "after": min(after, LARGEST)})
+    async def list_transitions(self, run_uid: str, *, after: int = 0, limit: int | None = None) -> Sequence[Transition]:
+        """The transitions of a run whose sequence is greater, in order; with `limit` the first ones."""
+        given = {"run": run_uid, "after": min(after, LARGEST), "most": LARGEST if limit is None else limit}
+        rows = await self._session.fetch_all(_LIST_TRANSITIONS, given)
         return [_make_transition(tuple(row.values())) for row in rows]
 
     async def count_states(self) -> Mapping[str, int]:
@@ -155,6 +206,13 @@ class SqlRuns:
         rows = await self._session.fetch_all(select(state, func.count().label("number")).group_by(state))
         return {row["state"]: row["number"] for row in rows}
 
+    async def find_newest_observation(self, place: str) -> tuple[int, int]:
+        """The largest pair of epoch and version that was observed at a place; (0, 0) if nothing was."""
+        epoch, version = tables.runs.c.observed_epoch, tables.runs.c.observed_version
+        statement = select(epoch, version).where(tables.runs.c.place == place).order_by(epoch.desc(), version.desc())
+        rows = await self._session.fetch_all(statement.limit(1))
+        return (rows[0]["observed_epoch"], rows[0]["observed_version"]) if rows else (0, 0)
+
     async def list_histories(
         self, run_uids: Sequence[str], *, since: datetime | None = None
     ) -> Mapping[str, Sequence[Transition]]:
@@ -162,7 +220,17 @@ class SqlRuns:
         statement = _make_list_histories(self._session.is_sqlite)
         if since is not None:
             statement = statement.where(tables.transitions.c.at >= since)
-        rows = await self._session.fetch_all(statement, {"run_uids": list(run_uids)})
+        return await self._fetch_histories(statement, run_uids)
+
+    async def list_brief_histories(self, run_uids: Sequence[str]) -> Mapping[str, Sequence[Transition]]:
+        """The newest transitions of several runs, with messages cut, in order, by uid."""
+        return await self._fetch_histories(_make_list_brief_histories(self._session.is_sqlite), run_uids)
+
+    async def _fetch_histories(
+        self, statement: Select[Any], run_uids: Sequence[str]
+    ) -> Mapping[str, Sequence[Transition]]:
+        is_long = len(run_uids) > MANY_ROWS
+        rows = await self._session.fetch_all(statement, {"run_uids": list(run_uids)}, is_long=is_long)
         found: dict[str, list[Transition]] = {}
         for row in rows:
             found.setdefault(row["run_uid"], []).append(_make_transition(tuple(row.values())[1:]))
@@ -265,6 +333,10 @@ class SqlRuns:
         """Make runs due now that an engine at that place can go on with."""
         return await wake_waiting(self._session, place)
 
+    async def wake_misplaced(self, place: str | None, *, limit: int) -> int:
+        """Make watched runs of other places due now that no live replica serves."""
+        return await wake_misplaced(self._session, place, limit=limit)
+
     async def lock_observed(self, run_uids: Sequence[str]) -> Sequence[Run]:
         """Lock those runs and read them (SKIP LOCKED); all documents but `status` are left empty."""
         if not run_uids:
@@ -342,10 +414,31 @@ def _make_list_histories(is_sqlite: bool) -> Select[Any]:  # noqa: FBT001 - the 
     )
 
 
+@cache
+def _make_list_brief_histories(is_sqlite: bool) -> Select[Any]:  # noqa: FBT001 - the key of the cache
+    columns, runs = tables.transitions.c, tables.runs.c
+    message = func.substr(columns.message, 1, LISTED_MESSAGE_CHARACTERS).label("message")
+    shown = [message if column.name == "message" else column for column in _TRANSITION_COLUMNS]
+    return (
+        select(columns.run_uid, *shown)
+        .join(tables.runs, runs.uid == columns.run_uid)
+        .where(
+            is_one_of(runs.uid, "run_uids", is_sqlite=is_sqlite),
+            columns.sequence > runs.last_sequence - LISTED_TRANSITIONS,
+        )
+        .order_by(runs.uid, columns.sequence)
+    )
+
+
 def row_to_run(row: RowMapping, *, shown: Sequence[str] = _FIELDS) -> Run:
     """The run of a row, by the order of its columns: by name takes three times as long."""
     values = dict[str, Any](zip(shown, row.values(), strict=True))
     return Run(type="run", **(values if shown is _FIELDS else {**_ABSENT_DOCUMENTS, **values}))
+
+
+def _make_run(values: Mapping[str, Any]) -> Run:
+    """The run with these fields, and without the documents that are not among them."""
+    return Run(type="run", **{**_ABSENT_DOCUMENTS, **values})
 
 
 def _make_transition(values: Sequence[Any]) -> Transition:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import fields
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from runyard.app.model import SealedValue
 from runyard.app.ports import Stale
@@ -12,6 +12,12 @@ from runyard.store.session import Session
 
 _columns = tables.secrets.c
 _SELECTED = tuple(_columns[field.name] for field in fields(SealedValue))
+_FIND = (
+    select(*_SELECTED)
+    .where(_columns.project == bindparam("in_project"), _columns.name == bindparam("called"))
+    .order_by(_columns.version.desc())
+    .limit(1)
+)
 
 
 class SqlSecrets:
@@ -31,12 +37,7 @@ class SqlSecrets:
 
     async def find(self, project: str, name: str) -> SealedValue | None:
         """The newest version."""
-        row = await self._session.fetch_one(
-            select(*_SELECTED)
-            .where(_columns.project == project, _columns.name == name)
-            .order_by(_columns.version.desc())
-            .limit(1)
-        )
+        row = await self._session.fetch_one(_FIND, {"in_project": project, "called": name})
         return None if row is None else SealedValue(**row)
 
     async def delete(self, project: str, name: str) -> None:

@@ -1,8 +1,10 @@
 """The store: opens a database and hands out units of work."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from secrets import token_hex
 
 from runyard import store
@@ -35,7 +37,7 @@ async def open_store(url: str, *, is_upgrading: bool = False) -> "SqlStore":
     try:
         await _ensure_schema(place, is_upgrading=is_upgrading)
         writer, reader = make_transaction_factory(place)
-        store = SqlStore(writer=writer, reader=reader, shown_url=place.shown, lock=lock)
+        store = SqlStore(writer=writer, reader=reader, shown_url=place.shown, path=place.path, lock=lock)
         await _end_leases(store)
     except BaseException:
         lock.release()
@@ -63,12 +65,14 @@ class SqlStore:
         writer: TransactionFactory,
         reader: TransactionFactory,
         shown_url: str,
+        path: Path | None = None,
         lock: ProcessLock | None = None,
         origin: str = "",
         listener: Listener | None = None,
     ) -> None:
         self._writer = writer
         self._reader = reader
+        self._path = path
         self._lock = lock
         self._origin = origin
         self._listener = listener
@@ -79,15 +83,26 @@ class SqlStore:
         """Whether other processes may use the database; SQLite has one."""
         return not self._writer.is_sqlite
 
+    async def find_free_bytes(self) -> int | None:
+        """What the disk of the file has left for this process; None for PostgreSQL."""
+        if self._path is None:
+            return None
+        try:
+            disk = await asyncio.to_thread(os.statvfs, self._path)
+        except OSError as error:
+            raise StoreUnavailable(f"{self.shown_url}: its disk cannot be asked: {error}") from error
+        # File systems keep a reserve that only root may use.
+        return (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
+
     @asynccontextmanager
-    async def begin(self, *, is_read_only: bool = False) -> AsyncIterator[SqlUnitOfWork]:
+    async def begin(self, *, is_read_only: bool = False, is_urgent: bool = False) -> AsyncIterator[SqlUnitOfWork]:
         """A unit of work; its transaction begins with the first statement. A read-only one sees one snapshot and never
-        waits for writers.
+        waits for writers. On SQLite an urgent one goes before all others that wait.
 
         A task that holds one for writing must not begin a second: on SQLite that is a deadlock.
         """
         factory = self._reader if is_read_only else self._writer
-        transaction = factory.make()
+        transaction = factory.make(is_urgent=is_urgent)
         session = Session(
             transaction,
             is_sqlite=factory.is_sqlite,

@@ -7,6 +7,7 @@ to be long, and waiting for another program that has locked the file.
 import asyncio
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,33 +29,72 @@ _LOOK_SECONDS = 0.01
 CLOSING_SECONDS = 5.0
 
 
+class Turns:
+    """A semaphore whose waiters are served in order (FIFO), the urgent ones before all others."""
+
+    def __init__(self, size: int) -> None:
+        self._free = size
+        self._urgent: deque[asyncio.Future[None]] = deque()
+        self._others: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody has to wait."""
+        return self._free > 0
+
+    async def acquire(self, *, is_urgent: bool = False) -> None:
+        """Wait for a turn."""
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._urgent if is_urgent else self._others
+        waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self.release()  # it was given together with the cancellation
+            raise
+
+    def release(self) -> None:
+        """Give a turn back: to who waits, or to the next who comes."""
+        for waiting in (self._urgent, self._others):
+            while waiting:
+                turn = waiting.popleft()
+                if not turn.done():
+                    turn.set_result(None)
+                    return
+        self._free += 1
+
+
 class SqliteTransactionFactory:
-    """Connections to SQLite, limited in number. Others wait here in order (FIFO), not on SQLite's lock."""
+    """Connections to SQLite, limited in number. Others wait here in order, not on SQLite's lock."""
 
     is_sqlite = True
 
     def __init__(self, engine: Engine, *, size: int, wait_seconds: float) -> None:
         self.engine = engine
         self._size = size
-        self._turns = asyncio.Semaphore(size)
+        self._turns = Turns(size)
         self._wait_seconds = wait_seconds
         self._threads = ThreadPoolExecutor(max_workers=size, thread_name_prefix="store")
         self._closing = asyncio.Lock()
         self._is_closed = False
 
-    def make(self) -> "SqliteTransaction":
+    def make(self, *, is_urgent: bool = False) -> "SqliteTransaction":
         """A new transaction, not connected yet."""
-        return SqliteTransaction(self)
+        return SqliteTransaction(self, is_urgent=is_urgent)
 
-    async def take_turn(self) -> None:
+    async def take_turn(self, *, is_urgent: bool = False) -> None:
         """Wait for a connection."""
         self._check_open()
-        if not self._turns.locked():
+        if self._turns.is_free:
             await self._turns.acquire()
             return
         try:
             async with asyncio.timeout(self._wait_seconds):
-                await self._turns.acquire()
+                await self._turns.acquire(is_urgent=is_urgent)
         except TimeoutError as error:
             raise exc.TimeoutError("all connections are taken") from error
 
@@ -97,8 +137,9 @@ class SqliteTransactionFactory:
 class SqliteTransaction:
     """`Transaction` on SQLite."""
 
-    def __init__(self, factory: SqliteTransactionFactory) -> None:
+    def __init__(self, factory: SqliteTransactionFactory, *, is_urgent: bool = False) -> None:
         self._factory = factory
+        self._is_urgent = is_urgent
         self._connection: Connection | None = None
         self._runs_since = 0.0
 
@@ -132,7 +173,7 @@ class SqliteTransaction:
                 self._factory.give_turn()
 
     async def _connect(self) -> Connection:
-        await self._factory.take_turn()
+        await self._factory.take_turn(is_urgent=self._is_urgent)
         engine = self._factory.engine
         try:
             try:

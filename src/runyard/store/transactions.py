@@ -30,8 +30,8 @@ class TransactionFactory(Protocol):
     def is_sqlite(self) -> bool:
         """Whether the database has a single writer."""
 
-    def make(self) -> Transaction:
-        """A new transaction, not connected yet."""
+    def make(self, *, is_urgent: bool = False) -> Transaction:
+        """A new transaction, not connected yet. One that is urgent goes before others that wait for a connection."""
 
     async def dispose(self) -> None:
         """Close the connections."""

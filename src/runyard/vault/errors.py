@@ -7,7 +7,7 @@ VaultError
 └── Tampered             a sealed value is not the one stored under that project, name and version
 """
 
-from runyard.app.ports import Unopenable
+from runyard.app.vault import Unopenable
 
 
 class VaultError(Exception):

@@ -6,7 +6,7 @@ from starlette.responses import Response
 from runyard.api.context import get_context
 from runyard.api.openapi_models import AuditResponse
 from runyard.api.query_parameters import get_parameters, integer, optional_integer, text
-from runyard.api.responses import format_time, json_response
+from runyard.api.responses import format_time, made_response
 from runyard.api.routing import Routes
 from runyard.app.audit import MOST_ENTRIES, list_audit
 from runyard.app.entities import drop_nulls
@@ -26,17 +26,28 @@ LIMIT = integer("limit", "Maximum number of entries.", default=100, at_least=1, 
     parameters=(PROJECT, ACTOR, BEFORE, LIMIT),
     response=AuditResponse,
     name="list_audit",
+    is_listing=True,
 )
 async def list_all(request: Request) -> Response:
-    """List audit entries, newest first. For the next page, set `before` to `next`."""
-    parameters, core = get_parameters(request), get_context(request).core
-    limit = parameters[LIMIT]
+    """List audit entries, newest first. For the next page, set `before` to `next`.
+
+    A page has fewer entries than `limit` if they are large.
+    """
+    parameters, context = get_parameters(request), get_context(request)
     found = await list_audit(
-        core, project=parameters[PROJECT], actor=parameters[ACTOR], before=parameters[BEFORE], limit=limit
+        context.core,
+        project=parameters[PROJECT],
+        actor=parameters[ACTOR],
+        before=parameters[BEFORE],
+        limit=parameters[LIMIT],
+        most_bytes=context.limits.page_bytes,
     )
-    following = found[-1][0] if len(found) == limit else None
-    entries = [_to_json(sequence, entry) for sequence, entry in found]
-    return json_response({"entries": entries, **({} if following is None else {"next": following})})
+
+    def make() -> Json:
+        entries = [_to_json(sequence, entry) for sequence, entry in found.entries]
+        return {"entries": entries, **({} if found.next is None else {"next": found.next})}
+
+    return made_response(make, over=[dict(entry.details) for _, entry in found.entries])
 
 
 def _to_json(sequence: int, entry: AuditEntry) -> Json:

@@ -14,7 +14,7 @@ from runyard.api.query_parameters import PAGE, SIZE, get_parameters, text
 from runyard.api.request_bodies import read_bytes
 from runyard.api.responses import json_response, slice_response
 from runyard.api.routing import PLAIN_TEXT, Routes, get_principal
-from runyard.api.throttle import limit_failures, limit_rate
+from runyard.api.throttle import get_throttle, limit_failures, limit_rate
 from runyard.app.entities import find_schema, list_schemas
 from runyard.app.identity import GRANTS, GrantRefused, grant_token, list_visible_projects
 from runyard.app.rules import load_current
@@ -106,7 +106,8 @@ async def get_keys(request: Request) -> Response:
 )
 async def get_token(request: Request) -> Response:
     """Issue an access token: by refresh token, or in exchange for a personal token."""
-    content = await read_bytes(request, most=MOST_FORM_BYTES)
+    async with get_throttle(request).hold_anonymous_body():
+        content = await read_bytes(request, most=MOST_FORM_BYTES)
     try:
         pairs = parse_qsl(
             content.decode(),

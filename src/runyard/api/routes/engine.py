@@ -6,7 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runyard.api.context import get_context
-from runyard.api.openapi_models import EngineResponse, ErrorResponse, OrphanedVolumesResponse, OrphansResponse
+from runyard.api.openapi_models import EngineResponse, ErrorResponse, OrphansResponse
+from runyard.api.openapi_volumes import OrphanedVolumesResponse
 from runyard.api.responses import json_response
 from runyard.api.routing import Routes, get_principal
 from runyard.app.identity import find_role

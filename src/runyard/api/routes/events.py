@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -46,38 +46,44 @@ _RESPONSES = {
 async def get_events(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """List the transitions of a run, oldest first; with `after`, those with a greater sequence.
 
+    A list has 100 at most. If there are more, the header `Link` names the next page (`rel="next"`).
+
     With `Accept: text/event-stream` they are sent as they happen (server-sent events). `Last-Event-ID` or `after`
     resumes an interrupted stream. The last event is `end`; its reason is `final`, `gone`, `draining`, `access` or
     `unavailable`. A comment is sent every 15 seconds as a heartbeat.
     """
     after = _read_after(request)
     follower = await follow_run(get_context(request).core, project, id)
-    known = [one for one in follower.transitions if one.sequence > after]
+    last = follower.transitions[-1].sequence
     if EVENTS not in request.headers.get("accept", "").lower():
-        return json_response([transition_to_json(one) for one in known], headers={"Vary": "Accept"})
-    if not known and follower.has_ended:
+        page = await follower.read_known(after=after)
+        is_cut = bool(page) and page[-1].sequence < last
+        more = {"Link": f'<?after={page[-1].sequence}>; rel="next"'} if is_cut else {}
+        return json_response([transition_to_json(one) for one in page], headers={"Vary": "Accept", **more})
+    if after >= last and follower.has_ended:
         return Response(status_code=204, headers={"Vary": "Accept"})
-    chunks = _iter_events(follower, known, StreamGuard(request, project=project))
+    chunks = _iter_events(follower, StreamGuard(request, project=project), after=after)
     return LimitedStreamingResponse(
         chunks, request=request, who=get_principal(request), media_type=EVENTS, headers={"Vary": "Accept"}
     )
 
 
-async def _iter_events(follower: RunFollower, known: Sequence[Transition], guard: StreamGuard) -> AsyncIterator[bytes]:
+async def _iter_events(follower: RunFollower, guard: StreamGuard, *, after: int) -> AsyncIterator[bytes]:
     yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
-    with follower.listen():
-        async for chunk in _follow_events(follower, known, guard):
-            yield chunk
+    try:
+        with follower.listen():
+            while known := await follower.read_known(after=after):
+                yield b"".join(map(_write_transition, known))
+                after = known[-1].sequence
+            async for chunk in _follow_events(follower, guard):
+                yield chunk
+    except Unavailable:
+        yield _write_event("end", {"reason": "unavailable"})
 
 
-async def _follow_events(
-    follower: RunFollower, known: Sequence[Transition], guard: StreamGuard
-) -> AsyncIterator[bytes]:
+async def _follow_events(follower: RunFollower, guard: StreamGuard) -> AsyncIterator[bytes]:
     told_at = time.monotonic()
     while True:
-        if known:
-            yield b"".join(map(_write_transition, known))
-            told_at = time.monotonic()
         reason = await _stop_reason(follower, guard)
         if reason is not None:
             yield _write_event("end", {"reason": reason})
@@ -88,11 +94,9 @@ async def _follow_events(
         if not follower.may_have_changed:
             until_heartbeat = max(0.001, told_at + HEARTBEAT_SECONDS - time.monotonic())
             await follower.wait(seconds=min(until_heartbeat, guard.seconds_left))
-        try:
-            known = await follower.read_new() if follower.may_have_changed else ()
-        except Unavailable:
-            yield _write_event("end", {"reason": "unavailable"})
-            return
+        if follower.may_have_changed and (new := await follower.read_new()):
+            yield b"".join(map(_write_transition, new))
+            told_at = time.monotonic()
 
 
 async def _stop_reason(follower: RunFollower, guard: StreamGuard) -> str | None:

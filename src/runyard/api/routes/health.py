@@ -26,7 +26,7 @@ async def get_metrics(request: Request) -> Response:
 
 @routes.get("/readyz", permission=Permission.PUBLIC, response=dict[str, str])
 async def is_ready(request: Request) -> Response:
-    """Readiness: the database answers and takes writes, and the server is not shutting down."""
+    """Readiness: the database answers, takes writes and has room for more, and the server is not shutting down."""
     if getattr(request.app.state, "is_draining", False):
         return json_response({"status": "draining"}, status=503)
     async with get_context(request).core.store.begin(is_read_only=True) as unit:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from runyard.api.context import get_context
 from runyard.api.openapi_models import LogList
 from runyard.api.query_parameters import Parameters, flag, get_parameters, optional_integer, text, time_point
-from runyard.api.responses import format_time, json_response
+from runyard.api.responses import format_time, json_response, made_response
 from runyard.api.routing import Routes, get_principal
 from runyard.api.streams import LimitedStreamingResponse, StreamGuard
 from runyard.app.logs import MOST_TAIL, LogFollower, LogTail, Marker, Wanted, choose_parts, iter_parts, list_logs
@@ -56,7 +56,14 @@ _RESPONSES = {
 }
 
 
-@routes.get("/{id}/logs", permission=Permission.READ, parameters=(STATE,), response=LogList, name="list_run_logs")
+@routes.get(
+    "/{id}/logs",
+    permission=Permission.READ,
+    parameters=(STATE,),
+    response=LogList,
+    name="list_run_logs",
+    is_listing=True,
+)
 async def list_all(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
     """List the logs of a run: the last 2 MiB of each container, in base64; an empty list if there are none.
 
@@ -67,7 +74,9 @@ async def list_all(request: Request, project: str, id: str) -> Response:  # noqa
     run, tails = await list_logs(get_context(request).core, project, id, marker=marker)
     if state is not None and state != run.state:
         return json_response([])
-    return json_response([_tail_to_json(run, tail, marker=marker) for tail in tails])
+    return made_response(
+        lambda: [_tail_to_json(run, tail, marker=marker) for tail in tails], over=[tail.content for tail in tails]
+    )
 
 
 @routes.get(

@@ -53,9 +53,17 @@ async def create(request: Request) -> Response:
 
 @routes.get("/projects/{project}", permission=Permission.READ, response=EntityResponse, is_listing=True)
 async def get(request: Request, project: str) -> Response:
-    """Get a project and the newest entities in it."""
-    entity, content = await get_project(get_context(request).core, project)
-    return entity_response(entity, lists=content)
+    """Get a project and the newest entities in it.
+
+    At most 1000 of each type are listed, and fewer if their metadata would exceed the size of a page. If a limit left
+    something out, the header `X-Project-Bounded` says so; lists of the type have the others.
+    """
+    context = get_context(request)
+    view = await get_project(context.core, project, most_bytes=context.limits.page_bytes)
+    response = entity_response(view.entity, lists=view.lists)
+    if view.bound is not None:
+        response.headers["X-Project-Bounded"] = view.bound
+    return response
 
 
 @routes.put("/projects/{project}", permission=Permission.MANAGE, body=EntityBody, response=EntityResponse)

@@ -20,9 +20,21 @@ from runyard.api.responses import (
     run_to_json,
 )
 from runyard.api.routing import Routes, get_principal
+from runyard.app.document_thread import compute
 from runyard.app.errors import Missing
 from runyard.app.model import Entity, Json, Run
-from runyard.app.runs import delete_run, explain_run, get_run, list_runs, report_run, resume_run, stop_run, submit_run
+from runyard.app.runs import (
+    delete_run,
+    explain_run,
+    get_run,
+    list_newest_transitions,
+    list_place_defaults,
+    list_runs,
+    report_run,
+    resume_run,
+    stop_run,
+    submit_run,
+)
 from runyard.app.sessions import Described, EngineViews
 from runyard.domain.access import Permission
 
@@ -33,7 +45,7 @@ REASON = text("reason", "Why, in your own words; recorded in the transition.")
 
 @routes.get("", permission=Permission.READ, parameters=LIST, response=PageResponse)
 async def list_all(request: Request, project: str) -> Response:
-    """List runs, newest first."""
+    """List runs, newest first, each with its 10 newest transitions; their messages are cut."""
     query = replace(read_query(request, "run"), is_brief=True)
     page, histories = await list_runs(get_context(request).core, query)
 
@@ -73,7 +85,7 @@ async def explain(request: Request, project: str) -> Response:
 
 @routes.get("/{id}", permission=Permission.READ, parameters=(NAME, DESCRIBE), response=EntityResponse)
 async def get(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """Get a run with its transitions, newest first. With `name`, only if that is its name.
+    """Get a run with its 100 newest transitions, newest first. With `name`, only if that is its name.
 
     After the end of a run that an engine executed, `status.logs.state` is `draining` or `complete`.
 
@@ -94,15 +106,20 @@ async def get(request: Request, project: str, id: str) -> Response:  # noqa: A00
 
 @routes.get("/{id}/effective", permission=Permission.READ, response=EffectiveResponse)
 async def get_effective(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the name in the path
-    """Get the effective spec of a run and who set each value, as resolved when it was submitted."""
-    run, _ = await get_run(get_context(request).core, project, id)
+    """Get the effective spec of a run and who set each value, as resolved when it was submitted.
+
+    What the cluster adds to blanks is that of now, with `cluster` as its owner.
+    """
+    core = get_context(request).core
+    run, _ = await get_run(core, project, id)
+    effective = await compute(run.find_effective, over=run.effective)
+    additions = await list_place_defaults(core, project, effective)
 
     def make() -> Json:
-        effective = run.find_effective()
         return {
             "run": run.id,
             "effective": None if effective is None else effective.to_dict(),
-            "provenance": list(run.list_provenance()),
+            "provenance": [*run.list_provenance(), *additions],
             "warnings": list(run.warnings),
             "request": run.request,
             "request_hash": run.request_hash,
@@ -146,9 +163,9 @@ async def resume(request: Request, project: str, id: str) -> Response:  # noqa: 
 
 
 async def _run_response(request: Request, run: Run) -> Response:
-    """The run with its transitions."""
+    """The run with its newest transitions."""
     async with get_context(request).core.store.begin(is_read_only=True) as unit:
-        return entity_response(run, await unit.runs.list_transitions(run.uid))
+        return entity_response(run, await list_newest_transitions(unit, run))
 
 
 def _add_description(run: Run, described: Described) -> Run:

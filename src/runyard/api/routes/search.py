@@ -16,7 +16,7 @@ from runyard.api.responses import entity_to_json, page_response
 from runyard.api.routing import Routes
 from runyard.app.list_query import Span
 from runyard.app.model import Entity, Json
-from runyard.app.projects import SEARCHED, Search, SortedBy, search_project
+from runyard.app.projects import MOST_WORDS, SEARCHED, Search, SortedBy, search_project
 from runyard.app.times import read_time
 from runyard.domain.access import Permission
 from runyard.spec.problem_codes import Code
@@ -48,6 +48,7 @@ def _read_search(request: Request, project: str) -> Search:
     sorted_by, direction = parameters[SORT]
     return Search(
         project=project,
+        most_bytes=get_context(request).limits.page_bytes,
         words=parameters[Q],
         sorted_by=sorted_by,
         direction=direction,
@@ -125,6 +126,13 @@ def _read_span(given: str) -> Span | None:
     return None if start is None and end is None else (start, end)
 
 
+def _read_words(given: str) -> str:
+    words = len(read_text(given).split())
+    if words > MOST_WORDS:
+        raise refuse(Code.SIZE_ENTRIES, f"has {words} words", allowed=f"at most {MOST_WORDS}")
+    return given
+
+
 Reader = Callable[[str], Any]
 _READERS: Mapping[str, tuple[str, Reader]] = {
     "type": ("types", _read_types),
@@ -135,7 +143,7 @@ _READERS: Mapping[str, tuple[str, Reader]] = {
     "metadata.updated": ("updated", _read_span),
     "metadata.created": ("created", _read_span),
 }
-Q = text("q", "Words to search for, in any case.")
+Q = text("q", f"Words to search for, in any case; at most {MOST_WORDS}.", reader=_read_words)
 FILTERS = QueryParameter(
     name="fq",
     description="A filter: `type:(function)`, `metadata.labels:(a AND b)`; may be repeated.",
@@ -160,8 +168,9 @@ SORT = QueryParameter(
 async def search(request: Request, project: str) -> Response:
     """Search a project: every version of every entity that matches all filters, last updated first.
 
-    At most 1000 matches are returned, and only the newest 2000 entities are searched by description. If a limit left
-    something out, the header `X-Search-Bounded` says which.
+    At most 1000 matches are returned, and only the newest 2000 entities are searched by description and labels, each in
+    its first 4096 characters. If a limit left something out, the header `X-Search-Bounded` says which. Pages are
+    shorter if the matches are large, as those of lists are.
     """
     wanted = _read_search(request, project)
     found = await search_project(get_context(request).core, wanted)

@@ -6,7 +6,7 @@ from starlette.responses import Response
 from runyard.api.context import get_context
 from runyard.api.if_match import read_expected_revision
 from runyard.api.list_parameters import LIST, read_query
-from runyard.api.openapi_models import VolumeBody, VolumePage, VolumeResponse
+from runyard.api.openapi_volumes import VolumeBody, VolumePage, VolumeResponse
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import entity_response, json_response, page_response
 from runyard.api.routing import Routes, get_principal

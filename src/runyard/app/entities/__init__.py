@@ -39,7 +39,24 @@ from runyard.app.entities.inventory import (
     load_config_maps,
 )
 from runyard.app.entities.kind_schemas import find_schema, list_schemas
-from runyard.app.entities.ownership import PRODUCER, check_own_entity, find_actor, find_state_since, note_change
+from runyard.app.entities.ownership import (
+    RUNS_AS,
+    check_own_entity,
+    find_actor,
+    find_actor_since,
+    find_producer_uid,
+    find_state_since,
+    note_change,
+)
+from runyard.app.entities.project_places import (
+    PLACES,
+    clear_registry_change,
+    find_registry_change,
+    list_changed_registries,
+    list_places,
+    mark_registries_changed,
+    read_project_registries,
+)
 from runyard.app.entities.secret_rotation import Rotation, rewrap_values, rotate_keys
 from runyard.app.entities.secret_values import get_secret_values, put_secret_values
 from runyard.app.entities.spec_checks import check_same_project, find_function, is_runnable_kind, unknown_reference
@@ -61,7 +78,8 @@ __all__ = [
     "MOST_DEPTH",
     "MOST_FILES",
     "MOST_VOLUMES",
-    "PRODUCER",
+    "PLACES",
+    "RUNS_AS",
     "STATES",
     "TYPES",
     "VOLUME_KIND",
@@ -76,14 +94,18 @@ __all__ = [
     "check_project",
     "check_revision",
     "check_same_project",
+    "clear_registry_change",
     "create_entity",
     "drop_nulls",
     "enter_project",
     "expect_name",
     "find_actor",
+    "find_actor_since",
     "find_function",
     "find_owner_uid",
     "find_place",
+    "find_producer_uid",
+    "find_registry_change",
     "find_schema",
     "find_state_since",
     "find_unused",
@@ -94,8 +116,10 @@ __all__ = [
     "get_secret_values",
     "is_deeper",
     "is_runnable_kind",
+    "list_changed_registries",
     "list_config_map_names",
     "list_entities",
+    "list_places",
     "list_schemas",
     "list_secret_names",
     "list_volume_claims",
@@ -104,10 +128,12 @@ __all__ = [
     "make_claim_name",
     "make_kept_volume",
     "make_key",
+    "mark_registries_changed",
     "note_change",
     "put_files",
     "put_secret_values",
     "read_draft",
+    "read_project_registries",
     "read_restored_draft",
     "replace_entity",
     "require_entity",

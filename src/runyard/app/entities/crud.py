@@ -11,6 +11,7 @@ from runyard.app.document_thread import compute
 from runyard.app.entities.drafts import EntityDraft, check_id, check_merged, check_project, read_restored_draft
 from runyard.app.entities.entity_types import TYPES, EntityType
 from runyard.app.entities.ignored_fields import find_kept, find_unused, take_status, with_warnings
+from runyard.app.entities.inventory import check_count
 from runyard.app.entities.ownership import KEPT, check_own_entity, name_producer, note_change
 from runyard.app.entities.spec_checks import check_new, check_spec, find_near_kinds
 from runyard.app.errors import Conflict, Missing, NotPossible
@@ -62,6 +63,7 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
     )
     async with core.store.begin() as unit:
         await enter_project(unit, project)
+        await check_count(unit, entity)
         if unknown := await check_new(unit, entity):
             raise Refused(unknown)
         try:
@@ -81,11 +83,11 @@ async def get_entity(core: Core, type_name: str, project: str, entity_id: str) -
 
 
 async def list_entities(core: Core, query: Query) -> Page:
-    """One page of entities."""
+    """One page of entities, not parsed."""
     async with core.store.begin(is_read_only=True) as unit:
         if query.project is not None:
             await require_project(unit, query.project)
-        return await unit.entities.find_page(query)
+        return await unit.entities.find_page(replace(query, is_unparsed=True))
 
 
 async def update_entity(
@@ -111,7 +113,9 @@ async def update_entity(
         if problems := _check_identity(stored, draft):
             raise Refused(problems)
         changed = _apply(core, who, entity_type, stored, draft)
-        merged = partial(check_merged, metadata=changed.metadata, status=changed.status)
+        # The list of files has a bound of its own.
+        status = {name: value for name, value in changed.status.items() if name != "files"}
+        merged = partial(check_merged, metadata=changed.metadata, status=status)
         await compute(merged, over=changed.status)
         if entity_type.on_update == "replace" and (unknown := await check_new(unit, changed)):
             raise Refused(unknown)

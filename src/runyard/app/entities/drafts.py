@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from runyard.app.entities.entity_types import STATES
+from runyard.app.entities.ownership import KEPT
 from runyard.app.model import Json
 from runyard.spec.digitalhub.original_fields import restore_spec
 from runyard.spec.document_size import check_values, count_values
@@ -36,12 +37,12 @@ MOST_CHARACTERS = 8 << 20
 """Texts and keys in the status of an entity: updates add to it, and each is as large as a body may be."""
 MOST_METADATA_BYTES = 1 << 15
 """Size of metadata as JSON: lists and searches show the metadata of a thousand entities."""
+MOST_METADATA_VALUES = 1000
+"""Values in metadata, nested ones included: a page counts bytes, and a value of two bytes takes fifty in memory."""
 
 FIELDS = ("id", "kind", "name", "project", "key", "user", "metadata", "spec", "status", "extensions")
 _CLIENTS_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_SERVERS_METADATA = frozenset(
-    {"created", "updated", "created_by", "updated_by", "produced_by_run", "triggers", "runs_as", "state_since"}
-)
+_SERVERS_METADATA = frozenset({"created", "updated", "created_by", "updated_by", "triggers", "triggers_root", *KEPT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ def check_project(draft: EntityDraft, project: str) -> list[Problem]:
 def check_merged(*, metadata: Json, status: Json) -> None:
     """Check what an update would store, with what earlier ones left there. Raises `Refused` if that is too much."""
     findings = Findings()
-    findings.read(_check_metadata_bytes, metadata, "metadata")
+    findings.read(_check_metadata_size, metadata, "metadata")
     findings.read(lambda given: expect_mapping(given, of="fields"), status, "status")
     findings.read(lambda given: check_values(given, most=MOST_VALUES), status, "status")
     if not findings.problems and count_values(status, most=MOST_VALUES, most_characters=MOST_CHARACTERS) > MOST_VALUES:
@@ -126,7 +127,8 @@ def check_merged(*, metadata: Json, status: Json) -> None:
     findings.finish()
 
 
-def _check_metadata_bytes(metadata: Json) -> None:
+def _check_metadata_size(metadata: Json) -> None:
+    check_values(metadata, most=MOST_METADATA_VALUES)
     if (size := len(json.dumps(metadata, ensure_ascii=False).encode(errors="surrogatepass"))) > MOST_METADATA_BYTES:
         raise refuse(
             Code.SIZE_BYTES, f"has {format_bytes(size)}", allowed=f"at most {format_bytes(MOST_METADATA_BYTES)} as JSON"
@@ -193,7 +195,7 @@ def _read_metadata(given: Any) -> Json:
     findings = Findings()
     for name in ("labels", "relationships"):
         findings.read(_check_list, metadata.get(name, []), name)
-    findings.read(_check_metadata_bytes, metadata)
+    findings.read(_check_metadata_size, metadata)
     for index, label in enumerate(metadata.get("labels", []) if not findings.problems else []):
         findings.read(lambda text: expect_name(text, what="a label"), label, "labels", index)
     for index, relationship in enumerate(metadata.get("relationships", []) if not findings.problems else []):

@@ -15,9 +15,11 @@ PRODUCER_UID = "produced_by_run_uid"
 """Its uid. Default: its id, which is the uid of runs that are older than uids."""
 RUNS_AS = "runs_as"
 """Of a trigger: the user who changed its spec last, as whom it fires. Default: its creator."""
+RUNS_AS_SINCE = "runs_as_since"
+"""Of a trigger: when that user changed its spec. Default: when it was updated last, or created if it has no RUNS_AS."""
 STATE_SINCE = "state_since"
 """When it entered its state. Default: when it was created."""
-KEPT = (PRODUCER, PRODUCER_UID, RUNS_AS, STATE_SINCE)
+KEPT = (PRODUCER, PRODUCER_UID, RUNS_AS, RUNS_AS_SINCE, STATE_SINCE)
 """Keys that an update by a client keeps."""
 
 
@@ -32,7 +34,7 @@ def note_change(stored: Entity, changed: Entity, who: Principal, *, at: datetime
     if changed.state != stored.state:
         noted[STATE_SINCE] = at.isoformat()
     if changed.type == "trigger" and changed.spec != stored.spec:
-        noted[RUNS_AS] = who.name
+        noted |= {RUNS_AS: who.name, RUNS_AS_SINCE: at.isoformat()}
     return replace(changed, metadata={**changed.metadata, **noted}) if noted else changed
 
 
@@ -47,8 +49,22 @@ def find_actor(trigger: Entity) -> str:
     return str(trigger.metadata.get(RUNS_AS) or trigger.user)
 
 
+def find_actor_since(trigger: Entity) -> datetime:
+    """When that user wrote its spec. An account of this name that is younger belongs to somebody else."""
+    since = trigger.metadata.get(RUNS_AS_SINCE)
+    if since is not None:
+        return datetime.fromisoformat(since)
+    return trigger.updated_at if RUNS_AS in trigger.metadata else trigger.created_at
+
+
+def find_producer_uid(entity: Entity) -> str | None:
+    """The uid of the run that created the entity, as the server recorded it."""
+    uid = entity.metadata.get(PRODUCER_UID, entity.metadata.get(PRODUCER))
+    return None if uid is None else str(uid)
+
+
 def check_own_entity(who: Principal, entity: Entity) -> None:
     """Raises `Forbidden` if a run's token would change an entity that the run did not create."""
-    producer_uid = entity.metadata.get(PRODUCER_UID, entity.metadata.get(PRODUCER))
+    producer_uid = find_producer_uid(entity)
     if who.run_id is not None and (producer_uid is None or producer_uid != who.run_uid):
         raise Forbidden(f"this token is for run {who.run_id} only, which did not create {entity.type} {entity.id}")

@@ -9,7 +9,8 @@ from runyard.app.audit import note_act
 from runyard.app.core import Core
 from runyard.app.identity import authorize
 from runyard.app.model import Principal, SealedValue
-from runyard.app.ports import RotatingVault, Stale, UnitOfWork, Unopenable
+from runyard.app.ports import Stale, UnitOfWork
+from runyard.app.vault import RotatingVault, Unopenable
 from runyard.domain.access import Permission
 
 BATCH = 100

@@ -8,26 +8,32 @@ from runyard.app.core import Core
 from runyard.app.document_thread import compute
 from runyard.app.entities.crud import enter_project, require_project
 from runyard.app.entities.inventory import list_secret_names
+from runyard.app.entities.project_places import mark_registries_changed
 from runyard.app.errors import Forbidden
-from runyard.app.locks import lock_of_secret_values
+from runyard.app.locks import lock_of_project, lock_of_secret_values
 from runyard.app.model import Principal
 from runyard.app.ports import UnitOfWork
 from runyard.spec.figures import format_bytes
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, find_nearest, list_words
 from runyard.spec.readers import Findings, describe_type, expect_mapping, refuse
+from runyard.spec.registries import REGISTRIES_SECRET, read_registries
 
 MOST_BYTES = 1 << 20
 """The limit of a Kubernetes Secret, for all values together."""
-MOST_LISTED = 1000
 MOST_ASKED = 256
 """Secrets whose values one request asks for."""
+NAMED_AT_ONCE = 20
+"""Names of secrets in one entry of the audit."""
 
 
 async def put_secret_values(core: Core, who: Principal, project: str, given: Any) -> None:
     """Encrypt and store new values of existing secrets, all or none. A problem never shows a value."""
     values = await compute(lambda: _read_values(given), over=given)
+    has_registries = REGISTRIES_SECRET in values
     async with core.store.begin() as unit:
+        if has_registries:  # the project's row is written too
+            await unit.lock(lock_of_project(project))
         await enter_project(unit, project)
         # Keeps two concurrent writers from taking the same version number.
         await unit.lock(lock_of_secret_values(project))
@@ -39,8 +45,12 @@ async def put_secret_values(core: Core, who: Principal, project: str, given: Any
             stored = await unit.secrets.find(project, name)
             version = stored.version + 1 if stored is not None else 1
             await unit.secrets.put(core.vault.seal(project, name, version, text))
+        if has_registries:
+            await mark_registries_changed(unit, project)
         await _note(core, unit, who, "secret.put_values", project=project, names=values)
         await unit.commit()
+    if has_registries:
+        core.signals.notify_registries(project)
 
 
 async def get_secret_values(core: Core, who: Principal, project: str, names: Sequence[str]) -> dict[str, str]:
@@ -65,9 +75,15 @@ async def get_secret_values(core: Core, who: Principal, project: str, names: Seq
 async def _note(
     core: Core, unit: UnitOfWork, who: Principal, action: str, *, project: str, names: Iterable[str], missing: int = 0
 ) -> None:
-    """Only names of existing secrets: values never appear in the audit, not even those sent by mistake as a name."""
-    details = {"names": sorted(set(names)), **({"missing": missing} if missing else {})}
-    await note_act(core, unit, who, action, of=("secret", None), project=project, details=details)
+    """Only names of existing secrets: values never appear in the audit, not even those sent by mistake as a name.
+
+    All of them: an entry with many would be large, so there are several.
+    """
+    known = sorted(set(names))
+    for start in range(0, max(1, len(known)), NAMED_AT_ONCE):
+        told = {"names": known[start : start + NAMED_AT_ONCE]}
+        details = {**told, **({"missing": missing} if missing and start == 0 else {})}
+        await note_act(core, unit, who, action, of=("secret", None), project=project, details=details)
 
 
 async def _check_named(unit: UnitOfWork, who: Principal, run_id: str, project: str, names: Sequence[str]) -> None:
@@ -90,6 +106,8 @@ def _read_values(given: Any) -> Mapping[str, str]:
     findings = Findings()
     for name, value in document.items():
         findings.read(_check_value, value, name)
+        if name == REGISTRIES_SECRET and isinstance(value, str):
+            findings.read(read_registries, value, name)
     findings.finish()
     if sum(len(value.encode()) for value in document.values()) > MOST_BYTES:
         raise refuse(

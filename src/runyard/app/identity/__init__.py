@@ -13,6 +13,7 @@ from runyard.app.identity.access import (
 )
 from runyard.app.identity.account_tokens import list_account_tokens, revoke_account_tokens
 from runyard.app.identity.accounts import (
+    MOST_PASSWORD_CHARACTERS,
     create_account,
     delete_account,
     list_accounts,
@@ -46,6 +47,7 @@ from runyard.app.identity.sign_in import (
 
 __all__ = [
     "GRANTS",
+    "MOST_PASSWORD_CHARACTERS",
     "PERSONAL_PREFIX",
     "REFRESH_PREFIX",
     "Grant",

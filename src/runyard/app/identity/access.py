@@ -26,6 +26,7 @@ _PLATFORM = frozenset(
         Permission.PUBLIC,
         Permission.SIGNED_IN,
         Permission.OWN_TOKENS,
+        Permission.OWN_USAGE,
         Permission.CREATE_PROJECT,
         Permission.ADMINISTER,
     }
@@ -35,6 +36,7 @@ _ACTS: Mapping[Permission, str] = {
     Permission.PUBLIC: "this",
     Permission.SIGNED_IN: "this",
     Permission.OWN_TOKENS: "making and seeing personal tokens",
+    Permission.OWN_USAGE: "seeing what all runs of a user use",
     Permission.CREATE_PROJECT: "creating projects",
     Permission.READ: "reading",
     Permission.WRITE: "changing and running things",
@@ -83,7 +85,7 @@ async def list_visible_projects(unit: UnitOfWork, who: Principal) -> frozenset[s
     visible = {share.project for share in shares}
     for number in count():
         page = await unit.entities.find_page(
-            Query(type="project", user=who.name, page=number, size=PAGE_SIZE, is_summary=True)
+            Query(type="project", user=who.name, page=number, size=PAGE_SIZE, is_without_documents=True)
         )
         visible.update(project.id for project in page.content)
         if len(page.content) < PAGE_SIZE:

@@ -18,7 +18,7 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
 
 LEAST_CHARACTERS = 12
-MOST_CHARACTERS = 1024
+MOST_PASSWORD_CHARACTERS = 1024
 RESERVED = frozenset({"anonymous", "files", "nobody", "runyard", "system"})
 """Names that the audit uses for other actors, or that look like them."""
 MOST_NAMED = 5
@@ -192,9 +192,9 @@ def _check_account(name: str, password: str | None) -> None:
     elif name in RESERVED:
         problems.append(Problem(Code.NAME_RESERVED, ("name",), "reserved by the system", value=name))
     # Problems never show a password.
-    if password is not None and not LEAST_CHARACTERS <= len(password) <= MOST_CHARACTERS:
+    if password is not None and not LEAST_CHARACTERS <= len(password) <= MOST_PASSWORD_CHARACTERS:
         message = f"has {len(password)} characters"
-        allowed = f"{LEAST_CHARACTERS} to {MOST_CHARACTERS} characters of any kind"
+        allowed = f"{LEAST_CHARACTERS} to {MOST_PASSWORD_CHARACTERS} characters of any kind"
         problems.append(Problem(Code.PASSWORD_LENGTH, ("password",), message, allowed=allowed))
     elif password is not None and len(set(password)) < LEAST_CHARACTERS // 3:
         message = "repeats too few characters to be hard to guess"

@@ -1,10 +1,12 @@
 """Follow a run's log until the run has ended and its log is complete.
 
-The collector of this process signals when it has stored something. For a run whose log another replica collects, the
-log store is read every `POLL_SECONDS`.
+The collector of this process is told that the log is read, follows it before others, and signals when it has stored
+something. For a run whose log another replica collects, the log store is read every `POLL_SECONDS`; streams that grow
+are read more often.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
@@ -16,8 +18,16 @@ from runyard.app.runs import RunFollower
 
 FLUSH_SECONDS = 0.05
 """Output that arrives within this time is sent together."""
+SAY_SECONDS = 5.0
+"""How often the collector is told that the log is still read, at most. A guard asks for a look every 15 s at least."""
 POLL_SECONDS = 1.0
 """How often the log store is read for a run whose log another replica collects."""
+GROWING_POLL_SECONDS = 0.4
+"""How often its streams that grow are read: so that a line is seen within a second."""
+GROWING_SECONDS = 30.0
+"""How long a stream counts as growing after its last output."""
+GROWING_READS_PER_SECOND = 20
+"""How often one follower reads growing streams, all together. With more than eight, each is read less often."""
 
 
 class Guard(Protocol):
@@ -41,6 +51,9 @@ class LogFollower:
         self._marker = marker
         self._readers: dict[Stream, PartReader] = {}
         self._current: Stream | None = None
+        self._said_at = -SAY_SECONDS
+        self._grew_at: dict[Stream, float] = {}
+        self._listed_at = -POLL_SECONDS
 
     async def iterate(self, parts: Sequence[Part], *, guard: Guard) -> AsyncIterator[bytes]:
         """Chunks of text. If it ends before the log, the last line says why and at which offsets to continue."""
@@ -55,13 +68,13 @@ class LogFollower:
 
     async def _iterate(self, guard: Guard) -> AsyncIterator[bytes]:
         while True:
+            self._say_that_it_is_read()
             # First whether it is complete, then what is stored: so that nothing is left unread at the end.
             if self._follower.may_have_changed:
                 await self._follower.read_new()
             is_complete = self._follower.is_log_complete
-            await self._find_streams()
             has_news = False
-            async for chunk in self._read_round():
+            async for chunk in self._read_round(await self._choose_readers(is_last=is_complete)):
                 has_news = True
                 yield chunk
             if is_complete:
@@ -71,13 +84,37 @@ class LogFollower:
                 return
             if has_news:
                 await asyncio.sleep(FLUSH_SECONDS)
-            pause = POLL_SECONDS if self._is_collected_elsewhere else guard.seconds_left
+            pause = self._choose_poll_pause() if self._is_collected_elsewhere else guard.seconds_left
             await self._follower.wait(seconds=min(pause, guard.seconds_left))
+
+    def _say_that_it_is_read(self) -> None:
+        """Not at every line: a busy log is read twenty times a second."""
+        if time.monotonic() - self._said_at >= SAY_SECONDS:
+            self._said_at = time.monotonic()
+            self._core.signals.notify_collector(self._follower.run.uid)
 
     @property
     def _is_collected_elsewhere(self) -> bool:
         run = self._follower.run
         return run.place is not None and run.uid not in self._core.signals.collected
+
+    async def _choose_readers(self, *, is_last: bool) -> list[PartReader]:
+        """Those of all streams, or between two polls of streams that grow."""
+        is_between = time.monotonic() - self._listed_at < POLL_SECONDS
+        if is_between and self._is_collected_elsewhere and not is_last:
+            return self._list_growing()
+        self._listed_at = time.monotonic()
+        await self._find_streams()
+        return list(self._readers.values())
+
+    def _list_growing(self) -> list[PartReader]:
+        since = time.monotonic() - GROWING_SECONDS
+        return [reader for stream, reader in self._readers.items() if self._grew_at.get(stream, since) > since]
+
+    def _choose_poll_pause(self) -> float:
+        growing = len(self._list_growing())
+        pause = max(GROWING_POLL_SECONDS, growing / GROWING_READS_PER_SECOND) if growing else POLL_SECONDS
+        return min(pause, POLL_SECONDS)
 
     async def _find_streams(self) -> None:
         """Look for new streams."""
@@ -90,14 +127,15 @@ class LogFollower:
     def _add(self, stream: Stream, *, offset: int) -> None:
         self._readers[stream] = PartReader(self._core.logs, stream, offset=offset)
 
-    async def _read_round(self) -> AsyncIterator[bytes]:
+    async def _read_round(self, readers: Sequence[PartReader]) -> AsyncIterator[bytes]:
         """Everything stored now, one chunk of each stream in turn."""
-        waiting = list(self._readers.values())
+        waiting = list(readers)
         while waiting:
             for reader in list(waiting):
                 start = reader.offset
                 pieces = await reader.read()
                 if pieces:
+                    self._grew_at[reader.stream] = time.monotonic()
                     yield self._introduce(reader.stream, offset=start) + write_pieces(pieces, marker=self._marker)
                 else:
                     waiting.remove(reader)

@@ -7,6 +7,8 @@ the marker, a space, and JSON.
 
 import json
 import secrets
+from codecs import getincrementaldecoder
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -124,12 +126,13 @@ async def list_logs(core: Core, project: str, run_id: str, *, marker: Marker) ->
     """The tail of every stream, in the order in which they began. Raises `Missing`."""
     async with core.store.begin(is_read_only=True) as unit:
         run = await require_run(unit, project, run_id)
+    core.signals.notify_collector(run.uid)
     tails: list[LogTail] = []
     left = LIST_BYTES
     for info in reversed(await core.logs.list_streams(run.uid)):
-        part = Part(info=info, offset=max(0, info.size - min(TAIL_BYTES, left)))
-        left -= info.size - part.offset
-        tails.append(LogTail(part=part, content=await _read_tail(core, part, marker=marker)))
+        tail, size = await _read_tail(core, info, limit=min(TAIL_BYTES, left), marker=marker)
+        left = max(0, left - size)
+        tails.append(tail)
     return run, tails[::-1]
 
 
@@ -138,6 +141,7 @@ async def choose_parts(core: Core, run: Run, wanted: Wanted, *, can_come: bool =
 
     With `can_come`, a stream may still begin later. An offset is only valid for a single stream.
     """
+    core.signals.notify_collector(run.uid)
     infos = await core.logs.list_streams(run.uid)
     chosen = [info for info in infos if wanted.takes(info.stream)]
     findings = Findings()
@@ -182,14 +186,24 @@ def write_pieces(pieces: Iterable[LogPiece], *, marker: Marker) -> bytes:
     return b"".join(marker.write_piece(piece) for piece in pieces)
 
 
-async def _read_tail(core: Core, part: Part, *, marker: Marker) -> bytes:
+async def _read_tail(core: Core, info: StreamInfo, *, limit: int, marker: Marker) -> tuple[LogTail, int]:
+    """The end of a stream, and its size as text: `limit`, and a part of a chunk more if bytes were replaced."""
     marker.is_at_start = True
-    reader = PartReader(core.logs, part.info.stream, offset=part.offset, end=part.info.size)
-    draft = [marker.write(left_out=part.offset)] if part.offset else []
-    while pieces := await reader.read(limit=1 << 20):
-        draft.append(write_pieces(pieces, marker=marker))
-    # Clients decode strictly, and the cut may be inside a character.
-    return b"".join(draft).decode(errors="replace").encode()
+    reader = PartReader(core.logs, info.stream, offset=max(0, info.size - limit), end=info.size)
+    # Clients decode strictly, and the cut may be inside a character. What is not UTF-8 becomes three times as long.
+    decoder = getincrementaldecoder("utf-8")(errors="replace")
+    chunks: deque[tuple[int, bytes]] = deque()
+    offset, size = reader.offset, 0
+    while pieces := await reader.read():
+        text = decoder.decode(write_pieces(pieces, marker=marker), final=reader.offset == info.size).encode()
+        chunks.append((offset, text))
+        offset, size = reader.offset, size + len(text)
+        while size - len(chunks[0][1]) >= limit:
+            size -= len(chunks.popleft()[1])
+    part = Part(info=info, offset=chunks[0][0] if chunks else offset)
+    marker.is_at_start = True
+    left_out = marker.write(left_out=part.offset) if part.offset else b""
+    return LogTail(part=part, content=b"".join([left_out, *(text for _, text in chunks)])), size
 
 
 def _name_unknown(findings: Findings, wanted: Wanted, streams: Sequence[Stream]) -> None:

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 from runyard.app.core import Core
 from runyard.app.engine import Assignment, EngineRefusal
+from runyard.app.entities import read_project_registries
 from runyard.app.loops.run_admission import RunAdmission
 from runyard.app.model import Run
 from runyard.app.rules import RecordedRules
+from runyard.app.runs import can_be_resumed
 from runyard.domain.effective_spec import EffectiveSpec
+from runyard.domain.lifecycle import State
 from runyard.domain.reasons import Reason
+from runyard.spec.registries import RegistryCredential
 
 IssueToken = Callable[[Run], Awaitable[str]]
 """Issues a token for one run; the composition root provides it."""
@@ -36,6 +40,10 @@ class StoredAccess:
                 values[use.name] = self.core.vault.open(sealed)
         return values
 
+    async def read_registries(self) -> Mapping[str, RegistryCredential]:
+        """Those of the project's secret `DOCKER_AUTH_CONFIG` as it is now; none if it has no value."""
+        return await read_project_registries(self.core, self.run.project)
+
     async def issue_token(self) -> str:
         """A new token for this run alone; it expires with the run, or after 30 days."""
         return await self.issue(self.run)
@@ -53,7 +61,9 @@ def make_assignment(core: Core, run: Run, *, issue_token: IssueToken, rules: Rec
         function=run.function,
         task=run.task,
         effective=get_effective(run),
+        created_at=run.created_at,
         generation=run.desired_generation,
+        can_be_resumed=run.state not in (State.COMPLETED, State.ERROR) and can_be_resumed(run),
         access=StoredAccess(core, run, issue_token),
         admission=RunAdmission(core, run, rules),
     )

@@ -6,15 +6,14 @@ while a project waits, slowly otherwise.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from runyard.app.core import Core
 from runyard.app.engine import Engine
 from runyard.app.event_waits import wait_at_most
-from runyard.app.list_query import Query
 from runyard.app.ports import Unavailable
 from runyard.app.projects import finish_project_deletion
 
-PAGE_SIZE = 100
 FIRST_RETRY_SECONDS = 1.0
 SLOWEST_RETRY_SECONDS = 30.0
 """Backoff while projects wait, and how often the loop looks although nothing was reported."""
@@ -48,16 +47,10 @@ class DeletionLoop:
         """One pass. Returns how many projects were deleted."""
         return sum([await self._finish(project) for project in await self._list()])
 
-    async def _list(self) -> list[str]:
+    async def _list(self) -> Sequence[str]:
         """Every project that is DELETING, from one snapshot: one that waits hides no other."""
-        listed: list[str] = []
         async with self._core.store.begin(is_read_only=True) as unit:
-            while True:
-                query = Query(type="project", state="DELETING", page=len(listed) // PAGE_SIZE, size=PAGE_SIZE)
-                content = (await unit.entities.find_page(query)).content
-                listed += [project.id for project in content]
-                if len(content) < PAGE_SIZE:
-                    return listed
+            return await unit.entities.list_projects_in_state("DELETING")
 
     async def _finish(self, project: str) -> bool:
         """The failure of one project does not end the pass over the others."""

@@ -1,7 +1,7 @@
 """What the log collector knows of the outputs that it follows, and the queue in which they wait for a slot."""
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from runyard.app.engine import Anchor, LogSource
@@ -25,8 +25,10 @@ class FollowedSource:
     failures: int = 0
     """Attempts in a row that brought nothing."""
     task: "asyncio.Task[None] | None" = None
-    since: float = 0.0
-    """When it got its slot, on the clock of the event loop."""
+    since: float | None = None
+    """When it got its slot last, on the clock of the event loop; None: it never had one."""
+    heard_at: float = 0.0
+    """When something of it was stored last, on the same clock."""
     can_be_cancelled: bool = False
     """Whether its task only waits: for the engine, or for the next attempt to write."""
     is_stopping: bool = False
@@ -62,11 +64,13 @@ class FollowedRun:
     """Of all its streams, for the limit per run."""
     waiters: set[asyncio.Event] = field(default_factory=set)
     """Set when an output is complete. Its outputs are urgent while somebody waits."""
+    read_at: float | None = None
+    """When somebody read its log, on the clock of the event loop; None: not lately, or others are read already."""
 
     @property
     def is_urgent(self) -> bool:
-        """Whether somebody waits for the end of its log."""
-        return bool(self.waiters)
+        """Whether somebody waits for the end of its log, or reads it."""
+        return bool(self.waiters) or self.read_at is not None
 
     def add(self, source: LogSource, info: StreamInfo | None) -> FollowedSource:
         """Begin with an output, from what is stored of it."""
@@ -85,11 +89,15 @@ class FollowedRun:
 
 
 class FairQueue:
-    """Outputs that wait for a slot: those of urgent runs first; among equals, one of each run in turn (round robin)."""
+    """Outputs that wait for a slot: those of urgent runs first, then those that never had one.
+
+    Among equals, one of each run in turn (round robin). Most runs have one output, for which a list takes the least.
+    """
 
     def __init__(self) -> None:
-        self._urgent: OrderedDict[str, deque[FollowedSource]] = OrderedDict()
-        self._others: OrderedDict[str, deque[FollowedSource]] = OrderedDict()
+        self._urgent: OrderedDict[str, list[FollowedSource]] = OrderedDict()
+        self._new: OrderedDict[str, list[FollowedSource]] = OrderedDict()
+        self._others: OrderedDict[str, list[FollowedSource]] = OrderedDict()
         self._length = 0
 
     def __len__(self) -> int:
@@ -102,16 +110,16 @@ class FairQueue:
 
     def put(self, one: FollowedSource) -> None:
         """At the end."""
-        lines = self._urgent if one.run.is_urgent else self._others
-        lines.setdefault(one.source.run_uid, deque()).append(one)
+        lines = self._urgent if one.run.is_urgent else self._new if one.since is None else self._others
+        lines.setdefault(one.source.run_uid, []).append(one)
         self._length += 1
 
     def take(self) -> FollowedSource | None:
         """The next one."""
-        for lines in (self._urgent, self._others):
+        for lines in (self._urgent, self._new, self._others):
             if lines:
                 run_uid, line = lines.popitem(last=False)
-                one = line.popleft()
+                one = line.pop(0)
                 if line:
                     lines[run_uid] = line
                 self._length -= 1
@@ -120,13 +128,14 @@ class FairQueue:
 
     def promote(self, run_uid: str) -> None:
         """The run has become urgent."""
-        line = self._others.pop(run_uid, None)
-        if line is not None:
-            self._urgent.setdefault(run_uid, deque()).extend(line)
+        for lines in (self._new, self._others):
+            line = lines.pop(run_uid, None)
+            if line is not None:
+                self._urgent.setdefault(run_uid, []).extend(line)
 
     def discard(self, run_uid: str) -> None:
         """Remove all of a run."""
-        for lines in (self._urgent, self._others):
+        for lines in (self._urgent, self._new, self._others):
             self._length -= len(lines.pop(run_uid, ()))
 
 

@@ -7,25 +7,33 @@ between two scans, and changes older than `LOOK_BACK` when the server starts.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from runyard.app.core import Core
-from runyard.app.entities import PRODUCER, TYPES, find_state_since, make_key
+from runyard.app.entities import TYPES, find_actor, find_state_since, make_key
 from runyard.app.loops.turns import Turn, contain
 from runyard.app.lru_map import LruMap
 from runyard.app.model import Entity, Json, Run
 from runyard.app.ports import UnitOfWork
-from runyard.app.triggers import CHAIN, Occasion, find_start, fire, is_active
+from runyard.app.triggers import (
+    Occasion,
+    find_chain,
+    find_chain_problem,
+    find_start,
+    fire,
+    is_active,
+    note_refusal,
+)
 from runyard.domain.triggers import find_types, matches_key
-from runyard.spec.digitalhub.reference_strings import parse_key
-from runyard.spec.problems import Refused
 
 LOOK_BACK = timedelta(hours=1)
 OVERLAP = timedelta(minutes=1)
 """Covers clock skew between replicas, and writes that were not committed yet at the last scan."""
+ScanKey = tuple[str, str]
+"""A user and a project: the triggers that run as one user in a project share a scan."""
 _KNOWN_TYPES = ("run", *TYPES)
 _PAGE = 200
 _MOST_REMEMBERED = 20_000
@@ -35,7 +43,7 @@ _STEPS_BETWEEN_PAUSES = 100
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """An entity, without its documents, entered a state."""
+    """An entity entered a state. Without its documents: an unfinished scan keeps a page of them per project."""
 
     entity: Entity
     key: str
@@ -58,51 +66,55 @@ class Lifecycles:
     def __init__(self, core: Core, *, is_open: Callable[[], bool]) -> None:
         self._core = core
         self._is_open = is_open
-        self._scans: dict[str, _Scan] = {}
-        self._scanned_at: dict[str, datetime] = {}
-        self._done: LruMap[tuple[str, str, str], bool] = LruMap(most=_MOST_REMEMBERED)
+        self._scans: dict[ScanKey, _Scan] = {}
+        self._scanned_at: dict[ScanKey, datetime] = {}
+        self._done: LruMap[tuple[str, str, datetime, str], bool] = LruMap(most=_MOST_REMEMBERED)
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a scan is unfinished, because the turn of its project was over."""
-        return bool(self._scans)
+    def is_interrupted(self, key: ScanKey) -> bool:
+        """Whether a scan is unfinished, because the turn was over."""
+        return key in self._scans
 
-    def keep(self, projects: Iterable[str]) -> None:
-        """Forget all other projects: they have no lifecycle triggers any more."""
-        kept = set(projects)
-        self._scans = {project: scan for project, scan in self._scans.items() if project in kept}
-        self._scanned_at = {project: at for project, at in self._scanned_at.items() if project in kept}
+    def keep(self, keys: Collection[ScanKey]) -> None:
+        """Forget all others: they have no lifecycle triggers any more."""
+        self._scans = {key: scan for key, scan in self._scans.items() if key in keys}
+        self._scanned_at = {key: at for key, at in self._scanned_at.items() if key in keys}
 
-    def abandon(self, project: str) -> None:
+    def abandon(self, key: ScanKey) -> None:
         """Give up an unfinished scan that failed; the next one begins where it began, after the loop's pause."""
-        self._scans.pop(project, None)
+        self._scans.pop(key, None)
 
-    async def take_turn(self, project: str, triggers: Sequence[Entity], turn: Turn) -> int:
+    def note_actor(self, known: Entity | None, trigger: Entity) -> None:
+        """A trigger was read again. If it runs as another user now, their scans may be ahead of those before."""
+        if known is not None and (user := find_actor(trigger)) != find_actor(known):
+            self.abandon((user, trigger.project))
+            self._scanned_at.pop((user, trigger.project), None)
+
+    async def take_turn(self, key: ScanKey, triggers: Sequence[Entity], turn: Turn) -> int:
         """Fire for everything in a project that changed since its last scan, as far as the turn goes."""
-        scan = self._scans.get(project) or self._start(project, triggers)
+        scan = self._scans.get(key) or self._start(key, triggers)
         known = {trigger.id: trigger for trigger in triggers}
         fired = 0
         while not turn.is_over:
             match = next(scan.matches, None)
             if match is None:
                 if not await scan.read_page(self._core, triggers):
-                    self._scanned_at[project] = scan.began_at
-                    del self._scans[project]
+                    self._scanned_at[key] = scan.began_at
+                    del self._scans[key]
                     break
-            elif match == "pause":
-                await asyncio.sleep(0)
-            elif (trigger := known.get(match.trigger_id)) is not None:
+            elif match != "pause" and (trigger := known.get(match.trigger_id)) is not None:
                 fired += await self._fire_once(trigger, match.change, turn)
+            # The database may answer at once, and a search may take long.
+            await asyncio.sleep(0)
         return fired
 
-    def _start(self, project: str, triggers: Sequence[Entity]) -> "_Scan":
-        now, last = self._core.clock.now(), self._scanned_at.get(project)
+    def _start(self, key: ScanKey, triggers: Sequence[Entity]) -> "_Scan":
+        now, last = self._core.clock.now(), self._scanned_at.get(key)
         since = now - LOOK_BACK if last is None else last - OVERLAP
-        scan = self._scans[project] = _Scan(project, triggers, since=since, began_at=now)
+        scan = self._scans[key] = _Scan(key[1], triggers, since=since, began_at=now)
         return scan
 
     async def _fire_once(self, trigger: Entity, change: _Change, turn: Turn) -> int:
-        key = (trigger.project, trigger.id, change.occasion)
+        key = (trigger.project, trigger.id, trigger.created_at, change.occasion)
         if key in self._done:
             return 0
         fired = await contain(self._fire(trigger, change, turn), trigger=trigger.id, project=trigger.project)
@@ -117,11 +129,20 @@ class Lifecycles:
             entity = await _find_entity(unit, change)
             if stored is None or entity is None or not (is_active(stored) and _is_meant(stored, change)):
                 return 0
-            chain = await _find_chain(unit, entity)
-        if trigger.id in chain:
-            # The entity was produced because of this very trigger: that would loop for ever.
-            return 0
+            chain = await find_chain(unit, entity)
+            if trigger.id in chain.triggers:
+                # The entity was produced because of this very trigger: that would loop for ever.
+                return 0
+            problem = await find_chain_problem(unit, chain, project=trigger.project)
+            # Told once: a chain that has reached its limit has very many more occasions.
+            told = f"limit:{chain.root}"
+            if problem is not None and await unit.firings.is_used(trigger.id, told, project=trigger.project):
+                return 0
         turn.count_firing()
+        if problem is not None:
+            await note_refusal(self._core, stored, Occasion(id=told, input={}), problem)
+            return 1
+        chain = replace(chain, root=chain.root or change.occasion)
         occasion = Occasion(id=change.occasion, input=_describe(entity), chain=chain)
         await fire(self._core, stored, occasion, is_open=self._is_open())
         return 1
@@ -167,16 +188,19 @@ class _Scan:
         # An entity that was updated without a change of state entered it earlier: already processed, or too old.
         entered = [(entity, find_state_since(entity)) for entity in entities]
         return entities, [
-            _make_change(entity, entity.state, at, at.astimezone(UTC).isoformat()) for entity, at in entered
+            _make_change(replace(entity, metadata={}), entity.state, at, at.astimezone(UTC).isoformat())
+            for entity, at in entered
         ]
 
 
 def _iter_matches(changes: Iterable[_Change], triggers: Iterable[Entity]) -> Iterator[_Match | Literal["pause"]]:
     """Matches, and pauses in between so that a long search does not block the event loop."""
     by_state: dict[str, list[Entity]] = {}
-    for trigger in triggers:
+    for number, trigger in enumerate(triggers, start=1):
         for state in _list_states(trigger):
             by_state.setdefault(state, []).append(trigger)
+        if number % _STEPS_BETWEEN_PAUSES == 0:
+            yield "pause"
     steps = 0
     for change in changes:
         for trigger in by_state.get(change.state, ()):
@@ -194,29 +218,6 @@ async def _find_entity(unit: UnitOfWork, change: _Change) -> Entity | None:
     return await unit.entities.find(brief.type, brief.id, project=brief.project)
 
 
-async def _find_chain(unit: UnitOfWork, entity: Entity) -> tuple[str, ...]:
-    """The triggers that led to an entity: stored with a run; for other entities, with the run that produced them."""
-    run = entity if isinstance(entity, Run) else await _find_maker(unit, entity)
-    chain = run.metadata.get(CHAIN) if run is not None else None
-    return tuple(map(str, chain)) if isinstance(chain, list) else ()
-
-
-async def _find_maker(unit: UnitOfWork, entity: Entity) -> Run | None:
-    """The run that produced it: as the server recorded it, or else as the client says."""
-    if (producer := entity.metadata.get(PRODUCER)) is not None:
-        return await unit.runs.find(str(producer), project=entity.project)
-    relations: Any = entity.metadata.get("relationships") or []
-    for relation in relations:
-        if isinstance(relation, dict) and relation.get("type") == "produced_by":
-            try:
-                key = parse_key(str(relation.get("dest")))
-            except Refused:
-                continue
-            if key.type == "run" and key.id is not None:
-                return await unit.runs.find(key.id, project=entity.project)
-    return None
-
-
 def _is_meant(trigger: Entity, change: _Change) -> bool:
     """Whether a trigger waits for a change: by state, time, key and project. Nobody waits for themselves."""
     entity = change.entity
@@ -225,9 +226,10 @@ def _is_meant(trigger: Entity, change: _Change) -> bool:
     return is_named and is_new and entity.project == trigger.project and entity.id != trigger.id
 
 
-def _list_states(trigger: Entity) -> list[str]:
+def _list_states(trigger: Entity) -> Collection[str]:
+    """Each once: a client may repeat one, and would be compared as often."""
     states = trigger.spec.get("states")
-    return [str(state) for state in states] if isinstance(states, list) else []
+    return {str(state) for state in states} if isinstance(states, list) else ()
 
 
 def _make_change(entity: Entity, state: str, at: datetime, time: str) -> _Change:

@@ -7,8 +7,9 @@ replicas that follow the same output do no harm: the log store skips what it has
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from datetime import datetime
 
 from runyard.app.core import Core
 from runyard.app.engine import (
@@ -22,6 +23,7 @@ from runyard.app.engine import (
     LogSource,
 )
 from runyard.app.engine_calls import call_engine
+from runyard.app.event_waits import wait_at_most
 from runyard.app.log_store import Stream, StreamInfo
 from runyard.app.loops.followed_logs import FairQueue, FollowedRun, FollowedSource, to_stream
 from runyard.app.loops.log_writer import LIMIT, MAX_LOG_BYTES, LogWriter
@@ -32,7 +34,12 @@ from runyard.domain.lifecycle import GONE
 MOST_FOLLOWED = 1000
 """How many outputs are followed at the same time. Others wait for a slot."""
 TURN_SECONDS = 10.0
-"""After that long an output gives up its slot, if others wait."""
+"""After that long an output may have to give up its slot, if others wait; first those that were silent as long."""
+TURNS_PER_SECOND = 25
+"""How many outputs give up their slots for others. Each costs a connection: 4 ms of CPU time on Kubernetes."""
+READ_SECONDS = 30.0
+"""How long the outputs of a run are followed before others after somebody read its log. Clients that follow it say so
+again before that (`log_follower.SAY_SECONDS`)."""
 MOST_SOURCES = 1000
 """How many outputs of a run are stored; a container that restarts again and again has many."""
 MOST_LISTED_AT_ONCE = 16
@@ -69,6 +76,8 @@ class LogCollector:
         self._most_followed = most_followed
         self._runs: dict[str, FollowedRun] = {}
         self._queue = FairQueue()
+        self._read_runs: dict[str, FollowedRun] = {}
+        """Runs whose log somebody reads, by uid. Together they have half of the slots at most."""
         self._followed: dict[FollowedSource, None] = {}
         """Those that have a slot, the longest first."""
         self._unlisted: dict[str, Anchor] = {}
@@ -92,14 +101,15 @@ class LogCollector:
             self._listing.add(task)
             task.add_done_callback(self._listing.discard)
 
-    async def drain(self, anchor: Anchor, *, seconds: float) -> bool:
+    async def drain(self, anchor: Anchor, *, seconds: float, lost_since: datetime | None = None) -> bool:
         """Whether everything that the engine lists is stored and complete; waits at most so long for it.
 
-        For a run that has ended. A stream whose rest the engine does not know anymore gets a gap, and is finished.
+        For a run that has ended. A stream whose rest the engine does not know anymore gets a gap, and is finished. With
+        `lost_since`, the run is lost: if nothing of it is stored or listed, a gap since then says so.
         """
         try:
             async with asyncio.timeout(seconds):
-                run = await self._list(anchor, has_ended=True)
+                run = await self._list(anchor, has_ended=True, lost_since=lost_since)
                 while run is not None and run.sources:
                     await self._wait_for_news(run)
                 return anchor.run_uid not in self._forgotten
@@ -117,11 +127,14 @@ class LogCollector:
         self._core.signals.collected.update(self._runs)
         self._fill_slots()
         clock = asyncio.get_running_loop().time
-        checked_at = clock()
+        checked_at = turned_at = clock()
         try:
             while True:
-                await asyncio.sleep(TICK_SECONDS)
-                self._take_turns(clock())
+                await wait_at_most(self._core.signals.log_reads, TICK_SECONDS)
+                self._attend_to_readers(clock())
+                if clock() - turned_at >= TICK_SECONDS:
+                    turned_at = clock()
+                    self._take_turns(turned_at)
                 if clock() - checked_at >= SHARD_SECONDS:
                     checked_at = clock()
                     await self._give_up_others()
@@ -150,7 +163,9 @@ class LogCollector:
             else:
                 self._list_failures.pop(uid, None)
 
-    async def _list(self, anchor: Anchor, *, has_ended: bool = False) -> FollowedRun | None:
+    async def _list(
+        self, anchor: Anchor, *, has_ended: bool = False, lost_since: datetime | None = None
+    ) -> FollowedRun | None:
         """Find the run's outputs and queue those that are not complete; None if there are none."""
         listed = await call_engine(self._engine.list_log_sources(anchor))
         uid = anchor.run_uid
@@ -159,9 +174,13 @@ class LogCollector:
         if not has_ended and run is not None and all(one in run.sources or one in run.done for one in listed):
             return run
         infos = {info.stream: info for info in await self._core.logs.list_streams(uid)}
-        chosen = await self._choose(anchor, listed, infos)
+        chosen = await self._choose(anchor, _leave_out_stored(listed, infos), infos)
         if has_ended:
             await self._finish_lost(anchor, listed, infos)
+        if lost_since is not None and not listed and not infos:
+            source = LogSource(run_uid=uid, pod=LOST, container=LOST)
+            cause = f"{LOST}: the objects of the run are gone, and nothing of its output was read"
+            await self._cut(anchor, source, None, cause=cause, name=LOST, since=lost_since)
         if uid in self._forgotten:
             return None
         return self._admit(anchor, listed, chosen=set(chosen), infos=infos)
@@ -180,6 +199,8 @@ class LogCollector:
                 self._queue.put(run.add(source, info))
         self._drop_if_complete(run)
         self._fill_slots()
+        if run.is_urgent:
+            self._make_room(self._queue.urgent)
         return self._runs.get(anchor.run_uid)
 
     async def _choose(
@@ -213,8 +234,18 @@ class LogCollector:
                 cause = f"{LOST}: the engine has no more of this output"
                 await self._cut(anchor, source, info, cause=cause, name=LOST)
 
-    async def _cut(self, anchor: Anchor, source: LogSource, info: StreamInfo | None, *, cause: str, name: str) -> None:
-        since = self._core.clock.now() if info is None or info.last_at is None else info.last_at
+    async def _cut(
+        self,
+        anchor: Anchor,
+        source: LogSource,
+        info: StreamInfo | None,
+        *,
+        cause: str,
+        name: str,
+        since: datetime | None = None,
+    ) -> None:
+        if since is None:
+            since = self._core.clock.now() if info is None or info.last_at is None else info.last_at
         one = FollowedRun(anchor).add(source, info)
         one.offset = one.size
         await self._writer.cut(one, since=since, cause=cause, name=name)
@@ -259,6 +290,7 @@ class LogCollector:
             async with aclosing(self._read(one)) as items:
                 async for item in items:
                     is_complete = await self._write(one, item)
+                    one.heard_at = asyncio.get_running_loop().time()
                     del item  # its bytes are not kept while it waits for the next one
                     if is_complete:
                         return True
@@ -345,12 +377,33 @@ class LogCollector:
         if self._runs.get(one.source.run_uid) is one.run and one.source in one.run.sources:
             self._queue.put(one)
             self._fill_slots()
+            if one.run.is_urgent:
+                self._make_room(self._queue.urgent)
 
     def _drop_if_complete(self, run: FollowedRun) -> None:
         """Forget runs about which there is nothing to do. They are listed again if they are attended to again."""
         if not run.sources and not run.waiters and self._runs.get(run.anchor.run_uid) is run:
             del self._runs[run.anchor.run_uid]
+            self._read_runs.pop(run.anchor.run_uid, None)
             self._core.signals.collected.discard(run.anchor.run_uid)
+
+    def _attend_to_readers(self, now: float) -> None:
+        """Follow the outputs of runs whose logs are read before others; those that were read first have the room."""
+        asked, before = self._core.signals.take_log_reads(), self._read_runs
+        self._read_runs, room = {}, self._most_followed // 2
+        for uid in (*before, *(asked - before.keys())):
+            run = self._runs.get(uid)
+            if run is None:
+                continue
+            read_at = now if uid in asked else run.read_at
+            is_late = read_at is None or now - read_at >= READ_SECONDS
+            if is_late or len(run.sources) > room:
+                run.read_at = None
+                continue
+            run.read_at, self._read_runs[uid], room = read_at, run, room - len(run.sources)
+            self._queue.promote(uid)
+        if self._queue.urgent:
+            self._make_room(self._queue.urgent)
 
     async def _wait_for_news(self, run: FollowedRun) -> None:
         """Wait until one of the run's outputs is complete; they are followed before others."""
@@ -366,7 +419,7 @@ class LogCollector:
 
     def _make_room(self, wanted: int) -> None:
         """Let outputs that only wait give up their slots for urgent ones."""
-        wanted -= self._most_followed - len(self._followed)
+        wanted -= self._most_followed - len(self._followed) + sum(one.is_stopping for one in self._followed)
         for one in list(self._followed):
             if wanted <= 0:
                 return
@@ -375,13 +428,22 @@ class LogCollector:
                 wanted -= 1
 
     def _take_turns(self, now: float) -> None:
-        """Let outputs that had their turn give up their slots, as many as others wait."""
-        waiting = len(self._queue)
-        for one in list(self._followed):
-            if not waiting or now - one.since < TURN_SECONDS:
-                return
+        """Let outputs that had their turn give up their slots, as many as others wait. Those that are read keep on.
+
+        Silent ones go first: one that prints loses lines if its log is rotated before its next turn.
+        """
+        most = min(len(self._queue), max(1, round(TURNS_PER_SECOND * TICK_SECONDS)))
+        silent: list[FollowedSource] = []
+        others: list[FollowedSource] = []
+        for one in self._followed if most else ():
+            if one.since is None or now - one.since < TURN_SECONDS:
+                break
+            if one.run.read_at is not None:
+                continue
+            if not one.is_stopping:
+                (silent if now - one.heard_at >= TURN_SECONDS else others).append(one)
+        for one in (*silent, *others)[:most]:
             one.stop()
-            waiting -= 1
 
     async def _give_up_others(self) -> None:
         for number, uid in enumerate(list(self._runs), start=1):
@@ -396,6 +458,7 @@ class LogCollector:
         self._list_failures.pop(run_uid, None)
         self._queue.discard(run_uid)
         run = self._runs.pop(run_uid, None)
+        self._read_runs.pop(run_uid, None)
         self._core.signals.collected.discard(run_uid)
         if run is None:
             return
@@ -412,6 +475,16 @@ def _is_storable(source: LogSource) -> bool:
     """Whether the names of an output are any that a cluster may give; others could never be stored, nor settled."""
     names = (source.pod, source.container)
     return all(0 < len(name) <= LONGEST_NAME_BYTES and name.isascii() for name in names) and source.instance >= 0
+
+
+def _leave_out_stored(listed: Sequence[LogSource], infos: Iterable[Stream]) -> Sequence[LogSource]:
+    """The outputs without those that stand for a pod which is stored: the engine saw it before it was restarted."""
+    unseen = [source for source in listed if source.is_unseen]
+    if not unseen:
+        return listed
+    listed_pods = {source.pod for source in listed}
+    stored = len({stream.pod for stream in infos} - listed_pods)
+    return [*unseen[: max(0, len(unseen) - stored)], *(source for source in listed if not source.is_unseen)]
 
 
 def _choose_pause(failures: int) -> float:

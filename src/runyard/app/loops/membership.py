@@ -29,7 +29,7 @@ class Membership:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other replica was live at the last heartbeat. A killed server counts until its lease expires."""
+        """Whether no other replica was live at the last heartbeat."""
         return len(self._replicas) <= 1
 
     def owns(self, run_uid: str) -> bool:
@@ -39,9 +39,16 @@ class Membership:
         return max(self._replicas, key=lambda replica: _weigh(replica, run_uid)) == self.owner
 
     async def beat(self) -> bool:
-        """Renew this replica's membership and leases; returns whether the replicas changed."""
+        """Renew this replica's membership and leases; returns whether the replicas changed.
+
+        A database of one process has one replica: whoever else is noted there was killed before this one started.
+        """
         async with self._core.store.begin() as unit:
-            live = await unit.replicas.beat(self.owner, self._place, self._pace.lease)
+            noted = await unit.replicas.beat(self.owner, self._place, self._pace.lease)
+            live = noted
+            if not self._core.store.is_shared:
+                live = (self.owner,)
+                await unit.replicas.bury_others(self.owner)
             await unit.runs.renew_leases(self.owner, lease_for=self._pace.lease)
             await unit.commit()
         is_changed = list(live) != list(self._replicas)

@@ -27,6 +27,10 @@ from runyard.domain.outcomes import ENDED, Seen
 
 BATCH = 100
 """How many runs one transaction writes."""
+BATCHES_AT_ONCE = 5
+"""After so many batches the reports are put in order anew: those of runs that have ended meanwhile come first."""
+LONGEST_UNATTENDED_SECONDS = 5.0
+"""How long logs wait for reports at most, while there are always more of them."""
 MOST_DIGESTS = 200_000
 """How many digests are kept; an observation whose digest was dropped costs one read."""
 RETRY_SECONDS = 0.25
@@ -98,6 +102,10 @@ class ObservationLane:
         """Whether something is to be written, now or later."""
         return bool(self._reports)
 
+    def has_report(self, seen: Observation) -> bool:
+        """Whether a report of that anchor waits. Once it is written, `attend` is told of the anchor."""
+        return (seen.run_uid, seen.uid) in self._reports
+
     def forget(self, run_uid: str) -> None:
         """The run is gone, or somebody else wrote what was observed of it: no digest says what is stored."""
         self._digests.discard(run_uid)
@@ -117,13 +125,15 @@ class ObservationLane:
 
     async def write_ready(self) -> int:
         """Write everything that may be written now; returns how many runs changed. Raises `Unavailable`."""
-        changed = 0
+        changed, attended_at = 0, time.monotonic()
         try:
             while batches := self._list_batches():
                 for batch in batches:
                     self.is_behind = len(batch) == BATCH
                     changed += await self._write_contained(batch)
-                self._attend_to_all()
+                if time.monotonic() - attended_at >= LONGEST_UNATTENDED_SECONDS:
+                    attended_at = time.monotonic()
+                    self._attend_to_all()
         finally:
             self.is_behind = False
             self._attend_to_all()
@@ -144,11 +154,14 @@ class ObservationLane:
         return sum([await self._write_contained({run_uid: report}) for run_uid, report in batch.items()])
 
     def _list_batches(self) -> list[dict[str, _Report]]:
-        """All that may be written now, by run; each run once. Reports are removed when they are written, not now."""
+        """What may be written now, by run; each run once. Reports are removed when they are written, not now.
+
+        Ends come first: after a start there is a report of every run, and most of them say nothing new.
+        """
         now = time.monotonic()
         ready = {report.seen.run_uid: report for report in self._reports.values() if report.at <= now}
-        items = iter(ready.items())
-        return list(iter(lambda: dict(islice(items, BATCH)), {}))
+        items = iter(sorted(ready.items(), key=lambda item: item[1].seen.seen not in ENDED))
+        return list(islice(iter(lambda: dict(islice(items, BATCH)), {}), BATCHES_AT_ONCE))
 
     def _remove(self, report: _Report) -> None:
         """Unless a newer one came meanwhile."""
@@ -158,7 +171,7 @@ class ObservationLane:
 
     async def _write(self, batch: dict[str, _Report]) -> int:
         now = self._core.clock.now()
-        async with self._core.store.begin() as unit:
+        async with self._core.store.begin(is_urgent=True) as unit:
             locked = await unit.runs.lock_observed(list(batch))
             unlocked = await unit.runs.list_existing(list(batch.keys() - {run.uid for run in locked}))
             known = [run for run in locked if is_about(run, batch[run.uid].seen)]
@@ -172,7 +185,7 @@ class ObservationLane:
         for run, _ in changes:
             self._core.signals.notify(run.uid)
         self._finish(batch, unlocked, known)
-        self._note_outputs(known, batch)
+        self._note_outputs(locked, batch)
         for run_uid in ended:
             if self._settle is not None:
                 self._settle(run_uid)
@@ -184,10 +197,10 @@ class ObservationLane:
         return set(ended[: max(0, self._count_room())]) if self._settle is not None else set()
 
     def _note_outputs(self, runs: Sequence[Run], batch: dict[str, _Report]) -> None:
-        """Where something runs or has ended, output may have begun or ended."""
+        """Where something runs or has ended, output may have begun or ended, also if the report is not written."""
         for run in runs:
             seen = batch[run.uid].seen
-            if seen.seen is Seen.RUNNING or seen.seen in ENDED:
+            if seen.uid == run.anchor_uid and (seen.seen is Seen.RUNNING or seen.seen in ENDED):
                 self._unattended.append(make_anchor(run, seen.uid))
 
     def _attend_to_all(self) -> None:

@@ -29,10 +29,10 @@ from runyard.app.loops.membership import Membership
 from runyard.app.loops.observation_lane import ObservationLane
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.steps import Done, LeaseLost, Stepper
-from runyard.app.loops.supervisor import keep_going
 from runyard.app.model import Lease, Run
 from runyard.app.ports import Stale, Unavailable
 from runyard.domain.outcomes import Lane, Seen
+from runyard.telemetry.loop_supervision import keep_going
 
 LONGEST_YIELD_SECONDS = 0.5
 """How long creating and settling wait for reports at most."""
@@ -88,6 +88,7 @@ class Reconciler:
         try:
             await self.membership.beat()
             await self.wake_waiting()
+            await self.wake_misplaced()
             if self._place is not None:
                 self._core.intake.open(place=self._place, has_room=self._has_room, take=self._take)
             async with asyncio.TaskGroup() as group:
@@ -111,6 +112,19 @@ class Reconciler:
             await unit.commit()
         return count
 
+    async def wake_misplaced(self) -> int:
+        """Make runs due that run at a place which nobody serves, so that they say so. Returns how many."""
+        count = 0
+        while True:
+            async with self._core.store.begin() as unit:
+                woken = await unit.runs.wake_misplaced(self._place, limit=PAGE)
+                await unit.commit()
+            count += woken
+            if woken:
+                self._core.signals.due.set()
+            if woken < PAGE:
+                return count
+
     async def reconcile_due(self) -> int:
         """One pass over everything that is due now. Returns the number of runs."""
         claimed = await self._claim(self._pace.slots)
@@ -131,7 +145,8 @@ class Reconciler:
         await self._offer([seen for _, seen in listed.observations])
         if attend and self.collector is not None:
             for number, (anchor, seen) in enumerate(listed.observations, start=1):
-                if seen.seen is Seen.RUNNING:
+                # Those that the lane writes are attended to afterwards: states are more urgent than logs.
+                if seen.seen is Seen.RUNNING and not self.lane.has_report(seen):
                     self.collector.attend(anchor)
                 if number % OFFERED_AT_ONCE == 0:
                     await asyncio.sleep(0)
@@ -285,7 +300,7 @@ class Reconciler:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._pace.heartbeat_seconds)
-            if not self._busy and self.membership.is_alone and not self._core.store.is_shared:
+            if not self._busy and not self._core.store.is_shared:
                 continue  # no lease to renew, and nobody to tell: an idle server leaves the disk alone
             try:
                 if await self.membership.beat():
@@ -307,6 +322,7 @@ class Reconciler:
             self._stale.clear()
             try:
                 await self.compare_all(attend=is_asked)
+                await self.wake_misplaced()
                 pause, is_asked = self._pace.resync_seconds, False
             except Exception as error:  # noqa: BLE001 - whatever it is: what was asked for is done later
                 is_known = isinstance(error, EngineError | Unavailable)

@@ -1,33 +1,32 @@
 """What the reconcile loop writes of a run. Each function decides from the run as it is stored at that moment. Pure."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from runyard.app.engine import (
     LARGEST_DETAILS_BYTES,
     LONGEST_MESSAGE_BYTES,
-    LONGEST_NAME_BYTES,
     LONGEST_REASON_BYTES,
-    MOST_ENDS,
     STATUS_KEYS,
-    ContainerEnd,
     EngineError,
+    EngineFull,
     Observation,
 )
 from runyard.app.loops.deadlines import Deadline, find_due, note_deadlines
+from runyard.app.loops.stored_ends import ENDS, merge_stored_ends
 from runyard.app.model import Json, Run
 from runyard.app.ports import UNCHANGED, DueIn
 from runyard.app.runs import NOTES, Change, Decide, Move
+from runyard.app.texts import cut_text
 from runyard.domain.lifecycle import State, can_follow, is_final
 from runyard.domain.outcomes import Outcome, Seen, judge
 from runyard.domain.reasons import Reason
 
 NOW = timedelta(0)
-ENDS = "ends"
-"""The key of `status` for the ends of the run's containers."""
+NAME_NOTE = "takes_service_name"
+"""The note of a service with a stable name that may not lead to it yet: it is taken once the run is ready."""
 
 
 def make_ready(run: Run) -> Change | None:
@@ -61,17 +60,63 @@ def hand_over(uid: str, *, engine: str, now: datetime, check_in: timedelta) -> D
         if run.anchor_uid not in (None, uid) or State(run.state) in _SETTLED:
             return None
         values: Json = {"anchor_uid": uid, **clear_engine_failure(run)}
+        why = {"reason": Reason.ENGINE_RELEASED.value, "message": f"handed to the engine `{engine}`"}
+        name_note = {NAME_NOTE: _has_service_name(run) or None}
+        if run.desired == "run" and run.state == State.PENDING and run.anchor_uid is None:
+            values |= {"status": with_notes(replace(run, **values), **name_note), **why}
+            due_in = bound_by_deadline(run, check_in, now=now)  # it waited for room, and its deadlines count since
+            return Change(action="run.release", values=values, details={"uid": uid}, due_in=due_in)
         if run.desired != "run" or not can_follow(State(run.state), State.PENDING):
             return Change(action="run.anchor", values=values, details={"uid": uid}, due_in=NOW)
         cleared = replace(run, **values)
         deadlines = note_deadlines(run, released_at=now)
-        values["status"] = with_notes(cleared, **deadlines)
-        first = find_due({name: at for name, at in deadlines.items() if at is not None}, State.PENDING)
-        due_in = check_in if first is None else min(check_in, first - now)
-        move = Move(state=State.PENDING, reason=Reason.ENGINE_RELEASED, message=f"handed to the engine `{engine}`")
+        values["status"] = with_notes(cleared, **deadlines, **name_note)
+        released = replace(cleared, state=State.PENDING.value, status=values["status"])
+        due_in = bound_by_deadline(released, check_in, now=now)
+        move = Move(state=State.PENDING, **why)
         return Change(action="run.release", moves=(move,), values=values, details={"uid": uid}, due_in=due_in)
 
     return decide
+
+
+def _has_service_name(run: Run) -> bool:
+    effective = run.find_effective()
+    return effective is not None and effective.action == "serve" and bool(effective.service_name)
+
+
+def note_name_taken(run: Run, *, generation: int) -> Change | None:
+    """Note that the stable name leads to the run, if it must; not after it was stopped or resumed since."""
+    if run.desired_generation != generation or NAME_NOTE not in read_notes(run):
+        return None
+    return Change(action="run.named", values={"status": with_notes(run, **{NAME_NOTE: None})}, is_audited=False)
+
+
+def wait_for_room(error: EngineFull, *, now: datetime, retry_in: timedelta) -> Decide:
+    """Move the run to PENDING, or keep it so, because the engine has no room for it yet; it may have no anchor.
+
+    Its deadlines count from the first time on. It is tried again after `retry_in`, or at its deadline.
+    """
+    record = record_engine_failure(error, now=now, where=None)
+
+    def decide(run: Run) -> Change | None:
+        recorded = record(run)
+        values: Json = {} if recorded is None else dict(recorded.values)
+        waiting = replace(run, **values)
+        moves: tuple[Move, ...] = ()
+        if run.desired == "run" and can_follow(State(run.state), State.PENDING):
+            values["status"] = with_notes(waiting, **note_deadlines(run, released_at=now))
+            waiting = replace(waiting, state=State.PENDING.value, status=values["status"])
+            moves = (Move(state=State.PENDING, reason=waiting.reason, message=waiting.message),)
+        due_in = bound_by_deadline(waiting, retry_in, now=now)
+        return Change(action="run.waiting", moves=moves, values=values, is_audited=bool(moves), due_in=due_in)
+
+    return decide
+
+
+def bound_by_deadline(run: Run, due_in: timedelta, *, now: datetime) -> timedelta:
+    """When the run is looked at next: after `due_in`, or at its next deadline."""
+    due_at = find_due(read_notes(run), State(run.state)) if run.desired == "run" else None
+    return due_in if due_at is None or due_at <= now else min(due_in, due_at - now)
 
 
 def fail_refused(error: EngineError, *, generation: int) -> Decide:
@@ -88,13 +133,16 @@ def fail_refused(error: EngineError, *, generation: int) -> Decide:
 
 
 def stop_without_anchor(run: Run) -> Change | None:
-    """Move a run that is to stop to STOPPED: nothing was created for it."""
-    if run.state != State.STOP or run.anchor_uid is not None:
+    """End a run that is to stop, and for which nothing was created: STOPPED, or ERROR if a deadline stopped it."""
+    if run.desired != "stop" or run.anchor_uid is not None:
+        return None
+    state = State.STOPPED if run.state == State.STOP else State.ERROR
+    if not can_follow(State(run.state), state):
         return None
     cleared = clear_engine_failure(run)
     why = {"reason": run.reason, "message": run.message, **cleared}
-    move = Move(state=State.STOPPED, reason=why["reason"], message=why["message"])
-    return Change(action="run.stopped", moves=(move,), values=cleared, due_in=NOW)
+    move = Move(state=state, reason=why["reason"], message=why["message"])
+    return Change(action=f"run.{state.value.lower()}", moves=(move,), values=cleared, due_in=NOW)
 
 
 def request_stop(deadline: Deadline) -> Decide:
@@ -129,7 +177,11 @@ def record_engine_failure(error: EngineError, *, now: datetime, where: str | Non
         reason, message = _bound(error.code, words)
         if failing is not None and (run.reason, run.message) == (reason, message):
             return None
-        known = failing or {"since": now.isoformat(), "reason": run.reason, "message": run.message}
+        if failing is not None and not _has_own_reason(run, failing):
+            known = failing
+        else:
+            known = {"since": since.isoformat(), "reason": run.reason, "message": run.message}
+        known = {**known, "told": reason}
         return Change(
             action="run.waiting",
             values={"reason": reason, "message": message, "status": with_notes(run, failing=known)},
@@ -150,7 +202,15 @@ def clear_engine_failure(run: Run) -> Json:
     failing = read_notes(run).get("failing")
     if not failing:
         return {}
-    return {"reason": failing["reason"], "message": failing["message"], "status": with_notes(run, failing=None)}
+    cleared = {"status": with_notes(run, failing=None)}
+    if _has_own_reason(run, failing):
+        return cleared
+    return {"reason": failing["reason"], "message": failing["message"], **cleared}
+
+
+def _has_own_reason(run: Run, failing: Json) -> bool:
+    """Whether somebody gave the run another reason since its calls fail: a user who stopped it, for example."""
+    return "told" in failing and run.reason != failing["told"]
 
 
 def settle(run: Run, *, now: datetime, generation: int) -> Change | None:
@@ -225,6 +285,8 @@ def _find_due_in(run: Run, state: State, *, now: datetime) -> DueIn:
         return NOW
     if run.desired != "run":
         return UNCHANGED
+    if state is State.RUNNING and NAME_NOTE in read_notes(run):
+        return NOW
     due_at = find_due(read_notes(run), state)
     return None if due_at is None else max(due_at - now, NOW)
 
@@ -267,7 +329,7 @@ def _choose_reason(run: Run, seen: Observation) -> Json:
 
 def _merge_details(run: Run, seen: Observation) -> Json:
     kept = {key: value for key, value in run.status.items() if key != ENDS}
-    ends = _write_ends(seen.ends) or run.status.get(ENDS)
+    ends = merge_stored_ends(run.status.get(ENDS, ()), seen.ends)
     told = {ENDS: ends} if ends else {}
     if seen.seen is Seen.ABSENT:
         return {**{key: value for key, value in kept.items() if key != "service"}, **told}
@@ -277,25 +339,9 @@ def _merge_details(run: Run, seen: Observation) -> Json:
     return {**{key: value for key, value in kept.items() if key not in STATUS_KEYS}, **details, **told}
 
 
-def _write_ends(ends: Sequence[ContainerEnd]) -> list[Json]:
-    bounded = [
-        replace(end, pod=_cut(end.pod, LONGEST_NAME_BYTES), container=_cut(end.container, LONGEST_NAME_BYTES))
-        for end in ends[-MOST_ENDS:]
-    ]
-    return [{key: value for key, value in asdict(end).items() if value is not None} for end in bounded]
-
-
 def _bound(reason: str | None, message: str | None) -> tuple[str | None, str | None]:
     """A reason and a message that can be stored, whatever a cluster sent."""
     return (
-        None if reason is None else _cut(reason, LONGEST_REASON_BYTES),
-        None if message is None else _cut(message, LONGEST_MESSAGE_BYTES),
+        None if reason is None else cut_text(reason, LONGEST_REASON_BYTES),
+        None if message is None else cut_text(message, LONGEST_MESSAGE_BYTES),
     )
-
-
-def _cut(text: str, longest: int) -> str:
-    """The beginning, without the characters that no database stores: NUL and unpaired surrogates."""
-    if len(text) * 4 <= longest and text.isascii() and "\0" not in text:
-        return text
-    storable = text[:longest].replace("\0", "\ufffd").encode(errors="replace")
-    return storable[:longest].decode(errors="ignore")

@@ -12,7 +12,16 @@ from functools import partial
 from typing import TypeVar
 
 from runyard.app.core import Core
-from runyard.app.engine import Assignment, Engine, EngineError, EngineRefusal, EngineUnavailable, Observation
+from runyard.app.engine import (
+    Assignment,
+    Engine,
+    EngineError,
+    EngineFull,
+    EngineRefusal,
+    EngineUnavailable,
+    NamedServices,
+    Observation,
+)
 from runyard.app.engine_calls import call_engine
 from runyard.app.loops import run_updates
 from runyard.app.loops.assignments import IssueToken, make_assignment
@@ -99,6 +108,8 @@ class Stepper:
                 if step not in (Step.ANCHOR, Step.RELEASE):
                     return await self._back_off(run, lease, error)
                 after = await self._write(run, lease, _fail_refused(run, error))
+            except EngineFull as error:
+                return await self._wait_for_room(run, lease, error)
             except EngineError as error:
                 return await self._back_off(run, lease, error)
             except UnknownSchema as error:
@@ -152,10 +163,20 @@ class Stepper:
         return LEASE_ENDED
 
     async def _anchor(self, engine: Engine, run: Run, lease: Lease | None) -> Run | Done:
+        """Create the anchor, unless the run has waited for room until a deadline."""
+        if run.state == State.PENDING:
+            deadline = find_passed(run, run_updates.read_notes(run), now=self._core.clock.now())
+            if deadline is not None:
+                return await self._write(run, lease, run_updates.request_stop(deadline))
         assignment = self._assign(run)
         if self._prepared is not None:
             await self._call(self._prepared.ensure(run.project))
-        uid = await self._call(engine.ensure_anchor(assignment))
+        try:
+            uid = await self._call(engine.ensure_anchor(assignment))
+        except EngineError as error:
+            if self._prepared is not None:
+                self._prepared.note_failure(run.project, error)
+            raise
         try:
             return await self._hand_over(engine, run, lease, assignment, uid)
         except LeaseLost:
@@ -216,8 +237,23 @@ class Stepper:
             except EngineRefusal as error:
                 return await self._write(stored, lease, _fail_refused(stored, error))
             return Done(self._pace.release_check)
+        if run_updates.NAME_NOTE in notes and stored.state == State.RUNNING:
+            return await self._take_service_name(engine, stored, lease, seen)
         due_at = find_due(notes, State(stored.state))
         return Done(None if due_at is None else max(due_at - now, timedelta(0)))
+
+    async def _take_service_name(self, engine: Engine, run: Run, lease: Lease | None, seen: Observation) -> Done:
+        """Lead the stable name of a service to a run that is ready; repeated until it does."""
+        if seen.seen is not Seen.RUNNING:
+            return Done(self._pace.release_check)
+        if isinstance(engine, NamedServices):
+            try:
+                await self._call(engine.take_service_name(self._assign(run), _get_uid(run)))
+            except EngineRefusal as error:  # somebody else has the name; the run itself works
+                await self._write(run, lease, self._record_failure(error))
+                return Done(self._pace.max_backoff)
+        await self._write(run, lease, partial(run_updates.note_name_taken, generation=run.desired_generation))
+        return Done()
 
     async def _stop(self, engine: Engine, run: Run, lease: Lease | None) -> Run | Done:
         """Stop the anchor once; what follows is reported. Looks for one that was created just before a crash."""
@@ -265,8 +301,9 @@ class Stepper:
         if uid is None:
             uid = await self._call(engine.find_anchor(self._assign(run)))
         if uid is not None:
+            lost_since = run.created_at if run.reason == Reason.RUN_LOST else None
             if self._collector is not None and not await self._collector.drain(
-                make_anchor(run, uid), seconds=self._pace.drain_seconds
+                make_anchor(run, uid), seconds=self._pace.drain_seconds, lost_since=lost_since
             ):
                 return Done(self._pace.settle_retry)
             if not await self._call(engine.settle(self._assign(run), uid)):
@@ -294,15 +331,27 @@ class Stepper:
         await self._call(engine.remove(make_anchor(run, uid)))
 
     async def _back_off(self, run: Run, lease: Lease | None, error: EngineError) -> Done:
-        """Keep the run as it is and retry with exponential backoff: wait as long as calls have failed so far."""
-        now = self._core.clock.now()
-        since = run_updates.find_failing_since(run) or now
-        due_in = min(max(now - since, self._pace.min_backoff), self._pace.max_backoff)
+        """Keep the run as it is and retry later."""
+        due_in = self._choose_backoff(run)
         await self._write(run, lease, self._record_failure(error), due_in=due_in, is_lease_ended=True)
         return LEASE_ENDED
 
+    async def _wait_for_room(self, run: Run, lease: Lease | None, error: EngineFull) -> Done:
+        """Say that the run waits for room, and retry later."""
+        now = self._core.clock.now()
+        decide = run_updates.wait_for_room(error, now=now, retry_in=self._choose_backoff(run))
+        await self._write(run, lease, decide, is_lease_ended=True)
+        return LEASE_ENDED
+
+    def _choose_backoff(self, run: Run) -> timedelta:
+        """Exponential backoff: wait as long as calls have failed so far."""
+        now = self._core.clock.now()
+        since = run_updates.find_failing_since(run) or now
+        due_in = min(max(now - since, self._pace.min_backoff), self._pace.max_backoff)
+        return run_updates.bound_by_deadline(run, due_in, now=now)
+
     def _record_failure(self, error: EngineError) -> Decide:
-        where = None if self._engine is None else self._engine.place.engine
+        where = None if self._engine is None or isinstance(error, EngineFull) else self._engine.place.engine
         return run_updates.record_engine_failure(error, now=self._core.clock.now(), where=where)
 
     def _assign(self, run: Run) -> Assignment:

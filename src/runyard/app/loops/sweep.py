@@ -1,7 +1,8 @@
 """The sweep: compares the anchors at the engine's place with the runs and the tombstones.
 
 It removes only what belongs to a run that has ended or was deleted. It wakes a run that does not know its anchor yet,
-and it reports the rest: an unknown anchor may belong to a run that a restored database has never seen. The list is read
+and it reports the rest: an unknown anchor may belong to a run that a restored database has never seen. An anchor that
+its run knows is left alone, unless the place itself was restored and the anchor is behind its run. The list is read
 first and the database afterwards, so a run that was submitted meanwhile is never missing. Nothing is done about an
 anchor before it was found so for a grace period, which covers a creation whose UID is not committed yet.
 """
@@ -16,15 +17,18 @@ from datetime import timedelta
 
 from runyard.app.audit import note_act
 from runyard.app.core import Core
-from runyard.app.engine import Anchor, Engine, EngineError
+from runyard.app.engine import Anchor, Engine, EngineError, Observation
 from runyard.app.engine_calls import call_engine
 from runyard.app.model import Run
 from runyard.app.places import MOST_ORPHANS, Orphan, SweepFindings, Verdict, is_sweeper_on, write_findings
 from runyard.app.ports import Unavailable
 from runyard.app.runs import SYSTEM, can_be_resumed
 from runyard.domain.lifecycle import FINAL, State
+from runyard.domain.outcomes import Seen
 
 EVERY = timedelta(minutes=5)
+FIRST_AFTER = timedelta(seconds=30)
+"""When the first pass begins: a server that starts has more urgent things to do, and nothing is ripe yet."""
 GRACE = timedelta(minutes=10)
 """How long an anchor must be found without its run before anything is done; longer than any creation takes."""
 PAGE = 500
@@ -45,14 +49,14 @@ class _Suspect:
     since: float
 
 
-def judge_anchor(anchor: Anchor, run: Run | None, *, is_buried: bool) -> tuple[Verdict, str] | None:
+def judge_anchor(anchor: Anchor, run: Run | None, *, is_buried: bool, seen: Seen) -> tuple[Verdict, str] | None:
     """What is to be done with an anchor, and why; None if it is its run's. `run` has no documents."""
     if run is None:
         if is_buried:
             return Verdict.REMOVE, "its run was deleted"
         return Verdict.REPORT, "no run and no deleted run has this uid"
     if run.anchor_uid == anchor.uid:
-        return None
+        return _judge_own(run, seen)
     state = State(run.state)
     if run.anchor_uid is not None:
         if state in FINAL or state is State.DELETING:
@@ -63,6 +67,18 @@ def judge_anchor(anchor: Anchor, run: Run | None, *, is_buried: bool) -> tuple[V
     if state is State.STOPPED and can_be_resumed(run):
         return Verdict.REPORT, "its run is STOPPED and may be resumed, which may start this anchor"
     return Verdict.REMOVE, "its run has ended without knowing it"
+
+
+def _judge_own(run: Run, seen: Seen) -> tuple[Verdict, str] | None:
+    """An anchor that is behind its run: the place was restored from a backup."""
+    state = State(run.state)
+    if state is State.RUNNING and run.desired == "run" and seen is Seen.HELD:
+        return Verdict.ADOPT, "its run is RUNNING, and the anchor was not released"
+    if state in FINAL and run.settled_at is not None and seen in (Seen.PENDING, Seen.RUNNING):
+        if state is State.STOPPED and can_be_resumed(run):
+            return Verdict.REPORT, "its run is STOPPED, and the anchor is at work again"
+        return Verdict.REMOVE, "its run has ended, and the anchor is at work again"
+    return None
 
 
 class Sweeper:
@@ -92,6 +108,7 @@ class Sweeper:
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        await asyncio.sleep(min(self._every, FIRST_AFTER).total_seconds())
         while True:
             try:
                 await self.sweep()
@@ -106,9 +123,8 @@ class Sweeper:
             _log.info("nothing is swept: the list of anchors is not complete")
             return None
         found: list[tuple[Anchor, Verdict, str]] = []
-        anchors = [anchor for anchor, _ in listed.observations]
-        for start in range(0, len(anchors), PAGE):
-            found += await self._judge(anchors[start : start + PAGE])
+        for start in range(0, len(listed.observations), PAGE):
+            found += await self._judge(listed.observations[start : start + PAGE])
         ripe = self._keep_ripe(found)
         async with self._core.store.begin(is_read_only=True) as unit:
             is_on = await is_sweeper_on(unit)
@@ -117,12 +133,15 @@ class Sweeper:
         await write_findings(self._core, findings)
         return findings
 
-    async def _judge(self, anchors: Sequence[Anchor]) -> list[tuple[Anchor, Verdict, str]]:
-        uids = list({anchor.run_uid for anchor in anchors})
+    async def _judge(self, page: Sequence[tuple[Anchor, Observation]]) -> list[tuple[Anchor, Verdict, str]]:
+        uids = list({anchor.run_uid for anchor, _ in page})
         async with self._core.store.begin(is_read_only=True) as unit:
             runs = {run.uid: run for run in await unit.runs.list_without_documents(uids)}
             buried = set(await unit.runs.list_buried([uid for uid in uids if uid not in runs]))
-        judged = ((a, judge_anchor(a, runs.get(a.run_uid), is_buried=a.run_uid in buried)) for a in anchors)
+        judged = (
+            (a, judge_anchor(a, runs.get(a.run_uid), is_buried=a.run_uid in buried, seen=observation.seen))
+            for a, observation in page
+        )
         return [(anchor, *verdict) for anchor, verdict in judged if verdict is not None]
 
     def _keep_ripe(self, found: Sequence[tuple[Anchor, Verdict, str]]) -> list[tuple[Anchor, Verdict, str]]:

@@ -16,6 +16,7 @@ from runyard.app.entities import VOLUME_KIND, find_place, get_claim
 from runyard.app.event_waits import wait_at_most
 from runyard.app.model import Entity
 from runyard.app.ports import Unavailable
+from runyard.app.projects import PreparedProjects
 from runyard.app.volumes import (
     change_volume,
     ensure_claim,
@@ -47,6 +48,7 @@ class VolumeLoop:
     def __init__(self, core: Core, engine: Engine | None) -> None:
         self._core = core
         self._engine = engine
+        self._prepared = None if engine is None else PreparedProjects(core, engine)
         self._failures_in_a_row = 0
 
     async def run(self) -> None:
@@ -84,9 +86,15 @@ class VolumeLoop:
 
     async def _ensure(self, engine: Engine, volume: Entity) -> bool:
         try:
+            if self._prepared is not None and find_place(volume) in (None, str(engine.place)):
+                await self._prepared.ensure(volume.project)
             await ensure_claim(self._core, engine, volume)
         except EngineRefusal:
             _log.warning("the engine refuses a volume", extra={"volume": volume.name, "project": volume.project})
+        except EngineError as error:
+            if self._prepared is not None:
+                self._prepared.note_failure(volume.project, error)
+            raise
         return True
 
     async def _try(self, volume: Entity, act: Callable[[], Awaitable[bool]]) -> bool:
@@ -112,7 +120,10 @@ class VolumeLoop:
         return await list_volumes_in_state(self._core, state, kind=kind)
 
     async def _compare(self, engine: Engine) -> None:
-        """Rows first, then the claims: a claim that is missing from a later list is really gone."""
+        """Rows first, then the claims: a claim that is missing from a later list is really gone.
+
+        An engine lists all of its volumes or fails: a failure marks nothing as lost.
+        """
         volumes = [*await self._list("READY"), *(one for one in await self._list("ERROR") if "phase" in one.status)]
         try:
             listed = await call_engine(engine.list_volumes())

@@ -9,18 +9,21 @@ from runyard.app.projects.project_deletion import delete_project, finish_project
 from runyard.app.projects.project_preparation import PreparedProjects, find_projects_by_place, forget_project_places
 from runyard.app.projects.projects import (
     ListedEntity,
+    ProjectView,
     create_project,
     get_project,
     list_labels,
     list_projects,
     update_project,
 )
-from runyard.app.projects.search import SEARCHED, Search, SortedBy, search_project
+from runyard.app.projects.search import MOST_WORDS, SEARCHED, Search, SortedBy, search_project
 
 __all__ = [
+    "MOST_WORDS",
     "SEARCHED",
     "ListedEntity",
     "PreparedProjects",
+    "ProjectView",
     "Search",
     "SortedBy",
     "create_project",

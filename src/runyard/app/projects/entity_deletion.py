@@ -8,13 +8,21 @@ The runs are DELETING when the entities are gone. Those without objects in an en
 unless a log cannot be deleted now; the reconcile loop completes the rest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities import check_own_entity, check_revision, lock_entity, require_entity, require_project
+from runyard.app.entities import (
+    check_own_entity,
+    check_revision,
+    lock_entity,
+    mark_registries_changed,
+    require_entity,
+    require_project,
+)
 from runyard.app.errors import Missing
 from runyard.app.list_query import Query
 from runyard.app.locks import lock_of_project, lock_of_secret_values
@@ -23,8 +31,11 @@ from runyard.app.ports import UnitOfWork
 from runyard.app.runs import begin_run_deletions, delete_runs, finish_deletions
 from runyard.app.unused_blobs import try_remove_unused
 from runyard.spec.digitalhub.reference_strings import TaskReference
+from runyard.spec.registries import REGISTRIES_SECRET
 
 PAGE_SIZE = 500
+CHECKED_AT_ONCE = 50
+"""Versions whose metadata is read at once to see which run created them."""
 ENTITIES_AT_ONCE = 10
 """How many entities are deleted in one transaction: other writers wait as long as one takes."""
 
@@ -46,20 +57,19 @@ async def delete_entity(
     if is_cascading:
         async with core.store.begin(is_read_only=True) as unit:
             entity = await require_entity(unit, type_name, project, entity_id)
-            versions = await unit.entities.find_page(replace(_query_versions(type_name, project, entity.name), size=1))
+            query = _query_versions(type_name, project, entity.name)
+            versions = await unit.entities.find_page(replace(query, size=1, is_without_documents=True))
         check_revision(entity, expected_revision)
         check_own_entity(who, entity)
         await _delete_dependents(core, who, entity, is_last=versions.total == 1)
     async with core.store.begin() as unit:
-        await unit.lock_shared(lock_of_project(project))
+        await _lock_project(unit, type_name, project)
         entity = await lock_entity(unit, type_name, project, entity_id)
         check_revision(entity, expected_revision)
         check_own_entity(who, entity)
         deleting = await _delete(core, unit, who, entity, is_cascading=is_cascading)
         await unit.commit()
-    core.signals.due.set()
-    await finish_deletions(core, deleting)
-    await try_remove_unused(core.store, core.blobs)
+    await _finish(core, entity, deleting)
 
 
 async def delete_named(
@@ -68,11 +78,12 @@ async def delete_named(
     """Delete all versions of a name that exist now, oldest first; returns how many."""
     async with core.store.begin(is_read_only=True) as unit:
         await require_project(unit, project)
-        versions = await _list_all(unit, _query_versions(type_name, project, name))
+        query = _query_versions(type_name, project, name)
+        if who.run_id is not None:
+            await _check_all_own(unit, who, query)
+        versions = await _list_all(unit, query)
     if not versions:
         raise Missing(type_name, name)
-    for version in versions:
-        check_own_entity(who, version)
     if is_cascading:
         for version in versions:
             await _delete_dependents(core, who, version, is_last=version is versions[-1])
@@ -86,19 +97,34 @@ async def delete_named(
 
 async def _delete_batch(core: Core, who: Principal, entities: Sequence[Entity], *, is_cascading: bool) -> int:
     """Delete entities of one project in one transaction; returns how many there still were."""
-    count = 0
+    number = 0
     deleting: list[RunKey] = []
     async with core.store.begin() as unit:
-        await unit.lock_shared(lock_of_project(entities[0].project))
+        await _lock_project(unit, entities[0].type, entities[0].project)
         for entity in entities:
             if await unit.entities.find(entity.type, entity.id, project=entity.project) is not None:
                 deleting += await _delete(core, unit, who, entity, is_cascading=is_cascading)
-                count += 1
+                number += 1
         await unit.commit()
+    await _finish(core, entities[0], deleting)
+    return number
+
+
+async def _lock_project(unit: UnitOfWork, type_name: str, project: str) -> None:
+    """Exclusively for a secret: with registry credentials the project's row is written too."""
+    if type_name == "secret":
+        await unit.lock(lock_of_project(project))
+    else:
+        await unit.lock_shared(lock_of_project(project))
+
+
+async def _finish(core: Core, deleted: Entity, runs: Sequence[RunKey]) -> None:
+    """After the commit: wake up who waits for it, and delete what no engine has."""
     core.signals.due.set()
-    await finish_deletions(core, deleting)
+    if deleted.type == "secret":
+        core.signals.notify_registries(deleted.project)
+    await finish_deletions(core, runs)
     await try_remove_unused(core.store, core.blobs)
-    return count
 
 
 async def _delete_dependents(core: Core, who: Principal, entity: Entity, *, is_last: bool = False) -> None:
@@ -143,6 +169,8 @@ async def _delete(core: Core, unit: UnitOfWork, who: Principal, entity: Entity, 
         deleting += await _delete_tasks(core, unit, who, entity, _name(entity))
     if entity.type == "secret":
         await unit.secrets.delete(entity.project, entity.name)
+        if entity.name == REGISTRIES_SECRET:
+            await mark_registries_changed(unit, entity.project)
     await audit(core, unit, who, f"{entity.type}.delete", entity)
     return deleting
 
@@ -157,25 +185,34 @@ async def _delete_tasks(core: Core, unit: UnitOfWork, who: Principal, entity: En
 
 def _query_versions(type_name: str, project: str, name: str) -> Query:
     """Oldest first, so that the newest version is deleted last."""
-    return Query(
-        type=type_name, project=project, name=name, versions="all", sort=(("created", "asc"),), is_summary=True
-    )
+    return Query(type=type_name, project=project, name=name, versions="all", sort=(("created", "asc"),))
 
 
 def _query_tasks(entity: Entity, reference: str) -> Query:
     filters: Mapping[str, Any] = {entity.type: reference}
-    return Query(type="task", project=entity.project, is_summary=True, **filters)
+    return Query(type="task", project=entity.project, **filters)
+
+
+async def _check_all_own(unit: UnitOfWork, who: Principal, query: Query) -> None:
+    """Raises `Forbidden` if a run's token would delete what its run did not create, which metadata says."""
+    async for page in _iter_pages(unit, replace(query, size=CHECKED_AT_ONCE, is_summary=True)):
+        for entity in page:
+            check_own_entity(who, entity)
 
 
 async def _list_all(unit: UnitOfWork, query: Query) -> list[Entity]:
+    """All entities of a list without their documents: there may be any number of them."""
+    pages = _iter_pages(unit, replace(query, size=PAGE_SIZE, is_without_documents=True))
+    return [entity async for page in pages for entity in page]
+
+
+async def _iter_pages(unit: UnitOfWork, query: Query) -> AsyncIterator[Sequence[Entity]]:
     """Every page of a list, from one snapshot."""
-    listed: list[Entity] = []
-    while True:
-        page = replace(query, page=len(listed) // PAGE_SIZE, size=PAGE_SIZE)
-        content = (await unit.entities.find_page(page)).content
-        listed += content
-        if len(content) < PAGE_SIZE:
-            return listed
+    for number in count():
+        page = (await unit.entities.find_page(replace(query, page=number))).content
+        yield page
+        if len(page) < query.size:
+            return
 
 
 def _name(entity: Entity) -> str:

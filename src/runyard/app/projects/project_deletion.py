@@ -12,13 +12,13 @@ from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.engine import Engine, EngineError, EngineUnavailable
 from runyard.app.engine_calls import call_engine
-from runyard.app.entities import MOST_VOLUMES, TYPES, begin_volume_deletion, check_revision, require_entity
+from runyard.app.entities import MOST_VOLUMES, TYPES, begin_volume_deletion, check_revision, list_places, require_entity
 from runyard.app.errors import NotPossible
 from runyard.app.list_query import Query
 from runyard.app.locks import lock_of_project
 from runyard.app.model import Entity, Principal, Run
 from runyard.app.ports import UnitOfWork
-from runyard.app.projects.project_preparation import drop_place, list_places
+from runyard.app.projects.project_preparation import drop_place
 from runyard.app.runs import delete_runs
 from runyard.app.unused_blobs import try_remove_unused
 from runyard.domain.reasons import Reason

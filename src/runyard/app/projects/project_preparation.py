@@ -5,47 +5,67 @@ removes what the engine made, wherever that was.
 """
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from runyard.app.core import Core
-from runyard.app.engine import Engine
+from runyard.app.engine import Engine, EngineError
 from runyard.app.engine_calls import call_engine
-from runyard.app.list_query import Query
+from runyard.app.entities import PLACES, list_places
 from runyard.app.locks import lock_of_project
 from runyard.app.lru_map import LruMap
-from runyard.app.model import Entity
+from runyard.app.rules import load_current
+from runyard.domain.reasons import Reason
 
 MOST_PREPARED = 10_000
 """How many projects are remembered as prepared."""
+PREPARED_SECONDS = 600
+"""How long a project counts as prepared: then the next run has restored what others deleted of it."""
+_UNDONE = (Reason.NAMESPACE_MISSING, Reason.KUBE_PERMISSIONS)
+"""Failures by which an engine shows that somebody has undone the preparation."""
 PAGE_SIZE = 200
-PLACES = "places"
-"""The key of a project's status: where it was prepared."""
 
 
 class PreparedProjects:
-    """The projects that this process has prepared at its engine. A project that is created again is another one."""
+    """The projects that this process has prepared at its engine.
+
+    A project that is created again is another one. Changed rules are given to the engine again, and so are the same
+    ones after a while, or when a call shows that what was made for the project is gone.
+    """
 
     def __init__(self, core: Core, engine: Engine) -> None:
         self._core = core
         self._engine = engine
-        self._prepared: LruMap[str, datetime] = LruMap(most=MOST_PREPARED)
-        """When the project was created, by its name."""
+        self._prepared: LruMap[str, tuple[datetime, int, datetime]] = LruMap(most=MOST_PREPARED)
+        """When the project was created, how many revisions of policy and profiles there were, and until when it counts,
+        by its name."""
 
     async def ensure(self, project: str) -> None:
-        """Make the engine ready for the runs of a project; only one short read if it is.
+        """Make the engine ready for the runs of a project, by the current policy and profiles.
 
-        Raises `EngineUnavailable` and `EngineRefusal`.
+        Only one short read if it is ready. Raises `EngineUnavailable` and `EngineRefusal`.
         """
         place = str(self._engine.place)
         async with self._core.store.begin(is_read_only=True) as unit:
             entity = await unit.entities.find_project(project)
-        if entity is not None and entity.created_at == self._prepared.find(project):
-            return
+            revisions = await unit.revisions.count()
+            if entity is not None and self._is_prepared(project, entity.created_at, revisions):
+                return
+            rules = (await load_current(unit)).admin_rules
         if entity is not None and place not in list_places(entity):
             await _add_place(self._core, project, place)
-        await call_engine(self._engine.ensure_project(project))
+        await call_engine(self._engine.ensure_project(project, rules))
         if entity is not None:
-            self._prepared.put(project, entity.created_at)
+            until = self._core.clock.now() + timedelta(seconds=PREPARED_SECONDS)
+            self._prepared.put(project, (entity.created_at, revisions, until))
+
+    def note_failure(self, project: str, error: EngineError) -> None:
+        """Prepare the project again if a failed call of the engine shows that it is not prepared anymore."""
+        if error.code in _UNDONE:
+            self._prepared.discard(project)
+
+    def _is_prepared(self, project: str, created_at: datetime, revisions: int) -> bool:
+        known = self._prepared.find(project)
+        return known is not None and known[:2] == (created_at, revisions) and self._core.clock.now() < known[2]
 
 
 async def forget_project_places(core: Core, place: str) -> int:
@@ -58,15 +78,15 @@ async def forget_project_places(core: Core, place: str) -> int:
 
 
 async def find_projects_by_place(core: Core) -> dict[str, list[str]]:
-    """The projects that were prepared at each place. Reads every project; for people, not for loops."""
+    """The projects that were prepared at each place. Reads the status of all; for people, not for loops."""
     found: dict[str, list[str]] = {}
+    after = ""
     async with core.store.begin(is_read_only=True) as unit:
-        number = 0
-        while page := (await unit.entities.find_page(Query(type="project", page=number, size=PAGE_SIZE))).content:
-            for project in page:
-                for place in list_places(project):
-                    found.setdefault(place, []).append(project.id)
-            number += 1
+        while page := await unit.entities.list_project_statuses(after=after, limit=PAGE_SIZE):
+            for name, status in page:
+                for place in status.get(PLACES, ()):
+                    found.setdefault(place, []).append(name)
+            after, _ = page[-1]
     return found
 
 
@@ -80,11 +100,6 @@ async def drop_place(core: Core, project: str, place: str) -> None:
         places = [one for one in list_places(entity) if one != place]
         await unit.entities.replace(replace(entity, status={**entity.status, PLACES: places}))
         await unit.commit()
-
-
-def list_places(project: Entity) -> list[str]:
-    """Where the project was prepared."""
-    return list(project.status.get(PLACES, ()))
 
 
 async def _add_place(core: Core, project: str, place: str) -> None:

@@ -6,6 +6,7 @@ Start in `submission.py`. `transitions.py` is the only module that changes a run
 
 from runyard.app.runs.anchors import make_anchor
 from runyard.app.runs.client_reports import report_run
+from runyard.app.runs.place_defaults import list_place_defaults
 from runyard.app.runs.policy_rehearsal import rehearse_candidate
 from runyard.app.runs.request_export import RequestExport, RequestFilter
 from runyard.app.runs.resume import resume_run
@@ -17,7 +18,7 @@ from runyard.app.runs.run_deletion import (
     finish_run_deletion,
 )
 from runyard.app.runs.run_follower import RunFollower, follow_run
-from runyard.app.runs.run_queries import get_run, list_runs
+from runyard.app.runs.run_queries import get_run, list_newest_transitions, list_runs
 from runyard.app.runs.run_volumes import RunEnd, RunVolume, list_run_volumes, lock_run_volumes, make_expiry, read_end
 from runyard.app.runs.stop import stop_run
 from runyard.app.runs.submission import explain_run, submit_run
@@ -61,6 +62,8 @@ __all__ = [
     "finish_run_deletion",
     "follow_run",
     "get_run",
+    "list_newest_transitions",
+    "list_place_defaults",
     "list_run_volumes",
     "list_runs",
     "lock_run_volumes",

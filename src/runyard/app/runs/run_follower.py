@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from runyard.app.core import Core, Subscription
 from runyard.app.model import Run, Transition
-from runyard.app.runs.run_queries import get_run
+from runyard.app.runs.run_queries import MOST_TRANSITIONS, get_run
 from runyard.domain.lifecycle import GONE, is_final
 
 FALLBACK_SECONDS = 15.0
@@ -27,7 +27,7 @@ class RunFollower:
         self._read_at = time.monotonic()
         self.run = run
         self.transitions = transitions
-        """The transitions at the beginning."""
+        """The newest transitions at the beginning."""
         self.is_gone = False
 
     @property
@@ -67,6 +67,14 @@ class RunFollower:
         """Whether the run itself may have changed since it was read."""
         has_news = self._subscription is None or self._subscription.has_run_changed
         return has_news or time.monotonic() - self._read_at >= FALLBACK_SECONDS
+
+    async def read_known(self, *, after: int) -> Sequence[Transition]:
+        """A page of the transitions with a greater sequence that there were at the beginning, oldest first."""
+        if after + 1 >= self.transitions[0].sequence:
+            return [one for one in self.transitions if one.sequence > after]
+        async with self._core.store.begin(is_read_only=True) as unit:
+            page = await unit.runs.list_transitions(self.run.uid, after=after, limit=MOST_TRANSITIONS)
+        return [one for one in page if one.sequence <= self.transitions[-1].sequence]
 
     async def read_new(self) -> Sequence[Transition]:
         """The transitions since the last call."""

@@ -56,7 +56,7 @@ def list_run_volumes(run: Run) -> Sequence[RunVolume]:
 
 
 def read_end(transitions: Iterable[Transition]) -> RunEnd:
-    """When a run ended, if it has, and whether it was ever handed to an engine."""
+    """When a run ended, if it has, and whether it may have been handed to an engine: one that waited for room may."""
     history = list(transitions)
     last = history[-1] if history else None
     ended_at = last.at if last is not None and (is_final(last.state) or last.state is State.DELETING) else None

@@ -1,5 +1,6 @@
 """Submit a run: read, resolve, store. Request, effective spec and provenance commit in one transaction."""
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +29,8 @@ from runyard.app.intake import AHEAD
 from runyard.app.model import Json, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
 from runyard.app.rules import CurrentRules, load_current
+from runyard.app.runs.place_defaults import list_place_defaults
+from runyard.app.runs.run_queries import list_newest_transitions
 from runyard.app.runs.run_requests import RunRequest, load_inventory, read_drafted_request, read_run_request
 from runyard.app.runs.transitions import make_first_transitions
 from runyard.domain.effective_document import write_effective
@@ -102,8 +105,12 @@ async def _submit(
         await audit(core, unit, who, "run.submit", run, details={"hash": request_hash})
         await unit.commit()
     if run.place is not None:
+        # Before others are told, who would work before it: the engine gets its request first.
         core.intake.take(run)
     core.signals.notify(run.uid)
+    if run.place is not None:
+        # The loop begins before the answer is written: the engine works on its request meanwhile.
+        await asyncio.sleep(0)
     return run, transitions
 
 
@@ -122,9 +129,10 @@ async def explain_run(core: Core, project: str, document: Any, *, is_strict: boo
     unused, kind = _find_unused(run_request), run_request.draft.kind
     shown = [*_place(warnings, kind), *(() if is_strict else unused)]
     refused = [*_place(refusals, kind), *(unused if is_strict else ())]
+    additions = await list_place_defaults(core, project, resolution.spec)
     return Explanation(
         effective=resolution.spec.to_dict(),
-        provenance=tuple(leaf.to_dict() for leaf in resolution.leaves),
+        provenance=(*(leaf.to_dict() for leaf in resolution.leaves), *additions),
         warnings=tuple(problem.to_dict() for problem in cap_problems(shown)),
         refusals=tuple(problem.to_dict() for problem in cap_problems(refused)),
         profile_revision=_find_profile_revision(resolution, rules),
@@ -166,7 +174,7 @@ def canonicalize_request(document: Any) -> Json:
 
 async def _take_same(unit: UnitOfWork, stored: Run, request_hash: str) -> tuple[Run, Sequence[Transition]]:
     if stored.request_hash == request_hash:
-        return stored, await unit.runs.list_transitions(stored.uid)
+        return stored, await list_newest_transitions(unit, stored)
     raise Duplicate(f"Duplicated entity run:{stored.id}.")
 
 
@@ -262,7 +270,7 @@ def _make_run(
     now = core.clock.now()
     draft = run_request.draft
     name = draft.name or run_request.id
-    is_idle = run_request.is_local or core.engine is None
+    is_without_engine = core.engine is None and not run_request.is_local
     return Run(
         type="run",
         project=project,
@@ -289,8 +297,8 @@ def _make_run(
         function=run_request.function_reference,
         workflow=run_request.workflow_reference,
         is_local=run_request.is_local,
-        reason=Reason.ENGINE_NONE if is_idle and not run_request.is_local else None,
-        message=NO_ENGINE_MESSAGE if is_idle and not run_request.is_local else None,
+        reason=Reason.ENGINE_NONE if is_without_engine else None,
+        message=NO_ENGINE_MESSAGE if is_without_engine else None,
     )
 
 

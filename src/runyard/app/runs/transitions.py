@@ -7,11 +7,13 @@ from typing import Any
 
 from runyard.app.audit import audit, audit_many
 from runyard.app.core import Core
+from runyard.app.engine import LONGEST_MESSAGE_BYTES
 from runyard.app.entities import check_revision
 from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.model import Lease, Principal, Run, Transition
 from runyard.app.ports import UNCHANGED, DueIn, RunUpdate, UnitOfWork
 from runyard.app.retry import retry_on_conflict
+from runyard.app.texts import cut_text
 from runyard.domain.lifecycle import FINAL, State, can_follow
 from runyard.spec.digitalhub.reference_strings import find_run_kind
 from runyard.spec.problem_codes import Code
@@ -32,6 +34,7 @@ class Move:
     state: State
     reason: str | None = None
     message: str | None = None
+    """What is longer than `LONGEST_MESSAGE_BYTES` is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,10 +222,9 @@ def _make_transitions(run: Run, moves: Sequence[Move], *, at: datetime, actor: s
             raise NotPossible(
                 Code.STATE_IMPOSSIBLE, f"run {run.id} is {state.value} and cannot become {move.state.value}"
             )
+        message = None if move.message is None else cut_text(move.message, LONGEST_MESSAGE_BYTES)
         made.append(
-            Transition(
-                sequence=sequence, state=move.state, at=at, actor=actor, reason=move.reason, message=move.message
-            )
+            Transition(sequence=sequence, state=move.state, at=at, actor=actor, reason=move.reason, message=message)
         )
         state = move.state
     return made

@@ -11,7 +11,7 @@ from runyard.app.sessions.container_sessions import (
     open_exec,
     open_port,
 )
-from runyard.app.sessions.engine_views import Described, EngineView, EngineViews, SnapshotSummary
+from runyard.app.sessions.engine_views import Described, EngineView, EngineViews, SnapshotSummary, UsageSum
 from runyard.app.sessions.run_anchors import find_capabilities
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "EngineView",
     "EngineViews",
     "SnapshotSummary",
+    "UsageSum",
     "find_capabilities",
     "open_attach",
     "open_exec",

@@ -3,19 +3,20 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from runyard.app.audit import audit
 from runyard.app.core import Core
-from runyard.app.entities import find_actor, lock_entity, note_change, require_entity
+from runyard.app.entities import find_actor, find_actor_since, lock_entity, note_change, require_entity
 from runyard.app.errors import Forbidden, Missing, NotPossible
 from runyard.app.identity import authorize
 from runyard.app.model import Entity, Json, Principal, Run
 from runyard.app.ports import Duplicate, Unavailable, UnitOfWork
 from runyard.app.retry import retry_on_conflict
 from runyard.app.runs import submit_run
+from runyard.app.triggers.chains import NO_CHAIN, Chain, count_run
 from runyard.domain.access import Permission
 from runyard.domain.placeholders import PlaceholderError, fill
 from runyard.domain.triggers import KINDS
@@ -25,8 +26,6 @@ from runyard.spec.problems import Refused
 MOST_PROBLEM_CHARACTERS = 4000
 """How much of a problem the status of a trigger keeps."""
 PAUSED, ACTIVE = "STOPPED", "RUNNING"
-CHAIN = "triggers"
-"""Metadata key of a run: the triggers that led to it. They do not fire for this run (no loops). Server only."""
 SINCE = "since"
 """Status key of a trigger: when it was activated last. Default: when it was created."""
 
@@ -40,7 +39,8 @@ class Occasion:
     id: str
     input: Json
     """`input` in templates."""
-    chain: tuple[str, ...] = ()
+    chain: Chain = NO_CHAIN
+    """What led to it."""
     is_manual: bool = False
     """Fired on request: never repeated, so not recorded as used."""
 
@@ -103,7 +103,7 @@ async def fire(
 
     Idempotent: two replicas, or one that crashed, submit the same run under the same id.
     """
-    run_id = uuid5(NAMESPACE_URL, f"runyard:{trigger.id}:{occasion.id}").hex
+    run_id = _choose_run_id(trigger, occasion)
     try:
         run = await _submit(core, trigger, occasion, run_id=run_id, is_open=is_open)
         fired = Fired(run_id=run_id if run is None else run.id)
@@ -120,17 +120,35 @@ async def fire(
             extra={"trigger": trigger.id, "project": trigger.project, "occasion": occasion.id},
         )
         fired = Fired(problem="internal error; the server's log has the details")
-    await _note(core, trigger, occasion, fired, by=by or Principal(name=find_actor(trigger), via="system"))
+    await _note(core, trigger, occasion, fired, by=by)
     return fired
 
 
-async def act_as(unit: UnitOfWork, name: str, *, is_open: bool) -> Principal:
-    """The principal of an absent user, with current rights. Raises `Forbidden` if the account is gone or disabled."""
+async def note_refusal(core: Core, trigger: Entity, occasion: Occasion, problem: str) -> None:
+    """Record that a trigger did not fire, and why, in its status and the audit."""
+    await _note(core, trigger, occasion, Fired(problem=problem), by=None)
+
+
+def _choose_run_id(trigger: Entity, occasion: Occasion) -> str:
+    """The same in all replicas. The creation time is part of it because another trigger may use the id again."""
+    created_at = trigger.created_at.astimezone(UTC).isoformat()
+    return uuid5(NAMESPACE_URL, f"runyard:{trigger.id}:{created_at}:{occasion.id}").hex
+
+
+async def act_as(unit: UnitOfWork, trigger: Entity, *, is_open: bool) -> Principal:
+    """The absent user who wrote the trigger's spec, with current rights.
+
+    Raises `Forbidden` if the account is gone or disabled, or if another one has its name now.
+    """
+    name = find_actor(trigger)
     account = await unit.accounts.find(name)
     if account is None and is_open:
         return Principal(name=name, is_admin=True, via="system")
     if account is None or account.is_disabled:
         raise Forbidden(f"the trigger fires as {name}, whose account is gone or disabled")
+    if find_actor_since(trigger) < account.created_at:
+        message = f"the trigger fires as {name}, whose account was deleted and created again since its spec was written"
+        raise Forbidden(f"{message}: change its spec, or create the trigger again")
     return Principal(name=name, is_admin=account.is_admin, via="system")
 
 
@@ -151,30 +169,44 @@ def make_run_document(trigger: Entity, occasion: Occasion, *, run_id: str) -> Js
 
 async def _submit(core: Core, trigger: Entity, occasion: Occasion, *, run_id: str, is_open: bool) -> Run | None:
     async with core.store.begin(is_read_only=True) as unit:
-        who = await act_as(unit, find_actor(trigger), is_open=is_open)
+        who = await act_as(unit, trigger, is_open=is_open)
         await authorize(unit, who, Permission.WRITE, project=trigger.project)
         if await unit.runs.has_tombstone(run_id, project=trigger.project):
             return None
     document = make_run_document(trigger, occasion, run_id=run_id)
-    noted = {CHAIN: [*occasion.chain, trigger.id]}
-    run, _ = await submit_run(core, who, trigger.project, document, noted=noted)
+    run, _ = await submit_run(core, who, trigger.project, document, noted=occasion.chain.extend(trigger.id))
     return run
 
 
 async def use_occasion(
-    core: Core, trigger: Entity, occasion: str | None, *, by: Principal, action: str, result: str, noted: Json
+    core: Core,
+    trigger: Entity,
+    occasion: str | None,
+    *,
+    by: Principal,
+    action: str,
+    result: str,
+    noted: Json,
+    counted: tuple[str, str] | None = None,
 ) -> bool:
-    """Record the result of an occasion in the trigger's status and the audit; returns False if it was already used."""
+    """Record the result of an occasion in the trigger's status and the audit; returns False if it was already used.
+
+    `counted`: the root of a chain and the run that was added to it.
+    """
 
     async def use_once() -> bool:
         async with core.store.begin() as unit:
             # Lock first: a concurrent update of the trigger would overwrite the status.
             stored = await _find_locked(unit, trigger)
-            if occasion is not None and not await unit.firings.use(trigger.id, occasion, project=trigger.project):
-                return False
             if stored is not None:
+                # Nothing is noted for a deleted trigger: whoever uses its id again would inherit it.
+                if occasion is not None and not await unit.firings.use(trigger.id, occasion, project=trigger.project):
+                    return False
                 changed = replace(stored, status={**stored.status, **noted})
                 await unit.entities.replace(changed, expected_revision=stored.revision)
+            if counted is not None:
+                root, run_id = counted
+                await count_run(unit, root, run_id, project=trigger.project)
             details = {**noted, "runs_as": find_actor(trigger), "created_by": trigger.user}
             await audit(core, unit, by, action, trigger, result=result, details=details)
             await unit.commit()
@@ -183,17 +215,21 @@ async def use_occasion(
     return await retry_on_conflict(use_once, on=f"trigger {trigger.id}")
 
 
-async def _note(core: Core, trigger: Entity, occasion: Occasion, fired: Fired, *, by: Principal) -> None:
+async def _note(core: Core, trigger: Entity, occasion: Occasion, fired: Fired, *, by: Principal | None) -> None:
     last: Json = {"occasion": occasion.id, "at": core.clock.now().isoformat()}
+    counted, root = None, occasion.chain.root
+    if root not in (None, occasion.id) and fired.run_id is not None:
+        counted = (str(root), fired.run_id)
     last |= {"run": fired.run_id} if fired.problem is None else {"problem": fired.problem}
     await use_occasion(
         core,
         trigger,
         None if occasion.is_manual else occasion.id,
-        by=by,
+        by=by or Principal(name=find_actor(trigger), via="system"),
         action="trigger.fire",
         result="done" if fired.problem is None else "refused",
         noted={"last": last},
+        counted=counted,
     )
 
 
@@ -220,7 +256,9 @@ async def change_trigger(
 
 
 async def _find_locked(unit: UnitOfWork, trigger: Entity) -> Entity | None:
+    """The trigger as it is stored now; None if it was deleted, also if another one has its id."""
     try:
-        return await lock_entity(unit, "trigger", trigger.project, trigger.id)
+        stored = await lock_entity(unit, "trigger", trigger.project, trigger.id)
     except Missing:
         return None
+    return stored if stored.created_at == trigger.created_at else None

@@ -109,4 +109,4 @@ async def _list_known(core: Core) -> set[tuple[str, str]]:
             known.update((volume.project, volume.id) for volume in page)
             if len(page) < _PAGE_SIZE:
                 return known
-            after = (page[-1].project, page[-1].id)
+            after = (page[-1].id, page[-1].project)
