@@ -2,7 +2,7 @@
 
 import sys
 
-from .program import main
+from .container_init import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,6 +20,10 @@ class NotPrepared(Exception):
     """The run cannot be started: its source, handler or inputs are not usable. The text is for the user."""
 
 
+class EnvironmentFailed(NotPrepared):
+    """The requirements of the function cannot be installed. The text is for the user."""
+
+
 class NotReported(Exception):
     """The server refused what the run reports, or no longer knows the run. The text is for the user."""
 

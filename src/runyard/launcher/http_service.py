@@ -440,11 +440,12 @@ def serve_run(
 
 
 def _serve_until_stopped(server: _Server, stop: StopSignal) -> None:
-    server.server_activate()
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": _POLL_SECONDS}, daemon=True).start()
-    sys.stderr.write(f"runyard: the service listens on port {server.server_port}\n")
     stopped = threading.Event()
+    # Before the first request can come: from then on a signal means to drain.
     with stop.redirect(stopped.set):
+        server.server_activate()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": _POLL_SECONDS}, daemon=True).start()
+        sys.stderr.write(f"runyard: the service listens on port {server.server_port}\n")
         # Signals are handled between two waits.
         while not stop.is_received:
             stopped.wait(1.0)

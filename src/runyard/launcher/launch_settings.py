@@ -9,6 +9,10 @@ from .failures import NotPrepared
 
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes' default path of the termination message."""
+INSTALL_OPTION = "--install-requirements"
+"""The argument by which an engine asks the launcher to install the function's requirements."""
+COMMAND_OPTION = "--"
+"""The argument behind which the run's own command stands: it is executed once its requirements are installed."""
 DEFAULT_PORT = 8080
 DEFAULT_CONCURRENCY = 16
 """Requests that a service handles at a time, unless `RUNYARD_CONCURRENCY` says otherwise."""

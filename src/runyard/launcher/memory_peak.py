@@ -4,6 +4,8 @@ import os
 import resource
 from pathlib import Path
 
+from .container_init import INIT_VARIABLE
+
 LARGEST_PROC_BYTES = 1 << 20
 """Read of a file of the kernel."""
 
@@ -40,9 +42,14 @@ def _iter_groups(proc: Path, groups: Path) -> list[tuple[Path, str]]:
 
 
 def _is_own_group(folder: Path) -> bool:
-    """Whether the group holds this run only. A group with our parent in it is that of a whole session or machine."""
+    """Whether the group holds this run only. A group with our parent in it is that of a whole session or machine.
+
+    Unless the parent is PID 1 of the run's own container.
+    """
     members = (_read_text(folder / "cgroup.procs") or "").split()
-    return str(os.getpid()) in members and str(os.getppid()) not in members
+    parent = str(os.getppid())
+    is_init = parent == os.environ.get(INIT_VARIABLE)
+    return str(os.getpid()) in members and (is_init or parent not in members)
 
 
 def _read_high_water_mark(proc: Path) -> int | None:

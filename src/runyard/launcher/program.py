@@ -6,12 +6,13 @@ import functools
 import importlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from . import digitalhub_bridge
 from .arguments import Binder
@@ -23,6 +24,7 @@ from .failures import (
     NOT_PREPARED,
     TERMINATED,
     BadResult,
+    EnvironmentFailed,
     NotPrepared,
     NotReported,
     Terminated,
@@ -32,7 +34,7 @@ from .failures import (
 )
 from .handlers import import_handler
 from .jobs import run_job
-from .launch_settings import LaunchSettings, find_termination_log, read_settings
+from .launch_settings import COMMAND_OPTION, INSTALL_OPTION, LaunchSettings, find_termination_log, read_settings
 from .memory_peak import find_peak_bytes
 from .metric_log import MetricLog
 from .run_api import RunApi, expect_object
@@ -42,6 +44,9 @@ from .signals import StopSignal
 from .sources import SourceTree, prepare_source
 from .termination_log import write_termination
 
+REQUIREMENTS_STEP = "requirements"
+"""The step that failed, in the termination log, if the requirements could not be installed."""
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -49,6 +54,8 @@ class Ending:
 
     code: int
     message: str | None = None
+    step: str | None = None
+    """The step of the preparation that failed, if it has a run reason of its own."""
 
 
 def main() -> int:
@@ -77,7 +84,8 @@ def _do_nothing() -> None:
 def _note(ending: Ending) -> None:
     if ending.message is not None:
         sys.stderr.write(f"runyard: {ending.message}\n")
-    write_termination(find_termination_log(os.environ), message=ending.message, peak_bytes=find_peak_bytes())
+    path = find_termination_log(os.environ)
+    write_termination(path, message=ending.message, step=ending.step, peak_bytes=find_peak_bytes())
 
 
 class _Launch:
@@ -99,6 +107,8 @@ class _Launch:
             if not isinstance(error.cause, SystemExit):
                 print_traceback(error.cause)
             return Ending(error.code, describe_error(error.cause, root=self._tree.root if self._tree else None))
+        except EnvironmentFailed as error:
+            return Ending(NOT_PREPARED, str(error), REQUIREMENTS_STEP)
         except NotPrepared as error:
             return Ending(NOT_PREPARED, str(error))
         except (NotReported, BadResult) as error:
@@ -116,6 +126,12 @@ class _Launch:
             pause=self._stop.pause,
         )
         effective = _read_effective(api)
+        if INSTALL_OPTION in sys.argv[1:2] and effective.get("requirements"):
+            # Imported for functions with requirements only: others start the faster.
+            install = importlib.import_module(".requirement_install", __package__)
+            install.enter_environment(effective["requirements"])
+        if effective.get("command"):
+            _execute(sys.argv[1:])
         with _open_work(settings) as work:
             source = effective.get("source") or {}
             self._tree = prepare_source(source, work=work / "source")
@@ -134,6 +150,21 @@ class _Launch:
                 serve_run(session, functions, effective=effective, settings=settings)
             else:
                 raise NotPrepared(f"the launcher starts jobs and services; the action of this run is {action}")
+
+
+def _execute(arguments: list[str]) -> NoReturn:
+    """Become the run's own command, as the engine wrote it. Raises `NotPrepared` if it cannot be started."""
+    command = arguments[arguments.index(COMMAND_OPTION) + 1 :] if COMMAND_OPTION in arguments else []
+    if not command:
+        raise NotPrepared("the engine gave the launcher no command to start")
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a new program would inherit that
+        signal.signal(number, signal.SIG_DFL)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        raise NotPrepared(f'the command "{command[0]}" cannot be started: {error.strerror}') from None
 
 
 def _import_functions(tree: SourceTree, source: Mapping[str, Any]) -> Functions:

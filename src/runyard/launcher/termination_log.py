@@ -8,7 +8,9 @@ LARGEST_TERMINATION_BYTES = 4096
 """Kubernetes keeps no more of the file."""
 
 
-def write_termination(path: Path | None, *, message: str | None, peak_bytes: int | None) -> None:
+def write_termination(
+    path: Path | None, *, message: str | None, peak_bytes: int | None, step: str | None = None
+) -> None:
     """Write the line; a file that cannot be written is said in the log and changes nothing else."""
     if path is None:
         return
@@ -16,16 +18,18 @@ def write_termination(path: Path | None, *, message: str | None, peak_bytes: int
         # Never create a file in place of the one that the engine made: it may be a bind mount.
         with path.open("r+b" if path.exists() else "wb") as file:
             file.truncate(0)
-            file.write(render_termination(message=message, peak_bytes=peak_bytes))
+            file.write(render_termination(message=message, peak_bytes=peak_bytes, step=step))
     except OSError as error:
         sys.stderr.write(f"runyard: the termination log cannot be written: {error.strerror or error}\n")
 
 
-def render_termination(*, message: str | None, peak_bytes: int | None) -> bytes:
+def render_termination(*, message: str | None, peak_bytes: int | None, step: str | None = None) -> bytes:
     """The line; the message is cut so that it fits, and absent if the run succeeded."""
     record: dict[str, object] = {"runyard": 1}
     if peak_bytes is not None:
         record["peak_bytes"] = peak_bytes
+    if step is not None:
+        record["step"] = step
     if message is None:
         return _encode(record)
     kept = min(len(message), LARGEST_TERMINATION_BYTES)

@@ -1,5 +1,7 @@
 """The launcher as one file that any Python 3.10 or later starts: `python -u launcher.pyz`.
 
+`python -m runyard.launcher.zipapps FILE` writes it; the recipe of the launcher image does.
+
 The same source and the same Python give the same bytes, so the name of the file can hold their hash. Each module is in
 it as source, and compiled by the Python that builds the file. Other versions of Python ignore what is compiled.
 """
@@ -7,6 +9,7 @@ it as source, and compiled by the Python that builds the file. Other versions of
 import importlib.util
 import io
 import marshal
+import sys
 import zipfile
 from pathlib import Path
 
@@ -17,9 +20,13 @@ _UNCHECKED_HASH = (1).to_bytes(4, "little")
 """The flags of PEP 552: the source beside the compiled module is not read to compare them."""
 _MARSHAL_VERSION = 2
 """The last one without references between objects, which differ from one compilation to the next."""
-_MAIN = (
-    f'import sys\n\nfrom {ARCHIVE_PACKAGE}.program import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'
-)
+_MAIN = f"""import sys
+
+from {ARCHIVE_PACKAGE}.container_init import main
+
+if __name__ == "__main__":
+    sys.exit(main())
+"""
 
 
 def build_zipapp() -> bytes:
@@ -45,3 +52,7 @@ def _compile(name: str, source: bytes) -> bytes:
     code = compile(source, name, "exec", dont_inherit=True)
     header = importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH + importlib.util.source_hash(source)
     return header + marshal.dumps(code, _MARSHAL_VERSION)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_bytes(build_zipapp())

@@ -76,13 +76,22 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
     name, path = entry.filename, PurePosixPath(entry.filename)
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if not name or len(name) > MOST_NAME_CHARACTERS or "\x00" in name or "\\" in name:
-        raise NotPrepared(f"the source archive has a file with the unusable name {name[:80]!r}")
+        allowed = f"at most {MOST_NAME_CHARACTERS} characters, no backslash"
+        raise NotPrepared(f"the source archive has the unusable name {_quote(name)}; allowed: {allowed}")
     if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
-        raise NotPrepared(f"the source archive has the path {name[:80]}, which leads out of its folder")
+        raise NotPrepared(f"the source archive has the path {_quote(name)}, which leads out of its folder")
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise NotPrepared(f"{name[:80]} of the source archive is a link or device; only files and folders are allowed")
+        raise NotPrepared(
+            f"{_quote(name)} of the source archive is a link or device; only files and folders are allowed"
+        )
     if entry.flag_bits & 1:
-        raise NotPrepared(f"{name[:80]} of the source archive is encrypted")
+        raise NotPrepared(f"{_quote(name)} of the source archive is encrypted")
+
+
+def _quote(name: str) -> str:
+    """The name of an entry, for a message; an archive may put control characters there."""
+    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in name[:80])
+    return f"`{shown}`"
 
 
 def _extract(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path, left: int) -> int:
@@ -107,4 +116,4 @@ def _extract(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path, left: 
                 file.write(chunk)
             return size
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
-        raise NotPrepared(f"the source archive has {entry.filename[:80]} twice") from None
+        raise NotPrepared(f"the source archive has {_quote(entry.filename)} twice") from None
