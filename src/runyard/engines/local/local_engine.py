@@ -33,6 +33,7 @@ from runyard.app.engine import (
 from runyard.app.model import Json
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
+from runyard.domain.resolve_inputs import AdminRules
 from runyard.engines.local import log_files
 from runyard.engines.local.capacity.machine import read_machine
 from runyard.engines.local.capacity.room import Room
@@ -233,7 +234,10 @@ class LocalEngine:
 
     @_reports_failures
     async def settle(self, assignment: Assignment, uid: str) -> bool:
-        """Note when its folder goes; one that never ran goes now. Values of secrets are nowhere on disk."""
+        """Note when its folder goes; now if it never ran, or is a service that cannot be resumed.
+
+        Values of secrets are nowhere on disk.
+        """
         folder = self._watch.reader.open_folder(assignment.run_uid)
         if folder is None:
             return True
@@ -246,8 +250,10 @@ class LocalEngine:
                 return False
             if found.observation.seen in (Seen.PENDING, Seen.RUNNING) or is_live(found.files):
                 return False
-            is_kept = found.observation.seen is Seen.STOPPED and found.files.anchor.action in RESUMABLE
-            wish = "remove" if not is_kept and not _has_run(found, folder) else found.files.wish.wish
+            is_service = found.observation.seen is Seen.STOPPED and found.files.anchor.action in RESUMABLE
+            is_kept = is_service and assignment.can_be_resumed
+            is_unused = not is_kept and (is_service or not _has_run(found, folder))
+            wish = "remove" if is_unused else found.files.wish.wish
             if not found.files.wish.is_settled or wish == "remove":
                 ttl = None if is_kept else assignment.effective.ttl_seconds
                 folder.write_wish(
@@ -322,8 +328,11 @@ class LocalEngine:
         async for item in items:
             yield item
 
-    async def ensure_project(self, project: str) -> None:
-        """Make its folder, and as root its user."""
+    async def ensure_project(self, project: str, rules: AdminRules) -> None:  # noqa: ARG002 - admission checks them
+        """Make its folder, and as root its user. The rules are checked by admission only."""
+        await self._ensure_project(project)
+
+    async def _ensure_project(self, project: str) -> None:
         try:
             await ensure_project_folder(self._folder, project)
         except OSError as error:
@@ -343,7 +352,7 @@ class LocalEngine:
     @_reports_failures
     async def ensure_volume(self, volume: KeptVolume) -> VolumeState:
         """Make its folder, or find it."""
-        await self.ensure_project(volume.project)
+        await self._ensure_project(volume.project)
         project = find_project_folder(self._folder, volume.project)
         if project is None:
             raise EngineUnavailable(Reason.ENGINE_FAILED, f"project {volume.project} is not prepared at this place")
@@ -376,6 +385,10 @@ class LocalEngine:
     async def snapshot(self) -> Snapshot:
         """This machine, and the runs that have room."""
         return await self._watch.call(self._room.snapshot)
+
+    async def sum_disk_bytes(self, anchor: Anchor) -> int:  # noqa: ARG002 - see below
+        """Folders have no size of their own."""
+        return 0
 
     async def list_usage(self, anchor: Anchor) -> Sequence[Usage]:
         """Of the processes that run now; `app.engine.Metered`."""

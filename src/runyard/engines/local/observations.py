@@ -23,14 +23,13 @@ from runyard.engines.local.folders.run_folders import AnchorRecord, ReleaseRecor
 from runyard.engines.local.pod_plans import MAIN
 from runyard.engines.local.virtual_environments.environments import describe_failure
 from runyard.pods.memory_advice import advise_memory
+from runyard.pods.termination import read_termination
 from runyard.procs import Failure, Instance, State
 
 RESUMABLE = frozenset({"serve", "deploy"})
 """Actions that can be started again after a stop."""
 MOST_STEP_LINES = 5
 """How many lines of the log of a step that failed its message has, the last ones."""
-LARGEST_PEAK_BYTES = 1 << 50
-"""The largest peak of memory that a program may say it had: the number is the program's own."""
 MOST_EVENTS = 50
 """How many warnings an observation lists."""
 _PHASES = {
@@ -97,6 +96,13 @@ def observe_run(files: RunFiles) -> Observation:
         ends=tuple(_iter_ends(files))[-MOST_ENDS:],
         details=_make_details(files),
     )
+
+
+def choose_newer(known: Observation, other: Observation) -> Observation:
+    """The newer of two observations of one run; the other one if it cannot be told. A UID does not come back."""
+    if known.uid != other.uid or other.seen is Seen.ABSENT:
+        return other
+    return known if known.seen is Seen.ABSENT or known.version > other.version else other
 
 
 def is_live(files: RunFiles) -> bool:
@@ -217,23 +223,6 @@ def describe_end(end: Instance) -> str:
             name = f"signal {end.signal}"
         return f"was killed by {name}"
     return "ended, and its exit code is not known" if end.exit_code is None else f"ended with exit code {end.exit_code}"
-
-
-def read_termination(text: str | None) -> tuple[str | None, int | None]:
-    """The message and the peak of memory that the launcher left, or whatever else the program left as its message."""
-    if not text or not text.strip():
-        return None, None
-    try:
-        found = json.loads(text.strip())
-    except (ValueError, RecursionError):
-        return text.strip(), None
-    if not isinstance(found, dict) or found.get("runyard") != 1:
-        return text.strip(), None
-    message, peak = found.get("message"), found.get("peak_bytes")
-    return (
-        message if isinstance(message, str) and message else None,
-        peak if type(peak) is int and 0 <= peak <= LARGEST_PEAK_BYTES else None,
-    )
 
 
 def _iter_ends(files: RunFiles) -> Iterator[ContainerEnd]:

@@ -22,12 +22,12 @@ from weakref import WeakSet
 from runyard.app.engine import Observation
 from runyard.app.event_waits import wait_at_most
 from runyard.domain.outcomes import Seen
-from runyard.engines.local.changes import Subscriber, choose_newer
 from runyard.engines.local.folders.place import PlaceFolder, is_file_name, is_leftover
 from runyard.engines.local.folders.place_files import lock_file, remove_tree
 from runyard.engines.local.folders.run_folders import RunFolder
-from runyard.engines.local.observations import Waiting, is_live
+from runyard.engines.local.observations import Waiting, choose_newer, is_live
 from runyard.engines.local.run_reader import ReadRun, RunReader
+from runyard.engines.subscriber import Subscriber
 from runyard.procs import (
     Listener,
     end_leftovers,
@@ -129,7 +129,7 @@ class RunWatch:
 
     def subscribe(self) -> AsyncIterator[Sequence[Observation]]:
         """Every change from now on."""
-        subscriber = Subscriber()
+        subscriber = Subscriber(choose_newer)
         self._subscribers.add(subscriber)
         return subscriber.iterate()
 

@@ -26,7 +26,7 @@ from runyard.engines.local.folders.project_folders import ProjectFolder, list_pr
 VOLUME_FILE = "volume.json"
 STORAGE_CLASS = "local"
 MOST_LISTED_VOLUMES = 10_000
-"""How many folders of volumes of a place are listed."""
+"""How many folders among the volumes of a place are listed that are no volumes of it."""
 _NOT_LIMITED = "the size of a volume is not enforced on this machine"
 
 Mounts = Mapping[tuple[str, str], tuple[str, ...]]
@@ -99,13 +99,15 @@ def move_volume_away(project: ProjectFolder, claim: str) -> Path | None:
 
 
 def list_volumes(place: PlaceFolder, mounts: Mounts) -> list[VolumeState]:
-    """The volumes of all projects, at most `MOST_LISTED_VOLUMES`. Blocks: call it in a thread."""
+    """The volumes of all projects, and at most `MOST_LISTED_VOLUMES` strangers. Blocks: call it in a thread."""
     found: list[VolumeState] = []
+    strangers = 0
     for project, claim in _iter_claims(place):
-        if len(found) >= MOST_LISTED_VOLUMES:
-            break
         state = find_volume(place, project=project, claim=claim, mounts=mounts)
-        if state is not None:
+        if state is None:
+            continue
+        strangers += state.volume_id is None
+        if state.volume_id is not None or strangers <= MOST_LISTED_VOLUMES:
             found.append(state)
     return found
 

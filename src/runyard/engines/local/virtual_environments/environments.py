@@ -24,7 +24,7 @@ from runyard.engines.local.virtual_environments import environment_setup
 from runyard.engines.local.virtual_environments.environment_setup import READY
 from runyard.engines.local.virtual_environments.interpreters import Interpreter
 from runyard.engines.local.virtual_environments.package_index import iter_local_paths
-from runyard.engines.local.virtual_environments.requirement_lines import read_requirements
+from runyard.launcher.requirement_lines import InvalidRequirement, read_requirements
 from runyard.procs import Command, Identity
 
 MOST_ENVIRONMENTS = 20
@@ -80,7 +80,10 @@ def choose_environment(folder: Path, interpreter: Interpreter, requirements: Seq
 
     Raises `EngineRefusal` with the reason `environment.failed` if a requirement is not one.
     """
-    lines = read_requirements(requirements)
+    try:
+        lines = read_requirements(requirements)
+    except InvalidRequirement as invalid:
+        raise EngineRefusal(Reason.ENVIRONMENT_FAILED, str(invalid)) from invalid
     content = [_FORMAT, interpreter.version, str(interpreter.path), interpreter.platform, lines]
     key = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return Environment(key=key, folder=folder / key, interpreter=interpreter, requirements=lines)

@@ -1,23 +1,24 @@
 """Subscribers to observations: of each run they keep the newest one that was not read yet."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from runyard.app.engine import Observation
-from runyard.domain.outcomes import Seen
 
 
 class Subscriber:
-    """One iterator of `Engine.changes`. Nothing is lost before it is read; of one run the newest is kept only."""
+    """One iterator of `Engine.changes`. Nothing is lost before it is read; of one run only the newest is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, choose_newer: Callable[[Observation, Observation], Observation]) -> None:
+        """`choose_newer` gets the one that is kept and another one of the same run."""
+        self._choose_newer = choose_newer
         self._unread: dict[str, Observation] = {}
         self._news = asyncio.Event()
 
     def tell(self, observation: Observation) -> None:
         """Keep it until it is read or replaced."""
         known = self._unread.pop(observation.run_uid, None)
-        self._unread[observation.run_uid] = observation if known is None else choose_newer(known, observation)
+        self._unread[observation.run_uid] = observation if known is None else self._choose_newer(known, observation)
         self._news.set()
 
     async def iterate(self) -> AsyncIterator[Sequence[Observation]]:
@@ -28,10 +29,3 @@ class Subscriber:
             batch, self._unread = list(self._unread.values()), {}
             if batch:
                 yield batch
-
-
-def choose_newer(known: Observation, other: Observation) -> Observation:
-    """The newer of two observations of one run; the other one if it cannot be told. A UID does not come back."""
-    if known.uid != other.uid or other.seen is Seen.ABSENT:
-        return other
-    return known if known.seen is Seen.ABSENT or known.version > other.version else other
