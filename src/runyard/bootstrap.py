@@ -1,14 +1,16 @@
 """The composition root: builds the server from the settings. Adapters are wired together only here."""
 
 import asyncio
+import ctypes
 import errno
 import gc
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,11 +27,12 @@ from runyard.api.idle_connections import IdleConnections
 from runyard.api.tls_handshakes import TlsHandshake
 from runyard.api.websocket_connections import WEBSOCKET_OPTIONS
 from runyard.app.core import Core, Options
-from runyard.app.engine import Engine
+from runyard.app.engine import Engine, EngineError, ImagePulling, Place
 from runyard.app.loops import (
     DeletionLoop,
     Loop,
     Reconciler,
+    RegistryLoop,
     RetentionLoop,
     Sweeper,
     TriggerLoop,
@@ -64,6 +67,9 @@ _PORT_CURES = {
 GAUGE_SECONDS = 30.0
 ACCOUNTS_SECONDS = 2.0
 """How soon a server without accounts notices that the first one was created."""
+_M_MMAP_THRESHOLD = -3  # of malloc.h
+_LARGE_BYTES = 128 * 1024
+
 log = structlog.get_logger()
 
 
@@ -73,8 +79,19 @@ def serve(settings: Settings, *, engine: Engine | None = None) -> None:
     `engine` executes the runs instead of the one that the settings name; it is closed at the end.
     """
     set_up_logging(level=settings.log_level, form=settings.log_format)
+    map_large_buffers()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, engine))
+
+
+def map_large_buffers() -> None:
+    """Let malloc map every large block, and unmap it when it is freed.
+
+    By default glibc takes larger and larger blocks from the heap, once one was freed. Each TLS connection has a buffer
+    of 256 KiB: in the heap, what was ever used of it stays resident, in holes between smaller blocks.
+    """
+    with suppress(OSError, AttributeError):  # of another C library
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 async def _serve(settings: Settings, engine: Engine | None) -> None:
@@ -85,7 +102,7 @@ async def _serve(settings: Settings, engine: Engine | None) -> None:
         endpoint = settings.endpoint or _format_address(settings, listening)
         store = await open_store(settings.database)
         stack.push_async_callback(store.close)
-        engine = engine or await _open_engine(settings, endpoint)
+        engine = engine or await _open_engine(settings, endpoint, store)
         if engine is not None:
             stack.push_async_callback(engine.close)
         context = await _build(settings, store, engine, endpoint, stack)
@@ -170,13 +187,59 @@ def _tell_connections_closed(closed: int) -> None:
     )
 
 
-async def _open_engine(settings: Settings, endpoint: str) -> Engine | None:
-    """The engine that the settings name. Raises `OSError` if its folder is unusable."""
+async def _open_engine(settings: Settings, endpoint: str, store: SqlStore) -> Engine | None:
+    """The engine that the settings name. Raises `OSError` if its folder, `CannotStart` if its cluster is unusable."""
     if settings.engine == "none":
         return None
+    if settings.engine == "kubernetes":
+        return await _open_kubernetes(settings, endpoint, store)
     return await LocalEngine.open(
         LocalSettings(folder=settings.data / "local", endpoint=endpoint, largest_log_bytes=settings.max_log_bytes)
     )
+
+
+async def _open_kubernetes(settings: Settings, endpoint: str, store: SqlStore) -> Engine:
+    async def read_newest_observation(place: Place) -> tuple[int, int]:
+        async with store.begin(is_read_only=True) as unit:
+            return await unit.runs.find_newest_observation(str(place))
+
+    async with store.begin(is_read_only=True) as unit:
+        installation = await unit.get_meta("installation")
+    if installation is None:
+        raise CannotStart("the database has no installation id: it was not made by `runyard db`")
+    try:
+        # By name: its libraries are an extra of their own.
+        open_engine = import_module("runyard.engines.kubernetes.kubernetes_engine").open_engine
+    except ModuleNotFoundError as error:
+        raise CannotStart(f"--engine kubernetes: {error}: install `runyard[kubernetes]`") from error
+    try:
+        engine: Engine = await open_engine(
+            kubeconfig=settings.kubeconfig,
+            context=settings.context,
+            namespace=settings.namespace,
+            is_per_project=settings.namespace_per_project,
+            installation=installation,
+            endpoint=endpoint,
+            launcher_image=settings.launcher_image,
+            package_index=settings.package_index,
+            read_newest_observation=read_newest_observation,
+            project_limits=_list_project_limits(settings),
+        )
+    except EngineError as error:
+        raise CannotStart(f"--engine kubernetes: {error}") from error
+    return engine
+
+
+def _list_project_limits(settings: Settings) -> dict[str, Any]:
+    """The fields of `engines.kubernetes.kubernetes_settings.ProjectLimits`."""
+    networks = settings.project_networks or ()
+    return {
+        "quota": settings.project_quota or {},
+        "default_requests": settings.project_default_requests or {},
+        "default_limits": settings.project_default_limits or {},
+        "is_network_isolated": networks != ("all",),
+        "reachable_networks": () if networks == ("all",) else networks,
+    }
 
 
 async def _build(
@@ -342,9 +405,18 @@ def _make_loops(context: ServerContext, settings: Settings) -> Mapping[str, Loop
         "deletions": DeletionLoop(context.core, context.core.engine).run,
         "volumes": VolumeLoop(context.core, context.core.engine).run,
         "gauges": partial(_measure, context),
+        **_make_registry_loop(core),
         **_make_sweep(context, owns=reconciler.membership.owns),
         **({} if settings.open_to_everyone_on_this_machine else {"accounts": partial(_await_accounts, context)}),
     }
+
+
+def _make_registry_loop(core: Core) -> Mapping[str, Loop]:
+    """For an engine that keeps registry credentials."""
+    engine = core.engine
+    if engine is None or not isinstance(engine, ImagePulling):
+        return {}
+    return {"registries": RegistryLoop(core, engine, engine).run}
 
 
 def _make_sweep(context: ServerContext, *, owns: Callable[[str], bool]) -> Mapping[str, Loop]:
@@ -400,6 +472,8 @@ def _announce(context: ServerContext, address: str, settings: Settings) -> None:
         ]
     if context.core.engine is None:
         lines.append("No engine: runs are accepted, resolved and stored, and stay READY. --engine local executes them.")
+    elif settings.engine == "kubernetes":
+        lines.append(f"Kubernetes engine: runs are executed at the place {context.core.engine.place}.")
     elif settings.engine == "local":
         lines.append("Local engine: runs are processes of this machine, and go on when the server ends.")
     sys.stdout.write("".join(f"{line}\n" for line in lines))

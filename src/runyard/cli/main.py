@@ -23,6 +23,7 @@ COMMANDS = {
     "policy": Entry("runyard.cli.commands.policy:policy", "Check a policy, or compare two against recorded runs."),
     "schema": Entry("runyard.cli.commands.schema:schema", "Print the JSON Schema of a document."),
     "server": Entry("runyard.cli.commands.server:server", "Start the API server."),
+    "node": Entry("runyard.cli.commands.node:node", "Join a cluster as a virtual node of remote GPUs."),
     "db": Entry("runyard.cli.commands.db:db", "Upgrade, back up, restore, export and prune the database."),
     "user": Entry("runyard.cli.commands.user:user", "Manage accounts and personal access tokens."),
     "keys": Entry("runyard.cli.commands.keys:keys", "Rotate the key that encrypts secrets."),

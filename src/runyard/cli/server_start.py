@@ -77,6 +77,8 @@ def _show(settings: Settings, name: str) -> str:
         return Quantity.from_bytes(value).text
     if isinstance(value, float):
         return str(value).removesuffix(".0")
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={amount}" for key, amount in value.items())
     if isinstance(value, tuple):
         return ", ".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,6 +9,8 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem
 
 _OPENED = "open_to_everyone_on_this_machine"
+PROJECT_SETTINGS = ("project_quota", "project_default_requests", "project_default_limits", "project_networks")
+"""Settings of namespaces that the server creates."""
 _GUARDS = "--tls-certificate and --tls-key, or --behind-proxy"
 
 
@@ -20,6 +22,8 @@ def check_together(values: Mapping[str, Any], sources: Mapping[str, str], wrong:
             yield _make(sources[one], f"has no effect without {_flag(other)}")
     if values["key"] is not None and sources["key_file"] != "default":
         yield _make(sources["key_file"], "conflicts with RUNYARD_KEY, which holds the key itself; set only one")
+    if values["namespace"] is not None and values["namespace_per_project"] is True:
+        yield _make(sources["namespace"], f"contradicts {sources['namespace_per_project']}; set only one")
     if "logs" not in wrong and str(values["logs"]).startswith("s3://"):
         for name in ("s3_access_key", "s3_secret_key"):
             if values[name] is None:
@@ -40,6 +44,22 @@ def list_warnings(values: Mapping[str, Any], sources: Mapping[str, str], *, is_w
         yield "--endpoint: not set; clients and pods get the listening address, which they may not be able to reach"
     if sources["trusted_proxies"] != "default" and not values["behind_proxy"]:
         yield f"{sources['trusted_proxies']}: has no effect without --behind-proxy"
+    if values["engine"] == "kubernetes" and values["endpoint"] is None and is_loopback(values["host"]):
+        yield (
+            "--endpoint: not set; pods cannot reach the server at its loopback address: functions that report "
+            "results, or read sources and files from it, fail"
+        )
+    if not values["namespace_per_project"]:
+        for name in PROJECT_SETTINGS:
+            if sources[name] != "default":
+                yield f"{sources[name]}: has no effect without --namespace-per-project"
+    if values["engine"] != "kubernetes":
+        for name in (
+            *("kubeconfig", "context", "namespace", "namespace_per_project"),
+            *("launcher_image", "package_index"),
+        ):
+            if sources[name] != "default":
+                yield f"{sources[name]}: has no effect without --engine kubernetes"
     if is_whole:
         yield from _list_server_warnings(values, sources)
 

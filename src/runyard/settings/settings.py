@@ -1,5 +1,6 @@
 """The parsed and checked settings."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from ipaddress import ip_address
@@ -18,7 +19,22 @@ class Settings:
     """The URL that clients and pods use, and that tokens name as issuer. None: the listening address."""
     data: Path
     database: str = field(repr=False)
-    engine: Literal["none", "local"]
+    engine: Literal["none", "local", "kubernetes"]
+    kubeconfig: Path | None
+    """None: as kubectl finds it, or the pod that the server runs in."""
+    context: str | None
+    namespace: str | None
+    """Of all runs. None: that of the kubeconfig's context, or of the server's own pod."""
+    namespace_per_project: bool
+    launcher_image: str
+    package_index: str | None
+    project_quota: Mapping[str, str] | None
+    """`spec.hard` of a ResourceQuota in each project's namespace."""
+    project_default_requests: Mapping[str, str] | None
+    project_default_limits: Mapping[str, str] | None
+    """Of a LimitRange in each project's namespace."""
+    project_networks: tuple[str, ...] | None
+    """Private networks that pods of projects may reach; `all`: no NetworkPolicy is made."""
     profiles: Path | None
     policy: Path | None
     auth: Literal["open", "accounts"] | None

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from runyard import __version__
 from runyard.settings import value_readers
 from runyard.settings.value_readers import Reader
 
@@ -82,11 +83,83 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="engine",
-        read=value_readers.make_choice_reader("none", "local"),
+        read=value_readers.make_choice_reader("none", "local", "kubernetes"),
         metavar="NAME",
         default="none",
         help="Engine that executes runs. local: as processes and containers of this machine. "
+        "kubernetes: as Jobs and Deployments of a cluster. "
         "none: runs are accepted, resolved and stored, and stay READY.",
+    ),
+    Setting(
+        name="kubeconfig",
+        read=value_readers.read_file,
+        metavar="FILE",
+        shown_default="$KUBECONFIG, else the pod that the server runs in, else ~/.kube/config",
+        help="How --engine kubernetes reaches its cluster.",
+    ),
+    Setting(
+        name="context",
+        read=value_readers.read_text,
+        metavar="NAME",
+        shown_default="the current context",
+        help="Context of the kubeconfig.",
+    ),
+    Setting(
+        name="namespace",
+        read=value_readers.read_namespace,
+        metavar="NAME",
+        shown_default="that of the context, or of the server's own pod",
+        help="Namespace of all runs of --engine kubernetes. It must exist.",
+    ),
+    Setting(
+        name="namespace_per_project",
+        read=value_readers.read_switch,
+        default="false",
+        is_switch=True,
+        help="Give each project a namespace of its own, runyard-PROJECT, which the server creates and removes.",
+    ),
+    Setting(
+        name="launcher_image",
+        read=value_readers.read_image,
+        metavar="IMAGE",
+        default=f"localhost/runyard/launcher:{__version__}",
+        help="Image that brings the launcher into the pods of python functions; built by deploy/images/launcher. "
+        "Push it to a registry that the nodes can reach.",
+    ),
+    Setting(
+        name="package_index",
+        read=value_readers.read_index,
+        metavar="URL",
+        shown_default="the default of pip and uv",
+        help="Index from which pods install the requirements of python functions. Runs can read it.",
+    ),
+    Setting(
+        name="project_quota",
+        read=value_readers.read_amounts,
+        metavar="NAME=AMOUNT,...",
+        shown_default="no quota",
+        help="ResourceQuota of each project's namespace, such as requests.cpu=20,count/jobs.batch=500.",
+    ),
+    Setting(
+        name="project_default_requests",
+        read=value_readers.read_amounts,
+        metavar="NAME=AMOUNT,...",
+        shown_default="none",
+        help="Requests of containers that set none, by a LimitRange in each project's namespace.",
+    ),
+    Setting(
+        name="project_default_limits",
+        read=value_readers.read_amounts,
+        metavar="NAME=AMOUNT,...",
+        shown_default="none",
+        help="Limits of containers that set none, by a LimitRange in each project's namespace.",
+    ),
+    Setting(
+        name="project_networks",
+        read=value_readers.read_reachable_networks,
+        metavar="CIDR,...",
+        shown_default="DNS, the server and public addresses only",
+        help="Private networks that pods of projects may reach too. all: make no NetworkPolicy.",
     ),
     Setting(
         name="profiles",

@@ -9,7 +9,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from runyard.spec.duration import DurationError, parse_duration
+from runyard.spec.images import ImageError, parse_image
 from runyard.spec.kubernetes.quantity import Quantity, QuantityError
+from runyard.spec.names import check_dns_label
 from runyard.spec.problems import find_nearest, list_words
 
 Reader = Callable[[str, Path], object]
@@ -227,6 +229,62 @@ def read_database(text: str, _base: Path) -> str:
             is_private=True,
         )
     return text
+
+
+def read_namespace(text: str, _base: Path) -> str:
+    """The name of a Kubernetes namespace."""
+    if (problem := check_dns_label(text)) is not None:
+        raise WrongValue(f"is not a valid namespace: {problem}", allowed="lower-case letters, digits and dashes")
+    return text
+
+
+def read_image(text: str, _base: Path) -> str:
+    """The name of a container image."""
+    try:
+        parse_image(text)
+    except ImageError as error:
+        raise WrongValue(
+            f"is not an image: {error}", allowed="such as registry.example.org/runyard/launcher:1.0"
+        ) from None
+    return text
+
+
+def read_index(text: str, _base: Path) -> str:
+    """The URL of a package index. Without credentials: every run can read it, and so can who sees its Job."""
+    try:
+        parts = urlsplit(text)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or any(character.isspace() for character in text):
+        raise WrongValue("is not the URL of an index", allowed="such as https://packages.example.org/simple")
+    if "@" in parts.netloc:
+        raise WrongValue("contains credentials, which every run could read", allowed="an index without sign-in")
+    return text
+
+
+def read_amounts(text: str, _base: Path) -> dict[str, str]:
+    """Amounts of Kubernetes resources by name, separated by commas."""
+    amounts: dict[str, str] = {}
+    for word in filter(None, map(str.strip, text.split(","))):
+        name, equals, amount = (part.strip() for part in word.partition("="))
+        try:
+            is_right = bool(equals and name) and not Quantity.parse(amount).is_negative
+        except QuantityError:
+            is_right = False
+        if not is_right or name in amounts:
+            raise WrongValue(
+                f"contains `{word}`", allowed="such as requests.cpu=20,requests.memory=64Gi, each name once"
+            )
+        amounts[name] = amount
+    if not amounts:
+        raise WrongValue("is empty", allowed="such as requests.cpu=20,requests.memory=64Gi")
+    return amounts
+
+
+def read_reachable_networks(text: str, base: Path) -> tuple[str, ...]:
+    """`all`, or networks as in `read_networks`."""
+    return ("all",) if text == "all" else read_networks(text, base)
 
 
 def read_bucket(text: str, _base: Path) -> str:

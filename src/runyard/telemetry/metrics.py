@@ -11,13 +11,27 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 NO_ROUTE = "none"
 
 
+def make_registry(program: str) -> CollectorRegistry:
+    """A registry of one program, with its version."""
+    # Otherwise every metric has a second `_created` series.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry()
+    info = Gauge("runyard_build_info", f"The version of this {program}.", ("version",), registry=registry)
+    info.labels(__version__).set(1)
+    return registry
+
+
+def make_loop_failures(registry: CollectorRegistry) -> Counter:
+    """Counts failures of supervised loops (`loop_supervision`), by name."""
+    text = "Failures of background loops; a failed loop is restarted."
+    return Counter("runyard_loop_failures", text, ("loop",), registry=registry)
+
+
 class Metrics:
     """The server's metrics. Labels have few, fixed values: methods, route templates, states, names of loops."""
 
     def __init__(self) -> None:
-        # Otherwise every metric has a second `_created` series.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry = CollectorRegistry()
+        self.registry = make_registry("server")
         self._requests = Histogram(
             "runyard_http_request_seconds",
             "Time from a request to the start of its response.",
@@ -38,15 +52,7 @@ class Metrics:
             ("verdict",),
             registry=self.registry,
         )
-        self._failures = Counter(
-            "runyard_loop_failures",
-            "Failures of background loops; a failed loop is restarted.",
-            ("loop",),
-            registry=self.registry,
-        )
-        Gauge("runyard_build_info", "The version of this server.", ("version",), registry=self.registry).labels(
-            __version__
-        ).set(1)
+        self._failures = make_loop_failures(self.registry)
         self._children: dict[tuple[str, str, str], Histogram] = {}
 
     def count_request(self, *, method: str, route: str | None, status: int | None, seconds: float) -> None:

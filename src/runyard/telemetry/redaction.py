@@ -16,7 +16,14 @@ _ENVIRONMENTS = frozenset({"env", "envs", "environment", "environ"})
 _TEXTS = (
     (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
     (re.compile(r"\bry[a-z]_[A-Za-z0-9_-]{16,}"), HIDDEN),
-    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"), HIDDEN),
+    # Only the first `eyJ` of a word is tried: if that does not begin a token, no later one does.
+    (
+        re.compile(
+            r"(?<![A-Za-z0-9_-])((?>[A-Za-z0-9_-]*?\b(?=eyJ)))"
+            r"[A-Za-z0-9_-]{11,}+\.[A-Za-z0-9_-]++\.[A-Za-z0-9_-]*+"
+        ),
+        rf"\1{HIDDEN}",
+    ),
     (re.compile(r"(://[^\s/:@]*):[^\s/@]+@"), rf"\1:{HIDDEN}@"),
 )
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from runyard.cli.lazy_commands import load
+from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.setting_options import add_settings, describe_variables, require_server
 
 EXAMPLES = f"""{describe_variables()}
@@ -22,10 +22,14 @@ Exit codes:
 """
 
 
-@click.command(epilog=EXAMPLES)
+ENTRIES = {"rbac": Entry("runyard.cli.commands.server_rbac:rbac", "Print the rights that the server needs.")}
+
+
+@click.group(cls=LazyGroup, entries=ENTRIES, epilog=EXAMPLES, invoke_without_command=True)
 @add_settings()
 @click.option("--check", is_flag=True, help="Check all settings and the files they name, print them, and exit.")
-def server(check: bool, **flags: Any) -> None:  # noqa: FBT001 - click passes it by name
+@click.pass_context
+def server(context: click.Context, /, check: bool, **flags: Any) -> None:  # noqa: FBT001 - click passes it by name
     """Start the API server.
 
     It serves DigitalHub's API, so that the `digitalhub` SDK works unchanged, and Runyard's own. Without options it uses
@@ -35,5 +39,21 @@ def server(check: bool, **flags: Any) -> None:  # noqa: FBT001 - click passes it
     Every flag can also be set by the variable in brackets or in the settings file. Precedence: flags, variables,
     settings file, defaults.
     """
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return
     require_server()
     load("runyard.cli.server_start:check" if check else "runyard.cli.server_start:serve")(flags)
+
+
+def _refuse_options(context: click.Context) -> None:
+    """Refuse options before a subcommand, which has options of its own."""
+    source = click.core.ParameterSource.COMMANDLINE
+    given = [one for one in context.command.params if context.get_parameter_source(one.name or "") is source]
+    if given:
+        listed = ", ".join(f"`{one.opts[0]}`" for one in given)
+        name = context.invoked_subcommand
+        raise click.UsageError(
+            f"{listed} before `{name}` would have no effect: write the options of `{name}` after it; "
+            f"`runyard server {name} --help` lists them"
+        )

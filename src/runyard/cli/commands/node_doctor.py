@@ -1,0 +1,48 @@
+"""`runyard node doctor`."""
+
+import asyncio
+from typing import Any
+
+import click
+
+from runyard.cli.commands.node import local_options, provider_options, require_node
+from runyard.cli.lazy_commands import load
+from runyard.cli.output import clean
+
+_MARKS = {"ok": "ok      ", "warning": "warning ", "error": "ERROR   "}
+
+
+@click.command()
+@local_options
+@provider_options
+@click.option("--namespace", default="kube-system", show_default=True, help="Where the agents elect their leader.")
+def doctor(namespace: str, **options: Any) -> None:
+    """Check both sides: rights, admission, the node, the offer. Exits with 1 if something is missing."""
+    require_node()
+    failures: tuple[type[Exception], ...] = tuple(
+        map(load, ("runyard.node.node_process:CannotStart", "runyard.kube:KubeError"))
+    )
+    try:
+        findings = asyncio.run(_examine(namespace, options))
+    except failures as error:
+        raise click.ClickException(clean(str(error))) from None
+    for finding in findings:
+        click.echo(f"{_MARKS[finding.level]}{finding.where}: {clean(finding.text)}")
+    if any(finding.level == "error" for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+async def _examine(namespace: str, options: dict[str, Any]) -> list[Any]:
+    connect = load("runyard.kube:Client").connect
+    process, module = "runyard.node.node_process", "runyard.node.doctor"
+    findings = []
+    async with connect(load(f"{process}:load_local")(options)) as client:
+        examine = load(f"{module}:examine_local")
+        findings += [finding async for finding in examine(client, node=options["name"], namespace=namespace)]
+    if options["provider"] == "kubernetes" and options["provider_kubeconfig"] is not None:
+        config, provider_namespace = load(f"{process}:load_provider")(options)
+        async with connect(config) as client:
+            examine = load(f"{module}:examine_provider")
+            findings += [finding async for finding in examine(client, namespace=provider_namespace)]
+    findings += load(f"{module}:examine_offer")(options["offer"])
+    return findings
