@@ -6,6 +6,7 @@ image, and their logs lie with the others.
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,13 @@ def import_image(site: Site, archive: Path) -> None:
     done = _ctr(site, "--namespace", "k8s.io", "images", "import", "--no-unpack=false", str(archive))
     if done.returncode != 0:
         raise TestbedError(f"image archive {archive} cannot be imported ({done.stderr.strip()}): {hint}")
+
+
+def tag_image(site: Site, image: str, names: Sequence[str]) -> None:
+    """Give an image of the node's containerd more names."""
+    done = _ctr(site, "--namespace", "k8s.io", "images", "tag", "--force", image, *names)
+    if done.returncode != 0:
+        raise TestbedError(f"image {image} cannot be tagged: {done.stderr.strip()}")
 
 
 def _ctr(site: Site, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -36,6 +36,8 @@ _MULTI_CALL = (
     "kubectl",
 )
 
+_CACHING = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet")
+
 Say = Callable[[str], None]
 
 _LOCK = Path("/run/runyard-testbed.lock")
@@ -166,6 +168,14 @@ class Cluster:
         """Start a component again that was stopped or died."""
         self._supervisor.start(component)
 
+    def freeze(self, component: str) -> None:
+        """SIGSTOP a component: it lives and does nothing, as on a machine that is suspended."""
+        self._supervisor.signal(component, signal.SIGSTOP)
+
+    def thaw(self, component: str) -> None:
+        """Let a frozen component go on."""
+        self._supervisor.signal(component, signal.SIGCONT)
+
     def wait_ready(self) -> None:
         """Wait for the apiserver, after its restart for example."""
         api = self.api
@@ -186,11 +196,26 @@ class Cluster:
         name = "".join(letter if letter.isalnum() else "-" for letter in user)
         return Authority(self.site.pki).issue(f"issued-{name}", common_name=user, groups=groups, hosts=hosts)
 
+    def write_kubeconfig(self, path: Path, *, token: str, server: str | None = None) -> Path:
+        """Write a kubeconfig for a token, such as a service account's; `server` may be a proxy before the apiserver."""
+        return controlplane.write_kubeconfig(self.site, path, user="user", token=token, server=server)
+
+    def allow_plain_registry(self, host: str) -> None:
+        """Let the node pull from a registry without TLS; `host` is an address with a port."""
+        folder = self.site.directory / "registries" / host
+        folder.mkdir(parents=True, exist_ok=True)
+        capabilities = 'capabilities = ["pull", "resolve"]'
+        (folder / "hosts.toml").write_text(f'server = "http://{host}"\n[host."http://{host}"]\n{capabilities}\n')
+
     def load_image(self, archive: Path) -> None:
         """Import an image archive (docker or OCI layout) into the node."""
         if not self.site.options.node:
             raise TestbedError(f"cluster {self.name} has no node to load images into: it was started with --no-node")
         addons.import_image(self.site, archive)
+
+    def tag_image(self, image: str, names: Sequence[str]) -> None:
+        """Give an image of the node more names; all of them complete, as `docker.io/library/busybox:1.36`."""
+        addons.tag_image(self.site, image, names)
 
     def run_inside(self, argv: Sequence[str]) -> str:
         """Run a command in the cluster's namespaces and return what it printed."""
@@ -207,6 +232,27 @@ class Cluster:
     def compact_etcd(self) -> int:
         """Compact etcd's history up to now, as the apiserver does every few minutes; returns the revision."""
         return int(self.run_inside([sys.executable, "-m", "testbed.etcd", controlplane.ETCD_CLIENT_URL]))
+
+    def back_up_etcd(self, folder: Path) -> None:
+        """Copy etcd's files into a new folder, as they are at one moment."""
+        self.freeze("etcd")
+        try:
+            shutil.copytree(self.site.etcd, folder)
+        finally:
+            self.thaw("etcd")
+
+    def restore_etcd(self, folder: Path) -> None:
+        """Go back to a backup as the Kubernetes documentation says: every component that has a cache is restarted."""
+        running = [name for name in _CACHING if self.components()[name].is_running]
+        for name in (*reversed(running), "etcd"):
+            self.kill(name)
+        shutil.rmtree(self.site.etcd)
+        shutil.copytree(folder, self.site.etcd)
+        self.start("etcd")
+        for name in running:
+            self.start(name)
+            if name == "kube-apiserver":
+                self.wait_ready()
 
     def memory_bytes(self) -> dict[str, int]:
         """Resident memory of each component that runs."""
@@ -261,6 +307,7 @@ class Cluster:
 
     def _prepare_node(self) -> None:
         """Start containerd and load the images that every node needs."""
+        node.raise_watch_limit()
         cgroups.ensure_root(self.site.cgroup)
         base_images = _ensure_images()
         node.write_node_configuration(self.site, sandbox_image=base_images[0].tags[0])

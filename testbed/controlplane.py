@@ -17,11 +17,21 @@ ADMIN = "admin"
 _CONTROLLER_MANAGER = "system:kube-controller-manager"
 _SCHEDULER = "system:kube-scheduler"
 
+_AUDITED = [
+    {"group": "batch", "resources": ["jobs"]},
+    {"group": "apps", "resources": ["deployments"]},
+    {"group": "", "resources": ["pods", "persistentvolumeclaims"]},
+]
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata"}],
+    "rules": [
+        # Whose objects they are, and what is done to them; not the many reports of controllers about their status.
+        {"level": "RequestResponse", "verbs": ["create"], "resources": _AUDITED[:2]},
+        {"level": "Request", "verbs": ["patch", "delete", "deletecollection"], "resources": _AUDITED},
+        {"level": "Metadata"},
+    ],
 }
 
 
@@ -70,7 +80,7 @@ def create_identities(site: Site) -> None:
         for user, group in groups.items():
             token = secrets.token_hex(16)
             writer.writerow([token, user, user, *([group] if group else [])])
-            _write_kubeconfig(site, user, token=token)
+            write_kubeconfig(site, kubeconfig_of(site, user), user=user, token=token)
 
 
 def kubeconfig_of(site: Site, user: str) -> Path:
@@ -84,7 +94,8 @@ def admin_token(site: Site) -> str:
         return next(row[0] for row in csv.reader(file) if row[1] == ADMIN)
 
 
-def _write_kubeconfig(site: Site, user: str, *, token: str) -> None:
+def write_kubeconfig(site: Site, path: Path, *, user: str, token: str, server: str | None = None) -> Path:
+    """Write a kubeconfig, readable only by us."""
     ca = base64.b64encode((site.pki / "ca.crt").read_bytes()).decode()
     config = {
         "apiVersion": "v1",
@@ -93,21 +104,21 @@ def _write_kubeconfig(site: Site, user: str, *, token: str) -> None:
         "clusters": [
             {
                 "name": site.name,
-                "cluster": {"server": site.addresses.server, "certificate-authority-data": ca},
+                "cluster": {"server": server or site.addresses.server, "certificate-authority-data": ca},
             }
         ],
         "users": [{"name": user, "user": {"token": token}}],
         "contexts": [{"name": site.name, "context": {"cluster": site.name, "user": user}}],
     }
-    path = kubeconfig_of(site, user)
     path.touch(mode=0o600)
     path.write_text(json.dumps(config, indent=1))
+    return path
 
 
 def etcd_flags(site: Site) -> list[str]:
     """etcd without fsync: after a power failure a testbed is built again."""
     return [
-        f"--data-dir={site.directory / 'etcd'}",
+        f"--data-dir={site.etcd}",
         f"--listen-client-urls={ETCD_CLIENT_URL}",
         f"--advertise-client-urls={ETCD_CLIENT_URL}",
         f"--listen-peer-urls={_ETCD_PEER_URL}",

@@ -1,4 +1,4 @@
-"""Container images made on this machine, because no registry can be reached: pause, busybox, Python.
+"""Container images made on this machine, because no registry can be reached: pause, busybox, Python, launcher.
 
 Each is a docker-archive that `ctr image import` takes: layers, a configuration, `manifest.json`. The same
 input gives the same bytes. Archives are entries of the cache, named by the hash
@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,14 +93,38 @@ def ensure_busybox() -> Image:
     return _ensure(recipe, content=_iter_content([busybox]))
 
 
-def ensure_python(*, extra: Sequence[Path] = (), tag: str | None = None) -> Image:
+def ensure_launcher(zipapp: Path, *, tag: str) -> Image:
+    """The image of `deploy/images/launcher`: a file that starts functions, and `cp` to install it. Idempotent."""
+    busybox = _get_busybox()
+
+    def fill(root: Path) -> None:
+        _install(busybox, root / "bin" / "busybox")
+        (root / "bin" / "cp").symlink_to("busybox")
+        _install(zipapp, root / "launcher.pyz")
+
+    command = ["cp", "/launcher.pyz", "/runyard/launcher.pyz"]
+    recipe = _Recipe("launcher", (tag,), (fill,), {"Cmd": command, "Env": [_PATH], "User": "65532:65532"})
+    return _ensure(recipe, content=_iter_content([busybox, zipapp]))
+
+
+def ensure_python(
+    *,
+    extra: Sequence[Path] = (),
+    programs: Sequence[Path] = (),
+    scripts: Mapping[str, str] | None = None,
+    tag: str | None = None,
+    user: str | None = None,
+) -> Image:
     """The interpreter that runs this, with a shell, for any user. Idempotent; takes seconds the first time.
 
-    `extra` goes into its site-packages: wheels unpacked, a folder's content as it is. Such an image wants a
-    `tag` of its own, or it takes the plain one's place in a cluster that has both.
+    `extra` goes into its site-packages: wheels unpacked, a folder's content as it is. `programs` of this machine are
+    installed at their own paths, with their libraries. `scripts` are commands as pip makes them, from a name to
+    `module:function`. Such an image wants a `tag` of its own, or it takes the plain one's place in a cluster that has
+    both. `user` is the image's own; root if there is none.
     """
+    scripts = scripts or {}
     busybox = _get_busybox()
-    missing = [str(path) for path in extra if not path.exists()]
+    missing = [str(path) for path in (*extra, *programs) if not path.exists()]
     if missing:
         raise TestbedError(f"cannot be put into the Python image, because it does not exist: {', '.join(missing)}")
     repository = "docker.io/library/python"
@@ -111,12 +135,18 @@ def ensure_python(*, extra: Sequence[Path] = (), tag: str | None = None) -> Imag
     ]
     if extra:
         layers.append(lambda root: _fill_site_packages(root, extra=extra))
+    if programs:
+        layers.append(lambda root: _fill_programs(root, programs=programs))
+    if scripts:
+        layers.append(lambda root: _fill_scripts(root, scripts=scripts))
     config = {
         "Cmd": ["python3"],
         "Env": [_PATH, "LANG=C.UTF-8", f"SSL_CERT_FILE={_CERTIFICATES}"],
+        **({} if user is None else {"User": user}),
     }
     interpreter = _iter_content([busybox, _base_interpreter(), *_stdlib_folders()], left_out=_LEFT_OUT)
-    content = itertools.chain(interpreter, _iter_content(extra, left_out=_CACHES))
+    content = itertools.chain(interpreter, _iter_content(extra, left_out=_CACHES), _iter_content(programs))
+    content = itertools.chain(content, [json.dumps(scripts).encode()] if scripts else [])
     name = "python" + (re.sub(r"[^a-z0-9]+", "-", f"-{tag}") if tag else "")
     return _ensure(_Recipe(name, tags, tuple(layers), config), content=content)
 
@@ -166,6 +196,8 @@ def _render_config(recipe: _Recipe, *, digests: Sequence[str]) -> bytes:
         "created": "1970-01-01T00:00:00Z",
         "config": {"WorkingDir": "/", **recipe.config},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
+        # podman builds on an image only if it has an entry for each layer.
+        "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "testbed"} for _ in digests],
     }
     return json.dumps(document).encode()
 
@@ -275,6 +307,21 @@ def _fill_site_packages(root: Path, *, extra: Sequence[Path]) -> None:
             with zipfile.ZipFile(path) as wheel:
                 wheel.extractall(packages)  # noqa: S202 - a wheel that the caller names is as trusted as pip's
     _compile_modules(root, folder=packages)
+
+
+def _fill_programs(root: Path, *, programs: Sequence[Path]) -> None:
+    for program in programs:
+        _install(program, root / program.relative_to("/"))
+    _install_libraries(root)
+
+
+def _fill_scripts(root: Path, *, scripts: Mapping[str, str]) -> None:
+    for name, target in scripts.items():
+        module, _, function = target.partition(":")
+        script = root / "usr" / "local" / "bin" / name
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(f"#!/usr/local/bin/python3\nfrom {module} import {function}\n\n{function}()\n")
+        script.chmod(0o755)
 
 
 def _install(source: Path, target: Path) -> None:

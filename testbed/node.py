@@ -1,5 +1,6 @@
 """The real node: containerd, the kubelet, kube-proxy, and the network between pods."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from testbed.site import Site
 RUNTIME_HANDLERS = ("runc", "nvidia")
 MAX_PODS = 500
 _CNI_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin")
+_WATCH_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+_WATCHES = 8192
 CNI_PLUGINS = ("ptp", "host-local", "portmap", "loopback")
 
 
@@ -31,6 +34,16 @@ def write_node_configuration(site: Site, *, sandbox_image: str) -> None:
     (site.directory / "kube-proxy.json").write_text(json.dumps(_proxy_configuration(site), indent=1))
     # The pods' resolver. The machine's own would not help them, because nothing outside is reachable.
     (site.directory / "resolv.conf").write_text(f"nameserver {site.addresses.node_ip}\n")
+
+
+def raise_watch_limit() -> None:
+    """Let the machine have enough inotify instances: kubelets use one for each log that is followed.
+
+    The kernel's default of 128 is for all processes of root together. Where it cannot be changed, it is left as it is.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        if int(_WATCH_LIMIT.read_text()) < _WATCHES:
+            _WATCH_LIMIT.write_text(str(_WATCHES))
 
 
 def containerd_flags(site: Site) -> list[str]:
@@ -101,7 +114,9 @@ disable_apparmor = true
 [{cri}.containerd]
 snapshotter = "overlayfs"
 default_runtime_name = "runc"
-{runtimes}[{cri}.cni]
+{runtimes}[{cri}.registry]
+config_path = "{site.directory}/registries"
+[{cri}.cni]
 bin_dir = "{cni_folder}"
 conf_dir = "{site.directory}/cni"
 """

@@ -1,8 +1,9 @@
 """pytest fixtures that provide real clusters.
 
 `cluster` is session-wide and has a real node; `control_plane` is a module's own, without a node, and may be
-broken at will; `namespace` is a test's own. Safe with pytest-xdist: the first worker that asks starts the
-session's cluster, and the session's end stops it, unless `RUNYARD_TESTBED_KEEP=1` keeps it for the next.
+broken at will, as `own_cluster` may, which has one; `namespace` is a test's own. Safe with pytest-xdist: the first
+worker that asks starts the session's cluster, and the session's end stops it, unless `RUNYARD_TESTBED_KEEP=1` keeps it
+for the next.
 
 A test marked `kubernetes` needs the compiled programs. It waits for them before its timeout begins, so another process
 may compile them meanwhile. Under `RUNYARD_TESTBED_REQUIRED=1` a skipped test fails, whatever it lacks.
@@ -142,9 +143,12 @@ def require_machine(*, node: bool, kubernetes: str | None = None) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """The session's cluster: a real node with four GPUs, DNS and storage. Tests keep to their namespaces."""
+    """The session's cluster: a real node with four GPUs, DNS and storage, and an audit log.
+
+    Tests keep to their namespaces.
+    """
     require_machine(node=True)
-    options = Options(kubernetes=kubernetes_version(), gpus=SESSION_GPUS)
+    options = Options(kubernetes=kubernetes_version(), gpus=SESSION_GPUS, audit=True)
     state_folder().mkdir(parents=True, exist_ok=True)
     name = _session_cluster_name()
     with (state_folder() / "session.lock").open("w") as lock:
@@ -200,6 +204,16 @@ def control_plane(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         folder = _ARTIFACTS / request.node.name.replace("/", "-")
         shutil.copytree(cluster.site.logs, folder, dirs_exist_ok=True)
         print(f"\ncomponent logs of the failed module: {folder}")
+    cluster.down()
+
+
+@pytest.fixture(scope="module")
+def own_cluster() -> Iterator[Cluster]:
+    """A cluster of the module's own, with a node: to be restored from a backup."""
+    require_machine(node=True)
+    options = Options(kubernetes=kubernetes_version(), dns=False, storage=False)
+    cluster = Cluster.up(f"own-{os.getpid()}", options, outlives_us=False)
+    yield cluster
     cluster.down()
 
 

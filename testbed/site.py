@@ -64,6 +64,10 @@ class Site:
         return self.directory / "pki"
 
     @property
+    def etcd(self) -> Path:
+        return self.directory / "etcd"
+
+    @property
     def logs(self) -> Path:
         return self.directory / "logs"
 

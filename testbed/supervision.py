@@ -127,6 +127,10 @@ class SupervisorHandle:
                 deadline = float("inf")
             time.sleep(0.02)
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Signal a component without waiting for anything. One that has ended is left alone."""
+        self._request(operation="signal", name=name, signal=int(number))
+
     def components(self) -> dict[str, Component]:
         """Every component ever started here, by name."""
         answer = self._request(operation="status")

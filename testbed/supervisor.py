@@ -193,7 +193,8 @@ class Supervisor:
         process = self._processes[name]
         if process["exit_code"] is not None:
             return False
-        process["stopping"] = True
+        # A frozen component has not ended, and is not about to.
+        process["stopping"] |= number not in (signal.SIGSTOP, signal.SIGCONT)
         os.kill(process["pid"], number)
         return True
 

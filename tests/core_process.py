@@ -1,26 +1,50 @@
 """`runyard server` as a process of its own, on a free port of loopback, over either database.
 
+Servers and commands are forks of a process that has everything imported (`tests/fork_server.py`), unless a test names
+the program: `program=COMMAND` is the installed one.
+
 `run_core()` waits until the process says where it listens, and leaves nothing behind. Nothing of the caller's
 environment that begins with `RUNYARD_` reaches it. What it printed is kept: `read_errors()` is its log.
 """
 
 import asyncio
+import importlib
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, Any
 
 import httpx2
+
+from runyard.store import upgrade
+from tests.fork_server import ForkedProcess, ForkServer
 
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
 COMMAND = (str(Path(sys.executable).parent / "runyard"),)
+ENTRY = "runyard.cli.main:main"
+IMPORTED = (
+    "asyncpg",
+    "runyard.bootstrap",
+    "runyard.cli.commands.db",
+    "runyard.cli.commands.keys",
+    "runyard.cli.commands.server",
+    "runyard.cli.commands.user",
+    "runyard.cli.main",
+    "runyard.engines.kubernetes",
+    "runyard.engines.local.local_engine",
+    "runyard.store.migrator",
+    "uvicorn.loops.auto",
+    "uvicorn.protocols.http.auto",
+)
 _LISTENS = re.compile(rb"^runyard listens on (\S+)$", re.MULTILINE)
 
 
@@ -28,7 +52,7 @@ _LISTENS = re.compile(rb"^runyard listens on (\S+)$", re.MULTILINE)
 class CoreProcess:
     """A server that listens at `url`; its output lies in `folder`."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     url: str
     folder: Path
     started_in: float
@@ -75,19 +99,18 @@ def run_core(
     *arguments: str,
     folder: Path,
     environment: Mapping[str, str] | None = None,
-    program: tuple[str, ...] = COMMAND,
+    program: tuple[str, ...] | None = None,
 ) -> Iterator[CoreProcess]:
     """A server, which is gone afterwards; raises `AssertionError` with what it said if it does not listen."""
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("ab") as errors:
-        process = subprocess.Popen(
-            [*program, "server", "--port", "0", "--data", str(folder / "data"), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=errors,
-            env=make_environment(environment),
-        )
+    words = ["server", "--port", "0", "--data", str(folder / "data"), *arguments]
+    with (
+        Path(os.devnull).open("rb") as nothing,
+        (folder / "stdout").open("wb") as out,
+        (folder / "stderr").open("ab") as errors,
+    ):
+        process = _start(words, program, stdin=nothing, stdout=out, stderr=errors, environment=environment)
     try:
         url = _wait_until_it_listens(process, folder)
         yield CoreProcess(process=process, url=url, folder=folder, started_in=time.monotonic() - begun)
@@ -98,15 +121,18 @@ def run_core(
 
 def call_runyard(*arguments: str, environment: Mapping[str, str] | None = None, given: str = "") -> Ended:
     """Run a command of `runyard` to its end, with that on its standard input."""
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        env=make_environment(environment),
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
+    with TemporaryFile() as stdin, TemporaryFile() as out, TemporaryFile() as errors:
+        stdin.write(given.encode())
+        stdin.seek(0)
+        process = _start(arguments, None, stdin=stdin, stdout=out, stderr=errors, environment=environment)
+        try:
+            code = process.wait(START_SECONDS)
+        except BaseException:
+            process.kill()
+            raise
+        out.seek(0)
+        errors.seek(0)
+        return Ended(code, out.read().decode(), errors.read().decode())
 
 
 def make_client(url: str, *, user: tuple[str, str] | None = None, **options: Any) -> httpx2.AsyncClient:
@@ -125,7 +151,39 @@ def make_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "PYTHONUNBUFFERED": "1", **(more or {})}
 
 
-def _wait_until_it_listens(process: subprocess.Popen[bytes], folder: Path) -> str:
+def _start(
+    arguments: Sequence[str],
+    program: Sequence[str] | None,
+    *,
+    stdin: IO[bytes],
+    stdout: IO[bytes],
+    stderr: IO[bytes],
+    environment: Mapping[str, str] | None,
+) -> subprocess.Popen[bytes] | ForkedProcess:
+    """Start that program, or a fork instead of the installed command."""
+    env = make_environment(environment)
+    if program is None:
+        forks = _open_forks(os.getpid())
+        words = [*COMMAND, *arguments]
+        return forks.start(ENTRY, words, environment=env, stdin=stdin, stdout=stdout, stderr=stderr)
+    return subprocess.Popen([*program, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, env=env)
+
+
+@cache
+def _open_forks(_process_id: int) -> ForkServer:
+    """One for each test process."""
+    return ForkServer(warm_up=f"{__name__}:warm_up")
+
+
+def warm_up() -> None:
+    """Load what commands import, and what the migrations of a new database load when they run."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    with TemporaryDirectory() as folder:
+        asyncio.run(upgrade(f"sqlite:///{folder}/runyard.db"))
+
+
+def _wait_until_it_listens(process: subprocess.Popen[bytes] | ForkedProcess, folder: Path) -> str:
     deadline = time.monotonic() + START_SECONDS
     while (found := _LISTENS.search((folder / "stdout").read_bytes())) is None:
         if process.poll() is not None or time.monotonic() > deadline:

@@ -24,6 +24,7 @@ from runyard.files import FolderBlobs
 from runyard.logs.backends import open_logs
 from runyard.store import open_store
 from runyard.vault import open_vault
+from tests.sqlite_databases import ensure_sqlite
 
 ENDPOINT = "http://localhost:8080"
 
@@ -88,7 +89,7 @@ async def serve(
     wrap_blobs: Callable[[BlobStore], Any] | None = None,
 ) -> AsyncIterator[Server]:
     """A server whose data is in the folder; nothing listens, requests go straight in."""
-    store = await open_store(url or f"sqlite:///{folder}/runyard.db")
+    store = await open_store(url or await ensure_sqlite(folder / "runyard.db"))
     logs = open_logs(f"database:{folder}/logs.db")
     blobs = FolderBlobs(folder / "files")
     core = Core(

@@ -10,7 +10,7 @@ import pytest
 from testbed.pytest_plugin import is_kubernetes_ready
 
 # The folders whose files take long, in the order in which they start.
-_FOLDERS = ("tests/cluster/", "tests/e2e/", "tests/integration/", "tests/contract/")
+_FOLDERS = ("tests/cluster/", "tests/contract/engine/", "tests/e2e/", "tests/integration/", "tests/contract/")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""A fault-injection proxy: lost connections, resets, stalls, delays, refused connections, errors.
+"""A fault-injection proxy: lost connections, resets, stalls, delays, refused connections, errors, repeated events.
 
 Put it between a client and any HTTP/1.1 server. It knows Kubernetes only where a fault must look like one (a
 Status body, the last event of a watch). Standard library only. `proxy.py` is the door, `plan.py` the faults.
@@ -20,6 +20,7 @@ from testbed.faults.plan import (
     FaultPlan,
     LoseAnswer,
     Refuse,
+    Repeat,
     Reset,
     Rule,
     Spread,
@@ -38,6 +39,7 @@ __all__ = [
     "FaultProxy",
     "LoseAnswer",
     "Refuse",
+    "Repeat",
     "Request",
     "Reset",
     "Rule",

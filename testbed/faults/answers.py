@@ -1,4 +1,4 @@
-"""Responses that the proxy sends instead of the apiserver: errors with a Status body, the event that ends a watch."""
+"""Responses that the proxy sends instead of the apiserver: errors (Status or HTML page), the end of a watch."""
 
 import json
 from http import HTTPStatus
@@ -21,15 +21,18 @@ _REASONS = {
 
 
 def render_answer(answer: Answer, *, message: str = "told by the fault proxy", closes: bool) -> bytes:
-    """The answer with its Status body, as bytes for the wire."""
-    body = json.dumps(_render_status(answer, message=message)).encode()
+    """The answer with its Status body or page, as bytes for the wire."""
     try:
         phrase = HTTPStatus(answer.status).phrase
     except ValueError:
         phrase = "Unknown"
+    if answer.is_page:
+        body = f"<html><head><title>{phrase}</title></head><body><h1>{phrase}</h1>{message}</body></html>".encode()
+    else:
+        body = json.dumps(_render_status(answer, message=message)).encode()
     lines = [
         f"HTTP/1.1 {answer.status} {phrase}",
-        "Content-Type: application/json",
+        f"Content-Type: {'text/html' if answer.is_page else 'application/json'}",
         f"Content-Length: {len(body)}",
     ]
     if answer.retry_after_seconds is not None:
@@ -52,7 +55,7 @@ def _render_status(answer: Answer, *, message: str) -> dict[str, Any]:
         "metadata": {},
         "status": "Failure",
         "message": message,
-        "reason": _REASONS.get(answer.status, "Unknown"),
+        "reason": answer.reason or _REASONS.get(answer.status, "Unknown"),
         "code": answer.status,
     }
     if answer.retry_after_seconds is not None:

@@ -8,8 +8,10 @@ from typing import Protocol
 from testbed.faults.answers import render_answer, render_expired_event
 from testbed.faults.guarded_wait import pause, unless
 from testbed.faults.http1 import Ending, Framing, Request, Response, parse_response
-from testbed.faults.plan import Cut, Expire, Fault, LoseAnswer, Reset, Stall
+from testbed.faults.plan import Cut, Expire, Fault, LoseAnswer, Repeat, Reset, Stall
 from testbed.faults.wire import Piece, Wire
+
+LONGEST_ECHO_BYTES = 4 << 20
 
 
 class Switchboard(Protocol):
@@ -75,6 +77,25 @@ class Fuse:
         return b"%x\r\n%b\r\n0\r\n\r\n" % (len(line), line) if self._framing is Ending.CHUNKS else line
 
 
+class Echo:
+    """Repeats the events of a watch: lines that end with a chunk, as the apiserver sends them."""
+
+    def __init__(self, fault: Fault | None, *, request: Request, framing: Framing) -> None:
+        self._is_on = isinstance(fault, Repeat) and request.is_watch and framing is Ending.CHUNKS
+        self._line = b""
+
+    def take(self, piece: Piece) -> bytes | None:
+        """The events that end with this piece, as one more chunk; None if none does, or one is too long."""
+        if not self._is_on:
+            return None
+        self._line += piece.payload
+        is_boundary = bool(piece.behind) and self._line.endswith(b"\n")
+        if not is_boundary and len(self._line) <= LONGEST_ECHO_BYTES:
+            return None
+        line, self._line = self._line, b""
+        return b"%x\r\n%b\r\n" % (len(line), line) if is_boundary else None
+
+
 class Exchange:
     """One request that is forwarded, with the fault that may strike its answer."""
 
@@ -135,6 +156,7 @@ class Exchange:
         fuse = Fuse(self._fault, request=self._request, framing=framing)
         if fuse.is_burnt and not await self._strike(fuse):
             return False
+        echo = Echo(self._fault, request=self._request, framing=framing)
         async with aclosing(self._upstream.iter_body(framing)) as pieces:
             async for piece in pieces:
                 at = fuse.burn(piece)
@@ -143,6 +165,9 @@ class Exchange:
                     if not await self._strike(fuse):
                         return False
                     await self._client.send(piece.wire[at:])
+                again = echo.take(piece)
+                if again and self._fault is not None and self._switchboard.commit(self._fault, self._request):
+                    await self._client.send(again)
         return framing is not Ending.CLOSE and response.keeps_alive
 
     async def _strike(self, fuse: Fuse) -> bool:

@@ -59,6 +59,8 @@ class Answer:
 
     status: int
     retry_after_seconds: int | None = None
+    reason: str | None = None  # of the Status; None: the usual one of this status
+    is_page: bool = False  # an HTML page instead of a Status, as a proxy, firewall or gateway answers
 
     @property
     def kind(self) -> str:
@@ -82,7 +84,14 @@ class Expire:
     kind: ClassVar[str] = "expire"
 
 
-Fault = Cut | Reset | Stall | Delay | Refuse | Answer | LoseAnswer | Expire
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Send every event of a watch twice, from this one to its end; only watches are touched."""
+
+    kind: ClassVar[str] = "repeat"
+
+
+Fault = Cut | Reset | Stall | Delay | Refuse | Answer | LoseAnswer | Expire | Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +142,14 @@ _DRAWERS: Mapping[str, Callable[[random.Random, Spread], Fault]] = {
     "stall": _draw_stall,
     "delay": lambda rng, spread: Delay(rng.uniform(*spread.delay_seconds)),
     "refuse": lambda rng, spread: Refuse(rng.uniform(*spread.refuse_seconds)),
+    # A creation that raced with another has the first reason, one that raced for a quota the second.
+    "answer-409": lambda rng, _spread: Answer(409, reason=rng.choice(("AlreadyExists", "Conflict"))),
     "answer-429": lambda rng, spread: Answer(429, rng.randint(*spread.retry_after_seconds)),
     "answer-500": lambda _rng, _spread: Answer(500),
     "answer-503": lambda _rng, _spread: Answer(503),
     "lose-answer": lambda _rng, _spread: LoseAnswer(),
     "expire": lambda rng, spread: Expire(rng.randint(*spread.after_bytes)),
+    "repeat": lambda _rng, _spread: Repeat(),
 }
 
 
@@ -198,5 +210,8 @@ class FaultPlan:
         for kind, rate in self.rates.items():
             chance -= rate
             if chance < 0:
-                return _DRAWERS[kind](rng, self.spread)
+                fault = _DRAWERS[kind](rng, self.spread)
+                # No server answers a read, or a review of rights, with a conflict.
+                is_read = request.method == "GET" or "reviews" in request.path
+                return None if isinstance(fault, Answer) and fault.status == 409 and is_read else fault
         return None

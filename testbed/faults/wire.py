@@ -134,14 +134,15 @@ class Wire:
 
     def reset(self) -> None:
         """Close at once with a TCP reset."""
-        connection = self._writer.get_extra_info("socket")
-        if connection is not None and connection.fileno() >= 0:
-            _arm_reset(connection)
+        with suppress(AttributeError):  # as in `abort`: a TLS transport that is closed already has no socket
+            connection = self._writer.get_extra_info("socket")
+            if connection is not None and connection.fileno() >= 0:
+                _arm_reset(connection)
         self.abort()
 
     def abort(self) -> None:
         """Close at once, whatever is buffered. Idempotent."""
-        # Pythons before 3.11.4 stumble over a TLS transport that is closed already.
+        # Python 3.11 stumbles over a TLS transport that is closed already.
         with suppress(AttributeError):
             self._writer.transport.abort()
 

@@ -90,7 +90,9 @@ def _is_host(first: str) -> bool:
 def _fold_host(host: str) -> str:
     host = host.lower().rstrip(".")
     if host.startswith("["):
-        return f"[{ipaddress.ip_address(host[1:-1])}]"
+        packed = ipaddress.ip_address(host[1:-1]).packed
+        is_mapped = packed[:12] == bytes(10) + b"\xff\xff"
+        return ".".join(map(str, packed[12:])) if is_mapped else f"[{ipaddress.ip_address(packed)}]"
     return _HUB if host in _HUBS else host
 
 

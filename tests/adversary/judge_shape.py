@@ -35,7 +35,7 @@ _CONTAINER_KEYS = frozenset(
             "resources",
             "ports",
         ),
-        *("readinessProbe", "securityContext", "volumeMounts"),
+        *("readinessProbe", "terminationMessagePolicy", "securityContext", "volumeMounts"),
     }
 )
 _SPEC_KEYS: Mapping[str, frozenset[str]] = {

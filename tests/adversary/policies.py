@@ -61,6 +61,8 @@ class PolicyDraws:
             wide["envs"] = self.draw_rule("envs") or {"locked": True}
         if draws.chance(0.2):
             wide["image"] = self.draw_rule("image") or {"allowed": draws.sample(words.IMAGE_PATTERNS, 5)}
+        elif draws.chance(0.05):
+            wide["image"] = {"denied": draws.sample(words.ADDRESS_PATTERNS, 1)}
         narrowed = [project for project in words.PROJECTS if draws.chance(0.4)]
         scopes = {project: self._draw_rules(strictness) for project in narrowed}
         for narrow in scopes.values():

@@ -20,10 +20,18 @@ class RequestedFields:
         object.__setattr__(self, "fields", frozenset(name for layer in self.layers for name in layer))
 
     def has_amount(self, name: str, side: str, amount: Quantity) -> bool:
-        """Whether a user asked for this amount on this side. `limits` alone ask for the same request."""
+        """Whether a user asked for this amount on this side. `limits` alone ask for the same request.
+
+        A limit below the request of a stronger layer is not asked for anymore.
+        """
         asked = [layer.get("resources", {}).get(name, {}) for layer in self.layers]
-        sides = ("requests", "limits") if side == "requests" or name in ("gpu", "disk") else ("limits",)
-        return any(each.get(which) == amount for each in asked for which in sides)
+        if side == "requests" or name in ("gpu", "disk"):
+            return any(each.get(which) == amount for each in asked for which in ("requests", "limits"))
+        return any(
+            each.get("limits") == amount
+            and not any(later["requests"] > amount for later in asked[place + 1 :] if "requests" in later)
+            for place, each in enumerate(asked)
+        )
 
     def has_size(self, volume: str, size: Quantity) -> bool:
         """Whether a user asked for a volume of this name and size."""

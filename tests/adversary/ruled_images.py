@@ -1,11 +1,14 @@
-"""Draws images near the rules of the policy: a ruled name in another spelling, by digest, port, case or dot."""
+"""Draws images near the rules of the policy: a ruled name in another spelling, by digest, port, case, dot or family."""
 
+import ipaddress
+import re
 from collections.abc import Iterator
 
 from tests.adversary import words
 from tests.adversary.draws import Draws
 from tests.adversary.raw import RawScope
 
+_IPV4 = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _PORTS = (":443", ":0443", ":80", ":8443", ":5000", ":05000", "")
 
 
@@ -15,6 +18,8 @@ def ask_ruled_image(draws: Draws, scopes: list[RawScope]) -> dict[str, str]:
     if not names:
         return {}
     name = draws.pick_of(names)
+    if _IPV4.match(name) and draws.chance():
+        name = _map_to_ipv6(draws, name)
     for trick in draws.sample(_TRICKS, draws.number(0, 2)):
         name = trick(draws, name)
     return {"image": name}
@@ -66,6 +71,17 @@ def _add_dot(draws: Draws, name: str) -> str:
 
 def _add_host(draws: Draws, name: str) -> str:
     return draws.pick("docker.io/", "index.docker.io/", "DOCKER.IO/", "evil.io/", "EVILREG/", "localhost/") + name
+
+
+def _map_to_ipv6(draws: Draws, name: str) -> str:
+    """The IPv4-mapped IPv6 address of an IPv4 address, in one of its spellings."""
+    first, slash, rest = name.partition("/")
+    host, colon, port = first.partition(":")
+    if not slash or not _IPV4.fullmatch(host):
+        return name
+    high, low = divmod(int(ipaddress.IPv4Address(host)), 1 << 16)
+    mapped = draws.pick(f"[::ffff:{high:x}:{low:x}]", f"[0:0:0:0:0:FFFF:{high:04X}:{low:04X}]")
+    return f"{mapped}{colon}{port}/{rest}"
 
 
 _TRICKS = (_add_digest, _add_digest, _change_tag, _change_port, _change_port, _change_case, _add_dot, _add_host)

@@ -118,6 +118,8 @@ SLY_IMAGES = (
     *("registry.example.com:05000/a/b:1", "registry.example.com/a/b:1", "localhost:80/x", "localhost:443/x"),
     # By case: a capital in the first part makes it a host.
     *("EVILREG/x", "EVIL/x:1", "Library/busybox:1.36", "Evil.IO/x", "LOCALHOST/x", "[::1]:5000/x", "[0:0::A]:5000/x"),
+    # By family: an IPv4-mapped IPv6 address leads to the IPv4 address.
+    *("[::ffff:a00:5]:5000/x:1", "[0:0:0:0:0:FFFF:0A00:0005]:5000/x", "10.0.0.5:5000/x:1", "[::a00:5]:5000/x:1"),
 )
 ILLEGAL_IMAGES = (
     *("ghcr.io./acme/train:2", "evil.io./x", "evil.io.:443/x", "evil_x.io/y", "evil.io:99999/x", "evil.io:/x"),
@@ -134,6 +136,8 @@ IMAGE_PATTERNS = (
     *("busybox:1.36@*", f"python@{DIGESTS[0]}", f"evil/x:1@{DIGESTS[1]}", "ghcr.io./acme/*", "*.io/*", "*:latest"),
     *("GHCR.IO/acme/*", "index.docker.io/*", "[::a]:5000/*", "*/x"),
 )
+ADDRESS_PATTERNS = ("10.0.0.5:5000/*", "10.0.0.5/*", "[::ffff:a00:5]:5000/*")
+"""One registry, by its address: an IPv4 address also has a spelling in IPv6."""
 
 TAINT_KEYS = (
     *("spot", "gpu", "team.example.com/pool", "node-role.kubernetes.io/control-plane", "CriticalAddonsOnly"),

@@ -9,7 +9,8 @@ from itertools import chain
 from pathlib import Path
 
 from tests.attack.bodies import Attack
-from tests.attack.campaign import MOST_HELD_SECONDS, Outcome, format_table, iter_all, iter_known, start_campaign
+from tests.attack.campaign import Outcome, format_table, iter_all, iter_known, start_campaign
+from tests.attack.stored_data import iter_reads, store_more
 
 PROGRESS_SECONDS = 10.0
 
@@ -20,12 +21,12 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=5000, help="how many attacks, drawn from all; 0: all of them")
     parser.add_argument("--only", default="", help="only attacks whose name contains this text")
     options = parser.parse_args()
-    attacks = chain(iter_known(), iter_all(options.seed, count=options.count or None))
+    attacks = chain(iter_known(), iter_all(options.seed, count=options.count or None), iter_reads())
     wanted = (attack for attack in attacks if options.only in attack.name)
     with tempfile.TemporaryDirectory(prefix="attack-") as folder:
         outcomes = _play(wanted, Path(folder))
     _say(format_table(outcomes))
-    broken = [outcome for outcome in outcomes if outcome.held > MOST_HELD_SECONDS or outcome.status >= 500]
+    broken = [outcome for outcome in outcomes if outcome.is_broken]
     _say(f"\n{len(outcomes):,} attacks, seed {options.seed}: {len(broken)} held the loop for more than 50 ms or failed")
     for outcome in broken[:20]:
         _say(str(outcome))
@@ -35,6 +36,7 @@ def main() -> int:
 def _play(attacks: Iterator[Attack], folder: Path) -> list[Outcome]:
     outcomes: list[Outcome] = []
     with start_campaign(folder) as campaign:
+        store_more(campaign.send)
         quiet = campaign.measure_quiet()
         _say(f"quiet: held {quiet[0] * 1000:.0f} ms, /healthz waited {quiet[1] * 1000:.0f} ms")
         told_at = time.monotonic()

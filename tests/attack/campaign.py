@@ -1,5 +1,6 @@
 """A server, somebody who asks `/healthz`, and attacks one after the other: what each made the others wait."""
 
+import asyncio
 import http.client
 import json
 import random
@@ -7,33 +8,47 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from runyard.api.routing import WEBSOCKET
 from tests.attack.bodies import (
     PREFIX,
     PROJECT,
+    SPECS,
     Attack,
+    find_plural,
     iter_query_attacks,
     list_body_routes,
     list_places,
     make_attack,
     make_entity,
 )
+from tests.attack.header_values import iter_handshakes, iter_header_attacks, iter_headers_everywhere
 from tests.attack.prober import Prober
 from tests.attack.shapes import SHAPES
+from tests.attack.stored_data import plant
 from tests.attack.watched_server import VARIABLE, LoopWatch
 from tests.core_process import CoreProcess, run_core
 
 MOST_HELD_SECONDS = 0.05
 """Nothing done for one request holds the event loop for longer."""
-SECRETS = 1300
+MOST_PLAYS = 6
+"""How often an attack is sent that seems to hold the event loop."""
 QUIET_SECONDS = 1.0
 MANY = 1_500_000
 COUNTS = (250, 256, 1000, 10_000, 100_000, MANY)
+YAML_EACH = 2
+"""One of so many types of entities gets a body of YAML, which takes a hundred times as long to parse."""
 _TIMEOUT_SECONDS = 300.0
+_UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    "Sec-WebSocket-Version": "13",
+}
 _PROGRAM = (sys.executable, "-m", "tests.attack.watched_server")
 
 
@@ -49,8 +64,15 @@ class Outcome:
     """The longest wait of `/healthz` in seconds, by the clock."""
     took: float
     """Seconds until the answer was complete."""
+    size: int
+    """Bytes of the answer."""
     answer: bytes
     """The beginning of the answer."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it held the event loop, or made the server fail. 501 is an answer: this server has no engine."""
+        return self.held > MOST_HELD_SECONDS or (self.status >= 500 and self.status != 501)
 
     def __str__(self) -> str:
         times = " ".join(f"{seconds * 1000:6.0f}ms" for seconds in (self.held, self.waited, self.took))
@@ -60,27 +82,27 @@ class Outcome:
 class Campaign:
     """A server that is measured; `play` sends one attack."""
 
-    def __init__(self, core: CoreProcess, watch: LoopWatch) -> None:
+    def __init__(self, core: CoreProcess, watch: LoopWatch, *, token: str) -> None:
         self.core = core
         self._watch = watch
+        self._usual = {"Authorization": f"Bearer {token}"}
         self._prober = Prober(core.url)
         address = urlsplit(core.url)
         self._host, self._port = str(address.hostname), address.port
         self._connection = self._connect()
 
     def prepare(self) -> None:
-        """Make the entities to which attacks refer, and many secrets."""
+        """Make the entities to which attacks refer."""
         self.send("POST", "/api/v1/projects", {"kind": "project", "name": PROJECT})
-        for plural in ("functions", "workflows", "tasks", "secrets", "artifacts", "dataitems", "models"):
-            self.send("POST", f"{PREFIX}/{plural}", make_entity(plural, f"e-{plural.removesuffix('s')}"))
-        for plural in ("containerimages", "extensions", "triggers", "runs"):
-            self.send("POST", f"{PREFIX}/{plural}", make_entity(plural, f"e-{plural.removesuffix('s')}"))
-        for number in range(SECRETS):
-            self.send("POST", f"{PREFIX}/secrets", make_entity("secrets", f"secret-number-{number}"))
+        for plural in SPECS:
+            if plural != "projects":
+                self.send("POST", f"{PREFIX}/{plural}", make_entity(plural, f"e-{plural.removesuffix('s')}"))
+        self.send("PUT", f"{PREFIX}/artifacts/e-artifact/files/content/x", "a stored file")
 
     def send(self, method: str, target: str, document: object) -> bytes:
         """Send a request that must be taken."""
-        status, answer = self._exchange(method, target, json.dumps(document).encode(), "application/json")
+        content = json.dumps(document).encode()
+        status, answer = self._exchange(Attack(method, target, target, "body", "needed", content))
         if status != 200:
             raise AssertionError(f"{method} {target}: {status} {answer[:500].decode(errors='replace')}")
         return answer
@@ -94,19 +116,33 @@ class Campaign:
 
     def play(self, attack: Attack) -> Outcome:
         """Send it, and say what it did."""
-        outcome, _ = self.fetch(attack)
-        return outcome
+        return self.fetch(attack)[0]
 
     def fetch(self, attack: Attack) -> tuple[Outcome, bytes]:
-        """Send it, and say what it did and what the whole answer was."""
+        """Send it, and say what it did and what the whole answer was.
+
+        One that holds the loop is sent again, and the shortest hold counts. What a request computes, it computes every
+        time. A garbage collection, or a processor that another program used while a thread of the server held none of
+        the interpreter, only adds to it.
+        """
+        outcome, answer = self._send_attack(attack)
+        for number in range(MOST_PLAYS - 1):
+            if outcome.held <= MOST_HELD_SECONDS:
+                break
+            again, _ = self._send_attack(attack.repeat(number))
+            outcome = replace(outcome, held=min(outcome.held, again.held), status=max(outcome.status, again.status))
+        return outcome, answer
+
+    def _send_attack(self, attack: Attack) -> tuple[Outcome, bytes]:
         self._prober.read()
         self._watch.start()
         begun = time.monotonic()
-        status, answer = self._exchange(attack.method, attack.target, attack.content, attack.content_type)
+        status, answer = self._exchange(attack)
         took = time.monotonic() - begun
         # The hold that delayed the answer ends before it; one tick later it is recorded.
         time.sleep(0.005)
-        return Outcome(attack, status, self._watch.read()[0], self._prober.read(), took, answer[:2000]), answer
+        held, waited = self._watch.read()[0], self._prober.read()
+        return Outcome(attack.drop_content(), status, held, waited, took, len(answer), answer[:2000]), answer
 
     def close(self) -> None:
         """End the prober."""
@@ -116,18 +152,32 @@ class Campaign:
     def _connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT_SECONDS)
 
-    def _exchange(self, method: str, target: str, content: bytes, content_type: str) -> tuple[int, bytes]:
+    def _exchange(self, attack: Attack) -> tuple[int, bytes]:
         for is_last in (False, True):
             try:
-                self._connection.request(method, target, content or None, {"Content-Type": content_type})
-                response = self._connection.getresponse()
-                return response.status, response.read()
+                return self._send_once(attack)
             except (http.client.HTTPException, ConnectionError):
                 self._connection.close()
                 self._connection = self._connect()
                 if is_last:
                     raise
         raise AssertionError("unreachable")
+
+    def _send_once(self, attack: Attack) -> tuple[int, bytes]:
+        is_websocket = attack.method == WEBSOCKET
+        headers = {**self._usual, "Content-Type": attack.content_type, **dict(attack.headers)}
+        # What follows a handshake are frames, not a body.
+        headers |= _UPGRADE if is_websocket else {"Content-Length": str(len(attack.content))}
+        connection = self._connection
+        connection.putrequest("GET" if is_websocket else attack.method, attack.target)
+        for name, value in headers.items():
+            connection.putheader(name, value.encode("latin-1", errors="replace"))
+        connection.endheaders(attack.content or None)
+        response = connection.getresponse()
+        answer = response.status, response.read()
+        if is_websocket:
+            connection.close()
+        return answer
 
 
 @contextmanager
@@ -137,9 +187,12 @@ def start_campaign(folder: Path) -> Iterator[Campaign]:
     file = folder / "watch"
     watch = LoopWatch(file)
     environment = {VARIABLE: str(file), "PYTHONPATH": str(Path.cwd())}
-    limits = ("--max-requests", "100000")
+    limits = ("--auth", "accounts", "--max-requests", "100000")
+    data = folder / "core" / "data"
+    data.mkdir(mode=0o700, parents=True)
+    token = asyncio.run(plant(data))
     with run_core(*limits, folder=folder / "core", environment=environment, program=_PROGRAM) as core:
-        campaign = Campaign(core, watch)
+        campaign = Campaign(core, watch, token=token)
         try:
             campaign.prepare()
             yield campaign
@@ -172,21 +225,31 @@ def iter_known() -> Iterator[Attack]:
         yield make_attack(routes[method, path], place, shape, count=count, chance=chance)
 
 
-def iter_spread(seed: int, each: int) -> Iterator[Attack]:
-    """For every route that takes a body, a few places and shapes; all shapes occur, and the seed turns the choice."""
+def iter_spread(seed: int, *, each: int) -> Iterator[Attack]:
+    """Every shape to every type of entity, by its routes and in its places in turn; to every other route a few.
+
+    Also some YAML. The seed turns the choice of routes and places.
+    """
     chance = random.Random(seed)
-    shapes = list(SHAPES)
-    number = seed
-    for route in list_body_routes():
-        places = list_places(route)
-        for turn in range(each):
-            place, shape = places[(number * 5 + turn) % len(places)], shapes[number % len(shapes)]
-            number += 1
+    others = [route for route in list_body_routes() if find_plural(route) is None]
+    types = [[route for route in list_body_routes() if find_plural(route) == plural] for plural in SPECS]
+    for number, shape in enumerate(SHAPES, start=seed):
+        for index, routes in enumerate(types):
+            route = routes[(number + index) % len(routes)]
+            places = list_places(route)
+            place = places[(number * 5 + index) % len(places)]
             yield make_attack(route, place, shape, count=MANY, chance=chance)
+        for index, route in enumerate(others):
+            if (number + index) % len(SHAPES) < each:
+                places = list_places(route)
+                yield make_attack(route, places[number % len(places)], shape, count=MANY, chance=chance)
+    for index, routes in enumerate(types[::YAML_EACH]):
+        shape = list(SHAPES)[(seed + index * 4) % len(SHAPES)]
+        yield make_attack(routes[index % len(routes)], "spec", shape, count=MANY, chance=chance, is_yaml=True)
 
 
 def iter_all(seed: int, *, count: int | None = None) -> Iterator[Attack]:
-    """Every shape in every place of every route, in counts of chance, and every query; or so many of them."""
+    """Every shape in every place of every route, in counts of chance, every query and every header; or so many."""
     chance = random.Random(seed)
     drawn = [(route, place, shape) for route in list_body_routes() for place in list_places(route) for shape in SHAPES]
     chance.shuffle(drawn)
@@ -194,6 +257,9 @@ def iter_all(seed: int, *, count: int | None = None) -> Iterator[Attack]:
         is_yaml = chance.random() < 0.1
         yield make_attack(route, place, shape, count=chance.choice(COUNTS), chance=chance, is_yaml=is_yaml)
     yield from islice(iter_query_attacks(seed), count)
+    yield from iter_header_attacks()
+    yield from iter_handshakes()
+    yield from islice(iter_headers_everywhere(seed), count)
 
 
 def format_table(outcomes: Iterable[Outcome], *, most: int = 40) -> str:

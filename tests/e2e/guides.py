@@ -29,14 +29,29 @@ def list_commands(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def read_definitions(text: str) -> str:
-    """The one block of definitions (variables, functions) that the commands of a page need."""
-    (definitions,) = [block["text"] for block in BLOCK.finditer(text) if block["language"] == "sh"]
+def read_part(page: Path, name: str) -> str:
+    """What stands between `<!-- name -->` and the next `<!-- end -->` of a page."""
+    (part,) = re.findall(rf"<!-- {re.escape(name)} -->\n(.*?)<!-- end -->", page.read_text(), re.DOTALL)
+    return str(part)
+
+
+def define_kubectl(programs: Path, kubeconfig: Path) -> str:
+    """Definitions for `follow`: `kubectl` is that of a folder of programs, and has that kubeconfig."""
+    return f"export KUBECONFIG='{kubeconfig}' PATH=\"$PATH:{programs}\" NO_PROXY='*' no_proxy='*'"
+
+
+def find_definitions(text: str) -> str:
+    """The one block that defines `URL` and `api`, with whatever else the commands of a page need."""
+    (definitions,) = [
+        block["text"] for block in BLOCK.finditer(text) if re.search("^URL=", block["text"], re.MULTILINE)
+    ]
     return definitions
 
 
-def follow(commands: list[tuple[str, str]], *, definitions: str = "", folder: Path) -> None:
+def follow(commands: list[tuple[str, str]], *, definitions: str = "", folder: Path, seconds: float = 120) -> None:
     """Run them one after the other in a folder, and compare. `runyard` and `python` are those of this checkout.
+
+    Each may take that many seconds.
 
     A command that sets a variable holds for the later ones.
     """
@@ -46,7 +61,7 @@ def follow(commands: list[tuple[str, str]], *, definitions: str = "", folder: Pa
             ["bash", "-c", f"{definitions}\n{command}"],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=seconds,
             check=False,
             cwd=folder,
             env={**os.environ, "PATH": path},

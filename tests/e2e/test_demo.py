@@ -7,9 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -186,3 +188,31 @@ def test_nothing_is_left_and_the_cause_is_told_when_the_server_dies(tmp_path: Pa
     assert demo.returncode == 1
     assert "the demo failed: " in printed
     assert_nothing_is_left(tmp_path)
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with the credentials of the request."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.headers.get("Authorization", "none").encode())
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def test_replacement_of_curl_signs_in_as_curl_does_when_a_netrc_file_names_the_host(tmp_path: Path) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login ada password a-password-of_12\n")
+    curl = [shutil.which("curl") or "", "--silent"]
+    replacement = [sys.executable, "-m", "examples.demo.http_client"]
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for program in (replacement, *([curl] if curl[0] else [])):
+            for host, expected in (("127.0.0.1", "Basic YWRhOmEtcGFzc3dvcmQtb2ZfMTI="), ("localhost", "none")):
+                url = f"http://{host}:{server.server_port}/"
+                argv = [*program, "--netrc-file", str(tmp_path / "netrc"), url]
+                env = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
+                done = subprocess.run(argv, cwd=PROJECT_ROOT, env=env, capture_output=True, text=True, timeout=60)
+                assert done.stdout == expected, (argv, done.stderr)
+        server.shutdown()

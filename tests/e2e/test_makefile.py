@@ -44,6 +44,11 @@ def test_every_supported_kubernetes_is_tested_when_all_versions_are() -> None:
     assert set(versions.split()) == set(KUBERNETES_VERSIONS)
 
 
+def test_whole_contract_suite_runs_in_both_modes_when_all_versions_are_tested() -> None:
+    recipe = "\n".join(read_recipe("test-versions"))
+    assert "RUNYARD_CONTRACT_LONG=1 RUNYARD_CONTRACT_IN_ONE_NAMESPACE=all " in recipe
+
+
 def test_changelog_says_when_all_versions_were_tested_when_there_is_a_release() -> None:
     sections = re.split(r"^## ", (PROJECT_ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
     releases = " and ".join(kubernetes_release(version) for version in KUBERNETES_VERSIONS)

@@ -11,12 +11,10 @@ import pytest
 
 from examples.demo.stage import end_runs
 from tests.core_process import COMMAND, call_runyard, run_core
-from tests.e2e.guides import PROJECT_ROOT, follow, list_commands
+from tests.e2e.guides import PROJECT_ROOT, find_definitions, follow, list_commands, read_part
 
 README = PROJECT_ROOT / "README.md"
 PAGE = PROJECT_ROOT / "docs" / "users" / "quick-start.md"
-README_PART = re.compile(r"<!-- quick start -->\n(.*?)<!-- end -->", re.DOTALL)
-DEFINITIONS = re.compile(r"```sh\n((?:export PATH.*\n)?URL=.*?)```", re.DOTALL)
 RULES = PROJECT_ROOT / "examples" / "rules"
 HERE = f"PYTHON3_{sys.version_info.minor}"
 
@@ -25,7 +23,7 @@ pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on
 
 def follow_page(text: str, *, page: Path, folder: Path, options: tuple[str, ...] = ()) -> None:
     """Run the commands with the Python version of this machine, on a server of their own."""
-    (definitions,) = DEFINITIONS.findall(page.read_text())
+    definitions = find_definitions(page.read_text())
     (folder / "examples").symlink_to(PROJECT_ROOT / "examples")
     try:
         with run_core("--engine", "local", *options, folder=folder) as core:
@@ -36,7 +34,7 @@ def follow_page(text: str, *, page: Path, folder: Path, options: tuple[str, ...]
 
 
 def test_every_command_answers_as_shown_when_the_readme_is_followed(tmp_path: Path) -> None:
-    (part,) = README_PART.findall(README.read_text())
+    part = read_part(README, "quick start")
     assert len(list_commands(part)) == 6
     follow_page(part, page=README, folder=tmp_path)
 

@@ -98,6 +98,7 @@ class InteractiveEngine(MemoryEngine):
         self.program: Program = echo
         self.containers: list[Container] = []
         self.usage: list[Usage] = []
+        self.disk_bytes = 0
         self.is_running = True
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -120,6 +121,10 @@ class InteractiveEngine(MemoryEngine):
         """What the test says."""
         await self._enter("list_usage")
         return self.usage
+
+    async def sum_disk_bytes(self, _anchor: Anchor) -> int:
+        """What the test says."""
+        return self.disk_bytes
 
     async def close(self) -> None:
         """End the programs."""

@@ -31,6 +31,7 @@ from runyard.app.model import Json
 from runyard.domain.admission import AdmittedObjects
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
+from runyard.domain.resolve_inputs import AdminRules
 from runyard.pods.snapshot import Snapshot
 from tests.engines.memory_manifests import PLATFORM, admit_anchor, admit_dependents
 from tests.engines.memory_objects import Output, Subscriber, Thing, keep_newest
@@ -71,6 +72,8 @@ class MemoryEngine:
         self.tokens: dict[str, str] = {}
         """The token of each run that was released, by UID; gone with its secrets."""
         self.projects: set[str] = set()
+        self.rules: dict[str, AdminRules] = {}
+        """The rules that each project was prepared with last."""
         self.foreign_projects: set[str] = set()
         """Made by somebody else."""
         self.foreign_anchors: dict[str, Anchor] = {}
@@ -193,14 +196,14 @@ class MemoryEngine:
         await self.at("stop done")
 
     async def settle(self, assignment: Assignment, uid: str) -> bool:
-        """Forget its secrets; remove what never ran, unless it is a stopped service."""
+        """Forget its secrets; remove what never ran, and a stopped service that cannot be resumed."""
         await self._enter("settle")
         thing = self._obey(assignment, uid)
         if thing is not None and thing.phase in (*ENDED, "held"):
             self._forget_secrets(thing)
             thing.is_settled = True
-            can_be_resumed = thing.phase == "stopped" and thing.anchor.action in RESUMABLE
-            if not thing.was_released and not can_be_resumed:
+            is_service = thing.phase == "stopped" and thing.anchor.action in RESUMABLE
+            if not assignment.can_be_resumed if is_service else not thing.was_released:
                 self._delete(thing)
         await self.at("settle done")
         return uid not in self.things or (thing is not None and thing.is_settled)
@@ -263,10 +266,11 @@ class MemoryEngine:
             if self.failures:
                 raise self.failures.pop(0)
 
-    async def ensure_project(self, project: str) -> None:
+    async def ensure_project(self, project: str, rules: AdminRules) -> None:
         """Note it."""
         await self._enter("ensure_project")
         self.projects.add(project)
+        self.rules[project] = rules
 
     async def remove_project(self, project: str) -> bool:
         """Forget it, unless somebody else made it."""

@@ -151,6 +151,8 @@ def test_file_is_refused_when_it_is_not_there() -> None:
         ("database", "mysql://db/name"),
         ("database", "runyard.db"),
         ("engine", "kubernets"),
+        ("kubeconfig", "/no/such/file"),
+        ("namespace", "Not_A_Namespace"),
         ("profiles", "/no/such/folder"),
         ("auth", "none"),
         ("behind_proxy", "maybe"),
@@ -321,6 +323,45 @@ def test_warnings_are_given_when_settings_look_mistaken() -> None:
     assert PASSWORD not in str(loaded.warnings)
     (warning,) = read(trusted_proxies="::1").warnings
     assert warning == "--trusted-proxies: has no effect without --behind-proxy"
+
+
+def test_one_namespace_is_refused_when_each_project_has_its_own() -> None:
+    (line,) = refuse(None, engine="kubernetes", namespace="runs", namespace_per_project=True)
+    assert line == "--namespace: contradicts --namespace-per-project; set only one"
+
+
+def test_warnings_are_given_when_cluster_settings_cannot_work() -> None:
+    (warning,) = read(engine="kubernetes").warnings
+    assert warning.startswith("--endpoint: not set; pods cannot reach the server at its loopback address")
+    assert read(engine="kubernetes", endpoint="https://runyard.example.org").warnings == ()
+    warnings = read(context="c", namespace="runs").warnings
+    assert warnings == (
+        "--context: has no effect without --engine kubernetes",
+        "--namespace: has no effect without --engine kubernetes",
+    )
+
+
+def test_limits_of_projects_are_read_when_each_has_a_namespace() -> None:
+    loaded = read(
+        engine="kubernetes",
+        endpoint="https://runyard.example.org",
+        namespace_per_project=True,
+        project_quota="requests.cpu=20, count/jobs.batch=500",
+        project_default_limits="memory=1Gi",
+        project_networks="10.1.0.0/16",
+    )
+    assert loaded.warnings == ()
+    assert loaded.settings.project_quota == {"requests.cpu": "20", "count/jobs.batch": "500"}
+    assert loaded.settings.project_default_limits == {"memory": "1Gi"}
+    assert loaded.settings.project_networks == ("10.1.0.0/16",)
+    (warning,) = read(engine="kubernetes", endpoint="https://runyard.example.org", project_networks="all").warnings
+    assert warning == "--project-networks: has no effect without --namespace-per-project"
+
+
+@pytest.mark.parametrize("text", ["cpu", "cpu=", "=1", "cpu=x", "cpu=-1", "cpu=1,cpu=2", ","])
+def test_amounts_are_refused_when_one_is_wrong(text: str) -> None:
+    (line,) = refuse(None, project_quota=text)
+    assert line.startswith("--project-quota: ")
 
 
 def test_others_are_not_looked_at_when_only_some_are_needed() -> None:

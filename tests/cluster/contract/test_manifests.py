@@ -31,7 +31,6 @@ from runyard.manifests.identity import Owner, PlatformInputs, RunIdentity
 from runyard.manifests.names import claim_name, run_name
 from runyard.manifests.project_objects import (
     ProjectIdentity,
-    RegistryCredential,
     render_kept_claim,
     render_registry_secret,
 )
@@ -39,6 +38,7 @@ from runyard.manifests.render import render_anchor, render_dependents, render_ke
 from runyard.spec.environment import SecretUse
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.launcher import Launcher
+from runyard.spec.registries import RegistryCredential
 from testbed.cluster import Cluster
 from testbed.pytest_plugin import kubernetes_version
 from tests.cluster.kube.conditions import wait_until

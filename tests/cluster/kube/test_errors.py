@@ -21,6 +21,7 @@ from runyard.kube.errors import (
     Invalid,
     MethodNotAllowed,
     NotFound,
+    NotServed,
     ServerError,
     Throttled,
     TooLarge,
@@ -52,7 +53,8 @@ async def test_not_found_when_there_is_no_such_object_or_resource(client: Client
         await client.get(PODS, "absent", namespace=namespace)
     assert caught.value.reason == "NotFound"
     assert caught.value.details == {"name": "absent", "kind": "pods"}
-    with pytest.raises(NotFound):
+    assert caught.value.is_status
+    with pytest.raises(NotServed):
         await client.list(Resource("example.com", "v1", "widgets", "Widget", namespaced=True))
 
 

@@ -5,6 +5,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,32 @@ async def test_every_line_was_read_when_the_pod_is_deleted_while_it_is_followed(
             assert [line async for line in lines] == []
 
 
+async def test_the_follow_ends_after_its_container_when_the_log_goes_with_the_pod(yard: Yard) -> None:
+    """So its times tell a log that was read to its end from one whose kubelet died before that."""
+    body = pod("p", "trap 'echo last; exit 0' TERM; echo first; sleep 600 & wait")
+    body["metadata"]["finalizers"] = ["runyard.test/hold"]
+    await yard.start(body)
+    unconfirmed: LogsUnconfirmed | None = None
+    try:
+        async with follow_logs(yard.client, "p", namespace=yard.namespace) as lines:
+            assert (await anext(lines)).text == b"first"
+            await yard.client.delete(PODS, "p", namespace=yard.namespace, grace_period_seconds=5)
+            assert (await anext(lines)).text == b"last"
+            try:
+                await drain(lines)
+            except LogsUnconfirmed as error:
+                unconfirmed = error
+        (status,) = (await yard.status("p"))["containerStatuses"]
+        finished_ns = datetime.fromisoformat(status["state"]["terminated"]["finishedAt"]).timestamp() * 1e9
+    finally:
+        await yard.client.patch(PODS, "p", {"metadata": {"finalizers": None}}, namespace=yard.namespace)
+    # Whether the kubelet removes the log before it can be read again is a matter of milliseconds.
+    if unconfirmed is not None:
+        assert unconfirmed.late_ns is None
+        assert unconfirmed.ended_ns is not None
+        assert finished_ns <= unconfirmed.ended_ns
+
+
 async def test_the_reason_is_typed_when_there_is_no_log_yet(yard: Yard) -> None:
     await yard.create(pod("nowhere", SLEEP, spec={"nodeSelector": {"no": "such"}}))
     await yard.create(pod("imageless", SLEEP, image="docker.io/library/nothing:latest", imagePullPolicy="Never"))
@@ -483,17 +510,19 @@ async def test_no_end_is_believed_and_no_line_lost_when_the_kubelet_dies(
         yard = Yard(client, "default")
         script = "i=0; until [ -e /tmp/stop ]; do i=$((i+1)); echo $i; sleep 0.05; done"
         await yard.start(pod("p", script))
-        running = asyncio.create_task(yard.run("p", "sleep", "60", deadline_seconds=60))
-        async with follow_logs(client, "p", namespace="default") as lines:
-            for _ in range(20):
-                line = await anext(lines)
-                position = LogPosition.after(line, position)
-                numbers.append(int(line.text))
-            await asyncio.to_thread(own_cluster.kill, "kubelet")
-            with pytest.raises(Disconnected, match="still runs"):
-                await drain(lines)
-        with pytest.raises(Disconnected):
-            await running
+        command = ["sh", "-c", "echo begun; sleep 60"]
+        async with exec_in_pod(client, "p", command, namespace="default") as session:
+            assert await anext(session) == Output("stdout", b"begun\n")
+            async with follow_logs(client, "p", namespace="default") as lines:
+                for _ in range(20):
+                    line = await anext(lines)
+                    position = LogPosition.after(line, position)
+                    numbers.append(int(line.text))
+                await asyncio.to_thread(own_cluster.kill, "kubelet")
+                with pytest.raises(Disconnected, match="still runs"):
+                    await drain(lines)
+            with pytest.raises(Disconnected):
+                await session.wait()
 
         own_cluster.start("kubelet")
 

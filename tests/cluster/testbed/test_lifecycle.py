@@ -241,7 +241,7 @@ def _testbed(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition():
-        assert time.monotonic() < deadline, "waited 30 s in vain"
+        assert time.monotonic() < deadline, "waited 120 s in vain"
         time.sleep(0.05)

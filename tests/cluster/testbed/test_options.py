@@ -75,6 +75,44 @@ def test_requests_are_in_the_audit_log_when_asked_for(rich: Cluster) -> None:
     assert [(event["verb"], event["user"]["username"]) for event in events] == [("create", "admin")]
 
 
+def test_patches_and_deletions_are_audited_with_their_bodies_when_they_are_about_jobs(rich: Cluster) -> None:
+    rich.kubectl("create", "job", "audited-job", "--image=unused", "--dry-run=none")
+    patch = '[{"op":"add","path":"/spec/suspend","value":true}]'
+    rich.kubectl("patch", "job", "audited-job", "--type=json", "--patch", patch)
+    rich.kubectl("delete", "job", "audited-job", "--wait=false")
+    lines = (rich.site.logs / "audit.log").read_text().splitlines()
+    events = [json.loads(line) for line in lines if '"audited-job"' in line]
+    ours = {event["verb"]: event for event in events if event["user"]["username"] == "admin"}
+    assert ours["create"]["responseObject"]["metadata"]["uid"]
+    assert ours["patch"]["requestObject"] == json.loads(patch)
+    assert ours["delete"]["requestObject"]["kind"] == "DeleteOptions"
+
+
+def test_component_stands_still_and_counts_as_alive_when_it_is_frozen(rich: Cluster) -> None:
+    pid = rich.components()["kube-scheduler"].pid
+
+    def read_state() -> str:
+        return rich.run_inside(["sed", "-n", "s/^State:\\t//p", f"/proc/{pid}/status"]).split()[0]
+
+    rich.freeze("kube-scheduler")
+    try:
+        while read_state() != "T":  # a signal is delivered when the process gets its next turn
+            time.sleep(0.05)
+        rich.check_alive()
+    finally:
+        rich.thaw("kube-scheduler")
+    assert read_state() != "T"
+    assert not rich.components()["kube-scheduler"].was_stopped
+
+
+def test_kubeconfig_of_a_service_account_is_that_account_when_it_is_used(rich: Cluster, tmp_path: Path) -> None:
+    token = rich.kubectl("create", "token", "default").strip()
+    path = rich.write_kubeconfig(tmp_path / "kubeconfig", token=token)
+    assert path.stat().st_mode & 0o077 == 0
+    who = rich.kubectl("--kubeconfig", str(path), "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+    assert who == "system:serviceaccount:default:default"
+
+
 def test_flag_reaches_the_component_when_given(rich: Cluster) -> None:
     pid = rich.components()["kube-apiserver"].pid
     assert "--event-ttl=10m" in rich.run_inside(["cat", f"/proc/{pid}/cmdline"]).split("\0")

@@ -25,6 +25,11 @@ _LITTERED = (
     "/opt/containerd",
 )
 _NAMESPACES = ("net", "mnt", "pid")
+_OTHERS = (" /tmp/", " /dev/shm/", "/run/netns/netns-", "/containers/storage/")
+"""Parts of paths that other tests, which run meanwhile, use: their folders, also in memory, and what podman mounts."""
+_PODMAN_DEVICES = r"cni-podman\d+|veth[0-9a-f]+"
+_PODMAN_RULES = r"CNI-|10\.88\."
+"""What podman makes on the host for containers of other tests. A cluster's own are in its network namespace."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +50,23 @@ def count_traces(name: str, *, slot: int) -> Traces:
     own = Addresses(slot).host_device
 
     def is_counted(device: str) -> bool:
-        return device == own or re.fullmatch(r"rytb\d+", device) is None
+        return device == own or re.fullmatch(rf"rytb\d+|{_PODMAN_DEVICES}", device) is None
 
     return Traces(
         links=frozenset(link["ifname"] for link in _ip("link") if is_counted(link["ifname"])),
         routes=frozenset(json.dumps(route) for route in _ip("route") if is_counted(route["dev"])),
-        # Folders of other tests, which mount things of their own, are not ours to count.
-        mounts=frozenset(line for line in Path("/proc/self/mounts").read_text().splitlines() if " /tmp/" not in line),
-        iptables=frozenset(line for line in _iptables_lines() if not line.startswith("#")),
+        mounts=frozenset(line for line in Path("/proc/self/mounts").read_text().splitlines() if not _is_others(line)),
+        iptables=frozenset(
+            line for line in _iptables_lines() if not line.startswith("#") and not re.search(_PODMAN_RULES, line)
+        ),
         cgroups=frozenset(
             str(group) for hierarchy in hierarchies() for group in hierarchy.glob(f"runyard-testbed-{name}-*")
         ),
         files=frozenset(
-            str(path) for folder in map(Path, _LITTERED) for path in (folder, *folder.glob("*")) if path.exists()
+            str(path)
+            for folder in map(Path, _LITTERED)
+            for path in (folder, *folder.glob("*"))
+            if path.exists() and not _is_others(str(path))
         ),
         state=frozenset(entry.name for entry in state_folder().glob("*") if entry.name.startswith(name)),
     )
@@ -112,6 +121,10 @@ def processes_naming(directory: Path) -> list[str]:
         if str(directory) in line:
             found.append(line)
     return found
+
+
+def _is_others(line: str) -> bool:
+    return any(part in line for part in _OTHERS)
 
 
 def _ip(what: str) -> list[dict[str, str]]:

@@ -18,6 +18,7 @@ from runyard.app.engine import (
 from runyard.domain.admission import AdmittedObjects
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
+from runyard.domain.resolve_inputs import AdminRules
 from tests.engines.memory import MemoryEngine
 from tests.engines.memory_objects import Thing
 
@@ -328,6 +329,11 @@ class RemovesStoppedServices(MemoryEngine):
         return await super().settle(assignment, uid)
 
 
+class KeepsFailedServices(MemoryEngine):
+    async def settle(self, assignment: Assignment, uid: str) -> bool:
+        return await super().settle(replace(assignment, can_be_resumed=True), uid)
+
+
 class KeepsWhatNeverRan(MemoryEngine):
     async def settle(self, assignment: Assignment, uid: str) -> bool:
         if uid in self.things:
@@ -363,9 +369,9 @@ class NeverFinishesRemovingProjects(MemoryEngine):
 
 
 class PreparesNothing(MemoryEngine):
-    async def ensure_project(self, project: str) -> None:
+    async def ensure_project(self, project: str, rules: AdminRules) -> None:
         if project in ("p", "q"):
-            await super().ensure_project(project)
+            await super().ensure_project(project, rules)
 
 
 class RemovesEveryProject(MemoryEngine):
@@ -390,6 +396,11 @@ class CreatesVolumesAgain(MemoryEngine):
 class ListsVolumesOfOneProject(MemoryEngine):
     async def list_volumes(self) -> Sequence[VolumeState]:
         return [state for state in await super().list_volumes() if state.project == "p"]
+
+
+class ListsTheFirstVolumes(MemoryEngine):
+    async def list_volumes(self) -> Sequence[VolumeState]:
+        return (await super().list_volumes())[:2]
 
 
 class ListsNoMounts(MemoryEngine):

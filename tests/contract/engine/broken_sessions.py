@@ -143,6 +143,11 @@ class MeasuresNothing(SessionEngine):
         return []
 
 
+class CountsDiskOfOthers(SessionEngine):
+    async def sum_disk_bytes(self, anchor: Anchor) -> int:
+        return 1 << 30
+
+
 class MeasuresWithoutATimeZone(SessionEngine):
     async def list_usage(self, anchor: Anchor) -> Sequence[Usage]:
         return [replace(usage, at=usage.at.replace(tzinfo=None)) for usage in await super().list_usage(anchor)]

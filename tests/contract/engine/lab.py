@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Literal, Protocol, TypeVar
 from uuid import uuid4
 
@@ -25,6 +26,7 @@ from runyard.spec.environment import SecretUse
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.policy import Policy
 from runyard.spec.problems import Refused
+from runyard.spec.registries import RegistryCredential
 from runyard.spec.resources import Sides
 from tests.contract.engine.scripts import WAIT_FOREVER, make_command
 
@@ -40,6 +42,7 @@ Capability = Literal[
     "mounts",
     "stored secrets",
     "hard limits",
+    "judged memory",
     "sessions",
 ]
 """What not every lab can do to its place, or its engine; tests that need it are collected for the others only."""
@@ -157,10 +160,14 @@ class FixedAccess:
     """`app.engine.Access` with what a test says."""
 
     secrets: dict[str, str] = field(default_factory=dict)
+    registries: dict[str, RegistryCredential] = field(default_factory=dict)
     token: str = "token"
 
     async def read_secrets(self) -> dict[str, str]:
         return self.secrets
+
+    async def read_registries(self) -> dict[str, RegistryCredential]:
+        return self.registries
 
     async def issue_token(self) -> str:
         return self.token
@@ -229,6 +236,7 @@ def assign(lab: Lab, *lines: str, run_id: str = "r1", spec: dict[str, Any] | Non
         "kind": f"container+{effective.action}:run",
         "user": "ada",
         "effective": lab.adapt(effective),
+        "created_at": datetime.now(UTC),
         "generation": 1,
         "access": FixedAccess(),
         **fields,

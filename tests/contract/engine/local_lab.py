@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from runyard.app.engine import Assignment, Engine
 from runyard.domain.effective_spec import EffectiveSpec
+from runyard.domain.resolve_inputs import AdminRules
 from runyard.engines.local.folders.place_files import read_record, write_record
 from runyard.engines.local.local_engine import LocalEngine
 from runyard.engines.local.local_settings import LocalSettings
@@ -48,13 +49,13 @@ def find_capabilities() -> frozenset[Capability]:
     """What this machine lets the tests do."""
     mounts: list[Capability] = ["mounts"] if can_mount() else []
     limits: list[Capability] = ["hard limits"] if has_memory_cgroups() else []
-    return frozenset(["strangers", *mounts, *limits])
+    return frozenset(["strangers", "judged memory", *mounts, *limits])
 
 
 class LocalLab:
     """`tests.contract.engine.lab.Lab`."""
 
-    patience = 400
+    patience = 1200
 
     def __init__(self, folder: Path, engine: LocalEngine) -> None:
         self.folder = folder
@@ -239,7 +240,7 @@ async def open_local_lab(kind: type[LocalLab] = LocalLab) -> AsyncIterator[Local
     lab = kind(folder, await LocalEngine.open(make_settings(folder)))
     try:
         for project in (lab.project, lab.other_project):
-            await lab.engine.ensure_project(project)
+            await lab.engine.ensure_project(project, AdminRules())
         yield lab
     finally:
         await lab.close()

@@ -5,6 +5,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
 from uuid import uuid4
 
 from runyard.app.engine import Anchor, Assignment, ContainerEnd, Engine, VolumeState
@@ -22,21 +23,8 @@ _LARGE_EVENTS = [{"message": "x" * 1000, "count": count} for count in range(5000
 class MemoryLab:
     """`tests.contract.engine.lab.Lab`."""
 
-    capabilities: frozenset[Capability] = frozenset(
-        [
-            "cut",
-            "hide",
-            "epochs",
-            "rotation",
-            "floods",
-            "many restarts",
-            "strangers",
-            "mounts",
-            "stored secrets",
-            "hard limits",
-            "sessions",
-        ]
-    )
+    capabilities: frozenset[Capability] = frozenset(get_args(Capability))
+    """All of them."""
     patience = 60
     platform = PLATFORM
 

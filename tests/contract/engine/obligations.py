@@ -86,7 +86,10 @@ OBLIGATIONS = (
                 "test_success_is_seen_when_the_work_ends_well",
             ),
             broken_reports.TakesSignalsForExitCodes: ("test_signal_is_seen_when_the_process_was_killed",),
-            broken_reports.TakesOutOfMemoryForASignal: ("test_out_of_memory_is_seen_when_the_limit_was_reached",),
+            broken_reports.TakesOutOfMemoryForASignal: (
+                "test_out_of_memory_is_seen_when_the_limit_was_reached",
+                "test_run_has_failed_when_a_part_of_it_ran_out_of_memory_and_its_exit_code_says_success",
+            ),
             broken_reports.TakesEverySignalForOutOfMemory: ("test_signal_is_seen_when_the_process_was_killed",),
         },
     ),
@@ -301,6 +304,14 @@ OBLIGATIONS = (
         },
     ),
     Obligation(
+        "One that cannot be resumed is removed with everything it owns.",
+        {
+            broken.KeepsFailedServices: (
+                "test_nothing_is_left_when_a_stopped_service_that_cannot_be_resumed_is_settled",
+            ),
+        },
+    ),
+    Obligation(
         "An absent anchor is settled.",
         {
             broken.NeverSettlesWhatIsAbsent: ("test_absent_anchor_is_settled_when_somebody_deleted_it",),
@@ -466,6 +477,12 @@ OBLIGATIONS = (
         },
     ),
     Obligation(
+        "A kept volume that is missing counts as lost",
+        {
+            broken.ListsTheFirstVolumes: ("test_volumes_of_all_projects_are_listed_when_there_are_several",),
+        },
+    ),
+    Obligation(
         "None: it carries no id of a volume of this installation.",
         {
             broken.HidesClaimsOfOthers: ("test_claim_of_others_is_listed_and_untouched_when_it_is_ensured_or_removed",),
@@ -541,6 +558,14 @@ OBLIGATIONS = (
         {
             broken_sessions.MeasuresNothing: ("test_usage_of_each_container_is_listed_when_the_run_runs",),
             broken_sessions.MeasuresWithoutATimeZone: ("test_usage_of_each_container_is_listed_when_the_run_runs",),
+        },
+    ),
+    Obligation(
+        "How large the run's own volumes are together",
+        {
+            broken_sessions.CountsDiskOfOthers: (
+                "test_disk_is_nothing_when_the_run_has_no_volumes_or_the_anchor_is_another",
+            ),
         },
     ),
 )

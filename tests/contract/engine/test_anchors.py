@@ -7,7 +7,17 @@ import pytest
 from runyard.app.engine import EngineRefusal
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
-from tests.contract.engine.lab import Lab, assign, assign_again, begin, begin_and_see, make_anchor, needs, see
+from tests.contract.engine.lab import (
+    Lab,
+    assign,
+    assign_again,
+    begin,
+    begin_and_see,
+    eventually,
+    make_anchor,
+    needs,
+    see,
+)
 
 
 async def test_anchor_is_the_same_when_it_is_ensured_again(lab: Lab) -> None:
@@ -83,7 +93,7 @@ async def test_it_is_absent_when_somebody_deleted_it_and_no_call_creates_it_agai
     await see(lab, anchor, Seen.ABSENT)
     await lab.pass_time()
     assert await lab.engine.find_anchor(run) is None
-    assert await lab.count_objects(run.run_uid) == 0
+    await eventually(lab, lambda: lab.count_objects(run.run_uid), lambda count: count == 0)
 
 
 async def test_newer_anchor_is_untouched_when_calls_name_the_older_uid(lab: Lab) -> None:

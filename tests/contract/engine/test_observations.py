@@ -112,7 +112,7 @@ async def test_signal_is_seen_when_the_process_was_killed(lab: Lab) -> None:
 
 
 async def test_out_of_memory_is_seen_when_the_limit_was_reached(lab: Lab) -> None:
-    run = assign(lab, FILL_MEMORY, leave(0))
+    run = assign(lab, FILL_MEMORY)
     anchor = await begin(lab, run)
     seen = await see(lab, anchor, *ENDED)
     assert seen.seen is Seen.FAILED
@@ -124,6 +124,14 @@ async def test_out_of_memory_is_seen_when_the_limit_was_reached(lab: Lab) -> Non
     # A watchdog that looks now and then tells the truth, which may be far above the limit.
     is_bounded = end.peak_bytes is None or end.peak_bytes <= limit.value * 2
     assert is_bounded or "hard limits" not in lab.capabilities
+
+
+@needs("judged memory")
+async def test_run_has_failed_when_a_part_of_it_ran_out_of_memory_and_its_exit_code_says_success(lab: Lab) -> None:
+    anchor = await begin(lab, assign(lab, FILL_MEMORY, leave(0)))
+    seen = await see(lab, anchor, *ENDED)
+    assert seen.seen is Seen.FAILED
+    assert [end.is_out_of_memory for end in seen.ends] == [True]
 
 
 async def test_each_instance_ends_for_itself_when_a_container_is_started_again(lab: Lab) -> None:

@@ -1,6 +1,7 @@
 """Projects and kept volumes: created and removed by Runyard, and never those of others."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -10,6 +11,7 @@ import pytest
 from runyard.app.engine import EngineRefusal, KeptVolume, VolumeState
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
+from runyard.domain.resolve_inputs import AdminRules
 from runyard.spec.volumes import Volume
 from tests.contract.engine.lab import (
     Lab,
@@ -28,7 +30,7 @@ from tests.contract.engine.scripts import WAIT_FOREVER, leave, save, show_file
 def make_volume(lab: Lab, **fields: Any) -> KeptVolume:
     """A volume of 16 MiB of the lab's project."""
     unique = uuid4().hex[:8]
-    chosen = {"project": lab.project, "claim": f"data-{unique}", "volume_id": f"v-{unique}", "size": "16Mi"}
+    chosen = {"project": lab.project, "claim": f"vol-{unique}", "volume_id": f"v-{unique}", "size": "16Mi"}
     return KeptVolume(**{**chosen, **fields})
 
 
@@ -50,7 +52,7 @@ async def remove(lab: Lab, volume: KeptVolume) -> None:
 async def test_runs_can_begin_when_their_project_was_prepared_several_times_at_once(lab: Lab) -> None:
     project = f"c-{uuid4().hex[:8]}"
     other = await lab.reopen()
-    await asyncio.gather(*(engine.ensure_project(project) for engine in (lab.engine, other) * 3))
+    await asyncio.gather(*(engine.ensure_project(project, AdminRules()) for engine in (lab.engine, other) * 3))
     assert await lab.has_project(project)
     run = assign(lab, project=project)
     anchor = await begin_and_see(lab, run, Seen.RUNNING)
@@ -59,7 +61,7 @@ async def test_runs_can_begin_when_their_project_was_prepared_several_times_at_o
     await eventually(lab, lambda: lab.engine.remove_project(project), lambda gone: gone)
     assert not await lab.has_project(project)
     assert await lab.engine.remove_project(project)
-    await lab.engine.ensure_project(project)
+    await lab.engine.ensure_project(project, AdminRules())
     await begin_and_see(lab, run, Seen.RUNNING)
 
 
@@ -74,7 +76,8 @@ async def test_other_projects_stay_when_one_is_removed(lab: Lab) -> None:
 @needs("strangers")
 async def test_project_stays_when_somebody_else_made_it(lab: Lab) -> None:
     project = await lab.make_foreign_project()
-    await lab.engine.ensure_project(project)
+    with suppress(EngineRefusal):  # an engine may use it as it is, or refuse it
+        await lab.engine.ensure_project(project, AdminRules())
     await lab.engine.remove_project(project)
     await lab.pass_time()
     assert await lab.has_project(project)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -181,3 +182,11 @@ async def test_usage_of_each_container_is_listed_when_the_run_runs(lab: Lab) -> 
     assert usage.pod
     assert usage.container
     assert usage.memory_bytes is None or usage.memory_bytes > 0
+
+
+async def test_disk_is_nothing_when_the_run_has_no_volumes_or_the_anchor_is_another(lab: Lab) -> None:
+    engine: Any = lab.engine
+    assert isinstance(engine, Metered)
+    anchor = await begin_and_see(lab, assign(lab), Seen.RUNNING)
+    assert await engine.sum_disk_bytes(anchor) == 0
+    assert await engine.sum_disk_bytes(replace(anchor, uid="another")) == 0

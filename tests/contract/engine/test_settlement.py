@@ -1,5 +1,7 @@
 """After the end: values of secrets go, what never ran goes, and a stopped service can be started again."""
 
+from dataclasses import replace
+
 import pytest
 
 from runyard.app.engine import EngineRefusal
@@ -117,6 +119,19 @@ async def test_service_starts_when_it_was_stopped_and_settled_before_it_ran(lab:
     await lab.pass_time()
     await lab.engine.release(assign_again(run, generation=3), anchor.uid)
     await see(lab, anchor, Seen.RUNNING)
+
+
+async def test_nothing_is_left_when_a_stopped_service_that_cannot_be_resumed_is_settled(lab: Lab) -> None:
+    run = assign_with_secret(lab, "value-88", WAIT_FOREVER, action="serve")
+    anchor = await begin_and_see(lab, run, Seen.RUNNING)
+    failed = replace(assign_again(run, generation=2), can_be_resumed=False)
+    await lab.engine.stop(failed, anchor.uid)
+    await see(lab, anchor, Seen.STOPPED)
+    await settle(lab, failed, anchor.uid)
+    await see(lab, anchor, Seen.ABSENT)
+    await eventually(lab, lambda: lab.count_objects(run.run_uid), lambda count: count == 0)
+    assert await lab.count_secret_values("value-88") == 0
+    assert await lab.engine.settle(failed, anchor.uid)
 
 
 class RefusedAccess(FixedAccess):

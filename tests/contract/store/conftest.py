@@ -1,6 +1,5 @@
 """The same tests on each engine: `store` is an empty store, `database` the URL of an empty database."""
 
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from runyard.store import SqlStore, open_store, tables, upgrade
 from tests.postgres import postgres
+from tests.sqlite_databases import create_sqlite
 
 __all__ = ["postgres"]
 
@@ -23,32 +23,16 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Where a file with tables will be, once there is one."""
-    return [tmp_path_factory.mktemp("sqlite") / "template.db"]
-
-
-@pytest.fixture(scope="session")
 def postgres_shared() -> list[str]:
     """The URL of the database that tests use one after the other, once there is one."""
     return []
 
 
 @pytest.fixture
-async def database(
-    engine: str,
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    sqlite_template: list[Path],
-    postgres_shared: list[str],
-) -> str:
+async def database(engine: str, request: pytest.FixtureRequest, tmp_path: Path, postgres_shared: list[str]) -> str:
     """The URL of a database with tables and nothing in them."""
     if engine == "sqlite":
-        template = sqlite_template[0]
-        if not template.exists():
-            await upgrade(f"sqlite:///{template}")
-        shutil.copy(template, tmp_path / "runyard.db")
-        return f"sqlite:///{tmp_path / 'runyard.db'}"
+        return await create_sqlite(tmp_path / "runyard.db")
     server = request.getfixturevalue("postgres")
     if not postgres_shared:
         url = server.create_database()

@@ -52,13 +52,14 @@ async def test_changed_runs_come_with_the_states_that_they_entered_since_when_th
 
 async def test_brief_entities_of_all_projects_come_in_order_when_they_are_paged(store: Store) -> None:
     async with store.begin() as work:
-        for project, entity_id in (("q", "a"), ("p", "c"), ("p", "b")):
+        for project, entity_id in (("q", "a"), ("p", "c"), ("p", "b"), ("q", "b")):
             await work.entities.add(make_entity(entity_id, type="trigger", name=entity_id, project=project))
         await work.entities.add(make_entity("f1"))
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
         first = await work.entities.list_brief("trigger", limit=2)
-        rest = await work.entities.list_brief("trigger", after=("p", "c"), limit=2)
-    assert [(one.project, one.id) for one in (*first, *rest)] == [("p", "b"), ("p", "c"), ("q", "a")]
+        rest = await work.entities.list_brief("trigger", after=("b", "p"), limit=2)
+    assert [(one.id, one.project) for one in first] == [("a", "q"), ("b", "p")]
+    assert [(one.id, one.project) for one in rest] == [("b", "q"), ("c", "p")]
     assert all(one.spec == {} and one.metadata == {} for one in first)

@@ -284,11 +284,13 @@ async def test_pages_are_long_again_when_the_project_is_deleted(store: Store) ->
 
 
 async def test_summary_has_metadata_only_when_it_is_asked_for(store: Store) -> None:
-    entity = make_entity("f1", extensions=({"a": 1},))
+    entity = make_entity("f1", metadata={"b": 1}, extensions=({"a": 1},))
     await add(store, [entity])
     async with store.begin(is_read_only=True) as work:
         (found,) = (await work.entities.find_page(Query(type="function", is_summary=True))).content
+        (bare,) = (await work.entities.find_page(Query(type="function", is_without_documents=True))).content
     assert found == replace(entity, spec={}, status={}, extensions=())
+    assert bare == replace(found, metadata={})
 
 
 async def find_size(store: Store, query: Query) -> int:

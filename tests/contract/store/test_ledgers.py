@@ -24,6 +24,7 @@ async def test_newest_entries_come_first_when_the_audit_is_paged(store: Store) -
         assert [number for number, _ in first] == sorted((number for number, _ in first), reverse=True)
         assert await work.audit.list_entries(before=rest[-1][0]) == []
         assert len(await work.audit.list_entries(before=10**30)) == 5
+        assert await work.audit.list_sizes(before=rest[0][0], limit=2) == [len('{"n":0}')]
 
 
 async def test_entries_are_filtered_when_project_or_actor_is_given(store: Store) -> None:
@@ -104,6 +105,8 @@ async def test_occasion_is_used_once_when_it_is_asked_for_twice(store: Store) ->
         await work.commit()
 
     async with store.begin(is_read_only=True) as work:
+        counts = [await work.firings.count(name, project="p") for name in ("t1", "t2", "t3")]
+        assert (counts, await work.firings.count("t1", project="q")) == ([2, 1, 0], 0)
         assert await work.firings.is_used("t1", "2026-11-15T00:00Z", project="p") is True
         assert await work.firings.is_used("t1", "2026-11-15T00:00Z", project="q") is False
         assert await work.firings.is_used("t2", "2026-11-16T00:00Z", project="p") is False

@@ -100,7 +100,7 @@ async def test_run_can_be_claimed_again_when_its_lease_has_ended(store: Store) -
 async def test_lease_lasts_longer_when_it_is_renewed(store: Store) -> None:
     async with store.begin() as work:
         await add_due(work, make_run("r1"))
-        [(run, lease)] = await claim(work, owner="a", limit=1, lease_for=timedelta(milliseconds=500))
+        [(run, lease)] = await claim(work, owner="a", limit=1, lease_for=timedelta(milliseconds=1500))
         assert await work.runs.renew_leases("a", lease_for=LONG) == 1
         await work.commit()
     await wait_until_past(store, lease.until)
@@ -465,7 +465,7 @@ async def test_all_leases_of_an_owner_last_longer_when_they_are_renewed_at_once(
     async with store.begin() as work:
         for name in ("a", "b", "c"):
             await add_due(work, make_run(name), after(ord(name)))
-        short = timedelta(milliseconds=200)
+        short = timedelta(seconds=3)
         await claim(work, owner="me", limit=2, lease_for=short)
         [(_, other)] = await claim(work, owner="other", lease_for=short)
         assert await work.runs.renew_leases("me", lease_for=LONG) == 2
@@ -492,6 +492,29 @@ async def test_what_waits_for_an_engine_is_due_when_one_starts_at_that_place(sto
             await add_due(work, run, due_at)
         assert await work.runs.wake_waiting("here/1") == 4
         assert {run.id for run, _ in await claim(work, place="here/1")} == {"new", "own-place", "stopping", "ended"}
+
+
+async def test_running_runs_of_other_places_are_due_when_nobody_serves_those(store: Store) -> None:
+    async with store.begin() as work:
+        later = await work.read_clock() + LONG
+        for run, due_at in (
+            (make_run("here", place="here/1", state="RUNNING"), None),
+            (make_run("there", place="there/2", state="RUNNING"), None),
+            (make_run("with-deadline", place="there/2", state="RUNNING"), later),
+            (make_run("told", place="there/2", state="RUNNING", reason="place.other"), later),
+            (make_run("served", place="busy/3", state="RUNNING"), None),
+            (make_run("stopping", place="there/2", state="STOP", desired="stop"), later),
+            (make_run("settled", place="there/2", state="COMPLETED", settled_at=NOON), None),
+            (make_run("nowhere", state="READY"), later),
+        ):
+            await add_due(work, run, due_at)
+        await work.replicas.beat("busy", "busy/3", LONG)
+        assert await work.runs.wake_misplaced("here/1", limit=1) == 1
+        assert await work.runs.wake_misplaced("here/1", limit=10) == 1
+        assert await work.runs.wake_misplaced("here/1", limit=10) == 0
+        assert {run.id for run, _ in await claim(work, place="here/1")} == {"there", "with-deadline"}
+        assert await work.runs.wake_misplaced(None, limit=10) == 1
+        assert {run.id for run, _ in await claim(work, place=None)} == {"here"}
 
 
 async def test_only_status_is_read_when_observed_runs_are_locked(store: Store) -> None:

@@ -31,6 +31,15 @@ async def test_owner_is_forgotten_when_it_leaves(store: Store) -> None:
         assert await work.replicas.beat("b", "here/1", LONG) == ["b"]
 
 
+async def test_others_are_forgotten_when_the_owner_buries_them(store: Store) -> None:
+    async with store.begin() as work:
+        for owner, place in (("a", "here/1"), ("b", "here/1"), ("c", "there/2")):
+            await work.replicas.beat(owner, place, LONG)
+        await work.replicas.bury_others("a")
+        assert await work.replicas.beat("a", "here/1", LONG) == ["a"]
+        assert await work.replicas.beat("d", "there/2", LONG) == ["d"]
+
+
 async def test_owner_is_gone_when_its_heart_stops(store: Store) -> None:
     short = timedelta(milliseconds=50)
     async with store.begin() as work:

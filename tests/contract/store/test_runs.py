@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
-from runyard.app.list_query import LIST_FILTERS, FilterKind, Query
+from runyard.app.list_query import (
+    LIST_FILTERS,
+    LISTED_MESSAGE_CHARACTERS,
+    LISTED_RUN_BYTES,
+    LISTED_TRANSITIONS,
+    FilterKind,
+    Query,
+)
 from runyard.app.model import Run
 from runyard.app.ports import Duplicate, Stale, Store
 from runyard.domain.lifecycle import State
+from runyard.store.largest_documents import SMALL_BYTES
 from tests.contract.store.builders import NOON, add_due, after, claim, make_run, make_transition, wait_until_past
 
 LONG = timedelta(minutes=5)
@@ -72,6 +80,20 @@ async def test_run_comes_back_as_it_was_when_it_is_found(store: Store) -> None:
     assert page.content == (run,)
 
 
+async def test_newest_observation_is_that_of_the_newest_epoch_when_a_place_has_several(store: Store) -> None:
+    here = "kubernetes/5f1c"
+    await add(
+        store,
+        make_run("r1", place=here, observed_epoch=0, observed_version=900),
+        make_run("r2", place=here, observed_epoch=1, observed_version=20),
+        make_run("r3", place=here, observed_epoch=1, observed_version=10),
+        make_run("r4", place="kubernetes/other", observed_epoch=5, observed_version=5),
+    )
+    async with store.begin(is_read_only=True) as work:
+        assert await work.runs.find_newest_observation(here) == (1, 20)
+        assert await work.runs.find_newest_observation("kubernetes/nowhere") == (0, 0)
+
+
 async def test_nothing_is_found_when_the_run_is_of_another_project(store: Store) -> None:
     await add(store, make_run("r1"))
 
@@ -117,6 +139,7 @@ async def test_transitions_are_in_order_when_they_are_listed_after_one(store: St
         ]
         assert every[0].state is State.CREATED
         assert [step.sequence for step in await work.runs.list_transitions("r1", after=2)] == [9, 10]
+        assert [step.sequence for step in await work.runs.list_transitions("r1", limit=2)] == [1, 2]
         assert await work.runs.list_transitions("r1", after=10) == []
         assert await work.runs.list_transitions("r1", after=10**30) == []
         assert await work.runs.list_transitions("r3") == []
@@ -363,6 +386,28 @@ async def test_histories_are_whole_when_several_runs_are_asked_for(store: Store)
         assert await work.runs.list_histories([]) == {}
 
 
+async def test_histories_are_bounded_when_lists_show_them(store: Store) -> None:
+    many = [make_transition(number, message="é" * 600) for number in range(1, LISTED_TRANSITIONS + 4)]
+    async with store.begin() as work:
+        await work.runs.add(make_run("r1"), many)
+        await work.runs.add(make_run("r2"), [make_transition(1)])
+        await work.commit()
+    async with store.begin(is_read_only=True) as work:
+        found = await work.runs.list_brief_histories(["r2", "r1", "nobody"])
+    newest = [replace(step, message="é" * LISTED_MESSAGE_CHARACTERS) for step in many[-LISTED_TRANSITIONS:]]
+    assert found == {"r1": newest, "r2": [make_transition(1)]}
+
+
+async def test_pages_are_shorter_when_lists_show_more_than_documents(store: Store) -> None:
+    await add(store, *(make_run(f"r{number}") for number in range(5)))
+    async with store.begin(is_read_only=True) as work:
+        page = await work.runs.find_page(
+            Query(type="run", is_brief=True, most_bytes=3 * (SMALL_BYTES + LISTED_RUN_BYTES))
+        )
+        whole = await work.runs.find_page(Query(type="run", most_bytes=3 * SMALL_BYTES))
+    assert (page.size, whole.size) == (3, 3)
+
+
 async def test_states_are_counted_when_there_are_several(store: Store) -> None:
     await add(store, make_run("r1"), make_run("r2", state="STOPPED"), make_run("r3", state="STOPPED"))
     async with store.begin(is_read_only=True) as work:
@@ -425,7 +470,7 @@ async def test_earlier_run_is_stale_when_its_id_is_used_again(store: Store) -> N
 
 
 async def test_pages_are_short_when_a_run_is_large_or_has_grown(store: Store) -> None:
-    query = Query(type="run", project="p", size=1000, most_bytes=70_000, is_brief=True)
+    query = Query(type="run", project="p", size=1000, most_bytes=100_000, is_brief=True)
     run = make_run("r1")
     await add(store, run)
     for status, spec, size in (({"text": "a" * 20_000}, {}, 3), ({}, {"a": "b" * 40_000}, 1)):
@@ -441,10 +486,12 @@ async def test_pages_are_short_when_a_run_is_large_or_has_grown(store: Store) ->
 
 
 async def test_summary_of_a_run_has_metadata_only_when_it_is_asked_for(store: Store) -> None:
-    await add(store, make_run("r1", spec={"a": 1}, status={"b": 1}, warnings=({"code": "c"},)))
+    await add(store, make_run("r1", metadata={"c": 1}, spec={"a": 1}, status={"b": 1}, warnings=({"code": "c"},)))
     async with store.begin(is_read_only=True) as work:
         (found,) = (await work.runs.find_page(Query(type="run", is_summary=True))).content
+        (bare,) = (await work.runs.find_page(Query(type="run", is_without_documents=True))).content
         whole = await work.runs.find("r1", project="p")
+    assert bare == replace(found, metadata={})
     assert whole is not None
     summary = replace(whole, spec={}, status={}, extensions=(), warnings=(), request={}, effective=None, provenance=())
     assert found == summary

@@ -1,14 +1,30 @@
 """One transaction: all or nothing, seen by others only when it is committed."""
 
 import asyncio
+import shutil
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from runyard.app.list_query import Query
-from runyard.app.ports import Store
+from runyard.app.ports import Store, Unavailable
 from runyard.store.errors import ReadOnly
 from tests.contract.store.builders import make_audit, make_entity, make_run, make_transition
+
+
+async def test_free_space_is_that_of_the_disk_when_the_database_is_a_file(
+    store: Store, engine: str, tmp_path: Path
+) -> None:
+    free = await store.find_free_bytes()
+    if engine == "postgresql":
+        assert free is None
+        return
+    assert free is not None
+    assert 0 < free <= shutil.disk_usage(tmp_path).total
+    (tmp_path / "runyard.db").unlink()
+    with pytest.raises(Unavailable, match="disk"):
+        await store.find_free_bytes()
 
 
 async def test_nothing_is_kept_when_it_is_left_without_commit(store: Store) -> None:
@@ -91,7 +107,7 @@ async def test_write_is_refused_when_it_was_begun_for_reading(store: Store) -> N
 async def test_clock_is_aware_and_goes_forward_when_it_is_read(store: Store) -> None:
     async with store.begin(is_read_only=True) as work:
         first = second = await work.read_clock()
-        async with asyncio.timeout(10):  # also within a transaction
+        async with asyncio.timeout(60):  # also within a transaction
             while second == first:
                 second = await work.read_clock()
     assert first.utcoffset() == timedelta(0)
@@ -170,6 +186,6 @@ async def test_close_returns_at_once_when_the_store_is_closed_already(store: Sto
     async with store.begin() as work:
         await work.put_meta("x", "y")
         await work.commit()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(4):
         await asyncio.gather(store.close(), store.close())
         await store.close()

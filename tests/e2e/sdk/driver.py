@@ -11,10 +11,10 @@ from typing import Any
 
 from tests.e2e.sdk.core import Core
 from tests.e2e.sdk.environments import ensure_environment
+from tests.e2e.sdk.script_forks import PACKAGE, PASSED_ON, ROOT, start_script
+from tests.fork_server import ForkedProcess
 
-PROJECT_ROOT = Path(__file__).resolve().parents[3]
-SCRIPT_SECONDS = 120
-_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR")
+SCRIPT_SECONDS = 240
 
 Seen = dict[str, Any]
 
@@ -30,6 +30,9 @@ class Driver:
     core: Core
     line: str
     folder: Path
+    wrapper: tuple[str, ...] = ()
+    """A command that starts the script's python, given as its arguments."""
+    script_seconds: int = SCRIPT_SECONDS
     _kept: dict[str, dict[str, Seen] | ScriptError] = field(default_factory=dict)
 
     @property
@@ -61,10 +64,10 @@ class Driver:
         home = self.folder / f"{script}-{secrets.token_hex(3)}"
         home.mkdir()
         environment = {
-            **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
             "HOME": str(home),
             "DH_CONFIG": str(home / "dhcore.ini"),
-            "PYTHONPATH": str(PROJECT_ROOT),
+            "PYTHONPATH": str(ROOT),
             "PYTHONDONTWRITEBYTECODE": "1",
             "DHCORE_ENDPOINT": self.core.endpoint,
             "RUNYARD_SDK_PROJECT": project or self.new_project_name(script),
@@ -72,8 +75,21 @@ class Driver:
             **(self.core.credentials if credentials is None else credentials),
             **(settings or {}),
         }
-        command = [str(ensure_environment(self.line)), "-m", f"tests.e2e.sdk.scripts.{script}"]
-        ended = _execute(command, home=home, environment=environment)
+        python = ensure_environment(self.line)
+        with (
+            Path(os.devnull).open("rb") as stdin,
+            (home / "stdout").open("wb") as stdout,
+            (home / "stderr").open("wb") as stderr,
+        ):
+            process: subprocess.Popen[bytes] | ForkedProcess
+            if self.wrapper:
+                command = [*self.wrapper, str(python), "-m", f"{PACKAGE}.{script}"]
+                process = subprocess.Popen(
+                    command, cwd=home, env=environment, stdin=stdin, stdout=stdout, stderr=stderr
+                )
+            else:
+                process = start_script(script, python, home, environment, stdin=stdin, stdout=stdout, stderr=stderr)
+        ended = _wait(process, seconds=self.script_seconds)
         steps = [json.loads(line) for line in _read_lines(home / "stdout") if line.startswith('{"step": ')]
         if ended != "exit code 0":
             after = f"step {steps[-1]['step']!r}" if steps else "no step"
@@ -86,16 +102,14 @@ class Driver:
         return f"{script.replace('_', '-')[:16]}-{self.line.replace('.', '-')}-{secrets.token_hex(4)}"
 
 
-def _execute(command: list[str], *, home: Path, environment: Mapping[str, str]) -> str:
-    """Run a command in a folder, its output in files there; how it ended."""
-    with (home / "stdout").open("w") as stdout, (home / "stderr").open("w") as stderr:
-        process = subprocess.Popen(command, cwd=home, env=environment, stdout=stdout, stderr=stderr)
-        try:
-            return f"exit code {process.wait(SCRIPT_SECONDS)}"
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            return f"no end within {SCRIPT_SECONDS} s"
+def _wait(process: subprocess.Popen[bytes] | ForkedProcess, *, seconds: int) -> str:
+    """How it ended."""
+    try:
+        return f"exit code {process.wait(seconds)}"
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return f"no end within {seconds} s"
 
 
 def _read_lines(file: Path) -> list[str]:

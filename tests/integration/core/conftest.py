@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.core_process import CoreProcess, make_client, run_core
+from tests.core_process import COMMAND, CoreProcess, make_client, run_core
 from tests.postgres import postgres
 
 __all__ = ["postgres"]
@@ -69,7 +69,8 @@ def shared_cores(engine: str, shared_place: Place) -> Iterator[list[CoreProcess]
     """As many servers on one database as the engine allows, up to two: they take long to start, so tests share them."""
     environment, folder = shared_place.environment, shared_place.folder
     with ExitStack() as stack:
-        first = run_core("--max-requests", "100000", folder=folder / "a", environment=environment)
+        # The installed command, whose start is told and tested.
+        first = run_core("--max-requests", "100000", folder=folder / "a", environment=environment, program=COMMAND)
         cores = [stack.enter_context(first)]
         if engine == "postgresql":
             key = {"RUNYARD_KEY_FILE": str(folder / "a" / "data" / "key")}

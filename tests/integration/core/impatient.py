@@ -1,4 +1,4 @@
-"""`runyard` that waits a second, not half a minute, for the head of a request."""
+"""`runyard` that waits three seconds, not half a minute, for the head of a request."""
 
 import sys
 
@@ -6,5 +6,5 @@ from runyard.api import idle_connections
 from runyard.cli.main import main
 
 if __name__ == "__main__":
-    idle_connections.HEAD_SECONDS = 1.0
+    idle_connections.HEAD_SECONDS = 3.0
     sys.exit(main())

@@ -12,7 +12,7 @@ from tests.core_process import CoreProcess, run_core
 from tests.integration.core.conftest import Place, fill, make_run
 
 PROGRAM = (sys.executable, "-m", "tests.engines.serve")
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 @pytest.fixture

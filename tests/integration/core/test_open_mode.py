@@ -64,7 +64,7 @@ async def test_open_server_requires_sign_in_when_the_first_account_is_created_wh
                 database.execute("ATTACH ? AS other", (str(copied / "data" / "runyard.db"),))
                 database.execute("INSERT INTO accounts SELECT * FROM other.accounts")
             database.close()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (await stranger.get("/api/v1/projects")).status_code == 200:
                     pass
             assert (await stranger.get("/api/v1/projects")).status_code == 401

@@ -1,20 +1,24 @@
 """The process: how it starts, says what is wrong, tells how it is, and leaves."""
 
 import asyncio
+import os
 import resource
+import shutil
 import signal
 import socket
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import httpx2
 import pytest
 
-from runyard.api.write_probe import PROBED_EVERY_SECONDS
+from runyard.api.write_probe import LEAST_FREE_BYTES, PROBED_EVERY_SECONDS
 from runyard.vault.key_file import KeyFile
 from tests.core_process import CoreProcess, call_runyard, run_core
 from tests.integration.core.conftest import PROJECT, Place, fill, make_run
@@ -316,21 +320,70 @@ async def test_server_is_not_ready_when_its_database_takes_no_writes(tmp_path: P
             await wait_for_readiness(client, 200)
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """The data directory of a server, on a disk that a test can fill."""
+    if os.geteuid() != 0:
+        pytest.skip("a small disk to fill is mounted, which takes root")
+    disk = tmp_path / "data"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={3 * LEAST_FREE_BYTES}", "tmpfs", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+async def test_server_is_not_ready_when_small_writes_still_fit_on_a_full_disk(small_disk: Path) -> None:
+    filling = small_disk / "filling"
+    with run_core("--log-level", "error", folder=small_disk.parent) as core:
+        async with core.client() as client:
+            await wait_for_readiness(client, 200)
+            await fill(client)
+            for number in range(30):  # enough that the write-ahead log has its full size and is overwritten
+                await client.post(f"{PROJECT}/artifacts", json=make_artifact(f"small-{number}", size=200_000))
+            filling.write_bytes(bytes(shutil.disk_usage(small_disk).free - LEAST_FREE_BYTES - (4 << 20)))
+            await asyncio.sleep(PROBED_EVERY_SECONDS + 0.1)
+            assert (await client.get("/readyz")).status_code == 200
+            fill_up(filling)
+            large = make_artifact("large", size=4_000_000)
+            assert (await client.post(f"{PROJECT}/artifacts", json=large)).status_code == 503
+            await wait_for_readiness(client, 503)
+            # It stays so: a small row has room where the write-ahead log is overwritten.
+            for _ in range(5):
+                assert (await client.get("/readyz")).status_code == 503
+            assert (await client.get("/healthz")).status_code == 200
+            filling.unlink()
+            await wait_for_readiness(client, 200)
+            assert (await client.post(f"{PROJECT}/artifacts", json=large)).status_code == 200
+
+
+def fill_up(path: Path) -> None:
+    """Let a file take what the disk has left."""
+    with suppress(OSError), path.open("ab", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+
+
 async def test_database_is_written_rarely_when_readiness_is_asked_often(alone: CoreProcess) -> None:
     async with alone.client() as client:
+        begun = time.monotonic()
         assert (await client.get("/readyz")).status_code == 200
         with closing(sqlite3.connect(alone.folder / "data" / "runyard.db")) as database:
             first = database.execute("SELECT value FROM meta WHERE name = 'write_probe'").fetchone()
-            begun = time.monotonic()
             for _ in range(50):
                 assert (await client.get("/readyz")).status_code == 200
             last = database.execute("SELECT value FROM meta WHERE name = 'write_probe'").fetchone()
             assert last == first or time.monotonic() - begun > PROBED_EVERY_SECONDS - 1
 
 
+def make_artifact(name: str, *, size: int) -> dict[str, Any]:
+    """With so many characters."""
+    path, text = "s3://bucket/file", "a" * size
+    return {"kind": "artifact", "name": name, "spec": {"path": path}, "status": {"text": text}}
+
+
 async def wait_for_readiness(client: httpx2.AsyncClient, status: int) -> None:
     """Until the server says so; a good answer counts for a few seconds."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await client.get("/readyz")).status_code != status:  # noqa: ASYNC110 - it is another process's
             await asyncio.sleep(0.2)
 

@@ -50,7 +50,7 @@ async def test_others_are_answered_when_stalled_handshakes_outnumber_the_file_de
         trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
         address = httpx2.URL(core.url)
         for number in range(300):
-            stalled = stack.enter_context(socket.create_connection((address.host, address.port or 0), timeout=10))
+            stalled = stack.enter_context(socket.create_connection((address.host, address.port or 0), timeout=30))
             with suppress(ConnectionError):
                 stalled.sendall(b"\x16\x03\x01" if number % 2 else b"")
         async with core.client(verify=trusted, timeout=8) as client:

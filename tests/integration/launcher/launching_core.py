@@ -1,10 +1,11 @@
 """A server with accounts whose engine starts the real launcher, and runs of Python functions on it."""
 
 import asyncio
+import random
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,12 @@ def run_launching_core(folder: Path, *, python: str = sys.executable) -> Iterato
 
 
 def find_free_port() -> int:
-    """A port of loopback that was free just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A free port of loopback below the ephemeral ones: any client could take one of those meanwhile."""
+    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 async def make_project(client: httpx2.AsyncClient, name: str) -> None:

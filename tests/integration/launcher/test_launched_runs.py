@@ -161,7 +161,7 @@ def main():
                 break
     assert (await client.post(f"/api/v1/-/{project}/runs/{run_id}/stop")).status_code == 200
     await wait_for(client, project, run_id, "STOPPED")
-    deadline = asyncio.get_running_loop().time() + 20
+    deadline = asyncio.get_running_loop().time() + 60
     while not (tmp_path / "cleaned").exists() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - another process
         await asyncio.sleep(0.05)
     assert (tmp_path / "cleaned").exists()

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from tests.integration.launcher.launching_core import find_free_port, make_project, submit, wait_for
+from tests.integration.launcher.launching_core import SECONDS, find_free_port, make_project, submit, wait_for
 from tests.integration.local.local_core import end_runs, run_local_core
 
 AWAY_SECONDS = 12.0
@@ -36,7 +37,10 @@ async def test_result_metric_and_file_are_stored_when_the_server_was_killed_mean
         async with core.client() as client:
             await make_project(client, "demo")
             run_id = await submit(client, "demo", CODE)
-            await wait_for(client, "demo", run_id, "RUNNING")
+            # Not before: a launcher that has not read its run yet would begin when the server is back.
+            async with asyncio.timeout(SECONDS):
+                while "begun" not in await read_stored_log(client, run_id):  # noqa: ASYNC110 - the server has no event for it
+                    await asyncio.sleep(0.05)
         core.kill()
     await asyncio.sleep(AWAY_SECONDS)
     with run_local_core(folder, "--port", port) as core:
@@ -50,5 +54,9 @@ async def test_result_metric_and_file_are_stored_when_the_server_was_killed_mean
             file = await client.get(f"/api/v1/-/demo/artifacts/{entity_id}/files/content/model.txt")
             assert file.text == "weights"
             assert len((await client.get("/api/v1/-/demo/artifacts")).json()["content"]) == 1
-            log = (await client.get(f"/api/v1/-/demo/runs/{run_id}/log", params={"container": "main"})).text
-            assert "to the server failed, trying again: Connection re" in log  # refused, or reset
+            assert "to the server failed, trying again: Connection refused" in await read_stored_log(client, run_id)
+
+
+async def read_stored_log(client: httpx2.AsyncClient, run_id: str) -> str:
+    """What the server has of the function's output so far."""
+    return (await client.get(f"/api/v1/-/demo/runs/{run_id}/log", params={"container": "main"})).text

@@ -9,12 +9,11 @@ from tests.contract.store.conftest import (
     database,
     engine,
     postgres_shared,
-    sqlite_template,
     store,
 )
 from tests.postgres import Postgres, postgres
 
-__all__ = ["database", "engine", "postgres", "postgres_shared", "sqlite_template", "store"]
+__all__ = ["database", "engine", "postgres", "postgres_shared", "store"]
 
 
 @pytest.fixture

@@ -29,14 +29,14 @@ async def test_others_go_on_when_one_replica_is_frozen_inside_a_transaction(pair
     async with first.begin() as frozen:
         run = await get(frozen)
         await frozen.runs.update(run, replace(run, message="m"))
-        async with asyncio.timeout(5), last.begin() as work:
+        async with asyncio.timeout(20), last.begin() as work:
             assert await work.runs.wake(names) == ["r2", "r3"]
             assert sorted(await work.runs.list_existing(names)) == names
             assert [one.id for one in await work.runs.lock_observed(names)] == ["r2", "r3"]
             assert [one.id for one, _ in await claim(work, owner="me")] == ["r2", "r3"]
             assert await work.runs.renew_leases("me", lease_for=LONG) == 2
             await work.commit()
-    async with asyncio.timeout(5), last.begin() as work:
+    async with asyncio.timeout(20), last.begin() as work:
         assert await work.runs.wake(["r1"]) == ["r1"]
         assert [one.id for one in await work.runs.lock_observed(names)] == names
         assert [one.id for one, _ in await claim(work)] == ["r1"]
@@ -54,7 +54,7 @@ async def test_leases_are_kept_and_ended_when_a_leased_row_is_locked_by_a_frozen
     async with first.begin() as frozen:
         run = await get(frozen)
         await frozen.runs.update(run, replace(run, message="m"))
-        async with asyncio.timeout(5), last.begin() as work:
+        async with asyncio.timeout(20), last.begin() as work:
             assert await work.runs.renew_leases("me", lease_for=LONG) == 1
             assert await work.runs.end_leases("me") == 1
             await work.commit()

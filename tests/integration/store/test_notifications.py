@@ -16,7 +16,7 @@ from tests.contract.store.builders import add_due, claim, make_run
 from tests.postgres import Postgres, run_postgres
 
 LONG = timedelta(minutes=5)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @asynccontextmanager
@@ -119,7 +119,7 @@ async def test_listener_says_that_it_may_have_missed_something_when_its_connecti
         ended = postgres.run_sql(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
         )
-        assert ended == "1"
+        assert int(ended) >= 1  # the connection of a test before may still be on its way out
         assert list(await hear(heard)) == []
         async with first.begin() as work:
             await work.runs.add(make_run("r1"), [])

@@ -57,6 +57,7 @@ CASES: dict[str, tuple[Ask, str]] = {
     "a run": (lambda work: work.runs.find("r17", project="p17"), "uq_runs_project_id"),
     "a run by uid": (lambda work: work.runs.find_by_uid("r17"), "pk_runs"),
     "history of a run": (lambda work: work.runs.list_transitions("r17"), "pk_transitions"),
+    "histories of a list": (lambda work: work.runs.list_brief_histories(["r17", "r18"]), "pk_transitions"),
     "what is due": (
         lambda work: claim(work, owner="me", limit=20, lease_for=timedelta(seconds=30)),
         "ix_runs_due",
@@ -80,7 +81,13 @@ CASES: dict[str, tuple[Ask, str]] = {
     "projects in order of names": (entities("project", sort=(("name", "asc"),)), "ix_entities_all_name"),
     "projects, newest first": (entities("project"), "ix_entities_all_created"),
     "functions of all projects": (entities("function", versions="all"), "ix_entities_all_created"),
+    "briefs of all projects": (lambda work: work.entities.list_brief("function", limit=500), "pk_entities"),
+    "briefs of all projects, later page": (
+        lambda work: work.entities.list_brief("function", after=("e17", "p17"), limit=500),
+        "pk_entities",
+    ),
     "an entity": (lambda work: work.entities.find("function", "e17", project="p17"), "pk_entities"),
+    "runs of a chain of triggers": (lambda work: work.firings.count("t7", project="p7"), "ix_firings_last|uq_firings"),
     "audit": (lambda work: work.audit.list_entries(), "pk_audit"),
     "audit of a project": (lambda work: work.audit.list_entries(project="p1"), "ix_audit_project|pk_audit"),
 }
@@ -151,6 +158,10 @@ async def fill(store: SqlStore) -> None:
         await work.session.write_all(
             tables.audit.insert(),
             (asdict(make_audit(id=f"r{n}", project=f"p{n % PROJECTS}", at=after(n))) for n in range(RUNS)),
+        )
+        await work.session.write_all(
+            tables.firings.insert(),
+            ({"project": f"p{n % PROJECTS}", "trigger_id": f"t{n % 300}", "occasion": f"o{n}"} for n in range(RUNS)),
         )
         await work.commit()
 

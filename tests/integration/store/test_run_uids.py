@@ -162,7 +162,10 @@ async def test_lane_is_the_one_that_the_store_writes_when_the_script_chooses_it(
     async with store.begin() as work:
         for state in State:
             for desired in ("run", "stop", "delete"):
-                await work.runs.add(make_run(f"{state}-{desired}", state=state, desired=desired), [])
+                # Older releases had no PENDING run without an anchor.
+                anchor_uid = "u" if state is State.PENDING else None
+                run = make_run(f"{state}-{desired}", state=state, desired=desired, anchor_uid=anchor_uid)
+                await work.runs.add(run, [])
         rows = await work.session.fetch_all(text(f"SELECT old.uid, old.lane, {_LANE} AS chosen FROM runs AS old"))
     assert len(rows) == 3 * len(State)
     assert [row["uid"] for row in rows if row["lane"] != row["chosen"]] == []

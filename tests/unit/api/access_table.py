@@ -38,12 +38,17 @@ _TOKENS = {
     "GET /api/v1/tokens/personal/{id}": "people",
     "DELETE /api/v1/tokens/personal/{id}": "people",
 }
+_USAGE = {
+    "GET /api/v1/users/me/metrics/k8s": "people",
+    "GET /api/v1/metrics/k8s": "admins",
+}
 _PROJECTS = {
     "GET /api/v1/projects": "accounts",
     "POST /api/v1/projects": "people",
     "GET /api/v1/projects/{project}": "readers",
     "PUT /api/v1/projects/{project}": "owners",
     "DELETE /api/v1/projects/{project}": "owners",
+    "GET /api/v1/projects/{project}/metrics/k8s": "readers",
     "GET /api/v1/projects/{project}/share": "readers",
     "POST /api/v1/projects/{project}/share": "owners",
     "DELETE /api/v1/projects/{project}/share": "owners",
@@ -68,6 +73,7 @@ _RUNS = {
     "PUT /runs/{id}/metrics/{name}": "producers",
     "GET /runs/{id}/relationships": "readers",
     "GET /runs/{id}/usage": "readers",
+    "GET /runs/{id}/metrics/k8s": "readers",
     "WEBSOCKET /runs/{id}/exec": "writers",
     "WEBSOCKET /runs/{id}/attach": "writers",
     "WEBSOCKET /runs/{id}/portforward": "writers",
@@ -157,4 +163,4 @@ def make_table() -> dict[str, str]:
     for plural in ("functions", "workflows", "tasks", "artifacts", "dataitems", "models"):
         inside |= _make_measured_rows(plural)
     placed = {key.replace(" /", " /api/v1/-/{project}/", 1): who for key, who in inside.items()}
-    return {**_DISCOVERY, **_TOKENS, **_PROJECTS, **placed, **_ADMIN}
+    return {**_DISCOVERY, **_TOKENS, **_USAGE, **_PROJECTS, **placed, **_ADMIN}

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class OpenStream:

@@ -2,10 +2,12 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
+from runyard.api.context import Limits
 from tests.http_servers import serve
 from tests.unit.app.run_world import TurnedClock
 
@@ -26,6 +28,32 @@ async def test_pages_follow_each_other_when_there_are_more_than_asked_for(demo: 
     rest = (await demo.get(AUDIT, params={"limit": 3, "before": first["next"]})).json()
     assert [one["action"] for one in rest["entries"]] == ["project.create"]
     assert "next" not in rest
+
+
+async def test_pages_are_short_when_entries_are_large(tmp_path: Path) -> None:
+    async with serve(tmp_path, limits=Limits(page_bytes=8_000)) as server, server.client() as client:
+        await client.post("/api/v1/projects", json={"kind": "project", "name": "demo"})
+        names = [f"{number:03}-{'n' * 200}" for number in range(50)]
+        for name in names:
+            made = await client.post("/api/v1/-/demo/secrets", json={"kind": "secret", "name": name, "spec": {}})
+            assert made.status_code == 200
+        values = dict.fromkeys(names, "value")
+        assert (await client.put("/api/v1/-/demo/secrets/data", json=values)).status_code == 200
+        found: list[dict[str, Any]] = []
+        before: dict[str, int] = {}
+        pages = 0
+        while before or not found:
+            answer = await client.get(AUDIT, params={"limit": 1000, **before})
+            assert len(answer.content) < 20_000
+            found += answer.json()["entries"]
+            before = {"before": answer.json()["next"]} if "next" in answer.json() else {}
+            pages += 1
+    told = [one["details"]["names"] for one in found if one["action"] == "secret.put_values"]
+    # Every name, however many there are: the audit leaves out nothing.
+    assert ([len(each) for each in told[::-1]], sorted(name for each in told for name in each)) == ([20, 20, 10], names)
+    sequences = [one["sequence"] for one in found]
+    assert sequences == sorted(set(sequences), reverse=True)
+    assert (len(found), pages) == (54, 2)
 
 
 async def test_filters_hold_when_they_are_given(demo: httpx2.AsyncClient) -> None:

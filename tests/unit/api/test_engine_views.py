@@ -9,16 +9,20 @@ from typing import Any
 import httpx2
 import pytest
 
-from runyard.app.engine import LARGEST_DESCRIPTION_BYTES, Anchor, EngineUnavailable, Usage
+from runyard.api.routes import usage as usage_routes
+from runyard.app.engine import LARGEST_DESCRIPTION_BYTES, Anchor, EngineRefusal, EngineUnavailable, Usage
 from runyard.app.places import Orphan, SweepFindings, Verdict, write_findings
 from runyard.app.sessions import engine_views
 from runyard.pods.snapshot import Snapshot, Unseen, sum_allocatable
+from runyard.store.runs import SqlRuns
 from tests.engines.interactive import NOON, InteractiveEngine
 from tests.engines.memory import MemoryEngine
 from tests.http_servers import Server, serve
+from tests.parsed_documents import record_parsed
 from tests.unit.api.engine_runs import ANCHOR, mark_running, submit_run
 
 RUN = "/api/v1/-/demo/runs/r1"
+SUMS = ("/api/v1/projects/demo/metrics/k8s", "/api/v1/users/me/metrics/k8s", "/api/v1/metrics/k8s")
 NODES: tuple[dict[str, Any], ...] = (
     {"status": {"allocatable": {"cpu": "7500m", "memory": "30Gi", "nvidia.com/gpu": "2"}}},
     {"status": {"allocatable": {"cpu": "500m", "memory": "2Gi"}}, "spec": {}},
@@ -182,7 +186,7 @@ async def test_engine_is_asked_for_few_views_at_a_time_when_many_are_wanted(demo
 
     demo_run.engine.at = count
     asked = [asyncio.ensure_future(demo_run.describe()) for _ in range(20)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while busy < engine_views.VIEWS_AT_ONCE:  # noqa: ASYNC110 - until the requests are there
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
@@ -206,6 +210,133 @@ async def test_usage_is_listed_when_the_engine_measures_it(demo_run: Demo) -> No
             {"pod": "r1-0", "container": "side", "at": at},
         ],
     }
+
+
+async def test_usage_is_summed_up_when_it_is_asked_for_as_digitalhub_does(demo_run: Demo) -> None:
+    demo_run.engine.usage = [
+        Usage(at=NOON, pod="r1-0", container="main", cpu_cores=0.25, memory_bytes=1 << 20),
+        Usage(at=NOON, pod="r1-0", container="side", cpu_cores=0.5, memory_bytes=1),
+        Usage(at=NOON, pod="r1-1", container="main"),
+    ]
+    demo_run.engine.disk_bytes = 1 << 30
+    amounts = {"pods": 2, "containers": 3, "cpu": 0.75, "memory": (1 << 20) + 1, "disk": 1 << 30}
+    answer = await demo_run.client.get(f"{RUN}/metrics/k8s")
+    counts = {"counted_runs": 1, "total_runs": 1}
+    assert (answer.status_code, answer.json()) == (200, {"name": "r1", "usage": amounts, **counts})
+    answer = await demo_run.client.get("/api/v1/projects/demo/metrics/k8s")
+    assert (answer.status_code, answer.json()) == (200, {"name": "demo", "usage": amounts, **counts})
+
+
+async def test_usage_of_users_and_of_the_server_is_summed_up_when_those_who_may_ask_for_it(tmp_path: Path) -> None:
+    engine = SeenEngine()
+    engine.usage = [Usage(at=NOON, pod="r1-0", container="main", cpu_cores=0.5, memory_bytes=1 << 20)]
+    usage = {"pods": 1, "containers": 1, "cpu": 0.5, "memory": 1 << 20, "disk": 0}
+    amounts = {"usage": usage, "counted_runs": 1, "total_runs": 1}
+    nothing = {"usage": dict.fromkeys(usage, 0), "counted_runs": 0, "total_runs": 0}
+    mine, all_of_it = "/api/v1/users/me/metrics/k8s", "/api/v1/metrics/k8s"
+    async with serve(tmp_path, is_open=False, engine=engine) as server:
+        for name in ("ada", "bob"):
+            await server.add_user(name)
+        await server.add_user("root", is_admin=True)
+        async with server.client("ada") as ada, server.client("bob") as bob, server.client("root") as root:
+            await submit_run(ada)
+            mark_running(tmp_path)
+            assert (await ada.post("/api/v1/projects/demo/share?user=bob&role=editor")).is_success
+            assert (await ada.get(mine)).json() == {"name": "ada", **amounts}
+            assert (await bob.get(mine)).json() == {"name": "bob", **nothing}
+            assert (await root.get(all_of_it)).json() == {"name": "runyard", **amounts}
+            mark_running(tmp_path, state="COMPLETED")
+            assert (await ada.get(mine)).json() == {"name": "ada", **nothing}
+            assert (await root.get(all_of_it)).json() == {"name": "runyard", **nothing}
+
+
+async def test_usage_is_nothing_when_the_run_has_ended_meanwhile(demo_run: Demo, tmp_path: Path) -> None:
+    demo_run.engine.failures = [EngineRefusal("run.not_running", "it has ended")]
+    nothing = {"pods": 0, "containers": 0, "cpu": 0, "memory": 0, "disk": 0}
+    answer = await demo_run.client.get(f"{RUN}/metrics/k8s")
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"name": "r1", "usage": nothing, "counted_runs": 1, "total_runs": 1},
+    )
+    mark_running(tmp_path, state="COMPLETED")
+    for path, name in ((RUN, "r1"), ("/api/v1/projects/demo", "demo")):
+        answer = await demo_run.client.get(f"{path}/metrics/k8s")
+        assert (answer.status_code, answer.json()) == (
+            200,
+            {"name": name, "usage": nothing, "counted_runs": 0, "total_runs": 0},
+        )
+    assert demo_run.engine.calls == ["list_usage"]
+
+
+async def _run_more(demo_run: Demo, folder: Path, *, last: int) -> None:
+    """Runs r2 to that one, which run."""
+    for number in range(2, last + 1):
+        body = {
+            "kind": "container+job:run",
+            "id": f"r{number}",
+            "spec": {"task": "container+job://demo/t1"},
+            "metadata": {"description": "hoard"},
+        }
+        assert (await demo_run.client.post("/api/v1/-/demo/runs", json=body)).status_code == 200
+        mark_running(folder, f"r{number}", anchor=f"anchor-{number}")
+
+
+async def test_sum_says_how_many_runs_it_leaves_out_when_there_are_too_many(
+    demo_run: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _run_more(demo_run, tmp_path, last=4)
+    mark_running(tmp_path, "r4", anchor=None)  # its client executes it
+    monkeypatch.setattr(engine_views, "MOST_SUMMED_RUNS", 2)
+    demo_run.engine.usage = [Usage(at=NOON, pod="pod", container="main", cpu_cores=0.5, memory_bytes=1)]
+    for path in SUMS:
+        answer = (await demo_run.client.get(path)).json()
+        assert (answer["usage"]["containers"], answer["counted_runs"], answer["total_runs"]) == (2, 2, 3), path
+
+
+async def test_documents_of_runs_are_not_read_when_their_usage_is_summed_up(
+    demo_run: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand runs with large metadata would take hundreds of megabytes."""
+    await _run_more(demo_run, tmp_path, last=3)
+    parsed = record_parsed(monkeypatch)
+    for path in SUMS:
+        assert (await demo_run.client.get(path)).status_code == 200
+    assert demo_run.engine.calls.count("list_usage") == 3 * len(SUMS)
+    assert not [document for document in parsed if "hoard" in document]
+
+
+@pytest.mark.parametrize("engine", [None, MemoryEngine()])
+async def test_no_run_is_read_for_a_sum_when_the_engine_does_not_measure(
+    tmp_path: Path, engine: MemoryEngine | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("runs were read")
+
+    monkeypatch.setattr(SqlRuns, "list_running", refuse)
+    monkeypatch.setattr(SqlRuns, "find_page", refuse)
+    async with serve(tmp_path, engine=engine) as server, server.client() as client:
+        await submit_run(client)
+        for path in SUMS:
+            assert (await client.get(path)).status_code == 501
+
+
+def test_sums_take_the_turns_of_pages_when_a_user_asks_for_many() -> None:
+    declared = [
+        *usage_routes.routes.declared,
+        *usage_routes.project_routes.declared,
+        *usage_routes.user_routes.declared,
+        *usage_routes.instance_routes.declared,
+    ]
+    sums = {route.path: route.has_many for route in declared if route.path.endswith("/k8s")}
+    assert len(sums) == 4
+    assert all(sums.values())
+
+
+async def test_sum_of_a_project_is_missing_when_the_project_does_not_exist(demo_run: Demo) -> None:
+    project = await demo_run.client.get("/api/v1/projects/nope")
+    usage = await demo_run.client.get("/api/v1/projects/nope/metrics/k8s")
+    assert (usage.status_code, usage.json()["message"]) == (404, project.json()["message"])
+    assert demo_run.engine.calls == []
 
 
 async def test_usage_is_cut_when_the_engine_lists_too_many(demo_run: Demo) -> None:
@@ -249,7 +380,8 @@ async def test_usage_is_unavailable_when_the_engine_fails(demo_run: Demo) -> Non
 
 async def test_engine_is_summarized_when_an_admin_asks(demo_run: Demo) -> None:
     unseen = Unseen(what="pods of other namespaces", missing="list pods in all namespaces")
-    demo_run.engine.seen = replace(demo_run.engine.seen, nodes=NODES, pods=({},) * 3, unseen=(unseen,))
+    stale = Unseen(what="changes of nodes", missing="no answer", since="2026-11-15T11:00:00Z")
+    demo_run.engine.seen = replace(demo_run.engine.seen, nodes=NODES, pods=({},) * 3, unseen=(unseen, stale))
     answer = await demo_run.client.get("/api/v1/engine")
     assert answer.json() == {
         "engine": "memory",
@@ -260,7 +392,10 @@ async def test_engine_is_summarized_when_an_admin_asks(demo_run: Demo) -> None:
             "nodes": 5,
             "pods": 3,
             "allocatable": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "2"},
-            "unseen": [{"what": unseen.what, "missing": unseen.missing}],
+            "unseen": [
+                {"what": unseen.what, "missing": unseen.missing},
+                {"what": stale.what, "missing": stale.missing, "since": stale.since},
+            ],
         },
     }
 
@@ -341,3 +476,31 @@ async def test_there_are_no_orphans_when_there_is_no_engine(tmp_path: Path) -> N
     async with serve(tmp_path, engine=None) as server, server.client() as client:
         answer = await client.get("/api/v1/engine/orphans")
         assert answer.json() == {"place": None, "at": None, "is_on": True, "count": 0, "orphans": []}
+
+
+async def test_usage_of_a_project_is_refused_when_the_engine_is_slow(
+    demo_run: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of a thousand runs might take seconds."""
+    await _run_more(demo_run, tmp_path, last=13)
+    demo_run.engine.usage = [Usage(at=NOON, pod="pod", container="main", cpu_cores=0.5, memory_bytes=1)]
+    path = "/api/v1/projects/demo/metrics/k8s"
+    amounts = (await demo_run.client.get(path)).json()["usage"]
+    assert amounts == {"pods": 13, "containers": 13, "cpu": 6.5, "memory": 13, "disk": 0}
+    busy = most = 0
+
+    async def wait(_call: str) -> None:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        try:
+            await asyncio.sleep(0.5)
+        finally:
+            busy -= 1
+
+    demo_run.engine.at = wait
+    monkeypatch.setattr(engine_views, "SUM_SECONDS", 1.0)
+    answer = await demo_run.client.get(path)
+    assert (answer.status_code, answer.json()["errorCode"]) == (503, "engine.timeout")
+    assert "of 13 runs within 1 s; ask for that of single runs" in answer.json()["message"]
+    assert most == engine_views.SUMMED_AT_ONCE

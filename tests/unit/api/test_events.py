@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ from runyard.app.core import Core, Signals
 from runyard.app.model import Principal, Transition
 from runyard.app.runs import RunFollower, follow_run, run_follower
 from runyard.app.runs.stop import stop_run
+from runyard.domain.lifecycle import State
 from tests.http_servers import Server, password_of, serve
 from tests.unit.api.stream_clients import open_stream
 
 EVENTS = "/api/v1/-/demo/runs/r1/events"
 SSE = {"Accept": "text/event-stream"}
 RUN: dict[str, Any] = {"kind": "container+job:run", "id": "r1", "spec": {"task": "container+job://demo/t1"}}
+
+STEP = Transition(sequence=3, state=State.COMPLETED, at=datetime(2026, 1, 1, tzinfo=UTC), actor="ada")
 
 
 @pytest.fixture
@@ -78,6 +82,23 @@ async def test_stream_goes_on_where_it_broke_off_when_the_last_id_is_sent(runnin
     assert (done.status_code, done.content) == (204, b"")
 
 
+async def test_no_step_is_skipped_when_a_run_has_more_than_a_page(server: Server, running: httpx2.AsyncClient) -> None:
+    async with server.core.store.begin() as unit:
+        run = await server.find_run("demo", "r1")
+        steps = [replace(STEP, sequence=number) for number in range(3, 151)]
+        await unit.runs.update(run, replace(run, state="COMPLETED"), transitions=steps)
+        await unit.commit()
+    for headers, parameters in ({"Last-Event-ID": "2"}, {}), ({}, {"after": "2"}):
+        found = _read((await running.get(EVENTS, headers={**SSE, **headers}, params=parameters)).text)
+        assert [one[0] for one in found] == [*map(str, range(3, 151)), ""]
+    listed, target = list[int](), f"{EVENTS}?after=2"
+    while target:
+        answer = await running.get(target)
+        listed += [one["sequence"] for one in answer.json()]
+        target = str(answer.url.join(answer.links["next"]["url"])) if answer.links else ""
+    assert listed == list(range(3, 151))
+
+
 async def test_steps_come_as_they_happen_when_a_stream_is_open(app: Any, running: httpx2.AsyncClient) -> None:
     async with open_stream(app, EVENTS, headers=SSE) as stream:
         await stream.wait_for(b'"READY"')
@@ -115,7 +136,7 @@ async def test_nothing_is_read_when_nothing_happens(app: Any, server: Server, mo
     monkeypatch.setattr(RunFollower, "read_new", count)
     async with open_stream(app, EVENTS, headers=SSE) as stream:
         await stream.wait_for(b'"READY"')
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.5)
         reads.clear()
         server.core.signals.notify_readers((await server.find_run("demo", "r1")).uid)
         await asyncio.sleep(1.2)

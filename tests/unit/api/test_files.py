@@ -385,11 +385,14 @@ async def test_nothing_is_stored_when_there_is_no_such_entity(demo: httpx2.Async
 
 
 async def test_stored_type_is_the_clients_when_it_states_one(artifact: httpx2.AsyncClient) -> None:
-    stated = {"Content-Type": "application/x-thing; version=2"}
-    assert (await artifact.put(f"{CONTENT}/f.csv", content=BYTES, headers=stated)).is_success
-    assert (await artifact.get(f"{CONTENT}/f.csv")).headers["content-type"] == stated["Content-Type"]
+    for stated in ("application/x-thing; version=2", "text/csv;charset=utf-8", "image/x ; a='b c' ;d"):
+        assert (await artifact.put(f"{CONTENT}/f.csv", content=BYTES, headers={"Content-Type": stated})).is_success
+        assert (await artifact.get(f"{CONTENT}/f.csv")).headers["content-type"] == stated
     wrong = await artifact.put(f"{CONTENT}/f.csv", content=BYTES, headers={"Content-Type": "csv"})
     assert (wrong.status_code, wrong.json()["errors"][0]["code"]) == (400, "header.content_type")
+    # An expression that can divide the spaces in several ways would not end.
+    hostile = {"Content-Type": f"a/b{';   ' * 48}@"}
+    assert (await artifact.put(f"{CONTENT}/f.csv", content=BYTES, headers=hostile)).status_code == 400
     form = await artifact.put(f"{CONTENT}/f.csv", files={"file": BYTES})
     assert (form.status_code, "not a form" in form.json()["message"]) == (415, True)
 

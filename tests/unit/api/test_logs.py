@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import binascii
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +16,7 @@ import pytest
 
 from runyard.api.application import make_app
 from runyard.api.context import Limits
-from runyard.app.log_store import Stream, StreamInfo
+from runyard.app.log_store import LogPiece, Stream, StreamInfo
 from runyard.app.logs import log_follower, log_reader
 from runyard.app.model import Transition
 from runyard.domain.lifecycle import State
@@ -121,6 +123,35 @@ async def test_newest_streams_come_first_when_all_together_are_too_long(
     assert offsets == [4, 0]
 
 
+async def test_list_is_bounded_when_bytes_are_replaced(
+    running: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunk = log_reader.CHUNK_BYTES
+    monkeypatch.setattr(log_reader, "TAIL_BYTES", 6 * chunk)
+    monkeypatch.setattr(log_reader, "LIST_BYTES", 8 * chunk)
+    for number in range(4):
+        stream = await _find_stored(server, replace(MAIN, instance=number))
+        for start in range(6):
+            at = AT + timedelta(hours=number)
+            await server.core.logs.append(stream, b"\xff" * chunk, offset=start * chunk, at=at)
+    threads = set()
+
+    def note_thread(content: bytes) -> bytes:
+        threads.add(threading.current_thread())
+        return binascii.b2a_base64(content, newline=False)
+
+    monkeypatch.setattr(base64, "b64encode", note_thread)
+    items = (await running.get(LOGS)).json()
+    assert threading.main_thread() not in threads, "the event loop is held meanwhile"
+    assert threads
+    texts = [base64.b64decode(item["content"]).decode().rpartition("\n")[2] for item in items]
+    assert [set(text) for text in texts] == [set(), set(), {"\ufffd"}, {"\ufffd"}]
+    # The newest has two thirds of its limit left out, the one before what is left of that of the list.
+    assert [item["status"]["offset"] // chunk for item in items] == [6, 6, 5, 4]
+    for item, text in zip(items, texts, strict=True):
+        assert len(text) == item["status"]["size"] - item["status"]["offset"]
+
+
 async def test_list_is_of_the_state_when_one_is_named(running: httpx2.AsyncClient, server: Server) -> None:
     await _write(server, MAIN, b"hi\n")
     assert len((await running.get(LOGS, params={"state": "READY"})).json()) == 1
@@ -220,6 +251,33 @@ async def test_text_comes_as_it_is_written_when_it_is_followed(running: httpx2.A
     assert "X-Log-Next-Offset" not in stream.headers
 
 
+async def test_collector_is_told_again_and_again_when_a_log_is_followed(
+    running: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert running is not None
+    monkeypatch.setattr(log_follower, "SAY_SECONDS", 0.0)
+    signals, uid = server.core.signals, (await server.find_run("demo", "r1")).uid
+    end = await _write(server, MAIN, b"one\n")
+    async with open_stream(server.app, f"{LOG}?follow=true") as stream:
+        await stream.wait_for(b"one\n")
+        assert signals.take_log_reads() == set()  # another replica collects it
+        signals.collected.add(uid)
+        await _write(server, MAIN, b"two\n", offset=end)
+        await asyncio.wait_for(signals.log_reads.wait(), timeout=60)
+        assert signals.take_log_reads() == {uid}
+        await stream.leave()
+
+
+@pytest.mark.parametrize("path", [LOG, LOGS])
+async def test_collector_is_told_when_a_log_is_read(running: httpx2.AsyncClient, server: Server, path: str) -> None:
+    signals, uid = server.core.signals, (await server.find_run("demo", "r1")).uid
+    signals.collected.add(uid)
+    assert (await running.get(path)).status_code == 200
+    assert signals.log_reads.is_set()
+    assert signals.take_log_reads() == {uid}
+    assert not signals.log_reads.is_set()
+
+
 async def test_new_stream_is_named_when_it_begins_while_it_is_followed(
     running: httpx2.AsyncClient, server: Server
 ) -> None:
@@ -272,6 +330,39 @@ async def test_text_is_followed_without_signals_when_another_replica_collects_it
         await stream.wait_for(b"one\n")
 
 
+async def test_stream_that_grows_is_read_more_often_when_another_replica_collects_it(
+    running: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without listing streams: only those that grow cost more."""
+    assert running is not None
+    monkeypatch.setattr(log_follower, "POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(log_follower, "GROWING_POLL_SECONDS", 0.02)
+    await _change_run(server, State.RUNNING, place="memory/a")
+    main, side = await _find_stored(server, MAIN), await _find_stored(server, SIDE)
+    for each in (main, side):
+        await server.core.logs.append(each, b"one\n", offset=0, at=AT)
+    reads: list[Stream] = []
+    read = server.core.logs.read
+
+    async def count(stream: Stream, **where: int) -> Sequence[LogPiece]:
+        reads.append(stream)
+        return await read(stream, **where)
+
+    monkeypatch.setattr(server.core.logs, "read", count)
+    async with open_stream(server.app, f"{LOG}?follow=true&container=main") as stream:
+        await stream.wait_for(b"one\n")
+        monkeypatch.setattr(server.core.logs, "list_streams", None)
+        await server.core.logs.append(main, b"two\n", offset=4, at=AT)
+        async with asyncio.timeout(10):  # the run itself is read every 15 s
+            await stream.wait_for(b"two\n")
+        assert set(reads) == {main}
+        monkeypatch.setattr(log_follower, "GROWING_SECONDS", 0.0)
+        await asyncio.sleep(0.2)
+        reads.clear()
+        await asyncio.sleep(0.2)
+        assert reads == []
+
+
 async def test_log_storage_is_not_polled_when_this_replica_collects_the_log(
     running: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +381,7 @@ async def test_log_storage_is_not_polled_when_this_replica_collects_the_log(
     monkeypatch.setattr(server.core.logs, "list_streams", count)
     async with open_stream(server.app, f"{LOG}?follow=true") as stream:
         await stream.wait_for(b"one\n")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.5)
         lists.clear()
         await asyncio.sleep(0.3)
     assert lists == []

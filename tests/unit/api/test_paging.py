@@ -7,7 +7,11 @@ import httpx2
 import pytest
 
 from runyard.api.context import Limits
-from tests.http_servers import serve
+from runyard.app.engine import LONGEST_MESSAGE_BYTES
+from runyard.app.list_query import LISTED_MESSAGE_CHARACTERS
+from runyard.app.model import Transition
+from runyard.domain.lifecycle import State
+from tests.http_servers import Server, serve
 
 FUNCTIONS = "/api/v1/-/demo/functions"
 
@@ -151,3 +155,35 @@ async def test_openapi_shows_the_servers_limit_when_it_is_not_the_default(tmp_pa
         parameters = document["paths"]["/api/v1/-/{project}/runs"]["get"]["parameters"]
         (size,) = [one["schema"] for one in parameters if one["name"] == "size"]
         assert size == {"type": "integer", "minimum": 1, "maximum": most, "default": default}
+
+
+async def test_page_of_runs_is_bounded_when_their_messages_are_large(demo: httpx2.AsyncClient) -> None:
+    runs, text = "/api/v1/-/demo/runs", "x" * 1_000_000
+    spec = {"task": "container+job://demo/t1", "local_execution": True}
+    body = {"kind": "container+job:run", "id": "r1", "spec": spec}
+    assert (await demo.post(runs, json=body)).status_code == 200
+    for state in ("BUILT", "READY", "PENDING", "RUNNING"):
+        answer = await demo.put(f"{runs}/r1", json={**body, "status": {"state": state, "message": text}})
+        assert answer.json()["status"]["state"] == state
+    done = await demo.put(f"{runs}/r1", json={**body, "status": {"state": "COMPLETED", "message": "done"}})
+    messages = [each.get("message") for each in done.json()["status"]["transitions"]]
+    assert messages == ["done", *4 * [text[:LONGEST_MESSAGE_BYTES]], None]
+    listed = await demo.get(runs, params={"size": 1000})
+    messages = [each.get("message") for each in listed.json()["content"][0]["status"]["transitions"]]
+    assert messages == ["done", *4 * [text[:LISTED_MESSAGE_CHARACTERS]], None]
+
+
+async def test_newest_transitions_are_shown_when_there_are_many(demo: httpx2.AsyncClient, server: Server) -> None:
+    body = {"kind": "container+job:run", "id": "r1", "spec": {"task": "container+job://demo/t1"}}
+    assert (await demo.post("/api/v1/-/demo/runs", json=body)).status_code == 200
+    run = await server.find_run("demo", "r1")
+    more = [
+        Transition(sequence=number, state=State.STOPPED, at=run.created_at, actor="ada") for number in range(3, 151)
+    ]
+    async with server.core.store.begin() as unit:
+        await unit.runs.update(run, run, transitions=more)
+        await unit.commit()
+    shown = (await demo.get("/api/v1/-/demo/runs/r1")).json()["status"]["transitions"]
+    assert [each["sequence"] for each in shown] == list(range(150, 50, -1))
+    (listed,) = (await demo.get("/api/v1/-/demo/runs")).json()["content"]
+    assert [each["sequence"] for each in listed["status"]["transitions"]] == list(range(150, 140, -1))

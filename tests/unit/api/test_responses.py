@@ -15,6 +15,7 @@ from runyard.api import responses
 from runyard.api.responses import LargeJsonResponse, entity_response, json_response
 from runyard.app.projects import projects
 from runyard.spec.digitalhub.original_fields import show_spec
+from runyard.store import columns
 from tests.http_servers import Server
 
 BASE = "/api/v1/-/demo"
@@ -186,13 +187,25 @@ async def test_project_lists_embedded_functions_in_short_when_they_are_too_large
     assert [(one["id"], "spec" in one) for one in listed[:3]] == [("e2", True), ("e1", True), ("e0", False)]
 
 
+async def test_project_says_what_it_lists_when_that_is_not_everything(
+    demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"kind": "dbt", "name": "e", "id": "e1"}
+    assert (await demo.post(f"{BASE}/functions", json=body)).status_code == 200
+    assert "X-Project-Bounded" not in (await demo.get("/api/v1/projects/demo")).headers
+    monkeypatch.setattr(projects, "MOST_LISTED", 1)
+    answer = await demo.get("/api/v1/projects/demo")
+    assert [one["id"] for one in answer.json()["spec"]["functions"]] == ["e1"]
+    assert answer.headers["X-Project-Bounded"] == "the newest 1 of 2 functions are listed"
+
+
 async def test_project_stays_as_it_is_when_it_is_answered_with_its_entities(
     demo: httpx2.AsyncClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(responses, "shape_spec", lambda entity: entity.spec)  # what is shown may be what is stored
-    entity, content = await projects.get_project(server.core, "demo")
-    before = dict(entity.spec)
-    answer = entity_response(entity, lists=content)
+    view = await projects.get_project(server.core, "demo", most_bytes=1 << 20)
+    entity, before = view.entity, dict(view.entity.spec)
+    answer = entity_response(entity, lists=view.lists)
     assert [one["id"] for one in json.loads(bytes(answer.body))["spec"]["functions"]] == ["f1"]
     assert entity.spec == before
 
@@ -225,5 +238,59 @@ async def test_only_the_written_bytes_stay_in_memory_when_a_client_does_not_read
             seen.append(document())
             await asyncio.Event().wait()
 
-    await asyncio.wait_for(response({"type": "http", "method": "GET"}, _receive_nothing, send), timeout=10)
+    await asyncio.wait_for(response({"type": "http", "method": "GET"}, _receive_nothing, send), timeout=60)
     assert seen == [None]
+
+
+async def test_one_entity_at_a_time_is_objects_when_a_page_has_many_values(
+    demo: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of few bytes may have millions of values: as objects at once, they hold the event loop for long."""
+    for number in range(20):
+        body: dict[str, Any] = {"kind": "artifact", "name": f"n{number}", "id": f"n{number}"}
+        body |= {"spec": {"path": "s3://a"}, "metadata": {"x": [[]] * 900}}
+        assert (await demo.post(f"{BASE}/artifacts", json=body)).status_code == 200
+    alive, most, parse = weakref.WeakSet[_Tracked](), list[int](), columns.JsonText.parse
+
+    def track(column: columns.JsonText, text: str | None) -> Any:
+        parsed = parse(column, text)
+        if not isinstance(parsed, dict) or "x" not in parsed:
+            return parsed
+        alive.add(tracked := _Tracked(parsed))
+        most.append(len(alive))
+        return tracked
+
+    monkeypatch.setattr(columns.JsonText, "parse", track)
+    for path in (f"{BASE}/artifacts", f"{BASE}/solr/search/item"):
+        assert len((await demo.get(path, params={"size": 100})).json()["content"]) >= 20
+    assert len((await demo.get("/api/v1/projects/demo")).json()["spec"]["artifacts"]) == 20
+    assert len(most) >= 60
+    assert max(most) <= 2
+
+
+class _Tracked(dict[str, Any]):
+    """A document that can be referred to weakly."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+async def test_content_is_freed_on_the_thread_when_it_was_written_there() -> None:
+    threads = list[threading.Thread]()
+    response = json_response(_FreedOn(threads))
+    assert isinstance(response, LargeJsonResponse)
+    await response.write()
+    gc.collect()
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads
+
+
+class _FreedOn(dict[str, Any]):
+    """A large document that tells which thread freed it."""
+
+    def __init__(self, threads: list[threading.Thread]) -> None:
+        super().__init__(x=[0] * 1000)
+        self._threads = threads
+
+    def __del__(self) -> None:
+        self._threads.append(threading.current_thread())

@@ -1,12 +1,17 @@
 """Search, in the words of the SDK."""
 
+import sys
+import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from runyard.api.context import Limits
 from runyard.app.projects import search
+from runyard.store import columns
 from tests.http_servers import serve
 
 SEARCH = "/api/v1/-/demo/solr/search/item"
@@ -104,6 +109,104 @@ async def test_work_is_bounded_and_said_when_the_project_is_large(
     assert "descriptions of 1 of 8" in words.headers["X-Search-Bounded"]
 
 
+async def test_bound_is_said_when_more_match_the_words_than_are_served(
+    filled: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_FOUND", 1)
+    by_name = await filled.get(SEARCH, params={"q": "grow"})
+    assert by_name.json()["totalElements"] == 1
+    assert by_name.headers["X-Search-Bounded"] == (
+        "the first 1 of 2 matches are served; 1 of 2 entities with the words in their id or name were searched"
+    )
+    by_label = await filled.get(SEARCH, params={"q": "calm"})
+    assert by_label.headers["X-Search-Bounded"] == "the first 1 of 2 matches are served"
+    assert "X-Search-Bounded" not in (await filled.get(SEARCH, params={"q": "slow"})).headers
+
+
+async def test_end_of_the_labels_is_not_searched_when_they_are_long(filled: httpx2.AsyncClient) -> None:
+    labels = ["early", *(f"{number:03}{'x' * 100}" for number in range(50)), "late"]
+    long = {"kind": "artifact", "name": "long", "spec": {"path": "s3://b/w"}, "metadata": {"labels": labels}}
+    assert (await filled.post("/api/v1/-/demo/artifacts", json=long)).is_success
+    found = {word: await filled.get(SEARCH, params={"q": word}) for word in ("early", "late")}
+    assert [len(answer.json()["content"]) for answer in found.values()] == [1, 0]
+    for answer in found.values():
+        assert answer.headers["X-Search-Bounded"] == "the first 4096 characters of longer labels were searched"
+
+
+async def test_documents_are_parsed_off_the_event_loop_when_many_entities_are_searched(
+    filled: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, parse = list[threading.Thread](), columns.JsonText.parse
+
+    def note_thread(*given: Any) -> Any:
+        threads.append(threading.current_thread())
+        return parse(*given)
+
+    monkeypatch.setattr(columns.JsonText, "parse", note_thread)
+    assert await _find(filled, q="larger") == ["function/g2"]
+    # Three documents of the project itself, the metadata of eight entities, and that of the match, which is small.
+    assert (threads.count(threading.main_thread()), len(threads)) == (4, 12)
+
+
+@pytest.mark.parametrize("wanted", [{"fq": "type:(artifact)"}, {"q": "needle"}], ids=["filter", "words"])
+async def test_pages_are_shorter_and_nothing_is_missed_when_matches_are_large(
+    tmp_path: Path, wanted: dict[str, str]
+) -> None:
+    limits = Limits(page_bytes=100_000)
+    async with serve(tmp_path, limits=limits) as server, server.client() as client:
+        await _add_large(client, number=5, metadata={"description": "x" * 30_000})
+        found, sizes, pages = list[str](), list[int](), 1
+        while len(sizes) < pages:
+            answer = await client.get(SEARCH, params={**wanted, "size": 1000, "page": len(sizes)})
+            page = answer.json()
+            pages = page["totalPages"]
+            assert (page["totalElements"], page["size"], pages) == (5, 3, 2)
+            assert len(answer.content) < limits.page_bytes
+            sizes.append(page["numberOfElements"])
+            found += [item["id"] for item in page["content"]]
+        assert (sizes, found) == ([3, 2], ["needle-4", "needle-3", "needle-2", "needle-1", "needle-0"])
+        assert not (await client.get(SEARCH, params={**wanted, "size": 1000, "page": 2})).json()["content"]
+
+
+@pytest.mark.parametrize("wanted", [{"fq": "type:(artifact)"}, {"q": "needle"}], ids=["filter", "words"])
+async def test_metadata_is_not_kept_when_a_page_has_one_of_many_matches(
+    tmp_path: Path, wanted: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As objects, this metadata takes twenty times its bytes."""
+    monkeypatch.setattr(search, "MOST_READ_BYTES", 1 << 16)
+    async with serve(tmp_path) as server, server.client() as client:
+        await _add_large(client, number=128, metadata={"x": [[]] * 900})
+        tracemalloc.start()
+        try:
+            page = (await client.get(SEARCH, params={**wanted, "size": 1})).json()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert (page["totalElements"], page["numberOfElements"]) == (128, 1)
+    assert peak < 128 * 900 * sys.getsizeof([]) / 2
+
+
+async def _add_large(client: httpx2.AsyncClient, *, number: int, metadata: dict[str, Any]) -> None:
+    """A project with so many artifacts."""
+    assert (await client.post("/api/v1/projects", json={"kind": "project", "name": "demo"})).is_success
+    for index in range(number):
+        name = f"needle-{index}"
+        body = {"kind": "artifact", "name": name, "id": name, "spec": {"path": "s3://b/w"}, "metadata": metadata}
+        assert (await client.post("/api/v1/-/demo/artifacts", json=body)).is_success
+
+
+async def test_end_of_a_description_is_not_searched_when_it_is_long(filled: httpx2.AsyncClient) -> None:
+    text = f"early {'x' * search.MOST_SEARCHED_CHARACTERS} late"
+    long = {"kind": "artifact", "name": "long", "spec": {"path": "s3://b/w"}, "metadata": {"description": text}}
+    assert (await filled.post("/api/v1/-/demo/artifacts", json=long)).is_success
+    early = await filled.get(SEARCH, params={"q": "early"})
+    assert [item["name"] for item in early.json()["content"]] == ["long"]
+    late = await filled.get(SEARCH, params={"q": "late"})
+    assert late.json()["content"] == []
+    for answer in (early, late):
+        assert answer.headers["X-Search-Bounded"] == "the first 4096 characters of longer descriptions were searched"
+
+
 @pytest.mark.parametrize(
     ("parameters", "code"),
     [
@@ -126,6 +229,7 @@ async def test_work_is_bounded_and_said_when_the_project_is_large(
         ({"query": "x"}, "parameter.unknown"),
         ({"q": "x" * 2000}, "text.long"),
         ({"q": "a\0b"}, "text.control"),
+        ({"q": " ".join("abcdefghijklmnopq")}, "size.entries"),
     ],
 )
 async def test_question_is_refused_when_it_cannot_be_read(

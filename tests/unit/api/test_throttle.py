@@ -1,7 +1,7 @@
 """Rate limiting: token buckets and open streams."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,15 @@ from runyard.api.application import make_app
 from runyard.api.context import Limits
 from runyard.api.request_bodies import hold_body
 from runyard.api.routes import runs as run_routes
-from runyard.api.throttle import BODIES_EACH, MOST_KNOWN, PAGES_EACH, WRITES_EACH, Throttle, throttle_key
+from runyard.api.throttle import (
+    BODIES_EACH,
+    MOST_ANONYMOUS_BODIES,
+    MOST_KNOWN,
+    PAGES_EACH,
+    WRITES_EACH,
+    Throttle,
+    throttle_key,
+)
 from runyard.app.errors import TooMany
 from runyard.app.identity.personal_tokens import create_personal_token
 from runyard.app.identity.sign_in import EXCHANGE_GRANT, PERSONAL_TYPE, REFRESH_GRANT
@@ -149,7 +157,7 @@ class SlowedDown:
     async def __call__(self, *given: Any, **options: Any) -> Any:
         self._running += 1
         self.most = max(self.most, self._running)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
         try:
             return await self._function(*given, **options)
         finally:
@@ -200,3 +208,39 @@ async def test_turns_are_forgotten_when_nobody_waits_for_them() -> None:
 async def _take(throttle: Throttle) -> None:
     async with throttle.take_turn("a", most=1):
         return
+
+
+async def test_oldest_form_goes_when_strangers_send_too_many_slowly(tmp_path: Path) -> None:
+    """Otherwise slow bodies fill the memory, or keep everybody from signing in."""
+    async with serve(tmp_path, is_open=False) as server, server.client() as client:
+        never = asyncio.Event()
+
+        async def stall() -> AsyncIterator[bytes]:
+            yield b"grant_type="
+            await never.wait()
+
+        async def send_slowly() -> httpx2.Response:
+            return await client.post("/auth/token", content=stall())
+
+        async def send_at_once() -> httpx2.Response:
+            return await client.post("/auth/token", data={"grant_type": "refresh_token", "refresh_token": "x"})
+
+        slow = []
+        for _ in range(MOST_ANONYMOUS_BODIES):
+            slow.append(asyncio.create_task(send_slowly()))
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.5)  # all are there
+        # Nobody waits for the slow ones: only the oldest gives way.
+        for number in range(2):
+            assert (await send_at_once()).status_code == 400
+            oldest = await slow[number]
+            assert (oldest.status_code, oldest.headers["retry-after"], oldest.headers["connection"]) == (
+                503,
+                "1",
+                "close",
+            )
+            slow.append(asyncio.create_task(send_slowly()))
+            await asyncio.sleep(0.5)
+        assert [task.done() for task in slow] == [True, True, *[False] * MOST_ANONYMOUS_BODIES]
+        never.set()
+        assert {(await task).status_code for task in slow[2:]} == {400}

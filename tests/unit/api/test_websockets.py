@@ -304,7 +304,7 @@ async def test_session_is_refused_when_the_user_has_too_many_streams(tmp_path: P
 
 async def test_handshakes_count_when_the_rate_is_limited(tmp_path: Path) -> None:
     async with run_demo(tmp_path, limits=Limits(requests_per_second=5)) as demo:
-        statuses = [(await demo.ask(f"{RUN}/exec")).status for _ in range(12)]
+        statuses = [(await demo.ask(f"{RUN}/exec")).status for _ in range(40)]
     assert 429 in statuses
 
 

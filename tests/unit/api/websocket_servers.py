@@ -17,7 +17,7 @@ from runyard.api.websocket_connections import WEBSOCKET_OPTIONS
 from runyard.bootstrap import _Server
 from tests.http_servers import Server
 
-SECONDS = 20.0
+SECONDS = 60.0
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 

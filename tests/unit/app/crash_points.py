@@ -43,10 +43,13 @@ class MortalStore:
     def is_shared(self) -> bool:
         return self._store.is_shared
 
+    async def find_free_bytes(self) -> int | None:
+        return await self._store.find_free_bytes()
+
     @asynccontextmanager
-    async def begin(self, *, is_read_only: bool = False) -> AsyncIterator[UnitOfWork]:
+    async def begin(self, *, is_read_only: bool = False, is_urgent: bool = False) -> AsyncIterator[UnitOfWork]:
         await self._fate.pass_point("begin")
-        async with self._store.begin(is_read_only=is_read_only) as unit:
+        async with self._store.begin(is_read_only=is_read_only, is_urgent=is_urgent) as unit:
             commit = unit.commit
 
             async def commit_at_risk() -> None:

@@ -1,7 +1,6 @@
 """A Core on a real SQLite file, with an engine in memory, a clock that tests turn, and logs that only count."""
 
 import asyncio
-import shutil
 import sqlite3
 import tempfile
 import time
@@ -9,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -22,12 +20,14 @@ from runyard.app.log_store import LogStore
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.model import AuditEntry, Principal, Run, SealedValue, Transition
-from runyard.app.ports import Unavailable, Vault
+from runyard.app.ports import Unavailable
 from runyard.app.runs.transitions import make_first_transitions
+from runyard.app.vault import Vault
 from runyard.domain.lifecycle import State
 from runyard.logs.backends import open_logs
-from runyard.store import SqlStore, open_store, tables, upgrade
+from runyard.store import SqlStore, open_store, tables
 from tests.engines.memory import MemoryEngine
+from tests.sqlite_databases import create_sqlite
 
 ADA = Principal(name="ada")
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -226,29 +226,24 @@ async def reach_phase(engine: MemoryEngine, run_id: str, phase: str) -> None:
     await until(is_there)
 
 
-@cache
-def _keep_folder() -> tempfile.TemporaryDirectory[str]:
-    # In memory where there is such a place: nothing here is about what survives a loss of power.
+def _find_memory() -> Path | None:
+    """A file system in memory where there is one: nothing here is about what survives a loss of power."""
     memory = Path("/dev/shm")
-    return tempfile.TemporaryDirectory(prefix="runyard-world-", dir=memory if memory.is_dir() else None)
+    return memory if memory.is_dir() else None
 
 
 @asynccontextmanager
 async def open_world(*, has_engine: bool = True) -> AsyncIterator[World]:
-    """An empty one; the tables are made once for all of a session."""
-    folder = Path(_keep_folder().name)
-    template = folder / "template.db"
-    if not template.exists():
-        await upgrade(f"sqlite:///{template}")
-    with tempfile.TemporaryDirectory(dir=folder) as place:
+    """An empty one."""
+    with tempfile.TemporaryDirectory(prefix="runyard-world-", dir=_find_memory()) as place:
         database = Path(place) / "runyard.db"
-        shutil.copy(template, database)
+        url = await create_sqlite(database)
         clock, database_clock = TurnedClock(), DatabaseClock(database)
         real_logs = open_logs(f"database:{place}/logs.db")
         logs, memory = CountingLogs(real_logs), MemoryEngine()
         # On the class: the store makes its connections itself, whenever it needs one.
         event.listen(QueuePool, "connect", database_clock.install)
-        store = await open_store(f"sqlite:///{database}")
+        store = await open_store(url)
         core = Core(
             store=store,
             vault=cast("Vault", PlainVault()),

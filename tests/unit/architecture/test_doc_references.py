@@ -18,6 +18,10 @@ ROOTS = (PROJECT_ROOT, PROJECT_ROOT / "src" / "runyard")
 PAGES = sorted([*PROJECT_ROOT.glob("*.md"), *(PROJECT_ROOT / "docs").rglob("*.md")])
 TOUR = PROJECT_ROOT / "docs" / "design" / "tour.md"
 RECIPES = PROJECT_ROOT / "docs" / "design" / "recipes.md"
+API_DEFINITIONS = [
+    "URL=http://localhost:8080/api/v1",
+    """api() { curl --silent --show-error --no-buffer --header 'Content-Type: application/json' "$@"; }""",
+]
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT_ROOT)))
 
@@ -58,3 +62,11 @@ def test_references_are_read_when_a_page_has_several() -> None:
     assert list_code_references(text) == [Reference("app/a.py", "f"), Reference("b.py")]
     assert list_links(text) == ["../c.md"]
     assert list_make_targets(text) == ["check", "fmt"]
+
+
+@pages
+def test_url_and_api_mean_the_same_on_every_page_when_commands_use_them(page: Path) -> None:
+    text = page.read_text()
+    defined = re.findall(r"^(?:URL=|api\(\)).*", text, re.MULTILINE)
+    is_used = re.search(r"\$URL\b|^\$ api ", text, re.MULTILINE) is not None
+    assert defined == (API_DEFINITIONS if is_used else [])

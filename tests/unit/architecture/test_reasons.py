@@ -16,7 +16,13 @@ PODS_OWN = ("pods/container_failure.py", "image.root")
 """Pods are below reasons in the layers; `Reason.IMAGE_ROOT` takes its code from there."""
 RULED_FIELD = "volumes.type"
 """The path of a field in a policy as well; these modules speak of the field."""
-RULED_FIELD_MODULES = ("domain/admission/facts.py", "domain/rule_checks.py", "spec/rule_grammar.py")
+RULED_FIELD_MODULES = (
+    "domain/admission/facts.py",
+    "domain/rule_checks.py",
+    "engines/kubernetes/project_rules/inexpressible.py",
+    "engines/kubernetes/project_rules/volume_checks.py",
+    "spec/rule_grammar.py",
+)
 TAKE_A_CODE_FIRST = (
     "EngineError",
     "EngineRefusal",

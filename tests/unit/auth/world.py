@@ -1,7 +1,6 @@
 """A Core on a real SQLite file with accounts, quick hashes of passwords, and a clock that tests turn."""
 
 import asyncio
-import shutil
 from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,9 +17,10 @@ from runyard.app.identity.personal_tokens import CreatedToken, create_personal_t
 from runyard.app.log_store import LogStore
 from runyard.app.model import Account, AuditEntry, Principal, Share
 from runyard.auth import Authenticator, FailureLimiter, Issuer, Passwords
-from runyard.store import SqlStore, open_store, upgrade
+from runyard.store import SqlStore, open_store
 from runyard.vault import FileVault, open_vault
 from tests.contract.store.builders import make_entity
+from tests.sqlite_databases import create_sqlite
 
 ENDPOINT = "https://runyard.example"
 ADDRESS = "192.0.2.7"
@@ -119,12 +119,8 @@ class World:
 
 @asynccontextmanager
 async def open_world(folder: Path) -> AsyncIterator[World]:
-    """Everything in a folder of the test's own; tables are made once for all tests of a run."""
-    template = folder.parent / "accounts-template.db"
-    if not template.exists():
-        await upgrade(f"sqlite:///{template}")
-    shutil.copy(template, folder / "runyard.db")
-    store = await open_store(f"sqlite:///{folder / 'runyard.db'}")
+    """Everything in a folder of the test's own."""
+    store = await open_store(await create_sqlite(folder / "runyard.db"))
     vault = open_vault(folder / "keys")
     assert isinstance(vault, FileVault)
     world = World(store, vault)

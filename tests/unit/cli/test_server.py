@@ -118,3 +118,54 @@ def test_wrong_settings_are_coloured_like_other_errors_when_on_a_terminal(
         called = call("server", *arguments)
         assert called.code == 2
         assert "\x1b[31m\x1b[1merror:\x1b[0m " in called.err
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--namespace-per-project", "--port", "99999999"], "`--port`, `--namespace-per-project`"),
+        (["--no-behind-proxy"], "`--behind-proxy`"),
+        (["--check"], "`--check`"),
+        (["--settings", "/etc/runyard.yaml"], "`--settings`"),
+    ],
+)
+def test_options_are_refused_when_they_are_before_a_subcommand(call: Call, options: list[str], named: str) -> None:
+    called = call("server", *options, "rbac", "--namespace", "x")
+    assert (called.code, called.out) == (2, "")
+    advice = "write the options of `rbac` after it; `runyard server rbac --help` lists them"
+    assert f"error: {named} before `rbac` would have no effect: {advice}\n" in called.err
+
+
+def test_settings_of_the_environment_are_no_options_when_rights_are_printed(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNYARD_PORT", "9000")
+    called = call("server", "rbac", "--namespace", "x")
+    assert (called.code, called.err) == (0, "")
+    assert "kind: Role" in called.out
+
+
+LABEL = "must consist of lower-case letters, digits and `-`, and begin and end with a letter or digit"
+
+
+@pytest.mark.parametrize(
+    ("options", "errors"),
+    [
+        (["--namespace", "Bad Name"], [f"--namespace: `Bad Name` {LABEL}"]),
+        (["--namespace", ""], ["--namespace: `` must not be empty"]),
+        (["--namespace", "a.b"], ["--namespace: `a.b` must not contain dots"]),
+        (["--namespace", "x" * 64], ["must have at most 63 characters, not 64"]),
+        (["--namespace", "x\x1b[31m"], ["--namespace: `x\\x1b[31m` "]),
+        (["--namespace", "x", "--service-account", "a/b/c"], [f"--service-account, the name: `b/c` {LABEL}"]),
+        (["--namespace", "x", "--service-account", "a/b.c"], ["--service-account, the name: `b.c` must not contain"]),
+        (["--namespace-per-project", "--service-account", "/b"], ["the namespace: `` must not be empty"]),
+        (["--namespace-per-project", "--service-account", "a"], ["--service-account: `a` must be NS/NAME, like"]),
+        (["--namespace", "A", "--service-account", "B/C"], ["--namespace: `A`", "namespace: `B`", "name: `C`"]),
+    ],
+)
+def test_rights_are_not_printed_when_no_apiserver_would_take_the_names(
+    call: Call, options: list[str], errors: list[str]
+) -> None:
+    called = call("server", "rbac", *options)
+    assert (called.code, called.out) == (2, "")
+    assert [error for error in errors if error not in called.err] == []

@@ -4,7 +4,7 @@ import pytest
 
 from runyard.domain.access import GRANTS, SCOPES, Permission, Role, allows
 
-EVERYBODY = {"public", "signed_in", "own_tokens", "create_project"}
+EVERYBODY = {"public", "signed_in", "own_tokens", "own_usage", "create_project"}
 PERMISSIONS = {
     "stranger": EVERYBODY,
     "viewer": EVERYBODY | {"read"},
@@ -14,7 +14,7 @@ PERMISSIONS = {
     "admin": EVERYBODY | {"read", "write", "produce", "report", "interact", "read_secrets", "manage", "administer"},
 }
 SCOPED = {
-    "read": {"public", "signed_in", "own_tokens", "read"},
+    "read": {"public", "signed_in", "own_tokens", "own_usage", "read"},
     "write": PERMISSIONS["admin"] - {"administer"},
     "admin": PERMISSIONS["admin"],
 }

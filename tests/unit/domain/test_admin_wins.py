@@ -128,6 +128,21 @@ FOUND_BY_CAMPAIGNS: dict[str, tuple[World, Case]] = {
         ),
         Case(project="speech", run={"image": "python:3.11"}),
     ),
+    "a policy's own limit that a weaker layer had asked for": (
+        World(
+            policy={"projects": {"audio": {"resources.cpu.limits": {"max": 4, "locked": True}}}},
+            profiles=[[{"id": "default", "resources": {"cpu": {"requests": "501m"}}}]],
+        ),
+        Case(
+            project="audio",
+            function={"resources": {"cpu": {"limits": 4}}},
+            run={"image": "busybox:1.36", "resources": {"cpu": "16"}},
+        ),
+    ),
+    "a project that names no Python image": (
+        World(policy={"image": {"allowed": []}, "projects": {"speech": {"platform": {"python_images": {}}}}}),
+        Case(project="speech", kind="python", run={"python_version": "PYTHON3_13", "command": ["python"]}),
+    ),
 }
 
 

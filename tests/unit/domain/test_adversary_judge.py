@@ -17,7 +17,10 @@ from runyard.spec.policy import Policy
 from tests.adversary import bypasses, victim
 from tests.adversary.boundaries import STEPS, USER_FIELDS, ask, step
 from tests.adversary.cases import Case, Raw, World
+from tests.adversary.draws import Draws
 from tests.adversary.judge import judge_objects, judge_silence
+from tests.adversary.raw import read_scopes
+from tests.adversary.ruled_images import ask_ruled_image
 from tests.adversary.trial import Stage, admit, make_stage, play, read_case, render_case
 from tests.adversary.victim import Victim
 
@@ -149,6 +152,31 @@ def test_judge_complains_when_a_resolver_forgets_the_projects_own_namespaces(
 
     assert bool(resolve(read_case(case), stage.admin_rules, stage.inventory).refusals) == is_denied
     assert bool(judge_objects(objects, case, stage.documents)) == is_denied
+
+
+@pytest.mark.parametrize(
+    ("image", "is_denied"),
+    [
+        ("10.0.0.5:5000/x:1", True),
+        ("[::ffff:a00:5]:5000/x:1", True),
+        ("[0:0:0:0:0:FFFF:0A00:0005]:5000/x:1", True),
+        ("[::ffff:a00:6]:5000/x:1", False),
+        ("[::a00:5]:5000/x:1", False),
+    ],
+)
+def test_judge_and_product_agree_when_a_denied_registry_is_named_in_ipv6(
+    image: str, monkeypatch: pytest.MonkeyPatch, *, is_denied: bool
+) -> None:
+    stage, case = make_stage(World(policy={"image": {"denied": ["10.0.0.5:5000/*"]}})), Case(run={"image": image})
+    objects = render_unchecked(case, stage, monkeypatch, "check_rules")
+    assert bool(resolve(read_case(case), stage.admin_rules, stage.inventory).refusals) == is_denied
+    assert bool(judge_objects(objects, case, stage.documents)) == is_denied
+
+
+def test_users_name_a_ruled_registry_in_ipv6_when_its_rule_has_an_ipv4_address() -> None:
+    scopes = read_scopes({"image": {"denied": ["10.0.0.5:5000/*"]}}, "vision")
+    drawn = {ask_ruled_image(Draws(f"{number}"), scopes)["image"] for number in range(300)}
+    assert {"[::ffff:a00:5]:5000/x", "[0:0:0:0:0:FFFF:0A00:0005]:5000/x"} <= drawn
 
 
 def mark_as_visions(*arguments: Any, **more: Any) -> Any:

@@ -108,4 +108,10 @@ def test_no_outcome_goes_back_when_anything_is_seen_in_any_state(state: State, s
     ],
 )
 def test_lane_is_by_state_and_wish_when_it_is_chosen(state: State, desired: Desired, lane: Lane) -> None:
-    assert choose_lane(state, desired=desired) is lane
+    assert choose_lane(state, desired=desired, has_anchor=True) is lane
+
+
+def test_anchor_is_still_to_be_created_when_a_pending_run_has_none() -> None:
+    assert choose_lane(State.PENDING, desired="run", has_anchor=False) is Lane.CREATE
+    assert choose_step(State.PENDING, desired="run", has_anchor=False, is_settled=False) is Step.ANCHOR
+    assert choose_step(State.PENDING, desired="stop", has_anchor=False, is_settled=False) is Step.STOP

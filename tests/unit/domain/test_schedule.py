@@ -1,11 +1,14 @@
 import random
 from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from runyard.domain import schedule as schedule_module
 from runyard.domain.schedule import ScheduleError, parse_schedule
 from runyard.domain.schedule_fields import Days, read_days
 
@@ -164,6 +167,53 @@ def test_last_time_is_now_when_it_is_due_now() -> None:
     schedule = parse_schedule("0 12 * * *")
     assert schedule.last_until(NOON, after=NOON - timedelta(days=3)) == NOON
     assert schedule.last_until(NOON, after=NOON) is None
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Rome", "America/Santiago", "Pacific/Apia", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("text", ["*/30 * * * *", "0 0 * * *", "59 23 * * sun", "30 2 * * *", "0 12 30 12 *"])
+def test_last_time_is_that_of_a_walk_when_clocks_change(text: str, zone: str) -> None:
+    schedule = parse_schedule(text, timezone=zone)
+    # Clocks change on both hemispheres; Apia skipped the 30th of December 2011.
+    for start in (
+        datetime(2011, 12, 28, tzinfo=UTC),
+        datetime(2026, 3, 27, tzinfo=UTC),
+        datetime(2026, 10, 23, tzinfo=UTC),
+    ):
+        walked = list(takewhile(lambda at: at < start + timedelta(days=5), schedule.iter_after(start)))  # noqa: B023
+        assert walked == sorted(set(walked))
+        for hours in range(0, 96, 5):
+            instant = start + timedelta(hours=hours, minutes=hours)
+            expected = max((at for at in walked if at <= instant), default=None)
+            assert schedule.last_until(instant, after=start) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("* * * * * ?", "2026-11-15 12:00:00"),
+        ("* * 23 * * ?", "2026-11-14 22:59:59"),
+        ("* * * 1 1 ?", "2026-01-01 22:59:59"),
+    ],
+)
+def test_many_times_are_found_with_few_conversions_when_a_server_was_away(
+    monkeypatch: pytest.MonkeyPatch, text: str, last: str
+) -> None:
+    """The event loop lists what it missed."""
+    zoned, conversions = parse_schedule(text, timezone="Europe/Rome"), 0
+    convert = schedule_module._to_instant
+
+    def count(*given: Any) -> datetime:
+        nonlocal conversions
+        conversions += 1
+        return convert(*given)
+
+    monkeypatch.setattr(schedule_module, "_to_instant", count)
+    found = list(islice(zoned.iter_after(NOON - timedelta(days=400)), 1000))
+    assert (len(set(found)), conversions < 1500) == (1000, True)
+    assert found == sorted(found)
+    conversions = 0
+    assert str(zoned.last_until(NOON, after=found[-1])) == f"{last}+00:00"
+    assert conversions < 300
 
 
 def make_field(numbers: random.Random, low: int, high: int) -> str:

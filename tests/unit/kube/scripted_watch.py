@@ -78,9 +78,13 @@ class ScriptedApi:
         self.list_requests: list[dict[str, str]] = []
         self.watch_requests: list[dict[str, str]] = []
         self.open_watches = 0
+        self.revision: int = 1 << 40
+        """What the server says when it is asked how far it is, by a list of one object."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
+        if query.get("limit") == "1":
+            return page(version=self.revision)
         if query.get("watch") != "true":
             self.list_requests.append(query)
             return _copy(self.lists.popleft() if len(self.lists) > 1 else self.lists[0])

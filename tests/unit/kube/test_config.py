@@ -288,7 +288,7 @@ async def test_service_account_is_used_when_in_a_pod(tmp_path: Path, environ: di
     config = load_in_cluster(environ=environ, directory=service_account(tmp_path))
     assert config.server == server
     assert config.ca == CA
-    assert config.namespace == "runs"
+    assert (config.namespace, config.is_in_cluster) == ("runs", True)
     assert await authorization(config) == "Bearer pod-token"
 
 
@@ -317,7 +317,8 @@ def test_pod_is_refused_when_its_files_or_variables_are_odd(
 def test_kubeconfig_wins_when_a_pod_sets_the_variable(tmp_path: Path) -> None:
     path = write(tmp_path / "config", kubeconfig())
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBECONFIG": str(path)}
-    assert load_config(environ=environ).server == "https://example:6443"
+    config = load_config(environ=environ)
+    assert (config.server, config.is_in_cluster) == ("https://example:6443", False)
 
 
 def test_pod_is_used_when_it_has_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

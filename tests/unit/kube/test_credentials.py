@@ -88,8 +88,9 @@ async def test_last_token_is_kept_when_the_file_is_gone_for_a_moment(tmp_path: P
     assert await credentials.get() == first
     path.write_text("")
     assert await credentials.get() == first
-    path.write_text("two")
-    assert (await credentials.get()).authorization == "Bearer two"
+    # Of another size: inode and time of change may be those of the first file again.
+    path.write_text("second")
+    assert (await credentials.get()).authorization == "Bearer second"
 
 
 async def test_path_is_named_when_there_is_no_token_at_all(tmp_path: Path) -> None:
@@ -275,8 +276,8 @@ async def test_hint_is_given_when_the_plugin_is_not_installed() -> None:
 
 async def test_plugin_and_its_children_end_when_the_deadline_passes(script: Script, tmp_path: Path) -> None:
     lines = f"sleep 1000 & echo $! > {tmp_path}/child; wait"
-    with pytest.raises(ConfigError, match=r"gave no answer within 0\.3 s"):
-        await ExecCredentials(script(lines), deadline_seconds=0.3).get()
+    with pytest.raises(ConfigError, match="gave no answer within 3 s"):
+        await ExecCredentials(script(lines), deadline_seconds=3).get()
     child = int((tmp_path / "child").read_text())
     await wait_until(lambda: has_ended(child))
 
@@ -324,6 +325,6 @@ def has_ended(pid: int) -> bool:
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - a process cannot set an event
             await asyncio.sleep(0.01)

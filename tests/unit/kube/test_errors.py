@@ -25,6 +25,7 @@ from runyard.kube.errors import (
     MethodNotAllowed,
     NotAcceptable,
     NotFound,
+    NotServed,
     ServerError,
     Stalled,
     Throttled,
@@ -119,6 +120,21 @@ def test_mistake_is_the_callers_when_apply_meets_an_unknown_field() -> None:
 def test_message_is_cut_when_it_is_long() -> None:
     error = error_from_status(400, status_body(400, "BadRequest", message="x" * 10_000), headers={})
     assert len(error.message) == errors.MESSAGE_CHARACTERS
+    assert error.server_message == "x" * errors.SERVER_MESSAGE_CHARACTERS
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 413, 422, 500, 503])
+def test_error_says_whether_a_status_came_when_a_gateway_may_have_answered(code: int) -> None:
+    assert error_from_status(code, status_body(code, ""), headers={}).is_status
+    assert error_from_status_object({"kind": "Status", "code": code}).is_status
+    assert not error_from_status(code, b"<html>no</html>", headers={}).is_status
+    assert not error_from_status(code, b'{"error": "no"}', headers={}).is_status
+
+
+def test_object_is_not_called_absent_when_a_404_has_no_status() -> None:
+    error = error_from_status(404, b"404 page not found", headers={})
+    assert type(error) is NotServed
+    assert not isinstance(error, NotFound)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from runyard.kube.client import Client
 from runyard.kube.errors import Forbidden, Malformed
 from runyard.kube.permissions import Access, Verdict, find_missing, list_rules, review_access
 from runyard.kube.resources import CONFIG_MAPS, JOBS, NODES, PODS
-from tests.unit.kube.scripted_apiserver import answer, refuse, serve
+from tests.unit.kube.scripted_apiserver import answer, cut, refuse, serve
 
 LOG = Access("get", PODS, "n", subresource="log")
 
@@ -45,6 +45,13 @@ async def test_no_task_is_left_when_a_review_fails() -> None:
             await review_access(client, [Access("get", PODS, f"n{number}") for number in range(50)])
         assert len(server.requests) <= 50
         assert {task for task in asyncio.all_tasks() - before if "work" in repr(task.get_coro())} == set()
+
+
+async def test_review_is_asked_again_when_its_answer_is_lost() -> None:
+    lost = [cut, refuse(503, "ServiceUnavailable"), refuse(500, "InternalError")]
+    async with serve(*lost, judge) as server, Client.connect(server.config()) as client:
+        assert await find_missing(client, [LOG]) == []
+    assert len(server.requests) == 4
 
 
 async def test_too_many_are_refused_when_they_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

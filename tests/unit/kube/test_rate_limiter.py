@@ -75,13 +75,13 @@ async def one_slot() -> AsyncIterator[tuple[Queue, Callable[[], Awaitable[None]]
 
 
 async def test_the_most_urgent_goes_first_when_requests_wait_for_tokens() -> None:
-    limiter = build(requests_per_second=500, burst=1)
+    limiter = build(requests_per_second=5, burst=1)
     await limiter.take_token(STOP)
     queue = Queue(limiter)
     for name, priority in (("log", LOGS), ("new", CREATE), ("read", STATUS), ("stop", STOP), ("stop 2", STOP)):
         await queue.add(name, priority)
     queue.done.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(*queue.tasks)
     assert queue.sent == ["stop", "stop 2", "read", "new", "log"]
 
@@ -90,14 +90,14 @@ async def test_the_rate_is_kept_when_more_is_asked_for() -> None:
     limiter = build(requests_per_second=200, burst=10)
     clock = asyncio.get_running_loop().time
     began = clock()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(*(limiter.take_token(CREATE) for _ in range(50)))
     assert clock() - began >= 40 / 200 - 0.01
 
 
 async def test_a_burst_passes_at_once_when_the_bucket_is_full() -> None:
     limiter = build(requests_per_second=0.001, burst=20)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         await asyncio.gather(*(limiter.take_token(CREATE) for _ in range(20)))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
@@ -118,7 +118,7 @@ async def test_the_least_urgent_gets_its_turn_when_urgent_ones_never_end() -> No
             await limiter.take_token(STOP)
             stops += 1
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(*(keep_stopping() for _ in range(30)))
     # Its own turn is one in ten; the thirty of them that wait already come to an end behind it.
     assert stops <= rate_limiter._TURN_OF_THE_OLDEST + 30
@@ -152,7 +152,7 @@ async def test_one_of_each_priority_is_under_way_when_others_hold_every_slot() -
 async def test_a_stream_waits_for_no_slot_when_all_are_held() -> None:
     async with one_slot() as (queue, _):
         waiting = await queue.add("waits for a slot", LOGS)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await queue.limiter.take_token(LOGS)
         assert not waiting.done()
         waiting.cancel()
@@ -197,7 +197,7 @@ async def test_tokens_and_slots_add_up_when_requests_are_cancelled_at_random() -
             choice.choice(tasks).cancel()
         if choice.random() < 0.2:
             await asyncio.sleep(0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         results = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(result) for result in results} == {type(None), asyncio.CancelledError}
     assert (limiter.in_flight, limiter.waiting) == (0, 0)
@@ -230,23 +230,33 @@ def throttled(seconds: float, **details: object) -> Throttled:
 
 async def test_this_priority_and_those_below_wait_when_the_server_throttles_one() -> None:
     limiter = build()
-    clock = asyncio.get_running_loop().time
     with pytest.raises(Throttled), limiter.obeying(CREATE):
-        raise throttled(0.2)
-    began = clock()
-    async with asyncio.timeout(0.15):
+        raise throttled(rate_limiter.LONGEST_PAUSE_SECONDS)
+    async with asyncio.timeout(rate_limiter.LONGEST_PAUSE_SECONDS / 2):
         await limiter.take_token(STOP)
         await limiter.take_token(STATUS)
-    async with asyncio.timeout(5):
+    for priority in (CREATE, LOGS):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await limiter.take_token(priority)
+
+
+async def test_all_are_sent_when_the_time_that_the_server_asked_for_is_over() -> None:
+    limiter = build()
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    with pytest.raises(Throttled), limiter.obeying(CREATE):
+        raise throttled(0.2)
+    async with asyncio.timeout(60):
         await asyncio.gather(limiter.take_token(LOGS), limiter.take_token(CREATE))
-    assert 0.19 <= clock() - began < 2
+    assert clock() - began >= 0.19
 
 
 async def test_nothing_waits_when_a_disruption_budget_refuses() -> None:
     limiter = build()
     with pytest.raises(Throttled), limiter.obeying(STOP):
         raise throttled(10, causes=[{"reason": "DisruptionBudget"}])
-    async with asyncio.timeout(0.1):
+    async with asyncio.timeout(5):
         await limiter.take_token(LOGS)
 
 
@@ -255,7 +265,7 @@ async def test_a_pause_is_capped_when_the_server_asks_for_a_day(monkeypatch: pyt
     limiter = build()
     with pytest.raises(Throttled), limiter.obeying(STOP):
         raise throttled(86_400)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         await limiter.take_token(STOP)
 
 
@@ -337,7 +347,7 @@ async def test_no_slot_is_held_when_streams_stay_open() -> None:
                 pass
 
         watches = [asyncio.create_task(watch()) for _ in range(5)]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(server.requests) < 5:  # noqa: ASYNC110 - the server has no event for it
                 await asyncio.sleep(0.01)
         assert client.transport.limiter.in_flight == 0
@@ -348,13 +358,12 @@ async def test_no_slot_is_held_when_streams_stay_open() -> None:
 
 async def test_others_wait_too_when_one_request_is_throttled() -> None:
     limit = RateLimit()
-    throttle = refuse(429, "TooManyRequests", headers={"Retry-After": "1"})
+    throttle = refuse(429, "TooManyRequests", headers={"Retry-After": "30"})
     async with connected(throttle, answer({}), limit=limit) as (client, server):
         with pytest.raises(Throttled):
-            await client.get(PODS, "a", namespace="n", deadline_seconds=0.5)
-        began = asyncio.get_running_loop().time()
-        await client.delete(PODS, "a", namespace="n")
-        assert asyncio.get_running_loop().time() - began < 0.5
-        await client.create(PODS, {"metadata": {"name": "a"}}, namespace="n")
-        assert asyncio.get_running_loop().time() - began >= 0.8
-        assert [request.method for request in server.requests] == ["GET", "DELETE", "POST"]
+            await client.get(PODS, "a", namespace="n", deadline_seconds=20)
+        async with asyncio.timeout(20):
+            await client.delete(PODS, "a", namespace="n")
+        with pytest.raises(DeadlineExceeded):
+            await client.create(PODS, {"metadata": {"name": "a"}}, namespace="n", deadline_seconds=0.2)
+        assert [request.method for request in server.requests] == ["GET", "DELETE"]

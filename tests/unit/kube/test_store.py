@@ -9,7 +9,7 @@ import pytest
 
 from runyard.kube.errors import Malformed
 from runyard.kube.resources import CONFIG_MAPS, NODES
-from runyard.kube.store import WritableStore, is_older
+from runyard.kube.store import StoreLimits, WritableStore, is_older
 from runyard.kube.views import Key, Metadata, View, build_lens
 
 
@@ -345,3 +345,45 @@ def test_no_last_state_is_kept_when_nothing_was_dropped() -> None:
     store.replace(stage(store, thing("a", "6"), thing("c", "9", uid="new")))
 
     assert graves(store) == []
+
+
+def build_limited_store(*, most: int, most_per_value: int = 100) -> WritableStore[Thing]:
+    """Holds what has a label."""
+    limits: StoreLimits[Thing] = StoreLimits(
+        holds=lambda view: bool(view.metadata.labels), index="label", most_per_value=most_per_value, most=most
+    )
+    return WritableStore(build_lens(Thing, resource=CONFIG_MAPS), indexes={"label": by_label}, limits=limits)
+
+
+def test_object_is_not_held_when_the_limits_leave_it_out() -> None:
+    store = build_limited_store(most=10)
+    assert store.upsert(thing("a")) is None
+    assert stage(store, thing("a")) == {}
+    assert store.upsert(thing("a", x="red")) == A
+    assert store.remove(thing("b")) is None
+    assert list(store) == [A]
+
+
+def test_newest_of_each_value_are_held_when_there_are_too_many() -> None:
+    store = build_limited_store(most=10, most_per_value=2)
+    for version in ("9", "11", "10", "8"):
+        store.upsert(thing(f"red-{version}", version, x="red"))
+    store.upsert(thing("blue", "1", x="blue"))
+    assert sorted(key.name for key in store) == ["blue", "red-10", "red-11"]
+    assert store.take_tombstones() == []
+    store.upsert(thing("red-8", "12", x="red"))
+    assert sorted(key.name for key in store.find_keys_by_index("label", "red")) == ["red-11", "red-8"]
+
+
+def test_latest_are_held_when_there_are_too_many_in_all() -> None:
+    store = build_limited_store(most=3)
+    for number in range(6):
+        store.upsert(thing(f"t{number}", str(number + 1), x=f"l{number}"))
+        if number >= 2:
+            store.upsert(thing("t2", str(100 + number), x="l2"))
+    assert [key.name for key in store] == ["t4", "t5", "t2"]
+    staged = stage(store, *(thing(f"s{number}", "1", x="l") for number in range(5)))
+    assert [key.name for key in staged] == ["s2", "s3", "s4"]
+    store.replace(staged)
+    assert sorted(key.name for key in store) == ["s2", "s3", "s4"]
+    assert store.index_values("label") == ["l"]

@@ -1,11 +1,16 @@
 """One attempt per call, a deadline on each, and nothing but typed errors."""
 
 import asyncio
+import gc
 import logging
+import os
+import socket
+import socketserver
 import ssl
+import threading
 import traceback
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -212,8 +217,13 @@ async def test_deadline_covers_the_wait_when_every_slot_is_taken() -> None:
         with pytest.raises(asyncio.CancelledError):
             await first
         # The slot came back: this one reaches the server.
-        with pytest.raises(DeadlineExceeded):
-            await transport.request("GET", "/", deadline_seconds=0.05)
+        server.was_asked.clear()
+        second = asyncio.create_task(transport.request("GET", "/"))
+        async with asyncio.timeout(30):
+            await server.was_asked.wait()
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
         assert len(server.requests) == 2
 
 
@@ -230,7 +240,7 @@ async def test_streams_take_no_slot_when_requests_need_them() -> None:
         transport.stream("/1"),
         transport.stream("/2"),
     ):
-        assert await transport.request("GET", "/", deadline_seconds=5) == b"{}"
+        assert await transport.request("GET", "/", deadline_seconds=30) == b"{}"
 
 
 def streaming(*chunks: bytes, then: Step | None = None) -> Step:
@@ -314,6 +324,26 @@ async def test_status_is_told_when_an_upgrade_is_refused() -> None:
         with pytest.raises(Forbidden, match="403 Forbidden: scripted"):
             async with transport.websocket("/exec", protocols=["v5.channel.k8s.io"]):
                 pass
+
+
+async def test_connection_is_not_used_again_when_an_upgrade_was_refused_on_it() -> None:
+    peers = []
+
+    async def refuse_and_remember(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        peers.append(request.transport.get_extra_info("peername"))
+        return await refuse(500, "InternalError")(request)
+
+    async with connected(refuse_and_remember) as (transport, _):
+        for _ in range(3):
+            with pytest.raises(KubeError):
+                async with transport.websocket("/exec", protocols=["a"]):
+                    pass
+            with pytest.raises(KubeError):
+                await transport.request("GET", "/")
+    upgrades, requests = peers[::2], peers[1::2]
+    assert len(set(upgrades)) == 3
+    assert len(set(requests)) == 1
 
 
 async def test_upgrade_is_refused_when_the_answer_is_no_websocket() -> None:
@@ -580,6 +610,7 @@ async def test_key_is_refused_when_it_does_not_fit(tmp_path: Path) -> None:
 def test_no_descriptor_stays_open_when_a_key_is_loaded(tmp_path: Path) -> None:
     certificate, key = Authority(tmp_path).issue("me", common_name="me")
     pair = ClientCertificate(certificate.read_bytes(), key.read_bytes())
+    gc.collect()  # what earlier tests left open is not closed between the two counts
     before = len(list(Path("/proc/self/fd").iterdir()))
     build_ssl_context(ca=None, certificate=pair, skip_verify=False)
     with pytest.raises(ConfigError):
@@ -601,3 +632,65 @@ async def test_nothing_of_aiohttp_leaks_when_the_answer_is_no_http() -> None:
             await transport.request("GET", "/exec", params=command)
     assert "sesame" not in everything_about(caught.value)
     assert "aiohttp" not in type(caught.value).__module__
+
+
+async def test_connection_is_gone_when_the_server_never_ends_tls_on_its_side(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        waiting = asyncio.create_task(asyncio.to_thread(read_silently, listener, tls_server(authority, "127.0.0.1")))
+        config = ClusterConfig(server=f"https://127.0.0.1:{port}", ca=authority.certificate_file.read_bytes())
+        async with Transport(config) as transport, transport.stream("/logs") as chunks:
+            assert await anext(aiter(chunks)) == b"one"
+        assert await waiting
+
+
+def read_silently(listener: socket.socket, context: ssl.SSLContext) -> bool:
+    """Answer with the beginning of a body, then read without an answer; whether the client has closed its socket."""
+    connection, _ = listener.accept()
+    with context.wrap_socket(connection, server_side=True) as tls:
+        tls.recv(1 << 16)
+        tls.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+        with socket.socket(fileno=os.dup(tls.fileno())) as raw:
+            raw.settimeout(20)
+            with suppress(ConnectionResetError):
+                while raw.recv(1 << 16):
+                    pass
+            return True
+
+
+class SlowHandshakes(socketserver.ThreadingTCPServer):
+    """Answers `{}` on connections whose handshakes it begins late; counts how many wait for theirs at once."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self._context = context
+        self._news = threading.Condition()
+        self._waiting = self.most = 0
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """One connection."""
+        with self._news:
+            self._waiting += 1
+            self.most = max(self.most, self._waiting)
+            self._news.notify_all()
+            self._news.wait_for(lambda: self._waiting > 8, timeout=0.5)
+            self._waiting -= 1
+        with self._context.wrap_socket(request, server_side=True) as tls:
+            tls.recv(1 << 16)
+            tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+
+
+async def test_few_connections_are_opened_at_once_when_many_requests_need_one(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with SlowHandshakes(tls_server(authority, "127.0.0.1")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"https://127.0.0.1:{server.server_address[1]}"
+        async with Transport(ClusterConfig(server=address, ca=authority.certificate_file.read_bytes())) as transport:
+            bodies = await asyncio.gather(*(transport.request("GET", f"/{number}") for number in range(40)))
+        server.shutdown()
+    assert bodies == [b"{}"] * 40
+    assert 1 < server.most <= 8

@@ -124,14 +124,14 @@ def test_page_is_malformed_when_it_is_no_list_of_the_view(garbage: bytes) -> Non
 
 
 def test_page_has_no_items_when_go_wrote_null() -> None:
-    page = Wire(PodView).decode_page(b'{"metadata":{"resourceVersion":"5"},"items":null}')
+    page, _ = Wire(PodView).decode_page(b'{"metadata":{"resourceVersion":"5"},"items":null}')
 
     assert not page.items
     assert page.metadata.resource_version == "5"
 
 
 def test_page_names_its_successor_when_there_is_one() -> None:
-    page = Wire(dict).decode_page(
+    page, _ = Wire(dict).decode_page(
         b'{"metadata":{"resourceVersion":"5","continue":"t0k","remainingItemCount":3},"items":[%s]}' % POD
     )
 

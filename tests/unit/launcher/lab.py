@@ -41,12 +41,13 @@ class FakeServer:
     status: dict[str, Any] = field(default_factory=lambda: {"state": "RUNNING"})
     metrics: dict[str, Any] = field(default_factory=dict)
     revision: int = 1
+    host: str = "127.0.0.1"
     port: int = 0
     answer: Callable[[Recorded], Any] | None = None
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def handle(self, request: Recorded) -> tuple[int, dict[str, str], Any]:
         self.requests.append(request)
@@ -75,7 +76,7 @@ class FakeServer:
 
 @contextmanager
 def serve(server: FakeServer) -> Iterator[FakeServer]:
-    """The server on a port of loopback: the one it had before, if any."""
+    """The server on a port of its host: the one it had before, if any."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -107,7 +108,7 @@ def serve(server: FakeServer) -> Iterator[FakeServer]:
         def log_message(self, *arguments: Any) -> None:
             pass
 
-    listening = ThreadingHTTPServer(("127.0.0.1", server.port), Handler)
+    listening = ThreadingHTTPServer((server.host, server.port), Handler)
     listening.daemon_threads = True
     server.port = listening.server_address[1]
     thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -161,9 +162,9 @@ class Lab:
             **(more or {}),
         }
 
-    def start(self, **environment: str) -> subprocess.Popen[str]:
+    def start(self, *options: str, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [self.python, "-u", str(self.pyz)],
+            [self.python, "-u", str(self.pyz), *options],
             env=self.make_environment(environment),
             cwd=self.folder,
             stdout=subprocess.PIPE,
@@ -184,9 +185,9 @@ class Lab:
     def launch(self, code: str | None = None, *, handler: str = "main", **fields: Any) -> Launched:
         """Run `code`, or the source in `fields`, to its end."""
         source = {"handler": handler, **({} if code is None else {"code": code}), **fields.pop("source", {})}
-        environment = fields.pop("environment", {})
+        environment, options = fields.pop("environment", {}), fields.pop("options", ())
         self.server.effective = {"kind": "python", "action": "job", "source": source, **fields}
-        return self.finish(self.start(**environment))
+        return self.finish(self.start(*options, **environment))
 
     @contextmanager
     def service(self, code: str, *, handler: str = "main", **fields: Any) -> Iterator["RunningService"]:

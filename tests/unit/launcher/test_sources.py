@@ -28,9 +28,9 @@ CODE = b"def main():\n    return 'fetched'\n"
 
 
 @contextmanager
-def listen(handler: Any, *, certificate: Path | None = None) -> Iterator[str]:
-    """An HTTP(S) server on a port of loopback; its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+def listen(handler: Any, *, certificate: Path | None = None, host: str = "127.0.0.1") -> Iterator[str]:
+    """An HTTP(S) server on a free port; its address."""
+    server = ThreadingHTTPServer((host, 0), handler)
     server.daemon_threads = True
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -39,7 +39,7 @@ def listen(handler: Any, *, certificate: Path | None = None) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
-        yield f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_address[1]}"
+        yield f"{'http' if certificate is None else 'https'}://{host}:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
@@ -157,25 +157,31 @@ def test_message_has_no_credentials_when_a_download_fails(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("files", "modes", "message"),
     [
-        ({"../evil.py": b""}, {}, "the source archive has the path ../evil.py, which leads out of its folder"),
+        ({"../evil.py": b""}, {}, "the source archive has the path `../evil.py`, which leads out of its folder"),
         (
             {"a/../../evil.py": b""},
             {},
-            "the source archive has the path a/../../evil.py, which leads out of its folder",
+            "the source archive has the path `a/../../evil.py`, which leads out of its folder",
         ),
-        ({"/etc/evil": b""}, {}, "the source archive has the path /etc/evil, which leads out of its folder"),
-        ({"C:/evil": b""}, {}, "the source archive has the path C:/evil, which leads out of its folder"),
+        ({"/etc/evil": b""}, {}, "the source archive has the path `/etc/evil`, which leads out of its folder"),
+        ({"C:/evil": b""}, {}, "the source archive has the path `C:/evil`, which leads out of its folder"),
         (
             {"link": b"/etc"},
             {"link": stat.S_IFLNK | 0o777},
-            "link of the source archive is a link or device; only files and folders are allowed",
+            "`link` of the source archive is a link or device; only files and folders are allowed",
         ),
         (
             {"pipe": b""},
             {"pipe": stat.S_IFIFO | 0o644},
-            "pipe of the source archive is a link or device; only files and folders are allowed",
+            "`pipe` of the source archive is a link or device; only files and folders are allowed",
         ),
-        ({"a": b"", "a/b": b""}, {}, "the source archive has a/b twice"),
+        ({"a": b"", "a/b": b""}, {}, "the source archive has `a/b` twice"),
+        (
+            {"a\\b": b""},
+            {},
+            "the source archive has the unusable name `a\\b`; allowed: at most 1024 characters, no backslash",
+        ),
+        ({"../\x1b[31m": b""}, {}, "the source archive has the path `../\\x1b[31m`, which leads out of its folder"),
     ],
 )
 def test_archive_is_refused_when_an_entry_is_dangerous(

@@ -1,12 +1,16 @@
 """Variables, secrets, and the run's own Secret."""
 
 import base64
+from dataclasses import replace
 
 import pytest
 
+from runyard.manifests.environment import get_platform_envs
+from runyard.manifests.identity import PlatformInputs, RunIdentity
+from runyard.manifests.render import render_dependents
 from runyard.spec.environment import SecretUse
 from tests.unit.manifests.object_views import get_container, get_pod, of_kind, render
-from tests.unit.manifests.samples import SECRET_VALUES, make_spec
+from tests.unit.manifests.samples import IDENTITY, OWNER, SECRET_VALUES, make_spec
 
 FILE = SecretUse(name="kaggle", mount_path="/secrets/kaggle.json")
 VARIABLE = SecretUse(name="TOKEN")
@@ -21,6 +25,23 @@ def test_variables_stand_in_order_when_platform_secrets_and_envs_meet() -> None:
         {"name": "Z", "value": "1"},
         {"name": "A", "value": ""},
     ]
+
+
+@pytest.mark.parametrize(
+    ("index", "trusted"),
+    [
+        ("https://index.example/simple", {}),
+        (
+            "http://ada:x@10.0.0.1:3141/simple",
+            {"PIP_TRUSTED_HOST": "10.0.0.1:3141", "UV_INSECURE_HOST": "10.0.0.1:3141"},
+        ),
+    ],
+)
+def test_installers_know_the_index_when_the_operator_names_one(index: str, trusted: dict[str, str]) -> None:
+    identity = RunIdentity(run_id="r1", run_uid="u1", project="vision", platform=PlatformInputs(package_index=index))
+    envs = get_platform_envs(identity)
+    offline = {"PROJECT_NAME": "vision", "RUN_ID": "r1"}
+    assert envs == {**offline, "PIP_INDEX_URL": index, "UV_DEFAULT_INDEX": index, **trusted}
 
 
 def test_variable_stands_once_when_the_policy_let_a_platform_name_through() -> None:
@@ -43,6 +64,14 @@ def test_value_stands_only_in_the_secret_when_a_run_is_rendered() -> None:
     assert "t0ken" not in str(objects)
     encoded = base64.b64encode(b"t0ken").decode()
     assert [obj["kind"] for obj in objects if encoded in str(obj)] == ["Secret"]
+
+
+def test_secret_states_its_generation_when_it_follows_an_anchor() -> None:
+    spec, identity = make_spec(secrets=[VARIABLE]), replace(IDENTITY, generation=7)
+    (secret,) = render_dependents(spec, identity, owner=OWNER, secret_values=SECRET_VALUES)
+    assert secret["metadata"]["annotations"] == {"runyard.io/generation": "7"}
+    (secret,) = of_kind(render(spec), "Secret")
+    assert "annotations" not in secret["metadata"]
 
 
 def test_no_secret_is_made_when_nothing_is_secret() -> None:

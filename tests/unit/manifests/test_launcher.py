@@ -82,6 +82,22 @@ def test_launcher_is_installed_and_started_when_the_run_has_no_command() -> None
     assert check_template_security(template, level="restricted", version="latest") == ()
 
 
+def test_launcher_starts_the_command_when_it_installs_its_requirements() -> None:
+    spec = make_spec(
+        kind="python", image="python:3.11", command=["python", "main.py"], args=["-v"], requirements=["rich"]
+    )
+    assert "initContainers" not in get_pod(render(spec))  # this launcher does not: the engine does
+    launcher = replace(LAUNCHER, installs_requirements=True)
+    platform = replace(PLATFORM, launcher=launcher)
+    objects = render(spec, replace(HERE, platform=platform))
+    pod = get_pod(objects)
+    (container,) = pod["containers"]
+    assert [each["name"] for each in pod["initContainers"]] == ["runyard-launcher"]
+    assert container["command"] == ["/runyard/launcher", "start"]
+    assert container["args"] == ["--", "python", "main.py", "-v"]
+    assert judge(objects, platform) == []
+
+
 @pytest.mark.parametrize(
     "spec",
     [make_spec(), make_spec(kind="python", image="python:3.11", command=["python", "main.py"])],

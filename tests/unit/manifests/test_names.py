@@ -155,3 +155,19 @@ def test_label_value_is_hashed_when_it_is_illegal_or_looks_hashed() -> None:
     assert value.startswith("ada-example.com-x")
     assert to_label_value(value) != value
     assert len(to_label_value("é" * 300)) <= 63
+
+
+@given(run_id=anything, run_uid=anything, volume=volumes)
+def test_run_is_known_by_the_names_of_its_objects_when_controllers_add_to_them(
+    run_id: str, run_uid: str, volume: str
+) -> None:
+    identity = identify(run_id, run_uid)
+    name = names.run_name(identity)
+    own = [name, f"{name}-x7k2p", f"{name}-7c9c4b8c99", f"{name}-7c9c4b8c99-x7k2p"]
+    for each in [*own, names.claim_name(identity, volume=volume), names.secret_name(identity)]:
+        assert names.find_run_name(each) == name
+
+
+@pytest.mark.parametrize("name", ["", "run", "run-", "web-7c9c4b8c99", "run-a-0123456789abcd", "x-run-0123456789abcde"])
+def test_no_run_is_known_when_a_name_is_a_stranger_s(name: str) -> None:
+    assert names.find_run_name(name) is None

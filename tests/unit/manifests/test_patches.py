@@ -4,10 +4,17 @@ from typing import Any
 
 import pytest
 
-from runyard.manifests.patches import EndPod, Release, Settle, Stop
+from runyard.domain.admission import AdmittedObject, admit
+from runyard.manifests.environment import get_platform_envs
+from runyard.manifests.identity import Owner
+from runyard.manifests.patches import EndPod, Release, Settle, Stop, TakeServiceName
+from runyard.manifests.render import render_alias, render_anchor, render_preview
+from runyard.spec.policy import Policy
+from tests.unit.manifests.samples import IDENTITY, SPECS
 
 WHERE: dict[str, Any] = {"name": "run-r1-x", "namespace": "runs", "uid": "a-uid", "seen_generation": 3, "generation": 4}
 GENERATION, WISH = "/metadata/annotations/runyard.io~1generation", "/metadata/annotations/runyard.io~1wish"
+MOMENT = "2026-11-15T12:00:00.000001Z"
 EXPECTED = [
     {"op": "test", "path": "/metadata/uid", "value": "a-uid"},
     {"op": "test", "path": GENERATION, "value": "3"},
@@ -65,6 +72,48 @@ def test_pod_is_ended_in_place_when_it_is_the_one_that_was_seen() -> None:
     ]
 
 
+def admit_alias() -> AdmittedObject:
+    """The Service with the stable name of a service, as its run would create it."""
+    spec, identity = replace(SPECS["serve with an alias"], run_as_user=1000), replace(IDENTITY, namespace="runs")
+    anchor, preview = render_anchor(spec, identity), render_preview(spec, identity)
+    alias = render_alias(spec, identity, owner=Owner("Deployment", anchor["metadata"]["name"], "o"))
+    assert alias is not None
+    others = [one for one in preview if one["metadata"]["name"] != alias["metadata"]["name"]]
+    envs = get_platform_envs(identity)
+    (admitted,) = admit(
+        [alias], unsent=[anchor, *others], policy=Policy(), project="vision", is_anchor=True, platform_envs=envs
+    )
+    return admitted
+
+
+def test_name_leads_to_another_run_when_it_is_in_the_state_that_was_read() -> None:
+    admitted = admit_alias()
+    wanted = json.loads(admitted.body)
+    patch = TakeServiceName(service=admitted, uid="s", resource_version="7", served=MOMENT)
+    assert (patch.api_version, patch.kind) == ("v1", "Service")
+    assert (patch.name, patch.namespace) == (wanted["metadata"]["name"], "runs")
+    owners = wanted["metadata"]["ownerReferences"]
+    assert [owner["uid"] for owner in owners] == ["o"]
+    assert read(patch) == [
+        {"op": "test", "path": "/metadata/uid", "value": "s"},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+        {"op": "add", "path": "/metadata/labels", "value": wanted["metadata"]["labels"]},
+        {"op": "add", "path": "/metadata/annotations", "value": {"runyard.io/serves-run-of": MOMENT}},
+        {"op": "add", "path": "/metadata/ownerReferences", "value": owners},
+        {"op": "add", "path": "/spec/ports", "value": wanted["spec"]["ports"]},
+        {"op": "add", "path": "/spec/selector", "value": wanted["spec"]["selector"]},
+        {"op": "add", "path": "/spec/type", "value": "ClusterIP"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"uid": ""}, {"resource_version": ""}, {"served": "2026-11-15T12:00:00Z"}, {"served": ""}]
+)
+def test_name_is_not_taken_when_it_is_not_said_what_is_replaced(fields: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"a patch names one object|not a moment"):
+        TakeServiceName(service=admit_alias(), **{"uid": "s", "resource_version": "7", "served": MOMENT, **fields})
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -102,12 +151,14 @@ def test_patch_is_not_made_when_it_makes_no_sense(make: Any) -> None:
 
 
 def test_patches_hold_nothing_else_when_they_are_listed() -> None:
+    kinds = (Release, Stop, Settle, EndPod, TakeServiceName)
     where = {"kind", "name", "namespace", "uid", "seen_generation", "generation"}
-    assert {kind: {field.name for field in fields(kind)} for kind in (Release, Stop, Settle, EndPod)} == {
+    assert {kind: {field.name for field in fields(kind)} for kind in kinds} == {
         Release: where | {"replicas"},
         Stop: where | {"is_suspended"},
         Settle: where | {"ttl_seconds"},
         EndPod: {"name", "namespace", "uid"},
+        TakeServiceName: {"service", "uid", "resource_version", "served"},
     }
     with pytest.raises(FrozenInstanceError):
         EndPod(name="a", namespace="runs", uid="p").name = "b"  # type: ignore[misc]

@@ -18,6 +18,7 @@ def test_pod_is_locked_down_when_nothing_is_said() -> None:
                 "name": "main",
                 "image": "busybox:1.36",
                 "env": [{"name": "PROJECT_NAME", "value": "vision"}, {"name": "RUN_ID", "value": "r1"}],
+                "terminationMessagePolicy": "FallbackToLogsOnError",
                 "securityContext": {
                     "privileged": False,
                     "allowPrivilegeEscalation": False,

@@ -7,14 +7,13 @@ import pytest
 from runyard.domain.admission import admit_project_objects
 from runyard.manifests.names import claim_name
 from runyard.manifests.project_objects import (
-    MOST_REGISTRIES,
     ProjectIdentity,
-    RegistryCredential,
     render_kept_claim,
     render_registry_secret,
 )
 from runyard.spec.kubernetes.quantity import Quantity
 from runyard.spec.problems import Refused
+from runyard.spec.registries import MOST_REGISTRIES, RegistryCredential
 from tests.unit.manifests.samples import IDENTITY
 
 HERE = ProjectIdentity(project="vision", namespace="runs", installation="prod ü")

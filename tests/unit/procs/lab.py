@@ -77,13 +77,13 @@ class Lab:
         """The pid of the supervisor."""
         return self._pids[folder]
 
-    def run(self, plan: Plan, *, name: str = "one", seconds: float = 20) -> tuple[Path, State]:
+    def run(self, plan: Plan, *, name: str = "one", seconds: float = 60) -> tuple[Path, State]:
         """Start a supervision and wait for its end."""
         folder = self.start(plan, name=name)
         return folder, self.wait(folder, seconds=seconds)
 
     def wait(
-        self, folder: Path, until: Callable[[State], bool] = lambda state: state.is_ended, *, seconds: float = 20
+        self, folder: Path, until: Callable[[State], bool] = lambda state: state.is_ended, *, seconds: float = 60
     ) -> State:
         """Wait for a state; fails with the last one."""
         deadline = time.monotonic() + seconds
@@ -98,7 +98,7 @@ class Lab:
             assert is_alive, (state, (folder / "errors").read_text())
             time.sleep(0.01)
 
-    def reap(self, folder: Path, *, seconds: float = 10) -> None:
+    def reap(self, folder: Path, *, seconds: float = 60) -> None:
         """Wait until the supervisor has exited."""
         deadline = time.monotonic() + seconds
         while True:
@@ -124,7 +124,7 @@ def read_log(folder: Path, command: str = "main", instance: int = 0) -> str:
     return log_path(folder, command, instance).read_text(errors="replace")
 
 
-def wait_for(condition: Callable[[], bool], *, seconds: float = 10) -> None:
+def wait_for(condition: Callable[[], bool], *, seconds: float = 60) -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():

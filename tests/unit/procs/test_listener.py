@@ -12,7 +12,7 @@ from tests.unit.procs.lab import Lab, shell
 
 
 async def next_ended(listener: Listener, folder: Path) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for each in listener:
             state = read_state(folder)
             if each == folder and state is not None and state.is_ended:
@@ -59,7 +59,7 @@ async def test_death_is_heard_when_a_supervisor_is_killed(lab: Lab) -> None:
     assert listener.watch(folder)
     lab.wait(folder, lambda state: state.phase == "running")
     os.kill(lab.pid(folder), signal.SIGKILL)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while is_supervised(folder):
             assert await anext(listener) == folder
     listener.close()
@@ -71,7 +71,7 @@ async def test_death_is_heard_when_the_state_names_the_supervisor(lab: Lab) -> N
     listener = Listener(lab.listeners)
     assert listener.watch(folder)
     os.kill(lab.pid(folder), signal.SIGKILL)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await anext(listener) == folder
     listener.close()
 
@@ -112,7 +112,7 @@ async def test_news_arrive_when_the_queue_was_full(lab: Lab) -> None:
     for folder in folders:
         lab.wait(folder)
     heard: set[Path | None] = set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not heard >= set(folders):
             heard.add(await anext(listener))
     listener.close()

@@ -112,7 +112,7 @@ def test_kill_follows_the_grace_when_a_command_ignores_a_stop(lab: Lab) -> None:
     began = time.monotonic()
     request_stop(folder)
     assert lab.wait(folder).instances[0].signal == signal.SIGKILL
-    assert 0.4 < time.monotonic() - began < 5
+    assert 0.4 < time.monotonic() - began < 20
 
 
 def test_grace_is_shortened_when_a_second_stop_asks_for_it(lab: Lab) -> None:
@@ -122,7 +122,7 @@ def test_grace_is_shortened_when_a_second_stop_asks_for_it(lab: Lab) -> None:
     request_stop(folder)
     lab.wait(folder, lambda state: state.phase == "stopping")
     request_stop(folder, grace_seconds=0)
-    assert lab.wait(folder, seconds=5).instances[0].signal == signal.SIGKILL
+    assert lab.wait(folder, seconds=30).instances[0].signal == signal.SIGKILL
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,10 @@ def test_whole_tree_is_gone_when_a_stop_has_ended(lab: Lab, script: str) -> None
 
 
 def test_tree_is_ended_and_output_kept_when_a_grandchild_holds_the_pipe(lab: Lab) -> None:
-    script = "(setsid sh -c 'trap \"\" TERM; echo child; sleep 61' &); sleep 0.3; echo main; exit 4"
-    folder, state = lab.run(Plan(main=shell(script)), seconds=10)
+    said = lab.folder / "said"
+    child = f"trap '' TERM; echo child; touch {said}; sleep 61"
+    script = f'(setsid sh -c "{child}" &); until [ -e {said} ]; do sleep 0.05; done; echo main; exit 4'
+    folder, state = lab.run(Plan(main=shell(script)), seconds=30)
     assert state.instances[0].exit_code == 4
     assert read_log(folder) == "child\nmain\n"
     assert list_marked(state.mark) == {}
@@ -192,10 +194,10 @@ def test_failure_says_why_when_the_working_directory_does_not_exist(lab: Lab) ->
 
 def test_service_is_started_again_when_it_ends(lab: Lab) -> None:
     folder = lab.start(Plan(main=shell("echo again; exit 0"), is_restarted=True))
-    state = lab.wait(folder, lambda state: len(state.instances) >= 2, seconds=10)
+    state = lab.wait(folder, lambda state: len(state.instances) >= 2)
     assert state.instances[1].started_at.timestamp() - state.instances[0].started_at.timestamp() >= 0.9
     request_stop(folder)
-    assert lab.wait(folder, seconds=5).failure is None
+    assert lab.wait(folder).failure is None
 
 
 def test_output_beyond_the_limit_is_counted_when_a_command_prints_more(lab: Lab) -> None:

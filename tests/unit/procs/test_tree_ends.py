@@ -1,5 +1,6 @@
 """How the end of a process tree looks from inside: who gets SIGTERM first, and who is killed with whom."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ WAITING = "trap 'exit 143' TERM; echo ready; while true; do sleep 0.1; done"
 
 def has_memory_cgroups() -> bool:
     """Whether the machine gives this process cgroups with a memory limit."""
-    cgroup = make_cgroup("runyard-test-of-tree-ends", {"memory_bytes": 1 << 30, "cpu_millis": None, "processes": None})
+    # Every process of the tests asks, at the same time: each needs a name of its own.
+    name = f"runyard-test-of-tree-ends-{os.getpid()}"
+    cgroup = make_cgroup(name, {"memory_bytes": 1 << 30, "cpu_millis": None, "processes": None})
     cgroup.remove()
     return "memory" in cgroup.limited
 

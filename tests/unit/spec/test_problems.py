@@ -1,9 +1,12 @@
 """Problems: how values are shown, which names are proposed, and how many of them an answer has."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import (
+    MOST_CANDIDATES,
     MOST_NEAREST,
     MOST_PROBLEMS,
     PATH_CHARACTERS,
@@ -80,3 +83,15 @@ def test_value_is_not_walked_when_its_lists_share_one_list() -> None:
 def test_key_is_cut_when_a_path_shows_it() -> None:
     assert format_path(("spec", "k" * 10_000, 3)) == f"spec[{'k' * (PATH_CHARACTERS - 1)}…][3]"
     assert format_path(("spec", "k" * PATH_CHARACTERS)) == f"spec.{'k' * PATH_CHARACTERS}"
+
+
+def test_few_names_are_taken_when_a_nearest_one_is_searched_among_very_many() -> None:
+    taken: list[str] = []
+
+    def iterate() -> Iterator[str]:
+        for number in range(20_000):
+            taken.append(f"secret-number-{number}")
+            yield taken[-1]
+
+    assert find_nearest("secret-nunber-1234", iterate()) == "secret-number-1234"
+    assert len(taken) <= MOST_CANDIDATES + 1

@@ -14,7 +14,7 @@ from runyard.store.totals import can_total
 
 UNFILTERED = {
     *("type", "project", "visible_projects", "visible_to", "versions", "sort", "page", "size"),
-    *("is_brief", "is_summary", "most_bytes"),
+    *("is_brief", "is_summary", "is_without_documents", "is_unparsed", "most_bytes"),
 }
 """Fields of a query that are not filters: what is listed, for whom, and which page of it."""
 VALUES: dict[FilterKind, Any] = {

@@ -57,6 +57,7 @@ def test_value_is_hidden_when_it_is_of_an_environment(environment: dict[str, obj
         ("sent 'basic YWRhOnB3' twice", f"sent 'basic {HIDDEN}' twice"),
         ("ryp_0123456789abcdefXYZ was used", f"{HIDDEN} was used"),
         ("token eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln is bad", f"token {HIDDEN} is bad"),
+        ("x-eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln,", f"x-{HIDDEN},"),
         ("postgresql://ada:pw@db/x", f"postgresql://ada:{HIDDEN}@db/x"),
         ("https://example.org:8080/a?b=c", "https://example.org:8080/a?b=c"),
         ("a bearer of news", "a bearer of news"),

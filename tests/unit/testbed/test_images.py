@@ -31,13 +31,13 @@ def python_with_extra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Imag
     folder = tmp_path_factory.mktemp("python")
     package = folder / "sources" / "from_folder"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("VALUE = 1\n")
+    (package / "__init__.py").write_text("VALUE = 1\ndef show():\n    print('shown', VALUE)\n")
     with zipfile.ZipFile(folder / "from_wheel-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("from_wheel.py", "VALUE = 2\n")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("RUNYARD_TESTBED_CACHE", str(folder / "cache"))
         extra = [package.parent, folder / "from_wheel-1.0-py3-none-any.whl"]
-        yield images.ensure_python(extra=extra, tag="localhost/test:1")
+        yield images.ensure_python(extra=extra, scripts={"show-value": "from_folder:show"}, tag="localhost/test:1")
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +159,10 @@ def test_wheels_and_folders_can_be_imported_when_they_are_given_as_extra(python_
     assert run_in(python_root, "/usr/local/bin/python3", "-c", program, user=NOBODY) == "1 2"
 
 
+def test_script_calls_its_function_when_any_user_runs_it(python_root: Path) -> None:
+    assert run_in(python_root, "/usr/local/bin/show-value", user=NOBODY) == "shown 1"
+
+
 def test_python_image_is_small_and_has_its_own_name_when_it_has_extras(python_with_extra: Image) -> None:
     assert python_with_extra.tags == ("localhost/test:1",)
     assert python_with_extra.archive.stat().st_size < 100e6
@@ -173,3 +177,29 @@ def test_busybox_is_asked_for_when_it_is_absent(cache: Path, monkeypatch: pytest
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(TestbedError, match="install Debian's busybox-static"):
         images.ensure_busybox()
+
+
+def test_launcher_image_copies_its_file_as_any_user_when_it_is_started(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "launcher.pyz").write_bytes(b"the launcher")
+    image = images.ensure_launcher(tmp_path / "launcher.pyz", tag="localhost/launcher:1")
+    with tarfile.open(image.archive) as archive:
+        (manifest,) = read_json(archive, "manifest.json")
+        config = read_json(archive, manifest["Config"])["config"]
+    assert (image.tags, config["User"]) == (("localhost/launcher:1",), "65532:65532")
+    assert config["Cmd"] == ["cp", "/launcher.pyz", "/runyard/launcher.pyz"]
+    root = tmp_path / "root"
+    root.mkdir(mode=0o755)
+    extract(image, root)
+    (root / "runyard").mkdir()
+    (root / "runyard").chmod(0o777)
+    run_in(root, *config["Cmd"], user=NOBODY)
+    assert (root / "runyard" / "launcher.pyz").read_bytes() == b"the launcher"
+    assert image.archive.stat().st_size < 4e6
+
+
+def test_programs_run_with_their_libraries_when_they_are_installed(cache: Path, tmp_path: Path) -> None:
+    image = images.ensure_python(programs=[Path("/usr/bin/nsenter")], tag="localhost/nsenter:1", user="65532:65532")
+    root = tmp_path / "root"
+    root.mkdir(mode=0o755)
+    extract(image, root)
+    assert run_in(root, "/usr/bin/nsenter", "--version", user=NOBODY).startswith("nsenter from util-linux")

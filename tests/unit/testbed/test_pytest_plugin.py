@@ -61,14 +61,14 @@ import pytest
 from testbed import build, doctor
 
 build.is_cached = lambda _version: False
-build.ensure_kube = lambda _version: time.sleep(1.0)
+build.ensure_kube = lambda _version: time.sleep(3.0)
 doctor.missing = lambda **_: ["a node"]
 """
 SLOW_BUILD_TESTS = """
 import pytest
 
 @pytest.mark.kubernetes
-@pytest.mark.timeout(0.5)
+@pytest.mark.timeout(2)
 def test_that_needs_the_program(): ...
 """
 

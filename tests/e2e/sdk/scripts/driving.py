@@ -13,7 +13,7 @@ requests: Any = importlib.import_module("requests")
 dh: Any = importlib.import_module("digitalhub")  # by name: only the environments of the lines have it
 LINE = tuple(int(part) for part in importlib.metadata.version("digitalhub").split(".")[:2])
 PROJECT = os.environ["RUNYARD_SDK_PROJECT"]
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 CODE = "def main(x=1):\n    return x + 1\n"
 
 

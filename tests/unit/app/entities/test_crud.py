@@ -1,12 +1,13 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from runyard.app.core import Core
 from runyard.app.entities.crud import create_entity, get_entity, update_entity
+from runyard.app.entities.inventory import COUNT_LIMITS
 from runyard.app.entities.secret_values import put_secret_values
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
 from runyard.app.list_query import Query
@@ -306,3 +307,27 @@ async def test_path_is_required_when_the_server_stores_no_files(core: Core) -> N
     without = replace(core, blobs=None)
     document = {"kind": "artifact", "name": "a"}
     assert await find_problems(without, "artifact", document) == {"spec.path": "field.missing"}
+
+
+@pytest.mark.parametrize(
+    ("type_name", "document"),
+    [("secret", {"kind": "secret"}), ("configmap", {"kind": "configmap", "spec": {"data": {"a": "b"}}})],
+)
+async def test_name_is_refused_when_the_project_has_as_many_as_it_may(
+    core: Core, type_name: str, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two", "three"):
+        await create_entity(core, ADA, type_name, "demo", {**document, "name": name})
+    limit = COUNT_LIMITS[type_name]
+    monkeypatch.setitem(cast("dict[str, Any]", COUNT_LIMITS), type_name, replace(limit, most=2))
+    with pytest.raises(
+        NotPossible, match=f"project demo has 3 {limit.plural}; allowed: at most 2: delete some"
+    ) as caught:
+        await create_entity(core, ADA, type_name, "demo", {**document, "name": "four"})
+    assert caught.value.code == limit.code
+    await create_entity(core, ADA, type_name, "other", {**document, "name": "four"})
+    if type_name == "configmap":  # a version of a name that there is
+        await create_entity(core, ADA, type_name, "demo", {**document, "name": "one"})
+    for name in ("one", "two"):
+        await delete_named(core, ADA, type_name, "demo", name)
+    await create_entity(core, ADA, type_name, "demo", {**document, "name": "four"})

@@ -39,6 +39,7 @@ def find_problems(document: Any) -> dict[str, str]:
         ({"metadata": {"relationships": {}}}, {"metadata.relationships": "type.list"}),
         ({"metadata": {"relationships": [{}] * 257}}, {"metadata.relationships": "size.entries"}),
         ({"metadata": {"description": "a" * 32_768}}, {"metadata": "size.bytes"}),
+        ({"metadata": {"x": [[]] * 1000}}, {"metadata": "size.values"}),
         ({"extensions": [{}] * 257}, {"extensions": "size.entries"}),
         ({"spec": {"parameters": [0] * 50_000}}, {"": "size.values"}),
         ({"metadata": {"description": 5}}, {"metadata.description": "type.text"}),

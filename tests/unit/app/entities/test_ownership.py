@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from runyard.app.entities.ownership import PRODUCER, PRODUCER_UID, check_own_entity, name_producer
+from runyard.app.entities.drafts import read_draft
+from runyard.app.entities.ownership import KEPT, PRODUCER, PRODUCER_UID, check_own_entity, name_producer
 from runyard.app.errors import Forbidden
 from runyard.app.model import Principal
 from tests.unit.app.shop import make_entity
@@ -29,3 +30,8 @@ def test_token_is_let_through_when_run_and_entity_are_older_than_uids() -> None:
 
 def test_user_is_let_through_when_a_run_made_the_entity() -> None:
     check_own_entity(Principal(name="ada"), make_entity("model", "m", metadata={PRODUCER: "r2"}))
+
+
+def test_keys_of_the_server_are_dropped_when_a_client_sends_them() -> None:
+    forged = dict.fromkeys(KEPT, "forged")
+    assert read_draft({"kind": "model", "metadata": {**forged, "description": "x"}}).metadata == {"description": "x"}

@@ -45,6 +45,8 @@ WRONG: list[Any] = [
     ({"token": f"{CANARY}\0"}, "text.control"),
     ({"token": f"{CANARY}\ud800"}, "text.control"),
     ({"token": CANARY * (MOST_BYTES // len(CANARY) + 1)}, "size.bytes"),
+    ({"DOCKER_AUTH_CONFIG": CANARY}, "registries.invalid"),
+    ({"DOCKER_AUTH_CONFIG": '{"auths": {"r": {"auth": "' + CANARY + '"}}}'}, "registries.invalid"),
     ([CANARY], "type.mapping"),
     (CANARY, "type.mapping"),
 ]

@@ -19,11 +19,13 @@ from runyard.app.identity.access import (
 from runyard.app.model import Principal
 from runyard.domain.access import GRANTS, Permission, Role
 from runyard.spec.problems import Refused
+from tests.parsed_documents import record_parsed
 from tests.unit.auth.world import World, open_world
 
 ADMIN = Principal(name="root", is_admin=True)
 ADA = Principal(name="ada")
 EVE = Principal(name="eve")
+OWN = {Permission.OWN_TOKENS, Permission.OWN_USAGE}
 RUN = Principal(name="ada", run_id="r", project="mine", via="run")
 ADMINS_RUN = Principal(name="root", is_admin=True, run_id="r", project="mine", via="run")
 
@@ -105,7 +107,7 @@ async def test_exactly_the_grants_are_allowed_when_a_project_is_named(
     ("who", "allowed"),
     [
         (ADMIN, set(Permission)),
-        (ADA, {Permission.PUBLIC, Permission.SIGNED_IN, Permission.OWN_TOKENS, Permission.CREATE_PROJECT}),
+        (ADA, {Permission.PUBLIC, Permission.SIGNED_IN, *OWN, Permission.CREATE_PROJECT}),
         (RUN, {Permission.PUBLIC, Permission.SIGNED_IN}),
         (ADMINS_RUN, {Permission.PUBLIC, Permission.SIGNED_IN}),
     ],
@@ -127,7 +129,7 @@ async def test_scopes_take_away_when_a_token_is_limited(world: World) -> None:
     reader = Principal(name="root", is_admin=True, scopes=frozenset({"read"}), via="token")
     writer = Principal(name="root", is_admin=True, scopes=frozenset({"write", "openid"}), via="token")
     allowed = {one for one in Permission if await may(world, reader, one, "closed")}
-    assert allowed == {Permission.PUBLIC, Permission.SIGNED_IN, Permission.OWN_TOKENS, Permission.READ}
+    assert allowed == {Permission.PUBLIC, Permission.SIGNED_IN, *OWN, Permission.READ}
     allowed = {one for one in Permission if await may(world, writer, one, "closed")}
     assert allowed == set(Permission) - {Permission.ADMINISTER}
 
@@ -193,6 +195,16 @@ async def test_list_of_projects_is_ones_own_when_it_is_asked_for(world: World, m
         "eve0 eve1 eve2 eve3 eve4 public wide",
         "mine",
     ]
+
+
+async def test_no_document_is_read_when_ones_own_projects_are_listed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every request for the policy, the own rights or the projects asks for them."""
+    parsed = record_parsed(monkeypatch)
+    async with world.store.begin(is_read_only=True) as unit:
+        assert "mine" in (await list_visible_projects(unit, ADA) or ())
+    assert parsed == []
 
 
 async def test_member_is_an_editor_when_an_old_client_shares(world: World) -> None:

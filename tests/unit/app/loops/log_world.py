@@ -11,7 +11,8 @@ from runyard.app.core import Core
 from runyard.app.engine import Anchor, Engine, LogSource
 from runyard.app.log_store import LogPiece, LogStore, Stream, StreamInfo
 from runyard.app.loops import LogCollector
-from runyard.app.ports import Store, Unavailable, Vault
+from runyard.app.ports import Store, Unavailable
+from runyard.app.vault import Vault
 from tests.engines.memory import MemoryEngine
 from tests.engines.memory_objects import Output
 
@@ -131,7 +132,7 @@ class LogWorld:
     async def read_pieces(self, source: LogSource) -> list[LogPiece]:
         return list(await self.logs._logs.read(to_stream(source), limit=1 << 30))
 
-    async def wait_until(self, source: LogSource, *, size: int, seconds: float = 10.0) -> None:
+    async def wait_until(self, source: LogSource, *, size: int, seconds: float = 60.0) -> None:
         """Until so much of it is stored."""
 
         async def is_stored() -> bool:
@@ -148,7 +149,7 @@ class LogWorld:
 
         await wait_for(is_held)
 
-    async def wait_until_complete(self, *sources: LogSource, seconds: float = 10.0) -> None:
+    async def wait_until_complete(self, *sources: LogSource, seconds: float = 60.0) -> None:
         """Until all of them are complete."""
 
         async def is_complete() -> bool:
@@ -158,7 +159,7 @@ class LogWorld:
         await wait_for(is_complete, seconds=seconds)
 
 
-async def wait_for(condition: Callable[[], Awaitable[bool]], *, seconds: float = 10.0) -> None:
+async def wait_for(condition: Callable[[], Awaitable[bool]], *, seconds: float = 60.0) -> None:
     """Until it is so."""
     async with asyncio.timeout(seconds):
         while not await condition():  # noqa: ASYNC110 - the log store has no event

@@ -39,6 +39,27 @@ async def reach(core: Core, state: str) -> None:
         await until(is_there)
 
 
+async def open_intake(core: Core) -> None:
+    """Wait until the loop takes runs."""
+
+    async def is_open() -> bool:
+        return core.intake.find_place() is not None
+
+    async with asyncio.timeout(30):
+        await until(is_open)
+
+
+async def test_run_is_taken_before_the_loops_are_woken_when_it_is_submitted(core: Core) -> None:
+    assert core.engine is not None
+    woken: list[bool] = []
+    place = str(core.engine.place)
+    core.intake.open(place=place, has_room=lambda: True, take=lambda _run: woken.append(core.signals.due.is_set()))
+    core.signals.due.clear()
+    await submit_run(core, ADA, "demo", RUN)
+    assert woken == [False], "claims and triggers would work before the engine gets its request"
+    assert core.signals.due.is_set()
+
+
 async def test_run_is_taken_without_a_claim_when_a_loop_runs_here(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = core.engine
     assert isinstance(engine, MemoryEngine)
@@ -53,7 +74,7 @@ async def test_run_is_taken_without_a_claim_when_a_loop_runs_here(core: Core, mo
 
     monkeypatch.setattr(loop, "_claim", count)
     task = asyncio.create_task(loop.run())
-    await asyncio.sleep(0.2)
+    await open_intake(core)
     run, _ = await submit_run(core, ADA, "demo", RUN)
     assert run.place == "memory/a"
     await reach(core, "PENDING")
@@ -98,7 +119,7 @@ async def test_nothing_is_left_behind_when_a_stop_is_done_before_the_anchor_is_m
     engine.at = wait
     loop = Reconciler(core, engine, issue_token=issue_token)
     task = asyncio.create_task(loop.run())
-    await asyncio.sleep(0.2)
+    await open_intake(core)
     await submit_run(core, ADA, "demo", RUN)
     await stop_run(core, ADA, "demo", "r1")
 
@@ -132,7 +153,7 @@ async def test_due_time_stays_when_somebody_else_took_the_run_meanwhile(world: W
 async def test_run_is_left_to_claims_when_the_loop_has_ended(core: Core) -> None:
     assert core.engine is not None
     async with running(Reconciler(core, core.engine, issue_token=issue_token)):
-        await asyncio.sleep(0.2)
+        await open_intake(core)
         assert core.intake.find_place() == "memory/a"
     run, _ = await submit_run(core, ADA, "demo", RUN)
     assert run.place is None

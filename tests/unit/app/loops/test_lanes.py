@@ -40,7 +40,7 @@ async def test_stop_and_report_do_not_wait_when_creations_hang(world: World) -> 
     world.engine.at = hang
     for number in range(QUICK.slots[Lane.CREATE] + 10):
         await world.submit(f"new{number}")
-    async with running(world.make_loop(pace=pace)), asyncio.timeout(20):
+    async with running(world.make_loop(pace=pace)):
         await until(are_all_slots_taken)
         world.engine.finish("ending", phase="succeeded")
         await world.reach("ending", "COMPLETED")
@@ -163,11 +163,11 @@ async def test_run_is_released_again_when_its_engine_forgot_that_it_waits(world:
 
 
 async def test_lease_is_kept_when_a_call_takes_longer_than_the_lease(world: World) -> None:
-    pace = Pace(lease=timedelta(seconds=0.4), heartbeat_seconds=0.05, poll_seconds=0.05)
+    pace = Pace(lease=timedelta(seconds=2), heartbeat_seconds=0.05, poll_seconds=0.05)
 
     async def take_long(point: str) -> None:
         if point == "ensure_anchor":
-            await asyncio.sleep(1.2)
+            await asyncio.sleep(4)
 
     await world.submit()
     world.engine.at = take_long
@@ -176,21 +176,14 @@ async def test_lease_is_kept_when_a_call_takes_longer_than_the_lease(world: Worl
     assert world.engine.calls.count("ensure_anchor") == 1
 
 
-async def test_next_server_follows_all_runs_when_the_server_before_was_killed(world: World) -> None:
-    """A killed server cannot leave. The next one of the same SQLite database notices although it is idle."""
-    pace = Pace(lease=timedelta(seconds=0.4), heartbeat_seconds=0.05, poll_seconds=0.05)
-    await world.make_loop(pace=pace).membership.beat()
-    loop = world.make_loop(pace=pace)
-
-    async def has_company() -> bool:
-        return not loop.membership.is_alone
-
-    async def is_alone() -> bool:
-        return loop.membership.is_alone
-
-    async with running(loop), asyncio.timeout(5):
-        await until(has_company)
-        await until(is_alone)
+async def test_next_server_follows_all_runs_at_once_when_the_server_before_was_killed(world: World) -> None:
+    """A killed server cannot leave, but a SQLite database has one server: the next one does not wait for its lease."""
+    await world.make_loop().membership.beat()
+    started = world.make_loop().membership
+    assert not await started.beat()
+    assert started.is_alone
+    assert started.shard == (0, 1)
+    assert all(started.owns(f"run-{number}") for number in range(20))
 
 
 async def test_every_missing_anchor_is_noticed_when_there_are_several_pages(
@@ -208,7 +201,7 @@ async def test_change_counts_when_it_came_before_the_loop_listened(world: World)
     await world.submit()
     await world.settle()
     world.engine.finish("r1", phase="succeeded")
-    async with running(world.make_loop(pace=Pace(poll_seconds=600, resync_seconds=600))), asyncio.timeout(20):
+    async with running(world.make_loop(pace=Pace(poll_seconds=600, resync_seconds=600))):
         await world.reach("r1", "COMPLETED")
 
 
@@ -266,7 +259,7 @@ async def test_logs_are_attended_to_later_when_the_first_comparison_fails(
     monkeypatch.setattr(loop, "compare_all", compare)
     loop._stale.set()
     task = asyncio.create_task(loop._resync())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await is_done.wait()
     task.cancel()
     assert asked[:2] == [True, True]

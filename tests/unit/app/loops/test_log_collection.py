@@ -15,7 +15,7 @@ from runyard.app.loops import LogCollector, log_collection, log_writer
 from runyard.app.ports import Store
 from runyard.logs import open_logs
 from tests.engines.memory import NOON
-from tests.unit.app.loops.log_world import LogWorld, make_anchor, make_source, to_stream, wait_for
+from tests.unit.app.loops.log_world import NOW, LogWorld, make_anchor, make_source, to_stream, wait_for
 
 SOURCE = make_source()
 ANCHOR = make_anchor()
@@ -59,7 +59,7 @@ async def test_readers_are_woken_when_bytes_are_stored(world: LogWorld) -> None:
         await asyncio.sleep(0)
         world.write(SOURCE, b"one\n")
         collector.attend(ANCHOR)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await waiting
     assert not world.core.signals.due.is_set(), "output of a container is no work for the reconcile loop"
 
@@ -136,7 +136,7 @@ async def test_stream_is_finished_once_when_the_server_died_between_the_last_byt
     assert not info.is_complete
     world.logs.fails_before = lambda _act, _run: False
     async with world.collect() as collector:
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
     assert await world.read(SOURCE) == b"one\n"
 
 
@@ -149,7 +149,7 @@ async def test_restarted_container_has_a_stream_of_its_own(world: LogWorld) -> N
         world.write(SOURCE, is_ended=True)
         world.write(again, b"second\n", is_ended=True)
         collector.attend(ANCHOR)
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
     assert (await world.read(SOURCE), await world.read(again)) == (b"first\n", b"second\n")
 
 
@@ -162,7 +162,7 @@ async def test_gap_is_stored_in_its_place_when_the_engine_reports_one(world: Log
     world.engine.outputs[SOURCE].lost = 9
     world.write(SOURCE, b"two\n", is_ended=True)
     async with world.collect() as collector:
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
     pieces = await world.read_pieces(SOURCE)
     assert [(piece.offset, piece.content, piece.gap) for piece in pieces] == [
         (0, b"one\n", None),
@@ -186,7 +186,7 @@ async def test_log_is_complete_with_a_gap_when_the_engine_refuses_to_read(world:
     failures: list[Any] = []
     world.engine.at = let_listing_pass
     async with world.collect() as collector:
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
     info = await world.find(SOURCE)
     assert info is not None
     assert (info.is_complete, info.cause) == (True, "log.refused")
@@ -206,7 +206,7 @@ async def test_log_is_cut_with_a_gap_when_a_run_writes_more_than_the_limit(world
         world.write(side, b"side\n")
         collector.attend(ANCHOR)
         await world.wait_until_complete(side)
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
     assert await world.read(SOURCE) == b"x" * 100_000
     said = "limit: the log of a run has at most 100000 bytes; the rest was not stored"
     assert await world.read_gaps(SOURCE) == [said]
@@ -229,7 +229,7 @@ async def test_log_is_cut_once_when_the_server_dies_between_the_gap_and_the_end(
         await wait_for(is_finishing)
     world.logs.fails_before = lambda _act, _run: False
     async with world.collect(max_bytes=100_000) as collector:
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
     assert len(await world.read_gaps(SOURCE)) == 1
     assert len(await world.read(SOURCE)) == 100_000
 
@@ -238,7 +238,7 @@ async def test_drain_waits_for_the_last_bytes_when_a_run_has_ended(world: LogWor
     world.write(SOURCE, b"one\n")
     async with world.collect() as collector:
         collector.attend(ANCHOR)
-        draining = asyncio.create_task(collector.drain(ANCHOR, seconds=5))
+        draining = asyncio.create_task(collector.drain(ANCHOR, seconds=60))
         await world.wait_until(SOURCE, size=4)
         assert not draining.done()
         world.write(SOURCE, b"two\n", is_ended=True)
@@ -253,7 +253,7 @@ async def test_run_is_drained_when_an_output_has_a_name_that_nobody_can_store(wo
     world.write(SOURCE, b"fine\n", is_ended=True)
     world.write(make_source(pod=pod), b"lost\n", is_ended=True)
     async with world.collect() as collector:
-        assert await collector.drain(make_anchor(), seconds=10)
+        assert await collector.drain(make_anchor(), seconds=60)
     assert await world.read(SOURCE) == b"fine\n"
 
 
@@ -279,12 +279,12 @@ async def test_drain_says_no_when_something_is_missing(world: LogWorld) -> None:
         assert not await collector.drain(ANCHOR, seconds=5)
         world.logs.fails_before = lambda _act, _run: False
         world.write(SOURCE, is_ended=True)
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
 
 
 async def test_drain_says_yes_when_a_run_has_no_output(world: LogWorld) -> None:
     async with world.collect() as collector:
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
         assert collector._runs == {}
 
 
@@ -295,7 +295,7 @@ async def test_log_is_complete_with_a_gap_when_the_engine_does_not_know_the_outp
         await world.wait_until(SOURCE, size=4)
     world.engine.outputs.clear()
     async with world.collect() as collector:
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
     info = await world.find(SOURCE)
     assert info is not None
     assert (info.size, info.is_complete, info.cause) == (4, True, "lost")
@@ -338,9 +338,12 @@ async def test_deleted_log_is_not_made_anew_when_its_run_is_deleted(tmp_path: Pa
             await world.wait_until(SOURCE, size=4)
             assert await world.read(SOURCE) == b"two\n"
         else:
-            await asyncio.sleep(0.1)
+
+            async def is_given_up() -> bool:
+                return not collector._runs
+
+            await wait_for(is_given_up)
             assert await logs.list_streams("run-1") == []
-            assert collector._runs == {}
     await logs.close()
 
 
@@ -352,10 +355,10 @@ async def test_newest_outputs_are_stored_when_there_are_too_many(
     for number, source in enumerate(sources):
         world.write(source, b"%d\n" % number, is_ended=True)
     async with world.collect() as collector:
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
         world.write(make_source(instance=6), b"6\n", is_ended=True)
         collector.attend(ANCHOR)
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
     infos = await world.logs.list_streams("run-1")
     assert sorted((info.stream.instance, info.size, info.cause) for info in infos) == [
         (2, 0, "limit"),
@@ -402,7 +405,7 @@ async def test_nothing_is_doubled_when_two_replicas_follow_the_same_run(world: L
                 world.engine.outputs[SOURCE].lost = len(content)
                 await asyncio.sleep(0.02)
         world.write(SOURCE, is_ended=True)
-        assert all(await asyncio.gather(one.drain(ANCHOR, seconds=5), other.drain(ANCHOR, seconds=5)))
+        assert all(await asyncio.gather(one.drain(ANCHOR, seconds=60), other.drain(ANCHOR, seconds=60)))
     stored = await world.read(SOURCE)
     assert content.endswith(stored[-3000:])
     assert len(set(stored.splitlines())) == len(stored.splitlines())
@@ -430,7 +433,7 @@ async def test_bytes_stay_in_their_places_when_only_one_of_two_replicas_sees_a_g
         await asyncio.sleep(0.05)
         world.logs.held.set()
         world.write(SOURCE, b"".join(lines[20:]), is_ended=True)
-        assert all(await asyncio.gather(one.drain(ANCHOR, seconds=5), other.drain(ANCHOR, seconds=5)))
+        assert all(await asyncio.gather(one.drain(ANCHOR, seconds=60), other.drain(ANCHOR, seconds=60)))
     stored, gaps = await world.read(SOURCE), await world.read_gaps(SOURCE)
     if is_gap_first:
         assert stored in (b"".join(lines[:10] + lines[20:]), b"".join(lines))
@@ -457,7 +460,7 @@ async def test_bytes_stay_in_their_places_when_two_replicas_read_different_chunk
         await closing
         await world.wait_until(SOURCE, size=120)
         world.write(SOURCE, b"".join(lines[30:]), is_ended=True)
-        assert await other.drain(ANCHOR, seconds=5)
+        assert await other.drain(ANCHOR, seconds=60)
     assert await world.read(SOURCE) == b"".join(lines)
 
 
@@ -490,7 +493,133 @@ async def test_drained_run_does_not_wait_for_its_turn_when_all_slots_are_taken(w
         await world.wait_until(make_source("run-1"), size=4)
         collector.attend(make_anchor("last"))
         # Turns take ten seconds.
-        assert await collector.drain(make_anchor("last"), seconds=5)
+        assert await collector.drain(make_anchor("last"), seconds=60)
+
+
+async def attend_to_all(world: LogWorld, collector: LogCollector, *runs: str) -> None:
+    """Write a line in each run, and wait until the collector knows them all."""
+    for run in runs:
+        world.write(make_source(run), b"one\n")
+        collector.attend(make_anchor(run))
+
+    async def is_known() -> bool:
+        return world.core.signals.collected >= set(runs)
+
+    await wait_for(is_known)
+
+
+async def test_log_that_is_read_does_not_wait_for_its_turn_when_all_slots_are_taken(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_collection, "TURN_SECONDS", 1e6)
+    async with world.collect(most_followed=4) as collector:
+        await attend_to_all(world, collector, *(f"run-{number}" for number in range(6)))
+        await world.wait_until(make_source("run-3"), size=4)
+        await attend_to_all(world, collector, "read")
+        assert await world.find(make_source("read")) is None
+        world.core.signals.notify_collector("read")
+        await world.wait_until(make_source("read"), size=4)
+        # An output that begins later too.
+        world.write(make_source("read", instance=1), b"two\n")
+        collector.attend(make_anchor("read"))
+        await world.wait_until(make_source("read", instance=1), size=4)
+        world.write(make_source("read"), b"two\n")
+        await world.wait_until(make_source("read"), size=8)
+        assert len(collector._followed) <= 4
+
+
+async def test_log_that_is_read_keeps_its_slot_when_others_have_their_turns(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_collection, "TURN_SECONDS", 0.02)
+    others = [f"run-{number}" for number in range(4)]
+    async with world.collect(most_followed=2) as collector:
+        await attend_to_all(world, collector, "read")
+        world.core.signals.notify_collector("read")
+        await world.wait_until(make_source("read"), size=4)
+        (held,) = (one for one in collector._followed if one.source.run_uid == "read")
+        since = held.since
+        await attend_to_all(world, collector, *others)
+        for run in others:
+            await world.wait_until(make_source(run), size=4)
+        assert held in collector._followed
+        assert held.since == since
+
+
+async def test_silent_outputs_give_up_their_slots_first_and_not_all_at_once_when_others_wait(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_collection, "TICK_SECONDS", 1e6)
+    monkeypatch.setattr(log_collection, "TURNS_PER_SECOND", 2e-6)
+    runs = [f"run-{number}" for number in range(8)]
+    async with world.collect(most_followed=4) as collector:
+        await attend_to_all(world, collector, *runs)
+        for run in runs[:4]:
+            await world.wait_until(make_source(run), size=4)
+        now = 1e9
+        for one, since, heard_at in zip(collector._followed, (60, 50, 40, 30), (1, 20, 1, 20), strict=True):
+            one.since, one.heard_at = now - since, now - heard_at
+        printing, silent, printing_too, silent_too = collector._followed
+        collector._take_turns(now)
+        assert [one for one in collector._followed if one.is_stopping] == [silent, silent_too]
+        # Those that print have their turns too, the longest first.
+        collector._take_turns(now)
+        assert printing.is_stopping
+        assert printing_too.is_stopping
+
+
+async def test_output_that_never_had_a_slot_is_before_others_when_one_is_free(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_collection, "TURN_SECONDS", 0.02)
+    async with world.collect(most_followed=1) as collector:
+        await attend_to_all(world, collector, "run-0", "run-1", "run-2")
+        for run in ("run-0", "run-1", "run-2"):
+            await world.wait_until(make_source(run), size=4)
+        monkeypatch.setattr(log_collection, "TURN_SECONDS", 1e6)
+        await attend_to_all(world, collector, "new")
+        assert await world.find(make_source("new")) is None
+        (held,) = collector._followed
+        held.stop()
+        await world.wait_until(make_source("new"), size=4)
+
+
+async def test_run_is_as_urgent_as_others_when_nobody_has_read_its_log_for_long(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_collection, "READ_SECONDS", 0.05)
+    async with world.collect(most_followed=2) as collector:
+        await attend_to_all(world, collector, "read")
+        world.core.signals.notify_collector("read")
+
+        async def is_urgent() -> bool:
+            return collector._runs["read"].is_urgent
+
+        async def is_forgotten() -> bool:
+            return not await is_urgent() and not collector._read_runs
+
+        await wait_for(is_urgent)
+        await wait_for(is_forgotten)
+
+
+async def test_others_have_half_of_the_slots_when_more_logs_are_read(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_collection, "TURN_SECONDS", 0.02)
+    runs = [f"run-{number}" for number in range(6)]
+    async with world.collect(most_followed=4) as collector:
+        await attend_to_all(world, collector, *runs)
+        for number in range(3):
+            world.write(make_source("large", pod=f"pod-{number}"), b"one\n")
+        collector.attend(make_anchor("large"))
+        for run in (*runs, "large"):
+            world.core.signals.notify_collector(run)
+        for run in runs:
+            await world.wait_until(make_source(run), size=4)
+        for number in range(3):
+            await world.wait_until(make_source("large", pod=f"pod-{number}"), size=4)
+        assert sum(run.is_urgent for run in collector._runs.values()) == 2
+        assert not collector._runs["large"].is_urgent
 
 
 async def test_large_chunk_is_stored_in_parts_with_its_position_at_the_end(
@@ -512,7 +641,7 @@ async def test_large_chunk_is_stored_in_parts_with_its_position_at_the_end(
         collector.attend(ANCHOR)
         await world.wait_until(SOURCE, size=len(content))
         world.write(SOURCE, b"the end\n", is_ended=True)
-        assert await collector.drain(ANCHOR, seconds=5)
+        assert await collector.drain(ANCHOR, seconds=60)
     assert await world.read(SOURCE) == content + b"the end\n"
     assert await world.read_gaps(SOURCE) == []
 
@@ -611,3 +740,47 @@ class RunTable:
 
     async def find_by_uid(self, _run_uid: str) -> object:
         return None if self._state is None else SimpleNamespace(state=self._state)
+
+
+async def test_gap_says_so_when_nothing_was_read_of_a_lost_run(world: LogWorld) -> None:
+    lost = LogSource(run_uid="run-1", pod="lost", container="lost")
+    async with world.collect() as collector:
+        assert await collector.drain(ANCHOR, seconds=5, lost_since=NOON)
+        assert await collector.drain(ANCHOR, seconds=5, lost_since=NOON)
+    (piece,) = await world.read_pieces(lost)
+    assert piece.gap == "lost: the objects of the run are gone, and nothing of its output was read"
+    assert (piece.at, piece.until) == (NOON, NOW)
+    info = await world.find(lost)
+    assert info is not None
+    assert info.is_complete
+
+
+async def test_no_gap_is_made_up_when_the_output_of_a_lost_run_is_stored(world: LogWorld) -> None:
+    world.write(SOURCE, b"one\n", is_ended=True)
+    async with world.collect() as collector:
+        collector.attend(ANCHOR)
+        await world.wait_until_complete(SOURCE)
+        world.engine.written.clear()
+        assert await collector.drain(ANCHOR, seconds=5, lost_since=NOON)
+    assert [info.stream.pod for info in await world.logs.list_streams("run-1")] == ["pod"]
+
+
+@pytest.mark.parametrize(("stored", "kept"), [(0, 2), (1, 1), (2, 0), (3, 0)])
+async def test_pod_that_nobody_saw_is_left_out_when_it_is_stored_under_its_name(
+    world: LogWorld, stored: int, kept: int
+) -> None:
+    pods = [make_source(pod=f"pod-{number}") for number in range(stored)]
+    for source in pods:
+        world.write(source, b"one\n", is_ended=True)
+    async with world.collect() as collector:
+        collector.attend(ANCHOR)
+        await world.wait_until_complete(*pods)
+    unseen = [LogSource(run_uid="run-1", pod="unseen", container="main", instance=n, is_unseen=True) for n in (0, 1)]
+    world.engine.written.clear()
+    for source in (*unseen, SOURCE):
+        world.write(source, b"x", is_ended=True)
+    async with world.collect() as collector:
+        assert await collector.drain(ANCHOR, seconds=60)
+        assert await collector.drain(ANCHOR, seconds=60)
+    assert [await world.find(source) is not None for source in unseen] == [kept > 0, kept > 1]
+    assert await world.read(SOURCE) == b"x"

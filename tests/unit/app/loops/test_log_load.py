@@ -95,7 +95,8 @@ async def test_source_that_waits_needs_little_memory(
         try:
             for anchor in anchors:
                 collector.attend(anchor)
-            await world.wait_until(sources[-1], size=10_000, seconds=60)
+            for source in sources:
+                await world.wait_until(source, size=10_000)
             await asyncio.sleep(0.5)
             gc.collect()
             size, _ = tracemalloc.get_traced_memory()

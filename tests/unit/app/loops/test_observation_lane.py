@@ -48,9 +48,9 @@ class CountingStore:
         """Others have locked all rows."""
 
     @asynccontextmanager
-    async def begin(self, *, is_read_only: bool = False) -> Any:
+    async def begin(self, *, is_read_only: bool = False, is_urgent: bool = False) -> Any:
         self.begun += 1
-        async with self._store.begin(is_read_only=is_read_only) as unit:
+        async with self._store.begin(is_read_only=is_read_only, is_urgent=is_urgent) as unit:
             commit = unit.commit
 
             async def commit_counted() -> None:
@@ -250,6 +250,26 @@ async def test_log_is_attended_to_when_a_run_begins_or_ends(world: World) -> Non
         lane.offer([see(run, seen)])
         await lane.write_ready()
     assert [(anchor.run_uid, anchor.uid) for anchor in attended] == [(run.uid, run.anchor_uid)] * 2
+
+
+async def test_ends_are_written_first_and_logs_wait_when_many_runs_are_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observation_lane, "BATCH", 2)
+    monkeypatch.setattr(observation_lane, "BATCHES_AT_ONCE", 1)
+    told: list[str] = []
+    runs = await submit_pending(world, *(f"run-{number}" for number in range(8)))
+    names = {run.uid: run.id for run in runs}
+    lane = make_lane(world, attend=lambda anchor: told.append(f"log of {names[anchor.run_uid]}"))
+    monkeypatch.setattr(world.core.signals, "notify", lambda run_uid: told.append(names[run_uid]))
+    lane.offer([see(run) for run in runs[:4]])
+    lane.offer([see(run, Seen.SUCCEEDED) for run in runs[4:]])
+    assert lane.has_report(see(runs[0]))
+    assert await lane.write_ready() == 8
+    assert not lane.has_report(see(runs[0]))
+    states = [entry for entry in told if entry in names.values()]
+    assert set(states[:4]) == {run.id for run in runs[4:]}
+    assert told == [*states, *(f"log of {name}" for name in states)]
 
 
 @pytest.mark.parametrize("uid", ["a\0b", "\ud800", "u" * 5000])

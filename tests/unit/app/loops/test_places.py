@@ -7,7 +7,7 @@ from runyard.app.loops.pace import Pace
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from tests.engines.memory import MemoryEngine
-from tests.unit.app.run_world import ADA, World, reach_phase, running
+from tests.unit.app.run_world import ADA, World, reach_phase, running, until
 
 
 def move(world: World, place: str) -> MemoryEngine:
@@ -15,6 +15,10 @@ def move(world: World, place: str) -> MemoryEngine:
     engine = MemoryEngine(place)
     world.core = replace(world.core, engine=engine)
     return engine
+
+
+async def has(world: World, *, reason: str | None) -> bool:
+    return (await world.get()).reason == reason
 
 
 async def test_place_is_stored_before_anything_exists_when_a_run_is_taken_up(world: World) -> None:
@@ -100,3 +104,21 @@ async def test_waiting_run_is_acted_on_when_a_server_starts_at_its_place(world: 
     world.core = replace(world.core, engine=world.engine)
     async with running(world.make_loop(pace=Pace(poll_seconds=600, resync_seconds=600))):
         await reach_phase(world.engine, "r1", "stopping")
+
+
+async def test_running_run_says_so_at_once_when_the_server_starts_elsewhere(world: World) -> None:
+    await world.submit()
+    await world.settle()
+    assert ((await world.get()).state, (await world.get()).due_at) == ("RUNNING", None)
+    async with world.store.begin() as unit:  # the server of that place was killed a moment ago
+        await unit.replicas.beat("killed", "memory/a", timedelta(hours=1))
+        await unit.commit()
+    move(world, "b")
+    async with running(world.make_loop(pace=Pace(poll_seconds=600, resync_seconds=600))):
+        await until(lambda: has(world, reason="place.other"))
+    assert (await world.get()).state == "RUNNING"
+
+    world.core = replace(world.core, engine=world.engine)
+    async with running(world.make_loop(pace=Pace(poll_seconds=600, resync_seconds=600))):
+        await until(lambda: has(world, reason=None))
+    assert ((await world.get()).state, (await world.get()).due_at) == ("RUNNING", None)

@@ -191,6 +191,25 @@ async def test_stop_is_tried_again_when_the_engine_refuses_it(world: World) -> N
     assert (stopped.state, stopped.reason, stopped.message) == ("STOPPED", "user.stop", "stopped by ada")
 
 
+@pytest.mark.parametrize("failures", [0, 2])
+async def test_stopped_run_says_who_stopped_it_when_calls_failed_before_and_after(world: World, failures: int) -> None:
+    await world.submit()
+    unreachable = EngineUnavailable("engine.unreachable", "connection refused")
+    world.engine.failures = [unreachable]
+    await world.make_loop().reconcile_due()
+    assert (await world.get()).reason == "engine.unreachable"
+    await stop_run(world.core, ADA, "p", "r1")
+    for _ in range(failures):
+        world.engine.failures = [unreachable]
+        world.make_due()
+        await world.make_loop().reconcile_due()
+        assert (await world.get()).reason == "engine.unreachable"
+    world.engine.failures = []
+    await world.settle()
+    stopped = await world.get()
+    assert (stopped.state, stopped.reason, stopped.message) == ("STOPPED", "user.stop", "stopped by ada")
+
+
 async def test_secrets_are_given_when_the_run_is_released(world: World) -> None:
     async with world.store.begin() as unit:
         await unit.secrets.put(world.core.vault.seal("p", "key", 1, "s3cr3t"))

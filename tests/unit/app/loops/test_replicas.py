@@ -111,13 +111,13 @@ async def test_reports_of_other_runs_are_written_when_a_frozen_server_holds_a_ro
     held = await first.get(NAMES[0])
     async with third.store.begin() as unit:
         assert await unit.runs.lock_observed([held.uid])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await loop.compare_all()
             await loop.lane.write_ready()
         assert [(await first.get(name)).state for name in NAMES] == ["PENDING", *["RUNNING"] * (len(NAMES) - 1)]
         assert loop.lane.has_reports
     task = asyncio.create_task(loop.lane.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await first.reach(NAMES[0], "RUNNING")
     task.cancel()
     await loop.close()

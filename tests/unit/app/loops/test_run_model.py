@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from runyard.app.core import Core
-from runyard.app.engine import Anchor, EngineUnavailable
+from runyard.app.engine import Anchor, EngineFull, EngineUnavailable
 from runyard.app.errors import Missing, NotPossible
 from runyard.app.intake import AHEAD
 from runyard.app.list_query import Query
@@ -34,6 +34,7 @@ from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.app.runs.transitions import can_be_resumed
 from runyard.domain.lifecycle import FINAL, State, is_final
+from runyard.domain.outcomes import Lane
 from runyard.domain.reasons import Reason
 from tests.engines.memory import MemoryEngine
 from tests.lifecycle_table import may_follow
@@ -263,6 +264,10 @@ class RunMachine(RuleBasedStateMachine):
     def fail(self, number: int) -> None:
         self.world.engine.failures = [EngineUnavailable("engine.unreachable", "no")] * number
 
+    @rule(number=strategies.integers(1, 3))
+    def fill(self, number: int) -> None:
+        self.world.engine.failures = [EngineFull("quota.exceeded", "no room")] * number
+
     @rule(age=strategies.integers(0, 3))
     def remember_wrongly(self, age: int) -> None:
         self.world.engine.choose_age = lambda _known: age
@@ -295,7 +300,7 @@ class RunMachine(RuleBasedStateMachine):
             assert may_follow(before.state, after.state, can_resume=can_be_resumed(run))
         assert known.anchor_uid in (None, run.anchor_uid)
         assert run.desired_generation >= known.desired_generation
-        is_watched = run.state in (State.PENDING, State.RUNNING) and run.desired == "run"
+        is_watched = run.lane is Lane.WATCH
         is_settled = run.settled_at is not None and is_final(State(run.state))
         assert run.due_at is not None or is_watched or is_settled
 

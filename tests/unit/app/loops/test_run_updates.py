@@ -3,10 +3,11 @@ from typing import Any
 
 import pytest
 
-from runyard.app.engine import Observation
+from runyard.app.engine import EngineRefusal, Observation
 from runyard.app.loops.assignments import make_assignment
 from runyard.app.loops.deadlines import Deadline
 from runyard.app.loops.run_updates import (
+    NAME_NOTE,
     hand_over,
     record_observation,
     request_stop,
@@ -40,6 +41,15 @@ def test_run_is_looked_at_by_its_first_deadline_when_that_is_near() -> None:
     change = decide_hand_over(make_run("r1", effective={**JOB, "pending_timeout": 5, "timeout": 60}))
     assert change is not None
     assert change.due_in == timedelta(seconds=5)
+
+
+@pytest.mark.parametrize("state", ["READY", "PENDING"])
+def test_stable_name_is_to_be_taken_when_a_service_is_handed_over_or_has_waited_for_room(state: str) -> None:
+    named = {**SERVICE, "service_name": "api"}
+    for effective, is_noted in ((named, True), (SERVICE, False)):
+        change = decide_hand_over(make_run("r1", state=state, effective=effective))
+        assert change is not None
+        assert (NAME_NOTE in change.values["status"].get(NOTES, {})) is is_noted
 
 
 @pytest.mark.parametrize("fields", [{"state": "STOP", "desired": "stop"}, {"desired": "stop"}, {"state": "RUNNING"}])
@@ -80,6 +90,34 @@ async def test_assignments_differ_when_an_id_is_used_again(world: World) -> None
     runs = [make_run("r1", uid="one"), make_run("r1", uid="another")]
     made = [make_assignment(world.core, run, issue_token=issue_token, rules=RecordedRules()) for run in runs]
     assert [(assignment.run_id, assignment.run_uid) for assignment in made] == [("r1", "one"), ("r1", "another")]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, {}), ('{"auths": {"r.example": {"username": "ada", "password": "x"}}}', {"r.example": "ada"})],
+)
+async def test_engine_reads_the_registries_of_the_project_when_it_has_some(
+    world: World, value: str | None, expected: dict[str, str]
+) -> None:
+    await store_registries(world, value)
+    assignment = make_assignment(world.core, make_run("r1"), issue_token=issue_token, rules=RecordedRules())
+    found = await assignment.access.read_registries()
+    assert {host: login.user for host, login in found.items()} == expected
+
+
+async def test_run_is_refused_when_its_registries_were_stored_unchecked(world: World) -> None:
+    await store_registries(world, "hunter2")
+    assignment = make_assignment(world.core, make_run("r1"), issue_token=issue_token, rules=RecordedRules())
+    with pytest.raises(EngineRefusal) as refused:
+        await assignment.access.read_registries()
+    assert (refused.value.code, "hunter2" in str(refused.value)) == ("registries.unreadable", False)
+
+
+async def store_registries(world: World, value: str | None) -> None:
+    if value is not None:
+        async with world.store.begin() as unit:
+            await unit.secrets.put(world.core.vault.seal(make_run("r1").project, "DOCKER_AUTH_CONFIG", 1, value))
+            await unit.commit()
 
 
 def test_second_life_stays_unsettled_when_the_first_one_is_settled_late() -> None:

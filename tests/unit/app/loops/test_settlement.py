@@ -190,3 +190,19 @@ async def test_service_goes_on_when_it_is_resumed_while_it_is_settled(world: Wor
     await world.settle()
     run = await world.get()
     assert (run.state, run.settled_at, run.is_log_complete) == ("RUNNING", None, False)
+
+
+@pytest.mark.parametrize("is_failed", [True, False])
+async def test_objects_of_a_service_go_when_it_has_failed_and_stay_when_it_was_stopped(
+    world: World, is_failed: bool
+) -> None:
+    await world.submit(effective={**SERVICE, "pending_timeout": 60}, kind="container+serve:run")
+    await world.look()
+    if is_failed:
+        world.turn(timedelta(seconds=61))
+    else:
+        await stop_run(world.core, ADA, "p", "r1")
+    await world.settle()
+    run = await world.get()
+    assert (run.state, run.settled_at is not None) == ("ERROR" if is_failed else "STOPPED", True)
+    assert len(world.engine.things) == (0 if is_failed else 1)

@@ -1,9 +1,10 @@
 """The sweep removes only what belongs to a run that has ended or was deleted."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from runyard.app.loops.sweep import GRACE, Sweeper, judge_anchor
 from runyard.app.model import Principal, Run
 from runyard.app.places import Verdict, confirm_epoch, read_findings
 from runyard.app.rules import RecordedRules
+from runyard.domain.outcomes import Seen
 from tests.engines.memory import MemoryEngine
 from tests.unit.app.run_world import ADA, SERVICE, World, issue_token, make_run, open_world
 
@@ -68,6 +70,20 @@ async def turn_off(world: World) -> None:
     async with world.store.begin() as unit:
         await unit.put_meta("sweeper", "off")
         await unit.commit()
+
+
+async def test_nothing_is_listed_at_first_when_the_server_has_just_started(world: World) -> None:
+    listed: list[str] = []
+
+    async def note(point: str) -> None:
+        listed.append(point)
+
+    world.engine.at = note
+    running = asyncio.create_task(Bench(world).sweeper.run())
+    await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert listed == []
 
 
 async def test_anchor_is_removed_when_its_run_was_deleted(world: World) -> None:
@@ -148,8 +164,33 @@ async def test_run_is_woken_when_it_does_not_know_its_anchor_yet(world: World) -
 def test_verdict_is_right_when_the_run_is_known(fields: dict[str, Any], verdict: Verdict | None) -> None:
     run = make_run("r1", **fields)
     listed = Anchor(run_uid=run.uid, run_id="r1", project="p", action="job", uid="u")
-    judged = judge_anchor(listed, run, is_buried=False)
+    judged = judge_anchor(listed, run, is_buried=False, seen=Seen.SUCCEEDED)
     assert (None if judged is None else judged[0]) is verdict
+
+
+SETTLED = {"anchor_uid": "u", "settled_at": datetime(2026, 1, 1, tzinfo=UTC)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "seen", "verdict"),
+    [
+        ({"state": "COMPLETED", **SETTLED}, Seen.RUNNING, Verdict.REMOVE),
+        ({"state": "STOPPED", **SETTLED}, Seen.PENDING, Verdict.REMOVE),
+        ({"state": "ERROR", **SETTLED}, Seen.HELD, None),
+        ({"state": "ERROR", "anchor_uid": "u"}, Seen.RUNNING, None),
+        ({"state": "STOPPED", "kind": "container+serve:run", "effective": SERVICE, **SETTLED}, Seen.RUNNING, "report"),
+        ({"state": "RUNNING", "anchor_uid": "u"}, Seen.HELD, Verdict.ADOPT),
+        ({"state": "RUNNING", "anchor_uid": "u", "desired": "stop"}, Seen.HELD, None),
+        ({"state": "PENDING", "anchor_uid": "u"}, Seen.HELD, None),
+    ],
+)
+def test_anchor_that_is_behind_its_run_is_judged_when_the_place_was_restored(
+    fields: dict[str, Any], seen: Seen, verdict: Verdict | None
+) -> None:
+    run = make_run("r1", **fields)
+    listed = Anchor(run_uid=run.uid, run_id="r1", project="p", action="job", uid="u")
+    judged = judge_anchor(listed, run, is_buried=False, seen=seen)
+    assert (None if judged is None else judged[0]) == verdict
 
 
 async def test_nothing_is_removed_when_the_list_is_not_complete(world: World) -> None:

@@ -50,6 +50,12 @@ def mount(engine: MemoryEngine, *run_uids: str) -> None:
         engine.volumes[key] = replace(state, mounted_by=run_uids)
 
 
+async def test_project_is_prepared_when_its_first_volume_is_created(world: World) -> None:
+    await add_volume(world)
+    await make_loop(world).reconcile()
+    assert world.engine.projects == {"p"}
+
+
 async def test_volume_is_ready_as_the_engine_says_when_it_was_created(world: World) -> None:
     volume = await add_volume(world)
     assert await make_loop(world).reconcile() == 0
@@ -250,6 +256,17 @@ async def test_volume_is_lost_and_not_made_again_when_its_claim_was_deleted_outs
     await loop.refresh()
     volume = await get_volume(world)
     assert (volume.state, volume.status.get("reason")) == ("READY", None)
+
+
+async def test_no_volume_is_lost_when_the_engine_cannot_list_them_all(world: World) -> None:
+    await add_volume(world)
+    loop = make_loop(world)
+    await loop.reconcile()
+    world.engine.volumes.clear()
+    world.engine.failures = [DOWN]
+    await loop.refresh()
+    assert world.engine.failures == []
+    assert (await get_volume(world)).state == "READY"
 
 
 def keeping(lifetime: Any = "keep") -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Large deletions are made in batches; a crash between any two of them loses nothing."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -12,7 +12,7 @@ from runyard.app.errors import Forbidden
 from runyard.app.list_query import Query
 from runyard.app.log_store import LogStore
 from runyard.app.loops.deletion_loop import DeletionLoop
-from runyard.app.model import Principal
+from runyard.app.model import Entity, Principal
 from runyard.app.ports import Store, UnitOfWork
 from runyard.app.projects import entity_deletion, project_deletion
 from runyard.app.projects.entity_deletion import delete_entity, delete_named
@@ -49,8 +49,8 @@ class RecordingStore:
         self.left: list[int] = []
 
     @asynccontextmanager
-    async def begin(self, *, is_read_only: bool = False) -> AsyncIterator[UnitOfWork]:
-        async with self._world.store.begin(is_read_only=is_read_only) as unit:
+    async def begin(self, *, is_read_only: bool = False, is_urgent: bool = False) -> AsyncIterator[UnitOfWork]:
+        async with self._world.store.begin(is_read_only=is_read_only, is_urgent=is_urgent) as unit:
             yield unit
         if not is_read_only:
             self.left.append(await self._count(self._world))
@@ -125,6 +125,28 @@ async def test_nothing_goes_when_a_runs_token_may_delete_only_some_versions(bare
     with pytest.raises(Forbidden):
         await delete_named(bare_world.core, token, "artifact", "p", "a")
     assert await count_versions(bare_world) == entity_deletion.ENTITIES_AT_ONCE + 1
+
+
+async def test_no_metadata_is_kept_when_all_versions_are_deleted(
+    bare_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await furnish(bare_world)
+    await add_versions(bare_world, 5)
+    async with bare_world.store.begin() as unit:
+        stored = await unit.entities.find("artifact", "a1", project="p")
+        assert stored is not None
+        await unit.entities.replace(replace(stored, metadata={"description": "long"}))
+        await unit.commit()
+    delete, kept = entity_deletion._delete_batch, list[Entity]()
+
+    async def record(core: Core, who: Principal, entities: Sequence[Entity], *, is_cascading: bool) -> int:
+        kept.extend(entities)
+        return await delete(core, who, entities, is_cascading=is_cascading)
+
+    monkeypatch.setattr(entity_deletion, "_delete_batch", record)
+    monkeypatch.setattr(entity_deletion, "PAGE_SIZE", 2)
+    assert await delete_named(bare_world.core, ADA, "artifact", "p", "a") == 5
+    assert [entity.metadata for entity in kept] == [{}] * 5
 
 
 async def test_version_stays_when_it_is_added_during_the_deletion(bare_world: World) -> None:

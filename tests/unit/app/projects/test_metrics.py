@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runyard.app.core import Core
-from runyard.app.entities.crud import create_entity, get_entity
+from runyard.app.entities.crud import create_entity, get_entity, update_entity
 from runyard.app.entities.entity_files import MOST_FILES, put_files
 from runyard.app.errors import Forbidden, Missing
 from runyard.app.files import list_all_files
@@ -87,6 +87,16 @@ async def test_files_are_answered_without_nulls_when_they_were_put(core: Core) -
     assert (entity.state, entity.spec, entity.revision) == ("READY", {"path": "s3://a"}, 2)
     (entry,) = await list_audit(core, "artifact.put_files")
     assert entry.details["files"] == 2
+
+
+async def test_entity_can_be_updated_when_it_has_very_many_files(core: Core) -> None:
+    """An SDK describes a file by six fields, so these have more values than the rest of an entity may have."""
+    names = ("path", "name", "content_type", "size", "hash", "last_modified")
+    files = [dict.fromkeys(names, "x") for _ in range(8000)]
+    await put_files(core, ADA, "artifact", "demo", "a1", files)
+    changed = {"kind": "artifact", "status": {"state": "ERROR"}}
+    assert (await update_entity(core, ADA, "artifact", "demo", "a1", changed)).state == "ERROR"
+    assert len(await list_all_files(core, "artifact", "demo", "a1")) == 8000
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ from runyard.app.entities.secret_values import put_secret_values
 from runyard.app.errors import Conflict, Duplicate, Missing, NotPossible
 from runyard.app.list_query import Query
 from runyard.app.log_store import Stream
+from runyard.app.projects import projects
 from runyard.app.projects.project_deletion import delete_project, finish_project_deletion
 from runyard.app.projects.projects import (
+    ProjectView,
     create_project,
     get_project,
     list_projects,
@@ -23,6 +25,8 @@ from runyard.spec.problems import Refused
 from tests.contract.store.builders import claim
 from tests.engines.memory import MemoryEngine
 from tests.unit.app.demo import ADA, RUN, list_audit, open_demo
+
+PAGE_BYTES = 16 << 20
 
 
 @pytest.fixture
@@ -67,14 +71,54 @@ async def test_newest_of_everything_is_listed_when_a_project_is_read(core: Core)
     for number in range(2):
         body = {"kind": "artifact", "name": "a", "id": f"a{number}", "spec": {"path": "s3://a"}}
         await create_entity(core, ADA, "artifact", "demo", body)
-    _, content = await get_project(core, "demo")
-    assert {plural: [one.entity.id for one in entities] for plural, entities in content.items()} == {
+    view = await get_project(core, "demo", most_bytes=PAGE_BYTES)
+    assert _list_ids(view) == {
         "functions": ["f1"],
         "artifacts": ["a1"],
         "workflows": [],
         "dataitems": [],
         "models": [],
     }
+    assert view.bound is None
+
+
+async def test_only_the_newest_are_listed_and_it_is_said_when_they_are_too_large_or_too_many(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for plural, metadata in (("artifact", {"description": "x" * 30_000}), ("model", {})):
+        for number in range(5):
+            name = f"{plural}{number}"
+            body = {"kind": plural, "name": name, "id": name, "spec": {"path": "s3://a"}, "metadata": metadata}
+            await create_entity(core, ADA, plural, "demo", body)
+    # Of five types each has a fifth: room for three of the artifacts.
+    view = await get_project(core, "demo", most_bytes=500_000)
+    assert _list_ids(view)["artifacts"] == ["artifact4", "artifact3", "artifact2"]
+    assert (_list_ids(view)["functions"], len(view.lists["models"])) == (["f1"], 5)
+    assert view.bound == "the newest 3 of 5 artifacts are listed"
+    monkeypatch.setattr(projects, "MOST_LISTED", 2)
+    view = await get_project(core, "demo", most_bytes=500_000)
+    assert view.bound == "the newest 2 of 5 artifacts are listed; the newest 2 of 5 models are listed"
+    view = await get_project(core, "demo", most_bytes=1)
+    assert {plural: len(listed) for plural, listed in view.lists.items() if listed} == {
+        "functions": 1,
+        "artifacts": 1,
+        "models": 1,
+    }
+
+
+async def test_embedded_entities_are_in_short_when_the_metadata_of_others_needs_the_room(core: Core) -> None:
+    for number in range(3):
+        metadata = {"description": "x" * 30_000, "embedded": number == 2}
+        name = f"a{number}"
+        body = {"kind": "artifact", "name": name, "id": name, "spec": {"path": "s3://a"}, "metadata": metadata}
+        await create_entity(core, ADA, "artifact", "demo", body)
+    for most_bytes, is_whole in ((500_000, True), (30_000, False)):
+        view = await get_project(core, "demo", most_bytes=most_bytes)
+        assert view.lists["artifacts"][0].is_whole is is_whole, most_bytes
+
+
+def _list_ids(view: ProjectView) -> dict[str, list[str]]:
+    return {plural: [one.entity.id for one in listed] for plural, listed in view.lists.items()}
 
 
 async def test_project_stays_when_it_is_not_empty_and_nobody_said_cascade(core: Core) -> None:
@@ -97,15 +141,15 @@ async def test_everything_goes_when_a_project_is_deleted_with_cascade(core: Core
     await put_secret_values(core, ADA, "demo", {"token": "x"})
     await delete_project(core, ADA, "demo", is_cascading=True)
     with pytest.raises(Missing):
-        await get_project(core, "demo")
+        await get_project(core, "demo", most_bytes=PAGE_BYTES)
     async with core.store.begin(is_read_only=True) as unit:
         assert await unit.secrets.find("demo", "token") is None
         assert await unit.runs.find("r1", project="demo") is None
         assert await unit.entities.find("function", "f1", project="demo") is None
     assert await core.logs.list_streams(run.uid) == []
     await create_project(core, ADA, {"kind": "project", "name": "demo"})
-    _, content = await get_project(core, "demo")
-    assert not any(content.values())
+    view = await get_project(core, "demo", most_bytes=PAGE_BYTES)
+    assert not any(view.lists.values())
 
 
 async def test_project_stays_when_another_revision_was_seen(core: Core) -> None:
@@ -121,8 +165,8 @@ async def test_project_is_deleting_until_its_runs_are_gone_when_an_engine_holds_
             assert await claim(unit, place="memory/1")
             await unit.commit()
         await delete_project(core, ADA, "demo", is_cascading=True)
-        entity, _ = await get_project(core, "demo")
-        assert entity.state == "DELETING"
+        view = await get_project(core, "demo", most_bytes=PAGE_BYTES)
+        assert view.entity.state == "DELETING"
         assert not await finish_project_deletion(core, None, "demo")
         for act in (
             submit_run(core, ADA, "demo", {**RUN, "id": "r2"}),

@@ -155,7 +155,7 @@ async def test_no_transaction_is_open_when_a_log_is_deleted(bare_world: World, m
     await bare_world.submit()
 
     async def write_meanwhile(_run_uid: str) -> None:
-        async with asyncio.timeout(5), bare_world.store.begin() as unit:
+        async with asyncio.timeout(30), bare_world.store.begin() as unit:
             await unit.put_meta("meanwhile", "written")
             await unit.commit()
 

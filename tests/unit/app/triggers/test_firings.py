@@ -1,5 +1,4 @@
 import asyncio
-from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,55 +8,22 @@ import pytest
 from runyard.app.entities.crud import create_entity, update_entity
 from runyard.app.entities.entity_types import make_key
 from runyard.app.errors import Missing, NotPossible
-from runyard.app.list_query import Query
-from runyard.app.loops import lifecycle_triggers, turns
+from runyard.app.loops import lifecycle_triggers
 from runyard.app.loops.trigger_loop import TriggerLoop
-from runyard.app.model import Account, Entity, Principal, Run, Share
+from runyard.app.model import Account, Entity, Principal, Share
+from runyard.app.projects.entity_deletion import delete_entity
 from runyard.app.runs.client_reports import report_run
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.stop import stop_run
 from runyard.app.runs.submission import submit_run
-from runyard.app.triggers import firings
 from runyard.app.triggers.firings import Occasion, fire, run_trigger, stop_trigger, use_occasion
 from runyard.store.entities import SqlEntities
 from runyard.store.metrics_and_firings import SqlFirings
 from runyard.store.unit_of_work import SqlUnitOfWork
 from tests.unit.app.run_world import ADA, START, World, until
-from tests.unit.app.shop import TASK, fire_all, furnish, make_entity, make_trigger
+from tests.unit.app.shop import TASK, add, after, fire_all, get_trigger, list_runs, make_entity, make_trigger
 
 HOUR = timedelta(hours=1)
-
-
-def after(key: str, *states: str, **template: Any) -> dict[str, Any]:
-    """The spec of a lifecycle trigger."""
-    return {"key": key, "states": list(states), "template": template}
-
-
-@pytest.fixture
-async def shop(bare_world: World) -> World:
-    """A project with a function and a task, and an account for Ada, who made it all."""
-    await furnish(bare_world)
-    return bare_world
-
-
-async def add(world: World, entity: Entity) -> Entity:
-    async with world.store.begin() as unit:
-        await unit.entities.add(entity)
-        await unit.commit()
-    return entity
-
-
-async def list_runs(world: World) -> list[Run]:
-    async with world.store.begin(is_read_only=True) as unit:
-        found = (await unit.runs.find_page(Query(type="run", sort=(("created", "asc"),)))).content
-    return [run for run in found if isinstance(run, Run)]
-
-
-async def get_trigger(world: World, trigger_id: str = "t", *, project: str = "p") -> Entity:
-    async with world.store.begin(is_read_only=True) as unit:
-        found = await unit.entities.find("trigger", trigger_id, project=project)
-    assert found is not None
-    return found
 
 
 async def list_audit(world: World) -> list[tuple[str, str]]:
@@ -299,9 +265,9 @@ async def test_loop_pauses_until_the_next_time_when_it_is_near(shop: World) -> N
     await add(shop, make_trigger())
     loop = TriggerLoop(shop.core, poll_seconds=5)
     await fire_all(loop)
-    assert loop._find_pause() == 5
+    assert await loop._find_pause() == 5
     shop.clock.at += timedelta(minutes=59, seconds=58)
-    assert loop._find_pause() == 2
+    assert await loop._find_pause() == 2
 
 
 async def test_run_fires_what_waits_for_its_state_when_it_comes_to_it(shop: World) -> None:
@@ -463,6 +429,107 @@ async def test_trigger_fires_as_who_changed_its_spec_when_it_was_not_who_made_it
     assert (told.actor, told.details["runs_as"], told.details["created_by"]) == ("bob", "bob", "ada")
 
 
+async def add_bob(world: World, *, is_new: bool = False) -> Principal:
+    """An account that may write in the project, created now; `is_new`: deleted before."""
+    async with world.store.begin() as unit:
+        if is_new:
+            await unit.accounts.delete("bob")
+        await unit.accounts.put(Account(name="bob", created_at=world.clock.now()))
+        await unit.accounts.put_share(Share(id="s", project="p", user="bob", role="editor"))
+        await unit.commit()
+    return Principal(name="bob")
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+async def test_new_account_does_not_fire_when_the_spec_is_of_an_earlier_one_of_its_name(
+    shop: World, is_changed: bool
+) -> None:
+    bob = await add_bob(shop)
+    shop.clock.at += timedelta(seconds=1)
+    spec: dict[str, Any] = {"task": TASK, "function": "container://p/f:f1", "schedule": "@hourly"}
+    document = {"kind": "scheduler", "name": "t", "id": "t", "spec": spec}
+    await create_entity(shop.core, ADA if is_changed else bob, "trigger", "p", document)
+    if is_changed:
+        changed = {**document, "spec": {**spec, "template": {"args": ["bob's"]}}}
+        assert (await update_entity(shop.core, bob, "trigger", "p", "t", changed)).metadata["runs_as"] == "bob"
+    loop = TriggerLoop(shop.core)
+    await fire_all(loop)
+    shop.clock.at += HOUR
+    assert await fire_all(loop) == 1
+    assert [run.user for run in await list_runs(shop)] == ["bob"]
+
+    await add_bob(shop, is_new=True)
+    described = {**document, "spec": (await get_trigger(shop)).spec, "metadata": {"description": "x"}}
+    shop.clock.at += HOUR
+    await update_entity(shop.core, bob, "trigger", "p", "t", described)
+    assert await fire_all(loop) == 1
+    assert len(await list_runs(shop)) == 1
+    assert "created again" in (await get_trigger(shop)).status["last"]["problem"]
+
+    written = {**document, "spec": {**spec, "template": {"args": ["new"]}}}
+    await update_entity(shop.core, bob, "trigger", "p", "t", written)
+    shop.clock.at += HOUR
+    await fire_all(loop)
+    assert [run.spec.get("args") for run in await list_runs(shop)][-1] == ["new"]
+
+
+async def test_trigger_fires_as_who_changed_it_when_the_time_was_not_noted(shop: World) -> None:
+    """Triggers that were changed before the time of a change was noted: it was the last update at the latest."""
+    shop.clock.at += timedelta(seconds=1)
+    await add_bob(shop)
+    await add(shop, make_trigger(metadata={"runs_as": "bob"}, updated_at=shop.clock.at))
+    await run_trigger(shop.core, ADA, "p", "t")
+    assert [run.user for run in await list_runs(shop)] == ["bob"]
+
+
+async def test_chain_goes_by_the_run_that_made_the_model_when_its_id_is_used_again(shop: World) -> None:
+    await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY", args=["{{input.id}}"])))
+    document = {"kind": "container+job:run", "id": "r1", "spec": {"task": TASK}}
+
+    async def make_model(model_id: str, *, chain: list[str]) -> None:
+        run, _ = await submit_run(shop.core, ADA, "p", document, noted={"triggers": chain})
+        model = {"kind": "mlflow", "id": model_id, "name": "m", "status": {"state": "READY"}}
+        model["spec"] = {"path": "s3://b/m"}
+        await create_entity(shop.core, replace(ADA, run_id=run.id, run_uid=run.uid), "model", "p", model)
+
+    await make_model("m1", chain=[])
+    await delete_run(shop.core, ADA, "p", "r1")
+    await make_model("m2", chain=["after"])
+    await fire_all(TriggerLoop(shop.core))
+    assert [run.spec["args"] for run in await list_runs(shop) if run.id != "r1"] == [["m1"]]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_new_trigger_fires_when_an_earlier_one_of_its_id_fired_for_the_same(
+    shop: World, is_deleted: bool
+) -> None:
+    occasion = Occasion(id="2026-11-15T13:00:00+00:00", input={"at": "2026-11-15T13:00:00+00:00"})
+    first = await fire(shop.core, await add(shop, make_trigger()), occasion)
+    if is_deleted:
+        await delete_run(shop.core, ADA, "p", str(first.run_id))
+    await delete_entity(shop.core, ADA, "trigger", "p", "t")
+    shop.clock.at += timedelta(seconds=1)
+    trigger = await add(shop, make_trigger(created_at=shop.clock.at, spec={"template": {"args": ["new"]}}))
+    second = await fire(shop.core, trigger, occasion)
+    assert [run.spec["args"] for run in await list_runs(shop) if run.id == second.run_id] == [["new"]]
+    assert (await get_trigger(shop)).status["last"]["run"] == second.run_id != first.run_id
+
+
+async def test_new_trigger_inherits_nothing_when_an_earlier_one_of_its_id_was_deleted_as_it_fired(shop: World) -> None:
+    old = await add(shop, make_trigger(kind="lifecycle", spec=after("store://p/model/*", "READY")))
+    await delete_entity(shop.core, ADA, "trigger", "p", "t")
+    occasion = Occasion(id="model/m:READY:2026-11-15T12:00:00+00:00", input={})
+    assert (await fire(shop.core, old, occasion)).problem is None
+    shop.clock.at += timedelta(seconds=1)
+    await add(shop, make_trigger(created_at=shop.clock.at))
+    assert (await fire(shop.core, old, occasion)).problem is None
+    assert "last" not in (await get_trigger(shop)).status
+    loop = TriggerLoop(shop.core)
+    await fire_all(loop)
+    shop.clock.at += HOUR
+    assert await fire_all(loop) == 1
+
+
 async def test_trigger_is_locked_before_it_is_read_when_it_is_written(
     shop: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -518,178 +585,3 @@ async def test_nothing_fires_when_it_happened_before_the_trigger_or_while_it_res
     await run_trigger(shop.core, ADA, "p", "after")
     loop = TriggerLoop(shop.core)
     assert await fire_all(loop) == 0
-
-
-async def furnish_project(world: World, project: str) -> dict[str, Any]:
-    """Another project with a function and a task; returns the fields of a trigger's spec that name them."""
-    task, function = f"container+job://{project}/t-{project}", f"container://{project}/f:f-{project}"
-    await add(world, make_entity("project", project, project=project))
-    spec = {"image": "busybox"}
-    await add(world, make_entity("function", f"f-{project}", project=project, kind="container", name="f", spec=spec))
-    spec = {"function": function}
-    await add(world, make_entity("task", f"t-{project}", project=project, kind="container+job", spec=spec))
-    return {"task": task, "function": function}
-
-
-async def count_projects(world: World) -> Counter[str]:
-    """How many runs each project has."""
-    async with world.store.begin(is_read_only=True) as unit:
-        return Counter(run.project for run in (await unit.runs.find_page(Query(type="run", size=100))).content)
-
-
-@pytest.mark.parametrize("kind", ["scheduler", "lifecycle"])
-async def test_other_triggers_fire_when_one_fails_in_an_unforeseen_way(
-    shop: World, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    async def fail_for_one(core: Any, who: Any, project: str, document: Any, **named: Any) -> Any:
-        if "bad" in document["spec"].get("args", ()):
-            raise MemoryError
-        return await submit_run(core, who, project, document, **named)
-
-    monkeypatch.setattr(firings, "submit_run", fail_for_one)
-    fields: dict[str, Any] = {} if kind == "scheduler" else {"key": "store://p/model/*", "states": ["READY"]}
-    await add(shop, make_trigger("a", kind, spec={**fields, "template": {"args": ["bad"]}}))
-    await add(shop, make_trigger("b", kind, spec={**fields, "template": {"args": ["good"]}}))
-    fields = {} if kind == "scheduler" else {**fields, "key": "store://q/model/*"}
-    named = await furnish_project(shop, "q")
-    await add(shop, make_trigger("c", kind, project="q", spec={**fields, **named, "template": {}}))
-    loop = TriggerLoop(shop.core, is_open=lambda: True)
-    await fire_all(loop)
-    shop.clock.at += HOUR
-    for project in ("p", "q"):
-        at = shop.clock.at
-        await add(
-            shop, make_entity("model", f"m-{project}", project=project, state="READY", updated_at=at, created_at=at)
-        )
-    assert await fire_all(loop) == 3
-    assert await count_projects(shop) == {"p": 1, "q": 1}
-    assert (await get_trigger(shop, "a")).status["last"]["problem"].startswith("internal error")
-    assert await fire_all(loop) == 0
-
-
-async def test_other_projects_go_on_when_the_note_of_a_firing_cannot_be_written(
-    shop: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail_for_one(core: Any, trigger: Entity, *given: Any, **named: Any) -> bool:
-        if trigger.id == "t":
-            raise RuntimeError("broken")
-        return await use_occasion(core, trigger, *given, **named)
-
-    monkeypatch.setattr(firings, "use_occasion", fail_for_one)
-    await add(shop, make_trigger())
-    await add(shop, make_trigger("u", project="q", spec=await furnish_project(shop, "q")))
-    loop = TriggerLoop(shop.core, is_open=lambda: True)
-    await fire_all(loop)
-    shop.clock.at += HOUR
-    assert await fire_all(loop) == 1
-    assert await count_projects(shop) == {"p": 1, "q": 1}
-    assert "last" in (await get_trigger(shop, "u", project="q")).status
-
-
-@pytest.mark.parametrize("kind", ["scheduler", "lifecycle"])
-async def test_small_project_does_not_wait_when_another_has_a_backlog(
-    shop: World, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr(turns, "TURN_FIRINGS", 2)
-    monkeypatch.setattr(turns, "TURN_SECONDS", 60)
-    fields: dict[str, Any] = {} if kind == "scheduler" else {"key": "store://p/model/*", "states": ["READY"]}
-    for number in range(6):
-        await add(shop, make_trigger(f"a{number}", kind, spec={**fields, "template": {}}))
-    fields = {} if kind == "scheduler" else {**fields, "key": "store://q/model/*"}
-    named = await furnish_project(shop, "q")
-    await add(shop, make_trigger("z", kind, project="q", spec={**fields, **named, "template": {}}))
-    loop = TriggerLoop(shop.core, is_open=lambda: True)
-    await fire_all(loop)
-    shop.clock.at += HOUR
-
-    async def add_model(project: str, name: str) -> None:
-        at = shop.clock.at
-        await add(shop, make_entity("model", name, project=project, state="READY", updated_at=at, created_at=at))
-
-    await add_model("p", "m1")
-    await add_model("q", "m2")
-    assert await loop.fire_due() == 3
-    assert await count_projects(shop) == {"p": 2, "q": 1}
-    assert loop.is_busy
-    assert loop._find_pause() == 0
-    if kind == "lifecycle":
-        await add_model("q", "m3")
-        assert await loop.fire_due() == 3
-        assert await count_projects(shop) == {"p": 4, "q": 2}
-    await fire_all(loop)
-    assert (await count_projects(shop))["p"] == 6
-
-
-async def test_scan_gives_way_when_no_change_is_meant(shop: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle_triggers, "_STEPS_BETWEEN_PAUSES", 10)
-    for number in range(10):
-        await add(shop, make_trigger(f"t{number}", "lifecycle", spec=after("store://p/model/*/none", "READY")))
-    for number in range(10):
-        await add(shop, make_entity("model", f"m{number}", state="READY"))
-    pauses: list[float] = []
-    sleep = asyncio.sleep
-
-    async def note_pause(seconds: float) -> None:
-        pauses.append(seconds)
-        await sleep(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", note_pause)
-    assert await fire_all(TriggerLoop(shop.core)) == 0
-    assert pauses.count(0) >= 10
-
-
-async def test_trigger_keeps_its_own_time_when_another_project_uses_its_id(shop: World) -> None:
-    await add(shop, make_trigger("t", spec={"schedule": "@yearly"}))
-    named = await furnish_project(shop, "q")
-    await add(shop, make_trigger("t", project="q", spec={**named, "schedule": "@hourly"}))
-    loop = TriggerLoop(shop.core, is_open=lambda: True)
-    await fire_all(loop)
-    shop.clock.at += HOUR
-    assert await fire_all(loop) == 1
-    assert await count_projects(shop) == {"q": 1}
-
-
-async def test_new_trigger_is_read_when_its_id_was_used_before(shop: World) -> None:
-    await add(shop, make_trigger("t", spec={"schedule": "@yearly"}))
-    loop = TriggerLoop(shop.core)
-    await fire_all(loop)
-    stored = await get_trigger(shop)
-    async with shop.store.begin() as unit:
-        await unit.entities.delete("trigger", "t", project="p")
-        await unit.commit()
-    shop.clock.at += timedelta(seconds=1)
-    again = make_trigger("t", spec={"schedule": "@hourly"}, created_at=shop.clock.at, revision=stored.revision)
-    await add(shop, again)
-    shop.clock.at += HOUR
-    assert await fire_all(loop) == 1
-    assert len(await list_runs(shop)) == 1
-
-
-async def test_loop_rests_when_the_triggers_of_an_unfinished_scan_are_stopped(
-    shop: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A schedule of the same project goes on: its next time is far, and nothing is left to do until then."""
-    monkeypatch.setattr(turns, "TURN_FIRINGS", 1)
-    await add(shop, make_trigger("yearly", spec={"schedule": "@yearly"}))
-    await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
-    for number in range(3):
-        await add(shop, make_entity("model", f"m{number}", state="READY"))
-    loop = TriggerLoop(shop.core)
-    await loop.fire_due()
-    assert loop.is_busy
-    await stop_trigger(shop.core, ADA, "p", "after")
-    await loop.fire_due()
-    assert not loop.is_busy
-
-
-async def test_loop_rests_when_the_changes_of_a_project_cannot_be_read(
-    shop: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(*given: Any, **named: Any) -> Any:
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(SqlEntities, "list_changed", fail)
-    await add(shop, make_trigger("after", "lifecycle", spec=after("store://p/model/*", "READY")))
-    loop = TriggerLoop(shop.core)
-    assert await loop.fire_due() == 0
-    assert not loop.is_busy

@@ -15,6 +15,7 @@ import pytest
 from runyard.app.engine import EngineRefusal, EngineUnavailable, Observation
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
+from runyard.domain.resolve_inputs import AdminRules
 from runyard.engines.local import local_engine, run_starts, run_watch
 from runyard.engines.local.local_engine import LocalEngine
 from runyard.engines.local.local_settings import LocalSettings
@@ -247,7 +248,7 @@ async def test_runs_start_when_the_files_of_others_take_long_to_delete(
     is_over = threading.Event()
     monkeypatch.setattr(run_watch, "remove_tree", lambda *_args, **_options: is_over.wait(300))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(150):
             for number in range(run_watch.THREADS + 1):
                 anchor = await begin_and_see(lab, run := assign(lab, leave(0), run_id=f"r{number}"), Seen.SUCCEEDED)
                 assert await lab.engine.settle(run, anchor.uid)
@@ -299,7 +300,7 @@ async def test_changes_of_runs_are_told_when_the_place_is_named_by_a_relative_pa
     lab.place = tmp_path / "data" / "local"
     (tmp_path / "words").mkdir(mode=0o777)
     try:
-        await engine.ensure_project(lab.project)
+        await engine.ensure_project(lab.project, AdminRules())
         async with recording(engine.changes()) as changes:
             run = assign(lab, leave(3))
             await begin(lab, run)

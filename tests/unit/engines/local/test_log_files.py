@@ -47,7 +47,7 @@ class Supervision:
 
     async def read(self, after: str | None = None) -> list[LogChunk | LogGap]:
         wait: Callable[[float], Awaitable[None]] = self.wait
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             items = follow(self.folder, SOURCE, after=after, wait=wait, get_news=lambda: self.news)
             return [item async for item in items]
 

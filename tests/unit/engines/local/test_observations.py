@@ -11,7 +11,7 @@ from runyard.app.engine import LARGEST_DETAILS_BYTES, LONGEST_MESSAGE_BYTES, STA
 from runyard.domain.outcomes import Seen
 from runyard.domain.reasons import Reason
 from runyard.engines.local.folders.run_folders import AnchorRecord, ReleaseRecord, WishRecord
-from runyard.engines.local.observations import RunFiles, Waiting, is_live, observe_run, read_termination
+from runyard.engines.local.observations import RunFiles, Waiting, is_live, observe_run
 from runyard.procs import Failure, Instance, State
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -175,23 +175,6 @@ def test_peak_is_the_launchers_when_the_machine_measured_none() -> None:
     told = '{"runyard": 1, "peak_bytes": 4711}'
     seen = observe_run(make_files("run", make_state("ended", DONE, termination=told)))
     assert seen.ends[0].peak_bytes == 4711
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (None, (None, None)),
-        ("  \n", (None, None)),
-        ("plain", ("plain", None)),
-        ("[" * 2000, ("[" * 2000, None)),
-        ('{"other": 1}', ('{"other": 1}', None)),
-        ('{"runyard": 1, "message": 5, "peak_bytes": -1}', (None, None)),
-        ('{"runyard": 1, "message": "m", "peak_bytes": true}', ("m", None)),
-        ('{"runyard": 1, "message": "m", "peak_bytes": ' + "9" * 4000 + "}", ("m", None)),
-    ],
-)
-def test_termination_is_read_with_care_when_a_program_wrote_it(text: str | None, expected: Any) -> None:
-    assert read_termination(text) == expected
 
 
 def test_message_is_cut_when_a_program_wrote_much() -> None:

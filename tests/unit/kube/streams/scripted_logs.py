@@ -37,7 +37,7 @@ def pod(
 ) -> Step:
     detail = {"containerID": container_id} if state == "terminated" else {"reason": "ContainerCreating"}
     status: dict[str, Any] = {"name": "main", "state": {state: detail if state != "running" else {}}}
-    status["restartCount"] = bool(previous_id) if restart_count is None else restart_count
+    status["restartCount"] = int(bool(previous_id)) if restart_count is None else restart_count
     if state != "waiting":
         status["containerID"] = container_id
     if previous_id:

@@ -43,7 +43,7 @@ V5 = "v5.channel.k8s.io"
 
 
 async def run(client: Client, *command: str, stdin: bytes | AsyncIterator[bytes] | None = None) -> ExecResult:
-    return await run_command(client, "pod", command or ("true",), namespace="ns", stdin=stdin, deadline_seconds=5)
+    return await run_command(client, "pod", command or ("true",), namespace="ns", stdin=stdin, deadline_seconds=60)
 
 
 async def test_outputs_and_exit_code_are_told_apart_when_a_command_ends() -> None:

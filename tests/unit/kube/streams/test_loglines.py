@@ -168,3 +168,57 @@ def test_instance_stays_the_same_when_a_position_advances() -> None:
     assert first == LogPosition(AT_NS, 1, "c://1", 2)
     assert LogPosition.after(LogLine(AT_NS, b"b"), first) == LogPosition(AT_NS, 2, "c://1", 2)
     assert LogPosition.after(LogLine(0, b"at zero"), begin) == LogPosition(0, 1, "c://1", 2)
+
+
+def read_blocks(data: bytes, *, step: int, is_since: bool = False) -> tuple[bytes, LogPosition, str | None]:
+    """What an answer gives in blocks: the bytes, the position behind them, and the kubelet's complaint."""
+    parser, position = LineParser(is_since=is_since), LogPosition(0, 0)
+    content, complaint = b"", None
+    try:
+        for start in range(0, len(data), step):
+            block = parser.feed_block(data[start : start + step])
+            if block is not None:
+                content, position = content + block.content, position.behind(block)
+            parser.check()
+        parser.end()
+    except LogsUnavailable as error:
+        complaint = error.message
+    return content, position, complaint
+
+
+def read_lines(data: bytes, *, step: int, is_since: bool = False) -> tuple[bytes, LogPosition, str | None]:
+    """The same line by line."""
+    parser, position = LineParser(is_since=is_since), LogPosition(0, 0)
+    content, complaint = b"", None
+    try:
+        for start in range(0, len(data), step):
+            for line in parser.feed(data[start : start + step]):
+                content += line.text + b"\n" * line.is_complete
+                position = LogPosition.after(line, position) or position
+            parser.check()
+        parser.end()
+    except LogsUnavailable as error:
+        complaint = error.message
+    return content, position, complaint
+
+
+def test_blocks_equal_lines_when_an_answer_is_anything() -> None:
+    stamps = [AT, b"2026-11-15T11:02:39.798736748Z", b"2026-11-15T12:02:39.7+01:00"]
+    chance = random.Random(14)
+    for _ in range(300):
+        count = chance.randrange(1, 12)
+        lines = [
+            chance.choice([*stamps[:2] * 6, *stamps]) + b" " + chance.choice([b"", b"a", AT + b" b", b"\r\0\xff"])
+            for _ in range(count)
+        ]
+        if chance.random() < 0.3:
+            lines.insert(chance.randrange(count), chance.choice([GONE, b"", b"no stamp", b" " + AT]))
+        data = b"\n".join(lines) + chance.choice([b"", b"\n"])
+        step, is_since = chance.choice([1, 3, 17, 1000]), chance.random() < 0.5
+        assert read_blocks(data, step=step, is_since=is_since) == read_lines(data, step=step, is_since=is_since)
+
+
+def test_blocks_equal_lines_when_a_line_is_longer_than_a_piece() -> None:
+    data = AT + b" a\n" + AT + b" " + b"x" * (2 * MAX_LINE_BYTES + 5) + b"\n" + AT + b" b\n"
+    for step in (1 << 16, 1 << 22):
+        assert read_blocks(data, step=step) == read_lines(data, step=step)

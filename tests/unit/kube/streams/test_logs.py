@@ -1,14 +1,18 @@
 """Reading and following: which end is an end, and what is never lost in silence."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
 import pytest
+from aiohttp import web
 
 from runyard.kube.errors import BadRequest, Disconnected, KubeError, NotFound, Stalled, Unavailable
 from runyard.kube.streams import (
     ContainerUnspecified,
     ContainerWaiting,
+    LogGap,
     LogLine,
     LogPosition,
     LogsRotated,
@@ -169,6 +173,15 @@ async def test_the_end_is_confirmed_by_a_second_reading_when_a_follow_ends() -> 
     assert "sinceTime=2027-01-15T07%3A59%3A59Z" in targets[3]
 
 
+async def test_nothing_is_followed_when_the_container_has_ended_before() -> None:
+    lines: list[str] = []
+    async with playing(pods=[pod("terminated")], logs=[answer(ONE_TWO), answer(ONE_TWO)]) as (client, server):
+        await take(follow_logs(client, "pod", namespace="ns"), lines)
+    assert lines == ["one", "two"]
+    follows = ["follow=true" in request.target for request in server.requests if "/log?" in request.target]
+    assert follows == [False, False], "read, and confirmed"
+
+
 async def test_a_follow_is_disconnected_when_it_ends_before_its_container() -> None:
     lines: list[str] = []
     async with playing(pods=[pod()], logs=[answer(ONE_TWO + f"{stamp(3)} thr")]) as (client, _):
@@ -209,7 +222,7 @@ async def test_a_follow_goes_on_behind_its_last_line_when_the_connection_falls_s
     lines: list[str] = []
     states = [pod(), pod("terminated")]
     async with playing(pods=states, logs=[first, answer(ONE_TWO)]) as (client, server):
-        await take(follow_logs(client, "pod", namespace="ns", tail_lines=9, read_deadline_seconds=0.1), lines)
+        await take(follow_logs(client, "pod", namespace="ns", tail_lines=9, read_deadline_seconds=0.5), lines)
     assert lines == ["one", "two"]
     logs = [request.target for request in server.requests if "/log?" in request.target]
     assert ["follow" in target for target in logs] == [True, True, False]
@@ -236,10 +249,45 @@ async def test_the_instance_before_is_read_again_when_its_container_was_restarte
 )
 async def test_the_end_is_unconfirmed_when_nobody_is_left_to_ask(later: Step) -> None:
     lines: list[str] = []
+    began_ns = time.time_ns()
     async with playing(pods=[pod(), later], logs=[answer(ONE_TWO)]) as (client, _):
-        with pytest.raises(LogsUnconfirmed):
+        with pytest.raises(LogsUnconfirmed) as caught:
             await take(follow_logs(client, "pod", namespace="ns"), lines)
     assert lines == ["one", "two"]
+    assert caught.value.ended_ns is not None
+    assert began_ns <= caught.value.ended_ns <= time.time_ns()
+
+
+@pytest.mark.parametrize(("size", "is_late"), [(10, False), (5000, True)])
+async def test_it_is_said_that_the_last_line_was_read_late_when_the_log_may_have_been_rotated(
+    size: int, *, is_late: bool
+) -> None:
+    body = text((1, size * "x")).replace("2027", "2025")
+    began_ns = time.time_ns()
+    async with playing(pods=[pod(), refuse(404, "NotFound")], logs=[answer(body)]) as (client, _):
+        with pytest.raises(LogsUnconfirmed) as caught:
+            await take(follow_logs(client, "pod", namespace="ns"), [])
+    late_ns = caught.value.late_ns
+    assert (late_ns is not None and began_ns <= late_ns <= time.time_ns()) == is_late
+
+
+async def test_nobody_waited_for_the_end_when_the_node_cannot_wait_for_new_lines() -> None:
+    body = ONE_TWO + "failed to create fsnotify watcher: too many open files"
+    states = [pod(), pod("terminated"), refuse(404, "NotFound")]
+    async with playing(pods=states, logs=[answer(body)]) as (client, _):
+        with pytest.raises(LogsUnconfirmed) as caught:
+            await take(follow_logs(client, "pod", namespace="ns"), [])
+    assert caught.value.ended_ns is None
+
+
+async def test_nobody_waited_for_the_end_when_more_lines_come_after_it() -> None:
+    rest = ONE_TWO + text((3, "three")) + GONE
+    lines: list[str] = []
+    async with playing(pods=[pod("terminated")], logs=[answer(ONE_TWO), answer(rest)]) as (client, _):
+        with pytest.raises(LogsUnconfirmed) as caught:
+            await take(follow_logs(client, "pod", namespace="ns"), lines)
+    assert lines == ["one", "two", "three"]
+    assert caught.value.ended_ns is None
 
 
 @pytest.mark.parametrize("later", [answer(GONE), refuse(404, "NotFound")])
@@ -267,3 +315,111 @@ async def test_there_is_no_log_to_follow_when_there_is_no_pod() -> None:
     async with playing(pods=[refuse(404, "NotFound")], logs=[answer("")]) as (client, _):
         with pytest.raises(NotFound):
             await take(follow_logs(client, "pod", namespace="ns"), [])
+
+
+async def test_new_file_is_read_without_a_gap_when_the_container_ended_after_a_rotation() -> None:
+    old = ONE_TWO + f"{stamp(3)} cut in"
+    new = text((4, " two"), (5, "three"))
+    lines: list[str] = []
+    async with playing(pods=[pod(), pod("terminated")], logs=[answer(old), answer(new)]) as (client, _):
+        await take(follow_logs(client, "pod", namespace="ns"), lines)
+    assert lines == ["one", "two", "cut in…", " two", "three"]
+
+
+async def test_lines_may_be_lost_when_the_new_file_begins_much_later() -> None:
+    new = text((4 * SECOND, "later"))
+    lines: list[str] = []
+    async with playing(pods=[pod(), pod("terminated")], logs=[answer(ONE_TWO), answer(new)]) as (client, _):
+        with pytest.raises(LogsRotated) as caught:
+            await take(follow_logs(client, "pod", namespace="ns"), lines)
+    assert lines == ["one", "two"]
+    assert caught.value.gap == LogGap(START_NS + 2, START_NS + 4 * SECOND, "rotated")
+
+
+async def test_reading_goes_on_at_the_first_line_when_a_log_was_rotated() -> None:
+    after = LogPosition(START_NS, 1, "c://1")
+    new = text((5 * SECOND, "a"), (5 * SECOND - 1, "of another output"))
+    async with playing(pods=[pod("terminated")], logs=[answer(new)]) as (client, _):
+        async with follow_logs(client, "pod", namespace="ns", after=after) as log:
+            with pytest.raises(LogsRotated):
+                await anext(log)
+        assert log.position == LogPosition(START_NS + 5 * SECOND, 0, "c://1")
+        lines: list[str] = []
+        await take(follow_logs(client, "pod", namespace="ns", after=log.position), lines)
+    assert lines == ["a", "of another output"]
+
+
+PAUSE = text(
+    (0, "x" * 4096), (4 * SECOND, "a"), (4 * SECOND + 2, "b"), (4 * SECOND - 1, "of stderr"), (5 * SECOND, "c")
+)
+
+
+@pytest.mark.parametrize("look", [refuse(503, "ServiceUnavailable"), answer(b""), answer(text((4 * SECOND, "a")))])
+async def test_no_line_is_lost_when_two_outputs_are_stamped_in_disorder_after_a_pause(look: Step) -> None:
+    """Whether the newest file can be read, where the follow may have skipped one, or not."""
+    has_looked, last = asyncio.Event(), text((6 * SECOND, "end"))
+
+    async def follow(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await response.write(PAUSE.encode())
+        await has_looked.wait()
+        await response.write(last.encode())
+        return response
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.query["limitBytes"] == "64"
+        has_looked.set()
+        return await look(request)
+
+    lines: list[str] = []
+    logs = [follow, respond, answer(PAUSE + last)]
+    async with playing(pods=[pod(), pod("terminated")], logs=logs) as (client, _):
+        await take(follow_logs(client, "pod", namespace="ns"), lines)
+    assert lines[1:] == ["a", "b", "of stderr", "c", "end"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_only_the_last_lines_are_read_again_when_a_long_log_ends(count: int) -> None:
+    body = "".join(text((number, "x" * 1000)) for number in range(100)) + text(*[(100, "same")] * count)
+    tail = text((99, "x" * 1000), *[(100, "same")] * count)
+    lines: list[str] = []
+    async with playing(pods=[pod("terminated")], logs=[answer(body), answer(tail)]) as (client, server):
+        await take(follow_logs(client, "pod", namespace="ns"), lines)
+    assert len(lines) == 100 + count
+    assert server.requests[-1].target.endswith(f"tailLines={count + 1}")
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        text((100, "same")),
+        text((100, "same"), (100, "same")),
+        text((100, "same"), (101, "more")),
+        text((99, "x"), (100, "same")) + f"{stamp(101)} cu",
+    ],
+)
+async def test_end_of_a_long_log_is_read_again_when_its_last_lines_do_not_confirm_it(tail: str) -> None:
+    body = "".join(text((number, "x" * 1000)) for number in range(100)) + text((100, "same"))
+    rest = text((100, "same"), (101, "more"))
+    lines: list[str] = []
+    async with playing(pods=[pod("terminated")], logs=[answer(body), answer(tail), answer(rest)]) as (client, _):
+        await take(follow_logs(client, "pod", namespace="ns"), lines)
+    assert lines[100:] == ["same", "more"]
+
+
+async def test_log_is_read_again_and_again_when_its_node_cannot_wait_for_new_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("runyard.kube.streams.follow._UNWATCHED_SECONDS", 0.01)
+    complaint = "failed to create fsnotify watcher: too many open files"
+    three = ONE_TWO + text((3, "three"))
+    logs = [answer(body + complaint) for body in (text((1, "one")), ONE_TWO, ONE_TWO, three)]
+    states = [pod(), pod(), pod(), pod(), pod("terminated")]
+    lines: list[str] = []
+    async with playing(pods=states, logs=[*logs, answer(three)]) as (client, server):
+        await take(follow_logs(client, "pod", namespace="ns"), lines)
+    assert lines == ["one", "two", "three"]
+    follows = ["follow=true" in request.target for request in server.requests if "/log?" in request.target]
+    assert follows == [True, True, True, True, False]

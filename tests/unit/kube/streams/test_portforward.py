@@ -228,8 +228,8 @@ async def test_the_stream_is_given_up_when_a_client_that_has_ended_gets_no_answe
         ended.set()
 
     async with forwarding(forward(script)) as ports, dial(ports[8080]) as (reader, writer):
-        writer.write_eof()
         assert await reader.read(1) == b"x"
+        writer.write_eof()
         with pytest.raises(ConnectionResetError):
             await reader.read()
         await ended.wait()

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from testbed.faults import FaultPlan, FaultProxy, Request, Rule
 from testbed.faults.http1 import parse_request
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 40
 GET = b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\n\r\n"
 WATCH = b"GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /api/v1/pods HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody"
@@ -112,7 +112,7 @@ async def connection_to(url: str, tls: ssl.SSLContext | None = None) -> AsyncIte
 
 async def wait_until_open(url: str) -> None:
     """Until somebody listens there."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
             with suppress(ConnectionRefusedError):
                 async with connection_to(url):

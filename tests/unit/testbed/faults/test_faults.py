@@ -13,6 +13,7 @@ from testbed.faults import (
     FaultProxy,
     LoseAnswer,
     Refuse,
+    Repeat,
     Request,
     Reset,
     Rule,
@@ -93,7 +94,7 @@ async def test_reset_is_seen_as_such_when_the_answer_is_on_its_way() -> None:
 
 
 async def test_stall_goes_on_when_its_time_is_over() -> None:
-    async with proxied(Rule(Stall(after_bytes=4, seconds=1.0))) as (proxy, _, client):
+    async with proxied(Rule(Stall(after_bytes=4, seconds=3.0))) as (proxy, _, client):
         await client.send(GET)
         assert await client.take(len(OK) - 6) == OK[:-6]
         assert await client.is_silent()
@@ -116,7 +117,7 @@ async def test_stall_lasts_when_it_has_no_end() -> None:
 
 
 async def test_delay_holds_the_request_back_when_it_is_not_over() -> None:
-    async with proxied(Rule(Delay(1.0))) as (proxy, upstream, client):
+    async with proxied(Rule(Delay(3.0))) as (proxy, upstream, client):
         await client.send(POST)
         assert await client.is_silent()
         assert upstream.received == []
@@ -126,20 +127,20 @@ async def test_delay_holds_the_request_back_when_it_is_not_over() -> None:
 
 
 async def test_delayed_request_is_dropped_when_the_client_leaves() -> None:
-    async with proxied(Rule(Delay(0.3))) as (_, upstream, client):
+    async with proxied(Rule(Delay(1.0))) as (_, upstream, client):
         await client.send(POST)
         client.writer.close()
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.5)
         assert upstream.received == []
 
 
 @pytest.mark.parametrize("by_command", [True, False])
 async def test_connections_are_refused_when_the_listener_is_closed(by_command: bool) -> None:
-    rules = [] if by_command else [Rule(Refuse(1.0))]
+    rules = [] if by_command else [Rule(Refuse(3.0))]
     async with proxied(*rules) as (proxy, _, client):
         url = proxy.url
         if by_command:
-            proxy.refuse(1.0)
+            proxy.refuse(3.0)
         else:
             await client.send(GET)
             with pytest.raises(ConnectionResetError):
@@ -166,6 +167,15 @@ async def test_error_is_answered_without_forwarding_when_asked_for(status: int) 
         assert proxy.counts == {f"answer-{status}": 1}
         await client.send(GET)  # its body was taken off the connection, which goes on
         assert await client.take(len(OK)) == OK
+
+
+async def test_page_is_answered_when_the_error_is_a_gateway_s() -> None:
+    async with proxied(Rule(Answer(403, is_page=True))) as (_, upstream, client):
+        await client.send(POST)
+        status, headers, body = await client.take_answer()
+        assert (status, headers["content-type"]) == (403, "text/html")
+        assert body.startswith(b"<html>")
+        assert upstream.received == []
 
 
 async def test_connection_ends_with_the_error_when_the_client_waits_to_send_its_body() -> None:
@@ -221,6 +231,35 @@ async def test_expiry_is_not_committed_when_the_request_is_no_watch() -> None:
         await client.send(GET)
         assert await client.take(len(OK)) == OK
         assert not proxy.counts
+
+
+async def test_events_come_twice_when_a_watch_is_repeated() -> None:
+    first, second = b'{"type":"ADDED","object":{}}\n', b'{"type":"DELETED","object":{}}\n'
+
+    async def play(request: Request, body: bytes, peer: Connection) -> None:
+        await peer.send(CHUNKED + chunk(first) + chunk(second[:9]))
+        await asyncio.sleep(0.05)
+        await peer.send(chunk(second[9:]))
+
+    async with proxied(Rule(Repeat()), handler=play) as (proxy, _, client):
+        await client.send(WATCH)
+        expected = CHUNKED + chunk(first) * 2 + chunk(second[:9]) + chunk(second[9:]) + chunk(second)
+        assert await client.take(len(expected)) == expected
+    assert proxy.counts == {"repeat": 2}
+
+
+async def test_answer_passes_once_when_a_request_that_is_no_watch_is_to_be_repeated() -> None:
+    async with proxied(Rule(Repeat())) as (proxy, _, client):
+        await client.send(GET)
+        assert await client.take(len(OK)) == OK
+        assert not proxy.counts
+
+
+async def test_status_has_the_reason_of_the_answer_when_it_names_one() -> None:
+    async with proxied(Rule(Answer(409, reason="AlreadyExists"))) as (_, _, client):
+        await client.send(POST)
+        status, _, body = await client.take_answer()
+        assert (status, json.loads(body)["reason"]) == (409, "AlreadyExists")
 
 
 async def test_tunnel_is_cut_when_its_bytes_are_through() -> None:

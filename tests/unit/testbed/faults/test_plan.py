@@ -41,6 +41,13 @@ def test_figures_stay_in_their_ranges_when_they_are_drawn() -> None:
     assert 1 <= min(seconds) < max(seconds) <= 2
 
 
+def test_conflicts_strike_writes_only_when_they_are_drawn() -> None:
+    plan = FaultPlan(rates={"answer-409": 1.0})
+    assert {plan.decide(parse_request(GET)) for _ in range(20)} == {None}
+    reasons = ("AlreadyExists", "Conflict")
+    assert {plan.decide(parse_request(POST)) for _ in range(50)} == {Answer(409, reason=reason) for reason in reasons}
+
+
 def test_rules_come_before_chance_when_they_match() -> None:
     plan = FaultPlan(rates={"answer-500": 1.0}, rules=[Rule(Cut(1), skip=1, times=2)])
     decided = [plan.decide(parse_request(GET)) for _ in range(4)]

@@ -16,6 +16,7 @@ from testbed.faults import (
     Reset,
     Rule,
 )
+from testbed.faults.wire import Wire
 from testbed.pki import Authority
 from tests.unit.testbed.faults.scripted import (
     GET,
@@ -109,6 +110,18 @@ async def test_faults_strike_when_the_client_speaks_tls(authority: Authority, ce
             await client.send(GET)
             with pytest.raises(ConnectionResetError):
                 await client.take_rest()
+
+
+async def test_reset_does_nothing_when_the_connection_is_closed_already(
+    authority: Authority, server_tls: ssl.SSLContext
+) -> None:
+    trusting = ssl.create_default_context(cafile=authority.certificate_file)
+    async with upstream_of(tls=server_tls) as upstream:
+        address = urlsplit(upstream.url)
+        wire = Wire(*await asyncio.open_connection(address.hostname, address.port, ssl=trusting))
+        wire.abort()
+        await wire.close()  # the second close takes the socket from the transport
+        wire.reset()
 
 
 async def test_stop_is_clean_when_a_handshake_never_ends(certificate: tuple[Path, Path]) -> None:

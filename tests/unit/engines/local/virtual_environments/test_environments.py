@@ -76,8 +76,8 @@ class Lab:
     def choose(self, *requirements: str, python_version: str = OWN) -> Environment:
         return choose_environment(self.environments, self.interpreters.get(python_version), requirements)
 
-    def start(self, environment: Environment, *, in_use: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        command = plan_setup(environment, uv=UV, cache_folder=self.cache, index_variables=self.index, in_use=in_use)
+    def start(self, environment: Environment, *, uv: Path = UV, in_use: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        command = plan_setup(environment, uv=uv, cache_folder=self.cache, index_variables=self.index, in_use=in_use)
         return subprocess.Popen(
             command.argv,
             env=dict(command.env),
@@ -110,6 +110,14 @@ def public_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
+
+
+def write_slow_uv(path: Path, *, begun: Path, go_on: Path) -> Path:
+    """A uv that tells when it is about to install, and waits for a word."""
+    wait = f"touch {begun}; until [ -e {go_on} ]; do sleep 0.05; done"
+    path.write_text(f'#!/bin/sh\nif [ "$1" = pip ]; then {wait}; fi\nexec {UV} "$@"\n')
+    path.chmod(0o755)
+    return path
 
 
 def ask(environment: Environment, code: str) -> str:
@@ -165,18 +173,18 @@ def test_one_process_builds_when_two_start_at_once(lab: Lab) -> None:
 
 
 @needs_uv
-def test_environment_is_built_anew_when_a_build_was_killed_in_the_middle(lab: Lab) -> None:
+def test_environment_is_built_anew_when_a_build_was_killed_in_the_middle(lab: Lab, tmp_path: Path) -> None:
     environment = lab.choose("liba")
-    process = lab.start(environment)
+    begun = tmp_path / "begun"
+    process = lab.start(environment, uv=write_slow_uv(tmp_path / "slow-uv", begun=begun, go_on=tmp_path / "never"))
     assert process.stdout is not None
-    while not (environment.folder / "bin").exists():
+    while not begun.exists():
         assert process.poll() is None
-        time.sleep(0.001)
+        time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    if is_ready(environment):
-        pytest.skip("the build was over before it was killed")
+    assert not is_ready(environment)
     (environment.folder / "half-written").touch()
     output = lab.build(environment)
     assert output.startswith("removing what an interrupted build left\n")
@@ -187,9 +195,8 @@ def test_environment_is_built_anew_when_a_build_was_killed_in_the_middle(lab: La
 
 @needs_uv
 def test_lock_is_held_until_uv_has_ended_when_only_its_parent_is_killed(lab: Lab, tmp_path: Path) -> None:
-    slow, begun = tmp_path / "slow-uv", tmp_path / "begun"
-    slow.write_text(f'#!/bin/sh\n[ "$1" = pip ] && touch {begun} && sleep 2\nexec {UV} "$@"\n')
-    slow.chmod(0o755)
+    begun, go_on = tmp_path / "begun", tmp_path / "go-on"
+    slow = write_slow_uv(tmp_path / "slow-uv", begun=begun, go_on=go_on)
     environment = lab.choose("libb")
     command = plan_setup(environment, uv=slow, cache_folder=lab.cache, index_variables=lab.index)
     process = subprocess.Popen(command.argv, env=dict(command.env), stdout=subprocess.DEVNULL)
@@ -198,8 +205,13 @@ def test_lock_is_held_until_uv_has_ended_when_only_its_parent_is_killed(lab: Lab
         time.sleep(0.01)
     process.kill()
     process.wait()
-    output = lab.build(environment)
-    assert output.startswith("waiting for another run that builds the same environment\nremoving what")
+    with lab.start(environment) as waiting:
+        assert waiting.stdout is not None
+        said = waiting.stdout.readline()
+        go_on.touch()
+        rest = waiting.stdout.read()
+    assert (waiting.returncode, said) == (0, "waiting for another run that builds the same environment\n"), rest
+    assert rest.startswith("removing what")
     assert ask(environment, "import libb; print(libb.WORKS)") == "True"
 
 

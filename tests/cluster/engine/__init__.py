@@ -1,0 +1,1 @@
+"""The Kubernetes engine, and what it starts, on a real cluster."""

@@ -1,0 +1,248 @@
+"""Kills, cuts and restarts of everything around the agent, with pods in flight: nothing is lost, doubled or left over.
+
+The provider's nodes are KWOK's: what is counted are objects. Its audit log says what was created how often.
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.cluster import Cluster
+from testbed.errors import TestbedError
+from testbed.faults import FaultProxy
+from testbed.pytest_plugin import kubernetes_version, require_machine
+from testbed.site import Options
+from tests.chaos.audit_log import iter_entries
+from tests.cluster.node.agent_bed import NODE, AgentBed, find_condition, is_ready, open_bed, run_command, wait_for
+from tests.cluster.node.test_seed import FAKE, make_fake_class
+
+PODS = 20
+TENANT = "tenant"
+OFFER = {
+    "capacity": {"cpu": "100", "memory": "400Gi", "nvidia.com/gpu": "64", "pods": "200"},
+    "shapes": [
+        {
+            "name": "small",
+            "handler": "nvidia",
+            "limits": {"cpu": "500m", "memory": "1Gi", "gpu": "0"},
+            "remote_class": FAKE,
+        }
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Cluster]:
+    require_machine(node=False)
+    options = Options(kubernetes=kubernetes_version(), node=False, dns=False, storage=False, fake_nodes=2, audit=True)
+    cluster = Cluster.up(f"np-{os.getpid()}", options, outlives_us=False)
+    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(make_fake_class()))
+    yield cluster
+    cluster.down()
+
+
+@pytest.fixture(scope="module")
+def bed(local_cluster: Cluster, provider: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentBed]:
+    with open_bed(local_cluster, provider, TENANT, tmp_path_factory.mktemp("faults"), offer=OFFER) as bed:
+        yield bed
+
+
+@pytest.fixture(autouse=True)
+def agents(bed: AgentBed) -> Iterator[None]:
+    """Every test starts its own agent and leaves no pods."""
+    bed.start()
+    bed.wait_ready()
+    bed.wait_filling("small")
+    yield
+    try:
+        bed.local.kubectl("delete", "pods", "--all", "--wait=false")
+        wait_for("no pods on either side", lambda: not bed.get("pods")["items"] and not bed.get_remote("pods")["items"])
+    finally:
+        bed.close()
+        bed.processes.clear()
+
+
+def make_pods(prefix: str, count: int = PODS) -> list[dict[str, Any]]:
+    container = {"name": "main", "image": "busybox:1.36", "command": ["sleep", "3600"]}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{prefix}-{number}", "namespace": "default"},
+            "spec": {"runtimeClassName": "small", "containers": [container]},
+        }
+        for number in range(count)
+    ]
+
+
+def wait_all_running(bed: AgentBed, count: int = PODS, *, seconds: float = 90.0) -> dict[str, str]:
+    """The names of the pods at the provider by local uid, once all run."""
+
+    def look() -> bool:
+        phases = [pod["status"].get("phase") for pod in bed.get("pods")["items"]]
+        return phases == ["Running"] * count
+
+    wait_for(f"{count} pods that run", look, seconds=seconds)
+    return {pod["metadata"]["labels"]["k8s.gpu/uid"]: pod["metadata"]["uid"] for pod in bed.get_remote("pods")["items"]}
+
+
+def check_once(bed: AgentBed, remote: dict[str, str]) -> None:
+    """Every local pod has one pod at the provider, which was created once."""
+    uids = {pod["metadata"]["uid"] for pod in bed.get("pods")["items"]}
+    assert set(remote) == uids
+    created = Counter(
+        entry.name
+        for entry in iter_entries(bed.provider.site.logs, namespace=TENANT)
+        if entry.verb == "create" and entry.resource == "pods" and entry.is_done
+    )
+    assert {name: count for name, count in created.items() if count > 1} == {}
+
+
+def check_ledger(bed: AgentBed, count: int) -> None:
+    expected = {"cpu": f"{100 * 1000 - 500 * count}m", "pods": str(200 - count)}
+
+    def look() -> bool:
+        found = bed.read_allocatable()
+        cpu = found["cpu"]
+        millis = int(cpu[:-1]) if cpu.endswith("m") else 1000 * int(cpu)
+        return (f"{millis}m", found["pods"]) == (expected["cpu"], expected["pods"])
+
+    wait_for("a ledger that is the truth", look)
+
+
+def test_nothing_is_lost_or_doubled_when_the_agent_is_killed_with_pods_in_flight(bed: AgentBed) -> None:
+    bed.apply(*make_pods("agent"))
+    for _ in range(3):
+        time.sleep(0.7)  # somewhere between bindings, starts and statuses
+        bed.processes[-1].kill()
+        bed.start()
+    remote = wait_all_running(bed)
+    check_once(bed, remote)
+    check_ledger(bed, PODS)
+    assert is_ready(bed.get("node", NODE))
+
+
+def test_pods_live_on_when_the_agent_restarts(bed: AgentBed) -> None:
+    bed.apply(*make_pods("restart", 5))
+    before = wait_all_running(bed, 5)
+    assert bed.processes[-1].stop() == 0
+    bed.start()
+    wait_for("a leader", lambda: "leading" in bed.processes[-1].log.read_text())
+    check_ledger(bed, 5)
+    assert wait_all_running(bed, 5) == before
+
+
+def test_nothing_is_lost_or_doubled_when_the_providers_apiserver_is_killed(bed: AgentBed) -> None:
+    bed.apply(*make_pods("remote"))
+    time.sleep(0.5)
+    bed.provider.kill("kube-apiserver")
+    time.sleep(1.0)
+    bed.provider.start("kube-apiserver")
+    bed.provider.wait_ready()
+    remote = wait_all_running(bed)
+    check_once(bed, remote)
+    check_ledger(bed, PODS)
+
+
+def test_nothing_is_lost_or_doubled_when_both_sides_restart_at_once(bed: AgentBed) -> None:
+    bed.apply(*make_pods("both"))
+    time.sleep(0.5)
+    bed.provider.kill("kube-apiserver")
+    bed.local.kill("kube-apiserver")
+    bed.processes[-1].kill()
+    for cluster in (bed.provider, bed.local):
+        cluster.start("kube-apiserver")
+    for cluster in (bed.provider, bed.local):
+        cluster.wait_ready()
+    bed.start()
+    remote = wait_all_running(bed)
+    check_once(bed, remote)
+    check_ledger(bed, PODS)
+
+
+def test_node_stays_ready_and_takes_nothing_new_when_the_link_is_cut(bed: AgentBed) -> None:
+    bed.processes[-1].stop()
+    with proxied(bed) as proxy:
+        bed.start("--unready-after=3")
+        bed.apply(*make_pods("cut", 5))
+        before = wait_all_running(bed, 5)
+        proxy.refuse(30.0)
+        proxy.sever()
+        condition = wait_for("the condition", lambda: find_link(bed, "False"))
+        assert "pods live on" in condition["message"]
+        bed.apply(*make_pods("late", 1))
+
+        def told() -> bool:
+            reason = find_condition(bed.get_pod("late-0"), "PodScheduled").get("reason")
+            return bool(reason == "ProviderUnreachable")
+
+        wait_for("the reason", told)
+        assert is_ready(bed.get("node", NODE))
+        wait_for("unready pods", lambda: not any(map(is_ready, bed.get("pods")["items"])))
+        wait_for("the link", lambda: find_link(bed, "True"), seconds=90)
+        after = wait_all_running(bed, 6)
+        assert before.items() <= after.items()
+        # Whether they are ready is KWOK's word again, which may call its nodes lost on a busy machine.
+        wait_for("their own state", lambda: "ProviderUnreachable" not in bed.local.kubectl("get", "pods", "-o", "yaml"))
+    check_once(bed, after)
+    bed.processes[-1].kill()  # its link is gone for good
+    bed.start()
+
+
+def find_link(bed: AgentBed, status: str) -> dict[str, Any] | None:
+    condition = find_condition(bed.get("node", NODE), "ProviderReachable")
+    return condition if condition.get("status") == status else None
+
+
+@contextmanager
+def proxied(bed: AgentBed) -> Iterator[FaultProxy]:
+    """The agent reaches the provider through a proxy, which can cut the link."""
+    cluster, path = bed.provider, bed.folder / "provider.kubeconfig"
+    direct = path.read_text()
+    certificate = cluster.certificate("fault-proxy", hosts=["127.0.0.1"])
+    with FaultProxy(cluster.server, certificate=certificate, upstream_ca=cluster.ca_file) as proxy:
+        path.write_text(direct.replace(cluster.server, proxy.url))
+        try:
+            yield proxy
+        finally:
+            path.write_text(direct)
+
+
+def test_one_node_is_kept_when_two_agents_run_and_the_leader_dies(bed: AgentBed) -> None:
+    bed.start()
+    bed.apply(*make_pods("pair", 3))
+    remote = wait_all_running(bed, 3)
+    leader = next(agent for agent in bed.processes if "leading" in agent.log.read_text())
+    other = next(agent for agent in bed.processes if agent is not leader)
+    assert "leading" not in other.log.read_text()
+    leader.kill()
+    wait_for("the other one leads", lambda: "leading" in other.log.read_text())
+    bed.apply(*make_pods("later", 2))
+    after = wait_all_running(bed, 5)
+    assert remote.items() <= after.items()
+    assert is_ready(bed.get("node", NODE))
+    assert len(bed.get("nodes")["items"]) == 1
+
+
+def test_a_node_that_is_drained_and_left_is_gone_when_its_agent_was_stopped(bed: AgentBed) -> None:
+    bed.apply(*make_pods("drained", 2))
+    wait_all_running(bed, 2)
+    kubeconfig = f"--kubeconfig={bed.local.kubeconfig}"
+    with pytest.raises(AssertionError, match=r"an agent of node k8s\.gpu runs"):
+        run_command("node", "leave", kubeconfig)
+    printed = run_command("node", "drain", kubeconfig)
+    assert "node k8s.gpu is empty" in printed
+    bed.processes[-1].stop()
+    printed = run_command("node", "leave", kubeconfig)
+    assert "node k8s.gpu deleted" in printed
+    with pytest.raises(TestbedError, match="not found"):
+        bed.get("node", NODE)
+    assert bed.get("runtimeclasses", "-l", NODE)["items"] == []
+    bed.start()
+    bed.wait_ready()

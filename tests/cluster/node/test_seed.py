@@ -1,0 +1,202 @@
+"""The seed's YAMLs and figures, in its order: on nodes of KWOK, because no machine here has 63 cores and 8 GPUs.
+
+The provider is another namespace of the same cluster.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.cluster import Cluster
+from testbed.errors import TestbedError
+from testbed.pytest_plugin import kubernetes_version, require_machine
+from testbed.site import Options
+from tests.cluster.node.agent_bed import NODE, AgentBed, find_condition, open_bed, wait_for
+
+SEED = Path(__file__).parents[2] / "data" / "virtual_node"
+FAKE = "fake"
+"""A RuntimeClass of the provider's, which leads pods to its pretended nodes."""
+SEEWEB = "seeweb-nvidia"
+EIGHTH = "eighth"
+"""The third snapshot of the seed is exactly eight pods of this class."""
+CAPACITY = {"cpu": "63", "memory": "263567056Ki", "nvidia.com/gpu": "8", "pods": "8"}
+LIMITS = {
+    f"{SEEWEB}-1xa6000": {"cpu": "8000m", "memory": "32861620Ki", "gpu": "1"},
+    f"{SEEWEB}-2xa6000": {"cpu": "16000m", "memory": "65723240Ki", "gpu": "2"},
+    f"{SEEWEB}-1xa100": {"cpu": "16000m", "memory": "120Gi", "gpu": "1"},
+    EIGHTH: {"cpu": "7625m", "memory": "32900825Ki", "gpu": "1"},
+}
+OFFER = {
+    "capacity": CAPACITY,
+    "shapes": [
+        {"name": name, "handler": "nvidia", "limits": limits, "remote_class": FAKE} for name, limits in LIMITS.items()
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentBed]:
+    require_machine(node=False)
+    options = Options(kubernetes=kubernetes_version(), node=False, dns=False, storage=False, fake_nodes=2)
+    cluster = Cluster.up(f"seed-{os.getpid()}", options, outlives_us=False)
+    try:
+        cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(make_fake_class()))
+        with open_bed(cluster, cluster, "provider", tmp_path_factory.mktemp("seed"), offer=OFFER) as bed:
+            bed.start()
+            bed.wait_ready()
+            bed.wait_filling(*LIMITS)
+            yield bed
+    finally:
+        cluster.down()
+
+
+def make_fake_class() -> dict[str, Any]:
+    toleration = {"key": "kwok.x-k8s.io/node", "operator": "Exists"}
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": FAKE},
+        "handler": "nvidia",
+        "scheduling": {"nodeSelector": {"type": "kwok"}, "tolerations": [toleration]},
+    }
+
+
+def read_figures(bed: AgentBed) -> tuple[dict[str, str], dict[str, str]]:
+    """As the seed asks for them."""
+    printed = bed.local.kubectl("get", "node", NODE, "-o", "jsonpath={.status.capacity}\n{.status.allocatable}")
+    capacity, allocatable = map(json.loads, printed.splitlines())
+    return capacity, allocatable
+
+
+def apply_seed(bed: AgentBed, name: str) -> str:
+    """A YAML of the seed, byte for byte; returns the name of the pod."""
+    text = (SEED / f"{name}.yaml").read_text()
+    bed.local.kubectl("apply", "-f", "-", stdin=text)
+    return str(yaml.safe_load(text)["metadata"]["name"])
+
+
+def remove(bed: AgentBed, *names: str) -> None:
+    bed.local.kubectl("delete", "pod", *names, "--wait=false")
+    wait_for("everything free", lambda: read_figures(bed)[1] == CAPACITY)
+
+
+def test_classes_are_listed_as_in_the_seed(bed: AgentBed) -> None:
+    rows = [line.split() for line in bed.local.kubectl("get", "runtimeclasses", "-l", NODE).splitlines()]
+    assert rows[0] == ["NAME", "HANDLER", "AGE"]
+    assert {(row[0], row[1]) for row in rows[1:]} == {(name, "nvidia") for name in LIMITS}
+    printed = bed.local.kubectl(
+        "get", "runtimeclass", "seeweb-nvidia-1xa6000", "-o", "jsonpath={.metadata.annotations}"
+    )
+    assert json.loads(printed) == {
+        "limits.k8s.gpu/cpu": "8000m",
+        "limits.k8s.gpu/default": "1",
+        "limits.k8s.gpu/memory": "32861620Ki",
+    }
+
+
+def test_capacity_is_free_when_nothing_runs(bed: AgentBed) -> None:
+    assert read_figures(bed) == (CAPACITY, CAPACITY)
+
+
+def test_missing_resources_come_from_the_class_when_the_first_pod_states_gpus_only(bed: AgentBed) -> None:
+    name = apply_seed(bed, "first-pod")
+    pod = bed.wait_phase(name, "Running")
+    limits = pod["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"cpu": "8", "memory": "32861620Ki", "nvidia.com/gpu": "1"}
+    remove(bed, name)
+
+
+def test_figures_are_those_of_the_seed_when_its_pod_is_allocated(bed: AgentBed) -> None:
+    name = apply_seed(bed, "allocated")
+    bed.wait_phase(name, "Running")
+    allocatable = {"cpu": "61", "memory": "246789840Ki", "nvidia.com/gpu": "7", "pods": "7"}
+    assert read_figures(bed) == (CAPACITY, allocatable)
+    remove(bed, name)
+
+
+def test_pod_runs_when_it_is_below_its_class(bed: AgentBed) -> None:
+    name = apply_seed(bed, "below-the-class")
+    bed.wait_phase(name, "Running")
+    remove(bed, name)
+
+
+def test_pod_stays_pending_when_it_is_above_its_class(bed: AgentBed) -> None:
+    name = apply_seed(bed, "above-the-class")
+    condition = wait_for("a reason", lambda: find_condition(bed.get_pod(name), "PodScheduled"))
+    assert condition["reason"] == "RuntimeClassLimitExceeded"
+    assert "64Gi" in condition["message"]
+    assert bed.get_pod(name)["status"]["phase"] == "Pending"
+    bed.local.kubectl("delete", "pod", name)
+
+
+def test_pod_runs_when_the_sum_of_its_containers_is_within_the_class(bed: AgentBed) -> None:
+    name = apply_seed(bed, "two-containers")
+    bed.wait_phase(name, "Running")
+    assert read_figures(bed)[1] == {"cpu": "61", "memory": "230012624Ki", "nvidia.com/gpu": "6", "pods": "7"}
+    remove(bed, name)
+
+
+def test_eight_of_ten_run_and_the_others_follow_when_there_is_room(bed: AgentBed) -> None:
+    pods = [make_eighth(number) for number in range(10)]
+    bed.apply(*pods)
+
+    def count() -> tuple[int, int]:
+        found = bed.get("pods")["items"]
+        waiting = [pod for pod in found if find_condition(pod, "PodScheduled").get("reason") == "InsufficientCapacity"]
+        return sum(pod["status"]["phase"] == "Running" for pod in found), len(waiting)
+
+    wait_for("eight that run and two that wait", lambda: count() == (8, 2))
+    full = {"cpu": "2", "memory": "360456Ki", "nvidia.com/gpu": "0", "pods": "0"}
+    assert read_figures(bed) == (CAPACITY, full)
+    assert len(bed.get_remote("pods")["items"]) == 8
+    found = bed.get("pods")["items"]
+    running = next(pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running")
+    message = next(
+        one["message"]
+        for pod in found
+        if (one := find_condition(pod, "PodScheduled")).get("reason") == "InsufficientCapacity"
+    )
+    assert "nvidia.com/gpu: 1 asked, 0 free" in message
+    bed.local.kubectl("delete", "pod", running, "--wait=false")
+    wait_for("another one in its place", lambda: count() == (8, 1))
+    assert read_figures(bed) == (CAPACITY, full)
+    remove(bed, *(pod["metadata"]["name"] for pod in bed.get("pods")["items"]))
+    assert bed.get_remote("pods")["items"] == []
+
+
+def make_eighth(number: int) -> dict[str, Any]:
+    container = {"name": "nvidia", "image": "busybox:1.36", "command": ["sleep", "3600"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"eighth-{number}", "namespace": "default"},
+        "spec": {"runtimeClassName": EIGHTH, "containers": [container]},
+    }
+
+
+def test_nobody_else_places_a_pod_on_the_node_when_it_is_named_or_bound(bed: AgentBed) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "intruder", "namespace": "default"},
+        "spec": {"containers": [{"name": "one", "image": "busybox:1.36"}]},
+    }
+    named = {**pod, "spec": {**pod["spec"], "nodeName": NODE}}  # type: ignore[dict-item]
+    with pytest.raises(TestbedError, match=r"k8s\.gpu"):
+        bed.apply(named)
+    bed.apply({**pod, "spec": {**pod["spec"], "schedulerName": "nobody"}})  # type: ignore[dict-item]
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "intruder", "namespace": "default"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": NODE},
+    }
+    path = "/api/v1/namespaces/default/pods/intruder/binding"
+    with pytest.raises(TestbedError, match=r"k8s\.gpu"):
+        bed.local.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(binding))
+    bed.local.kubectl("delete", "pod", "intruder", "--force", "--grace-period=0")

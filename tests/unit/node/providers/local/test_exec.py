@@ -1,0 +1,209 @@
+"""Exec into a local pod, by a real WebSocket client over a real socket."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from runyard.node.providers.local.local_provider import LocalProvider
+from runyard.node.providers.local.websocket_frames import (
+    BINARY,
+    CLOSE,
+    PING,
+    FrameError,
+    FrameParser,
+    Message,
+    encode_frame,
+)
+from runyard.node.providers.provider import ProviderRefused, Relay, Tunnel
+from tests.unit.node.providers.local.test_local_provider import UID, phase, wait_pod, workload
+
+UPGRADE = {"Upgrade": "websocket", "Sec-WebSocket-Key": "x", "Sec-WebSocket-Protocol": "v5.channel.k8s.io"}
+
+
+@pytest.fixture
+async def provider(tmp_path: Path) -> AsyncIterator[LocalProvider]:
+    """With one running container, which has an environment and a mount of its own."""
+    mount = {"volumeMounts": [{"name": "v", "mountPath": str(tmp_path / "mounted")}]}
+    env = {"env": [{"name": "COLOUR", "value": "green"}]}
+    async with LocalProvider(tmp_path / "node", removal_seconds=0) as provider:
+        await provider.start(
+            workload(
+                "exec sleep 600",
+                container={**mount, **env},
+                spec={"volumes": [{"name": "v", "configMap": {"name": "c"}}]},
+                config_maps={"c": {"data": {"a": "from a map\n"}}},
+            )
+        )
+        await wait_pod(provider, phase("Running"))
+        yield provider
+        await provider.stop(UID, grace_seconds=0)
+        async with asyncio.timeout(20):
+            async for _ in provider.changes():
+                if not provider.pods:
+                    break
+
+
+class Result:
+    def __init__(self) -> None:
+        self.streams: dict[int, bytes] = {}
+
+    @property
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = json.loads(self.streams[3])
+        return status
+
+
+@asynccontextmanager
+async def executing(
+    provider: LocalProvider, *command: str, stdin: bool = False
+) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    """The kubelet port's part: a server that answers 101 and passes bytes on."""
+    query = [("command", word) for word in command] + [("output", "1"), ("error", "1"), ("input", str(int(stdin)))]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[1:]
+        headers = dict(line.split(": ", 1) for line in lines if line)
+        async with provider.open_tunnel("exec", UID, "c0", method="GET", query=query, headers=headers) as tunnel:
+            answer = "".join(f"{name}: {value}\r\n" for name, value in tunnel.headers)
+            writer.write(f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{answer}\r\n".encode())
+            upwards = asyncio.create_task(_pass_on(reader, tunnel))
+            while data := await tunnel.receive():
+                writer.write(data)
+                await writer.drain()
+            upwards.cancel()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with server, aiohttp.ClientSession() as session:
+        protocols = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+        async with session.ws_connect(url, protocols=protocols, max_msg_size=0) as channel:
+            yield channel
+
+
+async def _pass_on(reader: asyncio.StreamReader, tunnel: Tunnel) -> None:
+    while data := await reader.read(65536):
+        await tunnel.send(data)
+    await tunnel.close_sending()
+
+
+async def collect(channel: aiohttp.ClientWebSocketResponse) -> Result:
+    result = Result()
+    async with asyncio.timeout(60):
+        async for message in channel:
+            data: bytes = message.data
+            result.streams[data[0]] = result.streams.get(data[0], b"") + data[1:]
+    return result
+
+
+async def test_command_runs_beside_the_container_when_executed(provider: LocalProvider, tmp_path: Path) -> None:
+    script = f"echo $COLOUR; cat {tmp_path}/mounted/a; pwd; echo oops >&2; exit 7"
+    async with executing(provider, "sh", "-c", script) as channel:
+        assert channel.protocol == "v5.channel.k8s.io"
+        result = await collect(channel)
+    folder = tmp_path / "node/pods" / UID / "work"
+    assert result.streams[1] == f"green\nfrom a map\n{folder}\n".encode()
+    assert result.streams[2] == b"oops\n"
+    assert result.status["reason"] == "NonZeroExitCode"
+    assert result.status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+
+
+async def test_input_arrives_whole_when_stdin_is_closed(provider: LocalProvider) -> None:
+    body = os.urandom(200_000)
+    async with executing(provider, "cat", stdin=True) as channel:
+        collecting = asyncio.create_task(collect(channel))
+        for start in range(0, len(body), 30_000):
+            await channel.send_bytes(b"\0" + body[start : start + 30_000])
+        await channel.send_bytes(b"\xff\0")
+        result = await collecting
+    assert result.streams[1] == body
+    assert result.status["status"] == "Success"
+
+
+async def test_command_is_killed_when_the_client_goes(provider: LocalProvider) -> None:
+    async with executing(provider, "sh", "-c", "echo $$; exec sleep 600") as channel, asyncio.timeout(20):
+        while len(said := await channel.receive_bytes()) == 1:
+            pass
+        await channel.close()
+    async with asyncio.timeout(20):
+        while os.path.exists(f"/proc/{int(said[1:])}"):  # noqa: ASYNC110, ASYNC240, PTH110 - a process
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("kind", "query", "headers", "words"),
+    [
+        ("exec", [("command", "x"), ("tty", "1")], UPGRADE, "leave out -t"),
+        ("exec", [("command", "x")], {"Upgrade": "SPDY/3.1"}, "WebSocket only, and not SPDY"),
+        ("exec", [], UPGRADE, "exec needs a command"),
+        ("exec", [("command", "x")], {**UPGRADE, "Sec-WebSocket-Protocol": "v9"}, "none of the protocols"),
+        ("exec", [("command", "/no/such"), ("output", "1")], UPGRADE, ""),
+        ("portforward", [], UPGRADE, "not portforward"),
+    ],
+)
+async def test_stream_is_refused_in_words_when_it_is_not_supported(
+    provider: LocalProvider, kind: Any, query: Any, headers: Any, words: str
+) -> None:
+    assert isinstance(provider, Relay)
+    if not words:  # nsenter starts, and says itself what it cannot execute
+        async with provider.open_tunnel(kind, UID, "c0", method="GET", query=query, headers=headers) as tunnel:
+            frames = [frame async for frame in _frames(tunnel)]
+        assert b"NonZeroExitCode" in b"".join(frames)
+        return
+    with pytest.raises(ProviderRefused, match=words):
+        async with provider.open_tunnel(kind, UID, "c0", method="GET", query=query, headers=headers):
+            pass
+
+
+async def _frames(tunnel: Tunnel) -> AsyncIterator[bytes]:
+    while data := await tunnel.receive():
+        yield data
+
+
+def masked(opcode: int, payload: bytes, *, is_final: bool = True) -> bytes:
+    frame = bytearray(encode_frame(opcode, payload))
+    if not is_final:
+        frame[0] &= 0x7F
+    frame[1] |= 0x80
+    head = len(frame) - len(payload)
+    mask = b"\x01\x02\x03\x04"
+    return bytes(frame[:head]) + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536])
+def test_frame_is_read_when_it_comes_byte_by_byte_or_whole(size: int) -> None:
+    payload = bytes(range(256)) * (size // 256 + 1)
+    frame = masked(BINARY, payload[:size])
+    assert FrameParser().feed(frame) == [Message(BINARY, payload[:size])]
+    parser = FrameParser()
+    pieces = [frame[:1], frame[1:7], frame[7:]]
+    assert [message for piece in pieces for message in parser.feed(piece)] == [Message(BINARY, payload[:size])]
+
+
+def test_fragments_are_joined_when_a_ping_comes_between() -> None:
+    frames = masked(BINARY, b"a", is_final=False) + masked(PING, b"p") + masked(0, b"b") + masked(CLOSE, b"")
+    assert FrameParser().feed(frames) == [Message(PING, b"p"), Message(BINARY, b"ab"), Message(CLOSE, b"")]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        encode_frame(BINARY, b"unmasked"),
+        masked(0, b"no beginning"),
+        masked(BINARY, b"x", is_final=False) + masked(BINARY, b"y"),
+        masked(PING, b"x", is_final=False),
+        b"\xf2\x80",
+        b"\x82\xff" + (1 << 40).to_bytes(8, "big"),
+        b"".join([masked(BINARY, b"x" * 600, is_final=False), masked(0, b"x" * 600)]),
+    ],
+)
+def test_frame_is_refused_when_it_breaks_the_protocol_or_is_too_large(frame: bytes) -> None:
+    with pytest.raises(FrameError):
+        FrameParser(message_bytes=1000).feed(frame)

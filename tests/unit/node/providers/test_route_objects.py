@@ -1,0 +1,87 @@
+"""The objects of a route at a Kubernetes provider."""
+
+import pytest
+
+from runyard.node.providers.kubernetes.route_objects import (
+    RouteSettings,
+    choose_port,
+    render_http_route,
+    render_ingress,
+    render_service,
+)
+from runyard.node.providers.provider import Route
+
+UID = "8d0a8f33-e9f9-434a-b3de-9ae58ac9de76"
+HOST = f"{UID}-skg00000.cloud.provider.tld"
+NAME = f"route-{UID}"
+ROUTE = Route(
+    uid=UID,
+    namespace="team",
+    name="inference",
+    host=HOST,
+    selector={"run": "inference"},
+    ports=[{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}],
+)
+OWNER = {"metadata": {"name": NAME, "uid": "remote-uid"}}
+
+
+def test_service_selects_pods_of_the_node_and_namespace_only_when_rendered() -> None:
+    service = render_service(ROUTE, node="k8s.gpu")
+    assert service["spec"]["selector"] == {
+        "run": "inference",
+        "k8s.gpu/namespace": "team",
+        "k8s.gpu/node": "k8s.gpu",
+    }
+    assert service["metadata"]["labels"] == {
+        "k8s.gpu/namespace": "team",
+        "k8s.gpu/node": "k8s.gpu",
+        "k8s.gpu/service-uid": UID,
+    }
+    assert service["metadata"]["annotations"]["k8s.gpu/host"] == HOST
+    assert len(service["metadata"]["name"]) <= 63
+
+
+def test_ingress_leads_to_the_service_when_class_secret_and_annotations_are_set() -> None:
+    settings = RouteSettings(ingress_class="nginx", tls_secret="wildcard", annotations={"a/b": "c"})
+    ingress = render_ingress(ROUTE, node="k8s.gpu", owner=OWNER, settings=settings)
+    assert ingress["spec"] == {
+        "ingressClassName": "nginx",
+        "rules": [
+            {
+                "host": HOST,
+                "http": {
+                    "paths": [
+                        {
+                            "path": "/",
+                            "pathType": "Prefix",
+                            "backend": {"service": {"name": NAME, "port": {"number": 80}}},
+                        }
+                    ]
+                },
+            }
+        ],
+        "tls": [{"hosts": [HOST], "secretName": "wildcard"}],
+    }
+    assert ingress["metadata"]["annotations"]["a/b"] == "c"
+    assert ingress["metadata"]["ownerReferences"][0]["uid"] == "remote-uid"
+
+
+def test_http_route_names_its_gateway_when_the_kind_is_httproute() -> None:
+    settings = RouteSettings(kind="httproute", gateway="public", gateway_namespace="infra")
+    route = render_http_route(ROUTE, node="k8s.gpu", owner=OWNER, settings=settings)
+    assert route["spec"] == {
+        "parentRefs": [{"name": "public", "namespace": "infra"}],
+        "hostnames": [HOST],
+        "rules": [{"backendRefs": [{"name": NAME, "port": 80}]}],
+    }
+
+
+def test_settings_are_refused_when_httproutes_have_no_gateway() -> None:
+    with pytest.raises(ValueError, match="need the name of a gateway"):
+        RouteSettings(kind="httproute")
+
+
+def test_port_named_http_is_chosen_when_there_are_several() -> None:
+    metrics, http = {"name": "metrics", "port": 9090}, {"name": "http", "port": 80}
+    assert choose_port([metrics, http]) is http
+    assert choose_port([metrics]) is metrics
