@@ -1,4 +1,4 @@
-"""`python -m bench [SECTION …] [--json FILE]`: measure, print the figures, say which goals are met."""
+"""`python -m bench [SECTION …] [--only MEASURE] [--small] [--json FILE]`: print the figures beside their goals."""
 
 import argparse
 import json
@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from bench import core, reflector, resolve, testbed_figures
+from bench import core, log_following, reflector, resolve, testbed_figures
+from bench.cluster import section as cluster
 from bench.local import section as local
 from bench.loop import section as loop
 from bench.report import Goal, Section, progress, render
@@ -22,6 +24,8 @@ SECTIONS: Mapping[str, Callable[[], Section]] = {
     "core": core.measure,
     "loop": loop.measure,
     "local": local.measure,
+    "logs": log_following.measure,
+    "cluster": cluster.measure,
 }
 
 
@@ -31,15 +35,22 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure, and print the figures.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{known}; all if none is named")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.add_argument(
+        "--only", action="append", metavar="MEASURE", choices=cluster.MEASURES, help="of the section cluster, only this"
+    )
+    parser.add_argument("--small", action="store_true", help="the section cluster in small, for development")
     arguments = parser.parse_args(argv)
     if unknown := [name for name in arguments.sections if name not in SECTIONS]:
         parser.error(f"no section {', '.join(unknown)}: there are {known}")
     machine = _describe_machine()
     print(" · ".join(f"{key} {value}" for key, value in machine.items()), flush=True)
+    sizes = cluster.SMALL if arguments.small else cluster.FULL
+    measure_cluster = partial(cluster.measure, sizes, only=arguments.only or cluster.MEASURES)
+    sections: dict[str, Callable[[], Section]] = {**SECTIONS, "cluster": measure_cluster}
     results = {}
     for name in arguments.sections or SECTIONS:
         progress(f"section {name}")
-        results[name] = SECTIONS[name]()
+        results[name] = sections[name]()
         print(f"\n{render(results[name])}", flush=True)
     if arguments.json:
         document = {"machine": machine, "sections": {name: _to_plain(section) for name, section in results.items()}}

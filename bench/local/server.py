@@ -15,7 +15,7 @@ import httpx2
 
 from bench.local.processes import Cpu, Memory, iter_supervisors, read_cpu, read_memory
 from examples.demo.stage import end_runs
-from tests.core_process import CoreProcess, run_core
+from tests.core_process import COMMAND, CoreProcess, run_core
 
 PROJECT = "bench"
 BASE = f"/api/v1/-/{PROJECT}"
@@ -172,7 +172,8 @@ async def open_server() -> AsyncIterator[LocalServer]:
         folder = Path(name)
         await asyncio.to_thread(folder.chmod, 0o711)  # users of runs pass through it
         try:
-            with run_core("--engine", "local", "--max-requests", "100000", folder=folder) as core:
+            flags = ("--engine", "local", "--max-requests", "100000")
+            with run_core(*flags, folder=folder, program=COMMAND) as core:
                 async with core.client() as client:
                     with open_read_only(folder / "data" / "runyard.db") as database:
                         server = LocalServer(core, client, database)
