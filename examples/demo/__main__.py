@@ -8,8 +8,10 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from examples.demo.console import API, Console, DemoFailed
-from examples.demo.stage import Stage, find_stage
+from examples.demo.cluster_stage import ClusterStage, find_cluster_stage
+from examples.demo.cluster_story import ClusterStory
+from examples.demo.console import Console, DemoFailed, render_api
+from examples.demo.stage import ServerFolder, Stage, find_stage
 from examples.demo.story import Story
 
 INTERRUPTED = 130
@@ -20,6 +22,9 @@ def main() -> int:
     """Run the demo; 0 if every step did what it says."""
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the server and its runs running")
+    parser.add_argument(
+        "--cluster", metavar="NAME", help="on this cluster of the testbed, which is started if it is not running"
+    )
     parser.add_argument("--stop", type=Path, metavar="FOLDER", help="end a demo that was kept")
     given = parser.parse_args()
     if sys.platform != "linux":
@@ -28,24 +33,39 @@ def main() -> int:
         signal.signal(number, _interrupt)
     console = Console()
     try:
-        return end(find_stage(given.stop)) if given.stop else perform(console, is_kept=given.keep)
+        if given.stop:
+            return end(find_cluster_stage(given.stop) or find_stage(given.stop))
+        story = tell_on_cluster(console, given.cluster) if given.cluster else tell_here(console)
+        return perform(story, is_kept=given.keep)
     except DemoFailed as error:
         sys.stderr.write(f"\nthe demo failed: {error}\n")
         return 1
 
 
-def perform(console: Console, *, is_kept: bool) -> int:
+def tell_here(console: Console) -> Story:
+    """The demo of the local engine."""
+    console.title("Start a server: local engine, SQLite in a temporary directory, loopback only, no accounts")
+    return Story(console, Stage.make())
+
+
+def tell_on_cluster(console: Console, cluster: str) -> Story:
+    """The demo on a cluster of the testbed."""
+    console.title("Start a server: Kubernetes engine, one namespace, SQLite in a temporary directory")
+    return ClusterStory(console, ClusterStage.make(cluster))
+
+
+def perform(story: Story, *, is_kept: bool) -> int:
     """Tell the story and end everything, or leave it running if it went well and shall be kept."""
     begun = time.monotonic()
-    stage = Stage.make()
+    console, stage = story.console, story.stage
     code, shall_end = 1, True
     try:
-        console.title("Start a server: local engine, SQLite in a temporary directory, loopback only, no accounts")
         console.tell(
-            "Each command is one that a user types, and is executed as printed. Of long answers, a part is shown."
+            "Each command is one that a user types, and is executed as printed; where the demo does the same by other "
+            "means, it says so. Of long answers, a part is shown."
         )
         url = stage.start_server(console)
-        Story(console, stage).tell(url)
+        story.tell(url)
         code, shall_end = 0, not is_kept
     except (KeyboardInterrupt, BrokenPipeError):
         code = INTERRUPTED
@@ -61,7 +81,7 @@ def perform(console: Console, *, is_kept: bool) -> int:
     return code
 
 
-def end(stage: Stage) -> int:
+def end(stage: ServerFolder) -> int:
     """End everything; 1 if something is left. Not interrupted: whoever interrupts the demo wants this to happen."""
     _ignore_signals()
     try:
@@ -74,12 +94,12 @@ def end(stage: Stage) -> int:
     return 1 if left else 0
 
 
-def describe_kept(console: Console, stage: Stage, url: str) -> None:
+def describe_kept(console: Console, stage: ServerFolder, url: str) -> None:
     """Say how to go on, and how to end it."""
     console.title("The server and the model are left running. How to go on, in a shell in this directory:")
     for command in (
         f'export PATH="{Path(sys.executable).parent}:$PATH" URL={url}/api/v1',
-        API,
+        render_api(stage.netrc),
         'api "$URL/-/demo/runs" | python -m json.tool | less',
         "api $URL/-/demo/runs/predict-1",
     ):

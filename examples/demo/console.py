@@ -136,17 +136,27 @@ class Console:
         print(text, flush=True)
 
 
-def define_api(console: Console) -> None:
-    """Define `api`, the command that sends a request: curl, or a replacement where curl is not installed."""
+def define_api(console: Console, *, netrc: Path | None = None) -> None:
+    """Define `api`, the command that sends a request: curl, or a replacement where curl is not installed.
+
+    `netrc` is a file with user and password of an account, which are not printed.
+    """
+    definition = render_api(netrc)
     replacement = None
     if shutil.which("curl") is None:
         console.tell("(curl is not installed here; the demo sends these requests by a replacement of its own.)")
-        replacement = API.replace(
+        replacement = definition.replace(
             "curl --silent --show-error --no-buffer", f"{sys.executable} -m examples.demo.http_client"
         )
-    console.define(API, hidden=replacement)
+    console.define(definition, hidden=replacement)
+
+
+def render_api(netrc: Path | None) -> str:
+    """The definition of `api`, with an account if there is one."""
+    return API if netrc is None else API.replace('"$@"', f'--netrc-file {netrc} "$@"')
 
 
 def _is_harmless(name: str) -> bool:
     """Whether a variable of the caller may reach the demo: no settings of another Runyard, no proxies."""
-    return not name.startswith(("RUNYARD_", "DHCORE_")) and not name.lower().endswith("_proxy")
+    is_setting = name.startswith(("RUNYARD_", "DHCORE_")) and not name.startswith("RUNYARD_TESTBED_")
+    return not is_setting and not name.lower().endswith("_proxy")

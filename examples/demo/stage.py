@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,28 +29,36 @@ RULES = "--profiles examples/rules/profiles --policy examples/rules/policy.yaml"
 
 
 @dataclass(frozen=True)
-class Stage:
+class ServerFolder(ABC):
     """The folder of one demo: the data directory of its server, and what the server printed."""
 
     folder: Path
 
-    @classmethod
-    def make(cls) -> "Stage":
-        """A new one, in a temporary folder."""
-        return cls(Path(tempfile.mkdtemp(prefix=PREFIX)))
+    @abstractmethod
+    def start_server(self, console: Console) -> str:
+        """Start the server and what it needs; returns its URL."""
+
+    @abstractmethod
+    def end(self) -> list[str]:
+        """End the server and every run, and delete the folder; returns what could not be ended. Idempotent."""
+
+    @property
+    def netrc(self) -> Path | None:
+        """The file with the credentials of the demo's account, as curl reads it; None: the server has no accounts."""
+        return None
 
     @property
     def data(self) -> Path:
         """The data directory of the server."""
         return self.folder / "data"
 
-    def start_server(self, console: Console) -> str:
+    def launch_server(self, console: Console, options: str) -> str:
         """Start the server in a session of its own, so that Ctrl-C does not reach it; returns its URL."""
-        options = f"--engine local --port 0 --data {self.data} \\\n  {RULES}"
-        console.show(f"runyard server {options} &")
+        command = f"runyard server --log-level warning {options}"
+        console.show(f"{command} 2> {self.folder}/server.log &")
         with (self.folder / "output").open("wb") as output, (self.folder / "server.log").open("wb") as log:
             server = subprocess.Popen(
-                ["bash", "-c", f"exec runyard server --log-level warning {options}"],
+                ["bash", "-c", f"exec {command}"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=log,
@@ -71,14 +80,11 @@ class Stage:
             return (self.folder / "server.log").read_text(errors="replace")[-LOG_TAIL_BYTES:]
         return ""
 
-    def end(self) -> list[str]:
-        """End the server and every run, and delete the folder; returns what could not be ended. Idempotent."""
-        self._end_server()
-        left = list_processes(self.data, marks=end_runs(self.data))
-        shutil.rmtree(self.folder, ignore_errors=True)
-        return left + ([f"the folder {self.folder}"] if self.folder.exists() else [])
+    def list_server_processes(self) -> list[str]:
+        """The server, if it is still there."""
+        return list_processes(self.data, marks=set())
 
-    def _end_server(self) -> None:
+    def end_server(self) -> None:
         """End the server, found by its command line: an interrupt may have come before anybody noted its pid."""
         for pid in _iter_pids():
             with suppress(ProcessLookupError):
@@ -88,6 +94,27 @@ class Stage:
                         _end_process(pid, descriptor)
                 finally:
                     os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Stage(ServerFolder):
+    """A demo of the local engine."""
+
+    @classmethod
+    def make(cls) -> "Stage":
+        """A new one, in a temporary folder."""
+        return cls(Path(tempfile.mkdtemp(prefix=PREFIX)))
+
+    def start_server(self, console: Console) -> str:
+        """On loopback."""
+        return self.launch_server(console, f"--engine local --port 0 --data {self.data} \\\n  {RULES}")
+
+    def end(self) -> list[str]:
+        """By its processes, supervisors and files."""
+        self.end_server()
+        left = list_processes(self.data, marks=end_runs(self.data))
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return left + ([f"the folder {self.folder}"] if self.folder.exists() else [])
 
 
 def end_runs(data: Path) -> set[str]:

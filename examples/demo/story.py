@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from examples.demo.console import Console, DemoFailed, define_api
-from examples.demo.stage import Stage
+from examples.demo.stage import ServerFolder
 from runyard.spec.figures import format_figure
 
 LONGEST_WAIT_SECONDS = 120.0
@@ -31,12 +31,14 @@ class Story:
     """All steps, against one server."""
 
     console: Console
-    stage: Stage
+    stage: ServerFolder
+    rules: str = "examples/rules"
+    """The folder of the policies."""
 
     def tell(self, url: str) -> None:
         """Everything, in order."""
         self.console.define(f"URL={url}/api/v1")
-        define_api(self.console)
+        self.define_api()
         self.train()
         self.explain()
         self.refuse()
@@ -44,6 +46,10 @@ class Story:
         self.stop()
         self.rehearse()
         self.serve()
+
+    def define_api(self) -> None:
+        """The command that sends a request."""
+        define_api(self.console)
 
     def train(self) -> None:
         """A job with an input file, metrics, a result and a model."""
@@ -119,8 +125,12 @@ class Story:
             console.tell(f"It says what to ask for. Again, with {memory}:")
         if number == 1 or status["state"] != "COMPLETED":
             raise DemoFailed(f"{run}: {status}")
-        described = console.ask(f'api "{RUNS}/{run}?describe=true"')["status"]["k8s"]["supervisor"]["enforced"]
-        console.answer(f"the memory limit is enforced by: {described['memory']}")
+        self.show_enforcement(run)
+
+    def show_enforcement(self, run: str) -> None:
+        """What holds the limit on this machine."""
+        described = self.console.ask(f'api "{RUNS}/{run}?describe=true"')["status"]["k8s"]["supervisor"]["enforced"]
+        self.console.answer(f"the memory limit is enforced by: {described['memory']}")
 
     def stop(self) -> None:
         """A job that would run for ever, stopped with grace."""
@@ -140,12 +150,12 @@ class Story:
         """A stricter policy over the requests of the runs just made."""
         console = self.console
         console.title("Rehearse a stricter policy over the runs just made, before it is applied")
-        console.answer(console.run("diff examples/rules/policy.yaml examples/rules/stricter-policy.yaml", codes=(1,)))
+        policies = f"{self.rules}/policy.yaml {self.rules}/stricter-policy.yaml"
+        console.answer(console.run(f"diff {policies}", codes=(1,)))
         requests = self.stage.folder / "requests.yaml"
         console.run(f"runyard db export-requests --data {self.stage.data} > {requests}")
         report = console.run(
-            "runyard policy diff examples/rules/policy.yaml examples/rules/stricter-policy.yaml \\\n"
-            f"  --profiles examples/rules/profiles --runs {requests}"
+            f"runyard policy diff {policies} \\\n  --profiles examples/rules/profiles --runs {requests}"
         )
         console.answer(report)
         if "refused" not in report:
@@ -170,11 +180,15 @@ class Story:
         status = self._show("predict-1", expected="RUNNING")
         url = status["service"]["url"]
         console.answer(f"url     {url}")
-        readings = json.dumps({"temperature": 81.5, "vibration": 5.6, "pressure": 2.9})
-        answer = console.ask(f"api http://{url} --data '{readings}'")
-        console.answer(json.dumps(answer))
+        answer = self.ask_service(url)
         if answer.get("state") != "failing":
             raise DemoFailed(f"not the prediction of the model: {answer}")
+
+    def ask_service(self, url: str) -> Any:
+        """Send readings to the model; returns what it answers."""
+        answer = self.console.ask(f"api http://{url} --data '{json.dumps(READINGS)}'")
+        self.console.answer(json.dumps(answer))
+        return answer
 
     def _submit(self, run: str, task: str, spec: dict[str, Any], *, action: str = "job") -> Any:
         submitted = self.console.ask(_to_submit(run, task, spec, action=action))
@@ -214,6 +228,7 @@ class Story:
             time.sleep(POLL_SECONDS)
 
 
+READINGS = {"temperature": 81.5, "vibration": 5.6, "pressure": 2.9}
 TRAINING = {
     "profile": "small",
     "resources": {"mem": "6Gi"},
