@@ -182,6 +182,7 @@ async def test_snapshot_says_since_when_it_is_stale_when_the_apiserver_is_gone(
         before = await snapshots.take()
         assert before.unseen == ()
         await asyncio.to_thread(getattr(control_plane, fault), "kube-apiserver")
+        await asyncio.sleep(0.5)  # what it sent before is still read
         broken_at = datetime.now(UTC)
         try:
             if fault == "freeze":  # it is silent, and its connections stay open
