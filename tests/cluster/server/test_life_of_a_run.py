@@ -56,6 +56,10 @@ async def test_nothing_is_left_when_a_run_is_stopped_and_deleted(
             run_id = await submit(client, await make_task(client), script)
             await wait_for(client, run_id, "RUNNING")
             await wait_for_line(client, run_id, "first words")
+            described = (await client.get(f"{BASE}/runs/{run_id}", params={"describe": "true"})).json()["status"]["k8s"]
+            told = [(event["involvedObject"]["kind"], event["reason"]) for event in described["events"]]
+            assert {("Job", "SuccessfulCreate"), ("Pod", "Scheduled"), ("Pod", "Started")} <= set(told)
+            assert [one["metadata"]["name"] for one in described["pods"]]
             stopped = await client.post(f"{BASE}/runs/{run_id}/stop")
             assert stopped.status_code == 200, stopped.text
             await wait_for(client, run_id, "STOPPED")

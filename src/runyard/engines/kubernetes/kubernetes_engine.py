@@ -1,7 +1,6 @@
 """`app.engine.Engine` and its optional protocols on a cluster. Thin: each method delegates to a module."""
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from runyard.app.engine import (
-    LARGEST_DESCRIPTION_BYTES,
     Anchor,
     AnchorList,
     Assignment,
@@ -44,30 +42,24 @@ from runyard.engines.kubernetes.namespaces import Namespaces
 from runyard.engines.kubernetes.projects import Projects
 from runyard.engines.kubernetes.registry_secrets import RegistrySecrets
 from runyard.engines.kubernetes.rendered_runs import RenderedRuns, name_anchor
+from runyard.engines.kubernetes.run_description import describe_run
 from runyard.engines.kubernetes.run_logs import RunLogs
 from runyard.engines.kubernetes.run_sessions import RunSessions
 from runyard.engines.kubernetes.run_steps import RunSteps
 from runyard.engines.kubernetes.run_usage import RunUsage
 from runyard.engines.kubernetes.run_watch import RunWatch
 from runyard.engines.kubernetes.service_names import ServiceNames
-from runyard.kube import Client, ClusterConfig, ConfigError, Object, load_config, load_kubeconfig
+from runyard.kube import Client, ClusterConfig, ConfigError, load_config, load_kubeconfig
 from runyard.kube.permissions import find_missing
 from runyard.kube.resources import (
     CLUSTER_NAMESPACE,
-    CONFIG_MAPS,
     NAMESPACES,
-    PERSISTENT_VOLUME_CLAIMS,
-    PODS,
-    SERVICES,
 )
 from runyard.manifests.identity import PlatformInputs
-from runyard.manifests.metadata import RUN_UID_LABEL, to_label_value
 from runyard.pods.snapshot import Snapshot
 from runyard.spec.launcher import make_launcher
 
 ENGINE = "kubernetes"
-MOST_DESCRIBED = 100
-"""How many objects of one kind `describe` shows."""
 RIGHTS_SECONDS = 10.0
 """How long the start asks again for rights that the cluster denies."""
 RIGHTS_RETRY_SECONDS = 1.0
@@ -212,22 +204,13 @@ class KubernetesEngine:
         await self._names.take(assignment, uid)
 
     async def describe(self, anchor: Anchor) -> Json:
-        """The anchor, its pods, Services, claims and ConfigMaps, live. Secrets are left out."""
+        """The anchor, its pods, Services, claims, ConfigMaps and events, live. Secrets are left out."""
         namespace, name = self._namespaces.get_namespace(anchor.project), name_anchor(anchor)
         with engine_errors(f"describe the anchor {name}"):
             found = await self._watch.read_object(anchor.action, namespace=namespace, name=name)
             if found is None or found["metadata"]["uid"] != anchor.uid:
                 return {}
-            described: Json = {}
-            budget = _Budget(LARGEST_DESCRIPTION_BYTES - 1024)
-            described["anchor"] = budget.keep([found])[:1]
-            for resource in (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, CONFIG_MAPS):
-                selector = f"{RUN_UID_LABEL}={to_label_value(anchor.run_uid)}"
-                pages = self._client.iter_pages(
-                    resource, namespace=namespace, label_selector=selector, page_size=MOST_DESCRIBED
-                )
-                described[resource.plural] = budget.keep((await anext(pages)).items)
-            return described
+            return await describe_run(self._client, found, run_uid=anchor.run_uid)
 
     async def stop(self, assignment: Assignment, uid: str) -> None:
         """End its pods in place."""
@@ -365,23 +348,6 @@ async def open_engine(
 def make_place(cluster_uid: str, *, namespace: str | None) -> Place:
     """The cluster; where all projects share a namespace, that namespace of it: nothing is looked for elsewhere."""
     return Place(ENGINE, cluster_uid if namespace is None else f"{cluster_uid}/{namespace}")
-
-
-class _Budget:
-    """Keeps objects while there is room for their JSON."""
-
-    def __init__(self, room_bytes: int) -> None:
-        self._room_bytes = room_bytes
-
-    def keep(self, objects: Sequence[Object]) -> list[Object]:
-        kept = []
-        for item in objects[:MOST_DESCRIBED]:
-            size_bytes = len(json.dumps(item)) + 2
-            if size_bytes > self._room_bytes:
-                break
-            self._room_bytes -= size_bytes
-            kept.append(item)
-        return kept
 
 
 async def _check_rights(client: Client, settings: KubernetesSettings) -> None:
