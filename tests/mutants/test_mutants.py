@@ -11,7 +11,7 @@ import pytest
 from tests.mutants.catalogue import ROOT, Mutant, load_mutants
 from tests.mutants.runner import Verdict, run_mutant
 
-SAMPLE = 30
+SAMPLE = 15
 MUTANTS = load_mutants()
 
 
