@@ -187,7 +187,7 @@ async def test_streams_are_named_when_there_are_several(running: httpx2.AsyncCli
     answer = await running.get(LOG)
     text, ours = _split(answer)
     assert text == "main without end\nside\n"
-    assert ours == [{"stream": "pod-1/main", "offset": 0}, {"stream": "pod-1/side", "offset": 0}]
+    assert ours == [{"stream": "pod-1/main", "offset": 0}, {"stream": "pod-1/side", "offset": 0, "cut": True}]
     assert "X-Log-Next-Offset" not in answer.headers
     assert (await running.get(LOG, params={"container": "side"})).content == b"side\n"
     assert (await running.get(LOG, params={"pod": "pod-1", "container": "main"})).content == b"main without end"
@@ -228,6 +228,7 @@ async def test_gap_has_a_line_of_its_own_when_something_is_missing(running: http
             "since": "2026-11-15T12:00:05.000Z",
             "until": "2026-11-15T12:00:09.000Z",
             "offset": end,
+            "cut": True,
         }
     ]
     again = await running.get(LOG)

@@ -77,7 +77,8 @@ class Marker:
     """Whether the last output ended with a newline."""
 
     def write(self, **values: Any) -> bytes:
-        """A marker line, after a newline if needed."""
+        """A marker line, after a newline if needed: then `cut` says that the newline is not of the stream."""
+        values |= {} if self.is_at_start else {"cut": True}
         line = f"{self.text} {json.dumps(values, ensure_ascii=False)}\n".encode(errors="backslashreplace")
         begun = b"" if self.is_at_start else b"\n"
         self.is_at_start = True
