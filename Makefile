@@ -69,6 +69,10 @@ fmt: $(READY) ## format the code and fix what ruff can fix
 docs: $(READY) ## write docs/users/reasons.md from the codes
 	@$(BIN)/python -m tests.unit.architecture.reasons_page
 
+.PHONY: sdk
+sdk: $(READY) ## write src/runyard/sdk/sync from src/runyard/sdk/aio
+	@$(BIN)/python -m tests.unit.sdk.sync_source
+
 .PHONY: bench
 bench: $(BENCH_READY) cluster-setup ## run the benchmarks, and print the figures beside their goals
 	@$(BIN)/python -m bench

@@ -42,6 +42,7 @@ OTHER_MEANINGS = {
     ("node/kubelet_api/routes.py", "container"): "Kubernetes' container",
     ("node/providers/kubernetes/streams.py", "container"): "Kubernetes' container",
     ("pods/security/violations.py", "container"): "Kubernetes' container",
+    ("sdk/function_specs.py", "python"): "the kind of new functions; to ask the registry would load pydantic",
     ("spec/run_fields.py", "python"): "a program, in the example of `command`",
 }
 

@@ -1,0 +1,184 @@
+"""A run: wait for it, read its log, ask why it is in its state, stop it."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from time import monotonic
+from typing import Any, Literal, overload
+
+from runyard.sdk.aio.log_follow import OnAway, follow_log
+from runyard.sdk.aio.transport import AsyncTransport
+from runyard.sdk.calls import Json, delete, get, post
+from runyard.sdk.documents import FINAL, RunView, Section
+from runyard.sdk.errors import RunFailed, WaitTimeout
+from runyard.sdk.explanations import Explanation, read_explanation
+from runyard.sdk.log_reader import LogLine, StreamTitles
+
+FIRST_POLL_SECONDS = 0.2
+LONGEST_POLL_SECONDS = 2.0
+MOST_EVENT_PAGES = 100
+Until = Literal["end", "running"]
+
+
+class AsyncRun(RunView):
+    """A run as it was when it was read last; `refresh` reads it again."""
+
+    def __init__(self, document: Json, transport: AsyncTransport) -> None:
+        super().__init__(document)
+        self._transport = transport
+
+    async def refresh(self) -> "AsyncRun":
+        """Read it again."""
+        self._document = await self._transport.fetch(get(*self._path))
+        return self
+
+    async def wait(
+        self,
+        *,
+        until: Until | None = None,
+        timeout: float | None = None,
+        progress: bool = False,
+        check: bool = False,
+    ) -> "AsyncRun":
+        """Wait until it has ended; a service, until it is running or has ended (`until` says otherwise).
+
+        `timeout` is in seconds: raises `WaitTimeout`, and the run goes on. With `progress`, changes of state are
+        printed to standard error. With `check`, raises `RunFailed` if it did not complete.
+        """
+        wanted = until or ("running" if self.is_service else "end")
+        deadline = None if timeout is None else monotonic() + timeout
+        pause, shown = FIRST_POLL_SECONDS, ""
+        while True:
+            await self.refresh()
+            if progress and self.describe() != shown:
+                shown = self.describe()
+                sys.stderr.write(f"{self.id}: {shown}\n")
+            if self.has_ended or (wanted == "running" and self.state == "RUNNING"):
+                break
+            if deadline is not None and monotonic() + pause > deadline:
+                raise WaitTimeout(f"run {self.id} is still {self.state} after {timeout} seconds; it goes on")
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_POLL_SECONDS, pause * 1.3)
+        if check and self.has_failed:
+            raise RunFailed(f"run {self.id}: {self.describe()}", self)
+        return self
+
+    @overload
+    def logs(
+        self,
+        *,
+        follow: Literal[False] = False,
+        tail: int | None = None,
+        container: str | None = None,
+        pod: str | None = None,
+    ) -> Coroutine[Any, Any, str]: ...
+
+    @overload
+    def logs(
+        self,
+        *,
+        follow: Literal[True],
+        tail: int | None = None,
+        container: str | None = None,
+        pod: str | None = None,
+    ) -> AsyncIterator[str]: ...
+
+    def logs(
+        self,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        container: str | None = None,
+        pod: str | None = None,
+    ) -> Coroutine[Any, Any, str] | AsyncIterator[str]:
+        """Its log as text; with `follow`, its lines until it has ended, also if the server is restarted meanwhile.
+
+        If it has several containers, a line such as `==> main <==` says where the output of each begins.
+        """
+        if follow:
+            return self._iter_texts(follow=True, tail=tail, container=container, pod=pod)
+        return self._read_log(tail=tail, container=container, pod=pod)
+
+    async def iter_log(
+        self,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        since: str | None = None,
+        container: str | None = None,
+        pod: str | None = None,
+        on_away: OnAway | None = None,
+    ) -> AsyncIterator[LogLine]:
+        """The lines of its log with the names of their streams. `on_away` is called while the server is away."""
+        flag = "true" if follow else None
+        path = (*self._path, "log")
+        call = get(*path, follow=flag, tail=tail, since=since, container=container, pod=pod)
+        async for line in follow_log(self._transport, call, on_away=on_away):
+            yield line
+
+    async def events(self) -> list[Section]:
+        """Its transitions, oldest first: `sequence`, `status`, `time`, `actor`, `reason`, `message`."""
+        found: list[Section] = []
+        for _ in range(MOST_EVENT_PAGES):
+            after = found[-1]["sequence"] if found else None
+            page = await self._transport.fetch(get(*self._path, "events", after=after))
+            found += map(Section, page)
+            if len(page) < 100:
+                break
+        return found
+
+    async def explain(self) -> Explanation:
+        """What was decided when it was submitted: every value and who set it."""
+        return read_explanation(await self._transport.fetch(get(*self._path, "effective")))
+
+    async def effective(self) -> Section:
+        """The values that it runs with."""
+        return (await self.explain()).effective
+
+    async def why(self) -> str:
+        """Why it is in its state, in words, with the transitions that led there."""
+        await self.refresh()
+        lines = [f"run {self.id} is {self.describe()}"]
+        lines += [f"warning: {problem}" for problem in self.warnings]
+        for event in (await self.events())[-10:]:
+            why = ": ".join(str(event[name]) for name in ("reason", "message") if event.get(name))
+            lines.append(f"  {event.get('time')}  {event.get('status')}  {why}".rstrip())
+        return "\n".join(lines)
+
+    async def metrics(self) -> Section:
+        """Its metrics by name: a number or a list of numbers."""
+        return Section(await self._transport.fetch(get(*self._path, "metrics")))
+
+    async def stop(self, *, reason: str | None = None) -> "AsyncRun":
+        """Ask it to stop; `wait` until it has. It is no error if it has ended meanwhile."""
+        await self.refresh()
+        if self.state not in FINAL:
+            call = post(*self._path, "stop", reason=reason, is_safe_to_repeat=True)
+            self._document = await self._transport.fetch(call)
+        return self
+
+    async def resume(self, *, reason: str | None = None) -> "AsyncRun":
+        """Resume a stopped service."""
+        self._document = await self._transport.fetch(post(*self._path, "resume", reason=reason))
+        return self
+
+    async def delete(self) -> None:
+        """Delete it with its log and everything it created."""
+        await self._transport.fetch(delete(*self._path))
+
+    @property
+    def _path(self) -> tuple[str, ...]:
+        return ("-", self.project_name, "runs", self.id)
+
+    async def _read_log(self, *, tail: int | None, container: str | None, pod: str | None) -> str:
+        lines = [text async for text in self._iter_texts(follow=False, tail=tail, container=container, pod=pod)]
+        return "".join(f"{line}\n" for line in lines)
+
+    async def _iter_texts(
+        self, *, follow: bool, tail: int | None, container: str | None, pod: str | None
+    ) -> AsyncIterator[str]:
+        titles = StreamTitles()
+        async for line in self.iter_log(follow=follow, tail=tail, container=container, pod=pod):
+            if (title := titles.make(line)) is not None:
+                yield title
+            yield line.text

@@ -1,0 +1,1 @@
+"""The client without `async`: generated from `aio/` by `make sdk`."""

@@ -1,0 +1,132 @@
+# Generated from ../aio/function.py by `make sdk`: do not edit.
+"""A version of a function: run it, or ask what a run of it would get."""
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+from uuid import uuid4
+
+from runyard.sdk.arguments import RUN_ARGUMENTS, Action, RunArguments, check_arguments, to_spec
+from runyard.sdk.calls import Json, delete, get, post
+from runyard.sdk.documents import EntityView
+from runyard.sdk.errors import AlreadyExists, NotFound
+from runyard.sdk.explanations import Explanation, read_explanation
+from runyard.sdk.sync.run import Run
+from runyard.sdk.sync.transport import Transport
+
+
+class Function(EntityView):
+    """A version of a function. Its spec never changes: a new version is a new function of the same name."""
+
+    _type = "function"
+
+    def __init__(self, document: Json, transport: Transport) -> None:
+        super().__init__(document)
+        self._transport = transport
+        self._tasks: dict[str, str] = {}
+
+    @property
+    def reference(self) -> str:
+        """How tasks and runs name it: `kind://project/name:id`."""
+        return f"{self.kind}://{self.project_name}/{self.name}:{self.id}"
+
+    def run(
+        self,
+        action: Action = "job",
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+        name: str | None = None,
+        strict: bool = False,
+        wait: bool = False,
+        **arguments: Unpack[RunArguments],
+    ) -> Run:
+        """Submit a run. Returns at once; with `wait`, when it has ended.
+
+        It is submitted with an id that the client chose, so that a repeated submit makes one run. Raises `Refused`
+        with every problem; with `strict`, values that would be ignored are problems too.
+        """
+        document = self.make_request(action, id=id or uuid4().hex, name=name, arguments=arguments)
+        run = self.submit(document, strict=strict)
+        return run.wait() if wait else run
+
+    def explain(
+        self, action: Action = "job", *, strict: bool = False, **arguments: Unpack[RunArguments]
+    ) -> Explanation:
+        """What a run with these arguments would get, who decides each value, and why it would be refused.
+
+        Starts nothing. Raises `Refused` if the arguments cannot be read.
+        """
+        document = self.make_request(action, arguments=arguments)
+        return self.explain_request(document, strict=strict)
+
+    def make_request(
+        self,
+        action: str,
+        *,
+        arguments: Mapping[str, Any],
+        id: str | None = None,  # noqa: A002 - the API's name
+        name: str | None = None,
+    ) -> Json:
+        """The document of a run. Raises `ArgumentError` for unknown arguments. Creates the task if need be."""
+        check_arguments(arguments, known=RUN_ARGUMENTS, of="run")
+        return self.address_request(action, to_spec(arguments), id=id, name=name)
+
+    def address_request(
+        self,
+        action: str,
+        spec: Json,
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+        name: str | None = None,
+    ) -> Json:
+        """The document of a run with a spec as it is, which the server checks."""
+        kind = f"{self.kind}+{action}"
+        task = self._ensure_task(kind)
+        identity = {"id": id, "name": name}
+        return {
+            "kind": f"{kind}:run",
+            "project": self.project_name,
+            **{field: value for field, value in identity.items() if value is not None},
+            "spec": {"task": f"{kind}://{self.project_name}/{task}", "function": self.reference, **spec},
+        }
+
+    def submit(self, document: Json, *, strict: bool = False) -> Run:
+        """Submit the document of a run, which must have an id."""
+        flag = "true" if strict else None
+        path = ("-", self.project_name, "runs")
+        call = post(*path, body=document, strict=flag, is_safe_to_repeat="id" in document)
+        return Run(self._transport.fetch(call), self._transport)
+
+    def explain_request(self, document: Json, *, strict: bool = False) -> Explanation:
+        """Explain the document of a run."""
+        flag = "true" if strict else None
+        path = ("-", self.project_name, "runs", "explain")
+        call = post(*path, body=document, strict=flag, is_safe_to_repeat=True)
+        return read_explanation(self._transport.fetch(call))
+
+    def delete(self, *, cascade: bool = True) -> None:
+        """Delete this version; with `cascade`, also its tasks and runs."""
+        flag = "true" if cascade else "false"
+        self._transport.fetch(delete("-", self.project_name, "functions", self.id, cascade=flag))
+
+    def _ensure_task(self, kind: str) -> str:
+        """The id of its task of a kind. A function has one of each kind, whoever creates it."""
+        if kind not in self._tasks:
+            found = self._find_task(kind)
+            self._tasks[kind] = found if found is not None else self._create_task(kind)
+        return self._tasks[kind]
+
+    def _find_task(self, kind: str) -> str | None:
+        call = get("-", self.project_name, "tasks", kind=kind, function=self.reference, size=1)
+        content = (self._transport.fetch(call)).get("content") or []
+        return str(content[0]["id"]) if content else None
+
+    def _create_task(self, kind: str) -> str:
+        body = {"kind": kind, "id": uuid4().hex, "spec": {"function": self.reference}}
+        call = post("-", self.project_name, "tasks", body=body, is_safe_to_repeat=True)
+        try:
+            return str((self._transport.fetch(call))["id"])
+        except AlreadyExists:
+            found = self._find_task(kind)
+            if found is None:
+                raise NotFound(f"the {kind} task of {self.reference} is gone", status=404) from None
+            return found

@@ -1,0 +1,69 @@
+"""The public names of `import runyard as ry`, pinned: a change of this list is a change for users."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import runyard as ry
+
+NAMES = """
+AlreadyExists ApiError ArgumentError AsyncClient AsyncFunction AsyncProject AsyncRun CertificateError Client
+ConfigurationError Conflict Env Explanation Forbidden Function FunctionArguments LogLine NodeSelector NotFound
+NotSignedIn NotSupported Problem Project Refused Resources Run RunArguments RunFailed RunyardError Section
+ServerFailed ServerUnreachable ServicePort Sides Source Toleration TooManyRequests TransferFailed
+UnexpectedResponse Volume VolumeSpec WaitTimeout __version__ delete_project get_client get_or_create_project
+get_project get_run list_projects set_client
+"""
+PUBLIC = NAMES.split()
+METHODS = {
+    "Client": """
+close create_token credentials delete_project describe_server endpoint get_or_create_project get_project
+list_profiles list_projects new_project request revoke_token whoami
+    """,
+    "Project": """
+create_function delete delete_secret ensure_function get_function get_run get_secret id key kind
+list_functions list_runs list_secrets metadata name new_function new_secret project_name refresh spec status
+to_dict user
+    """,
+    "Function": """
+address_request delete explain explain_request id key kind make_request metadata name project_name reference
+run spec status submit to_dict user
+    """,
+    "Run": """
+action delete describe effective events explain has_ended has_failed id is_service iter_log key kind logs
+message metadata metrics name outputs project_name reason refresh results resume service_url spec state status
+stop to_dict user wait warnings why
+    """,
+}
+
+
+def test_names_are_the_pinned_ones_when_the_package_is_listed() -> None:
+    assert sorted(dir(ry)) == sorted(PUBLIC)
+    for name in PUBLIC:
+        assert getattr(ry, name) is not None
+
+
+def test_methods_are_the_pinned_ones_when_a_class_is_listed() -> None:
+    for name, methods in METHODS.items():
+        for kind in (getattr(ry, name), getattr(ry, f"Async{name}")):
+            found = {word for word in dir(kind) if not word.startswith("_")}
+            assert {"close" if word == "aclose" else word for word in found} == set(methods.split()), kind
+
+
+def test_type_stub_has_the_same_names_when_it_is_read() -> None:
+    stub = (Path(ry.__file__).parent / "__init__.pyi").read_text()
+    found = dict(re.findall(r"from runyard\.sdk\.([\w.]+) import (\w+) as \2$", stub, re.MULTILINE))
+    named = [name for _, name in re.findall(r"from runyard\.sdk\.([\w.]+) import (\w+) as \2$", stub, re.MULTILINE)]
+    assert found
+    assert sorted([*named, "__version__"]) == sorted(PUBLIC)
+
+
+def test_nothing_large_is_loaded_when_the_package_is_imported() -> None:
+    code = "import sys, runyard; print(sorted({'httpx2', 'pydantic', 'runyard.sdk', 'asyncio'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_unknown_name_is_refused_when_it_is_asked_for() -> None:
+    assert not hasattr(ry, "get_or_make_project")
