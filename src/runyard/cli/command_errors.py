@@ -27,8 +27,7 @@ def print_error(message: str) -> None:
     """Print `error: MESSAGE` to standard error, in colour on a terminal."""
     has_colour = load("runyard.cli.output:has_colour")(sys.stderr)
     severity = load("runyard.cli.output:paint")("error:", "error", colour=has_colour)
-    text = "\n".join(map(load("runyard.cli.output:clean"), message.split("\n")))
-    click.echo(f"{severity} {text}", err=True, color=has_colour)
+    click.echo(f"{severity} {load('runyard.cli.output:clean_lines')(message)}", err=True, color=has_colour)
 
 
 def format_error(error: click.ClickException) -> str:

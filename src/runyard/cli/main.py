@@ -1,6 +1,7 @@
 """The `runyard` command: the table of subcommands, and how errors become exit codes.
 
-Exit codes: 0 success, 1 refused or failed, 2 usage error, 130 interrupted, 141 broken pipe.
+Exit codes: 0 success, 1 refused or failed, 2 usage error, 3 the run failed, 4 the time to wait is over,
+130 interrupted, 141 broken pipe.
 """
 
 import os
@@ -18,6 +19,14 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 COMMANDS = {
+    "login": Entry("runyard.cli.commands.access:login", "Sign in at a server."),
+    "logout": Entry("runyard.cli.commands.access:logout", "Sign out, and revoke the token of the sign-in."),
+    "whoami": Entry("runyard.cli.commands.access:whoami", "Show who you are at the server."),
+    "context": Entry("runyard.cli.commands.access:context", "List the servers you signed in at, or choose one."),
+    "run": Entry("runyard.cli.commands.run:run", "Plan, submit and follow a run."),
+    "ps": Entry("runyard.cli.commands.runs:ps", "List runs."),
+    "logs": Entry("runyard.cli.commands.runs:logs", "Print or follow the log of a run."),
+    "stop": Entry("runyard.cli.commands.runs:stop", "Stop runs."),
     "render": Entry("runyard.cli.commands.render:render", "Print the Kubernetes objects of a run."),
     "explain": Entry("runyard.cli.commands.explain:explain", "Show every value of a run and who set it."),
     "policy": Entry("runyard.cli.commands.policy:policy", "Check a policy, or compare two against recorded runs."),

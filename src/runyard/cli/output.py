@@ -77,6 +77,11 @@ def clean(text: str) -> str:
     )
 
 
+def clean_lines(text: str) -> str:
+    """Escape control characters of each line."""
+    return "\n".join(map(clean, text.split("\n")))
+
+
 def paint(text: str, severity: Severity, *, colour: bool) -> str:
     """Return the text in the colour of a severity."""
     return click.style(text, fg=_COLOURS[severity], bold=True) if colour else text

@@ -29,7 +29,7 @@ class Source:
         spoken = extract_place(problem, self.file)
         if spoken.place is not None or not problem.path:
             return spoken
-        written = _find_written(self._get_root(), problem.path)
+        written = _find_written(self.get_root(), problem.path)
         place = self.document.find_position((*self.root, *written)) if written else None
         return Finding(problem, self.file, place)
 
@@ -37,7 +37,8 @@ class Source:
         """Convert a reader's problems to findings, in the order of the file."""
         return Failed(sorted(map(self.locate, refused.problems), key=lambda finding: finding.place or (0, 0)))
 
-    def _get_root(self) -> Any:
+    def get_root(self) -> Any:
+        """The value whose fields are the run's, as it is written."""
         node = self.document.data
         for part in self.root:
             node = node[part]

@@ -31,24 +31,28 @@ class Layout:
     most_in_first: int | None = None
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, optional: Collection[str] = ()) -> None:
-    """Print rows under a header.
+def print_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, optional: Collection[str] = (), is_answer: bool = True
+) -> None:
+    """Print rows under a header, to standard output if the table is the answer, otherwise to standard error.
 
     On a narrow terminal cells are wrapped between words. If that is not enough, long words are cut and marked with an
     ellipsis, and `optional` columns are left out, in their order; a last line says so.
     """
     cells = [[name.upper() for name in head], *([str(cell) for cell in row] for row in rows)]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    stream = sys.stdout if is_answer else sys.stderr
+    width = shutil.get_terminal_size().columns if stream.isatty() else None
     layout = Layout(columns=tuple(range(len(head)))) if width is None else _choose_layout(head, cells, optional, width)
     shown = _apply(layout, cells)
     widths = _choose_widths(shown, most=width)
-    colour = has_colour(sys.stdout)
+    colour = has_colour(stream)
     for index, row in enumerate(shown):
         for line in _iter_lines(row, widths):
-            click.echo(click.style(line, bold=True) if colour and index == 0 else line, color=colour)
+            text = click.style(line, bold=True) if colour and index == 0 else line
+            click.echo(text, file=stream, color=colour)
     left_out = [name for index, name in enumerate(head) if index not in layout.columns and not _is_empty(cells, index)]
     if width is not None and (left_out or _has_cut(cells, shown, layout)):
-        _print_omission(left_out, width)
+        _print_omission(left_out, width, is_answer=is_answer)
 
 
 def _choose_layout(head: Sequence[str], cells: Rows, optional: Collection[str], width: int) -> Layout:
@@ -151,7 +155,7 @@ def measure(text: str) -> int:
     return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def _print_omission(left_out: Sequence[str], width: int) -> None:
+def _print_omission(left_out: Sequence[str], width: int, *, is_answer: bool) -> None:
     what = f"without {' and '.join(f'`{name}`' for name in left_out)}" if left_out else "shortened"
     for line in _wrap(f"({what} to fit {width} columns; complete when piped)", width):
-        click.echo(line)
+        click.echo(line, err=not is_answer)

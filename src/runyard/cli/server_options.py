@@ -1,0 +1,39 @@
+"""Options of commands that talk to a server: which server, which project, and the form of the output."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from runyard.cli.options import checked
+from runyard.spec.names import check_project_name
+
+Command = Callable[..., Any]
+OUTPUTS = ("table", "wide", "json", "yaml", "name")
+
+_CONTEXT = click.option("--context", metavar="NAME", help="Context to use.  [default: RUNYARD_CONTEXT, or the current]")
+_ENDPOINT = click.option("--endpoint", metavar="URL", help="Address of the server. Overrides the context.")
+_PROJECT = click.option(
+    "-p",
+    "--project",
+    metavar="NAME",
+    callback=checked(check_project_name),
+    help="Project.  [default: RUNYARD_PROJECT, the context's, or default]",
+)
+
+
+def add_server_options(command: Command) -> Command:
+    """Add `--context` and `--endpoint`."""
+    return _CONTEXT(_ENDPOINT(command))
+
+
+def add_project_options(command: Command) -> Command:
+    """Add `--project`, `--context` and `--endpoint`."""
+    return _PROJECT(add_server_options(command))
+
+
+def add_output(*outputs: str) -> Callable[[Command], Command]:
+    """Add `-o`, with the first form as the default."""
+    return click.option(
+        "-o", "--output", type=click.Choice(outputs or OUTPUTS), default=(outputs or OUTPUTS)[0], show_default=True
+    )

@@ -1,0 +1,106 @@
+"""The SDK against a real server with the local engine, sync and async."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import runyard as ry
+from tests.e2e.client.conftest import SECONDS
+
+
+def test_six_lines_run_a_function_when_they_are_typed(server: str) -> None:
+    project = ry.get_or_create_project("demo")
+    func = project.new_function("hello", code_src="program.py", handler="hello")
+    run = func.run(action="job", parameters={"name": "Ada"}, profile="small", resources={"mem": "6Gi"})
+    run.wait(timeout=SECONDS)
+    assert run.logs(container="main") == "hello Ada\n"
+    assert run.results.greeting == "hello Ada"
+    assert (run.state, run.has_failed, run.status.state) == ("COMPLETED", False, "COMPLETED")
+    memory = run.explain().find("resources.mem.requests")
+    assert memory is not None
+    assert (memory.value, memory.set_by, memory.replaced) == ("256Mi", "profile", ({"by": "you", "value": "6Gi"},))
+    assert [event.status for event in run.events()][-1] == "COMPLETED"
+    assert "is COMPLETED" in run.why()
+    assert "profile small sets 256Mi" in run.why()
+    assert run.effective()["resources"]["mem"]["requests"] == "256Mi"
+    assert run.id in [other.id for other in project.list_runs(function="hello")]
+    assert project.get_run(run.id).results == run.results
+
+
+def test_same_lines_work_when_they_are_awaited(server: str) -> None:
+    async def work() -> tuple[str, list[str]]:
+        async with ry.AsyncClient() as client:
+            project = await client.get_or_create_project("demo")
+            func = await project.new_function("hello", code_src="program.py", handler="hello")
+            run = await func.run(action="job", parameters={"name": "Bob"})
+            lines = [line async for line in run.logs(follow=True, container="main")]
+            await run.wait(timeout=SECONDS, check=True)
+            return await run.logs(container="main"), lines
+
+    assert asyncio.run(work()) == ("hello Bob\n", ["hello Bob"])
+
+
+def test_failure_is_raised_when_it_is_checked(server: str) -> None:
+    func = ry.get_or_create_project("demo").new_function("fail", code_src="program.py", handler="fail")
+    run = func.run()
+    with pytest.raises(ry.RunFailed, match=f"run {run.id}: ERROR: run.failed") as raised:
+        run.wait(timeout=SECONDS, check=True)
+    assert raised.value.run.has_failed
+    assert "ValueError: no luck" in run.logs()
+
+
+def test_all_problems_are_told_when_a_run_is_refused(server: str) -> None:
+    func = ry.get_or_create_project("demo").new_function("hello", code_src="program.py", handler="hello")
+    with pytest.raises(ry.Refused) as raised:
+        func.run(profile="smal", resources={"mem": "6Gb"})
+    assert {(problem.path, problem.suggestion) for problem in raised.value.problems} == {
+        ("spec.profile", "small"),
+        ("spec.resources.mem", "6Gi"),
+    }
+    with pytest.raises(ry.ArgumentError, match="did you mean `resources`"):
+        func.run(resorces={})  # type: ignore[call-arg]
+    explained = func.explain(profile="small", resources={"mem": {"requests": "6Gi"}})
+    (warning,) = explained.warnings
+    assert explained.would_start
+    assert str(warning) == "spec.resources.mem.requests: profile small sets 256Mi; 6Gi from you is ignored"
+    assert not func.explain(resources={"mem": "512Gi"}).would_start
+    with pytest.raises(ry.Refused, match="ignored"):
+        func.run(profile="small", resources={"mem": "6Gi"}, strict=True)
+
+
+def test_id_of_the_client_makes_one_run_when_it_is_submitted_twice(server: str) -> None:
+    func = ry.get_or_create_project("demo").new_function("hello", code_src="program.py", handler="hello")
+    first, second = func.run(id="once"), func.run(id="once")
+    assert first.id == second.id == "once"
+    with pytest.raises(ry.AlreadyExists):
+        func.run(id="once", parameters={"name": "Ada"})
+    first.wait(timeout=SECONDS).delete()
+
+
+def test_run_is_stopped_when_asked(server: str) -> None:
+    func = ry.get_or_create_project("demo").new_function("sleep", code_src="program.py", handler="sleep")
+    run = func.run()
+    with pytest.raises(ry.WaitTimeout, match="it goes on"):
+        run.wait(timeout=0.1)
+    run.stop(reason="enough").wait(timeout=SECONDS)
+    assert (run.state, run.has_failed) == ("STOPPED", True)
+    assert run.stop().state == "STOPPED"
+
+
+def test_secret_is_stored_when_it_is_new_or_known(server: str) -> None:
+    project = ry.get_or_create_project("demo")
+    project.new_secret("TOKEN", "one")
+    project.new_secret("TOKEN", "two")
+    assert (project.get_secret("TOKEN"), project.list_secrets()) == ("two", ["TOKEN"])
+    project.delete_secret("TOKEN")
+    with pytest.raises(ry.NotFound):
+        project.delete_secret("TOKEN")
+
+
+def test_same_version_is_taken_when_a_function_has_the_same_content(server: str, tmp_path: Path) -> None:
+    project = ry.get_or_create_project("demo")
+    wanted = {"source": {"source": "program.py", "handler": "hello"}}
+    first = project.ensure_function("same", "python", wanted, folder=tmp_path)
+    second = project.ensure_function("same", "python", wanted, folder=tmp_path)
+    assert first.id == second.id == project.get_function("same").id
