@@ -9,8 +9,9 @@ from runyard.cli.findings import Failed, Finding, print_report
 from runyard.cli.inputs import Decision, Inputs, decide, read_inputs
 from runyard.cli.lazy_commands import load
 from runyard.cli.options import RunOptions
-from runyard.cli.output import clean, count_things, format_value, print_data
+from runyard.cli.output import clean, count_things, format_value, print_data, print_note
 from runyard.domain.effective_spec import Leaf
+from runyard.manifests.checks import needs_launcher
 from runyard.spec.problems import format_path
 from runyard.spec.run_fields import ADMIN_FIELDS
 
@@ -19,7 +20,10 @@ _ORDER = {name: index for index, name in enumerate(("kind", "action", "pod_secur
 
 
 def print_explanation(options: RunOptions, *, output: str) -> None:
-    """Print the table, warnings, refusals and the verdict; or all of it as JSON or YAML. Exits as `render` would."""
+    """Print the table, warnings, refusals and the verdict; or all of it as JSON or YAML.
+
+    A python function without `command` would start, because servers with an engine have a launcher.
+    """
     try:
         inputs = read_inputs(options)
     except Failed as failed:
@@ -30,7 +34,9 @@ def print_explanation(options: RunOptions, *, output: str) -> None:
         found = _show_findings(failed.warnings, failed.errors)
         print_data({"effective": None, "provenance": [], **found}, output=output)
         raise click.exceptions.Exit(failed.exit_code) from None
-    decision = decide(inputs)
+    decision = decide(inputs, has_launcher=True)
+    if needs_launcher(decision.resolution.spec):
+        print_note("the launcher of a server's engine starts this function; `runyard render` needs a `command`")
     if output == "table":
         _print_table(inputs, decision)
     else:

@@ -40,6 +40,11 @@ def read_bytes(file: str, *, most_bytes: int = MOST_BYTES) -> bytes:
     return content
 
 
+def is_file_name(word: str) -> bool:
+    """Whether a word on the command line is probably a file, not a name."""
+    return word == STDIN or "/" in word or word.endswith(PROFILE_ENDINGS) or Path(word).is_file()
+
+
 def get_stdin() -> TextIO:
     """Return standard input; raises `Unreadable` if it is closed, as after `<&-` in a shell."""
     if sys.stdin is None:

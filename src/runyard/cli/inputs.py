@@ -84,9 +84,12 @@ def read_inputs(options: RunOptions) -> Inputs:
     )
 
 
-def decide(inputs: Inputs) -> Decision:
-    """Resolve and refuse what could not be rendered; with `--strict`, also values that would not be used."""
-    resolution = resolve_run(inputs.request, inputs.admin_rules, inputs.inventory)
+def decide(inputs: Inputs, *, has_launcher: bool = False) -> Decision:
+    """Resolve and refuse what could not be rendered; with `--strict`, also values that would not be used.
+
+    With `has_launcher`, decide as a server whose engine starts functions.
+    """
+    resolution = resolve_run(inputs.request, inputs.admin_rules, inputs.inventory, has_launcher=has_launcher)
     resolution = replace(resolution, leaves=tuple(_iter_owned(inputs, resolution.leaves)))
     not_used = [problem for problem in resolution.warnings if problem.code in NOT_USED and inputs.options.strict]
     doubts = [problem for problem in resolution.warnings if problem not in not_used]

@@ -14,6 +14,7 @@ import click
 from runyard import __version__
 from runyard.cli.command_errors import print_error, show_error
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
+from runyard.cli.questions import add_no_input
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -27,6 +28,7 @@ COMMANDS = {
     "ps": Entry("runyard.cli.commands.runs:ps", "List runs."),
     "logs": Entry("runyard.cli.commands.runs:logs", "Print or follow the log of a run."),
     "stop": Entry("runyard.cli.commands.runs:stop", "Stop runs."),
+    "init": Entry("runyard.cli.commands.init:init", "Write a run file that works."),
     "render": Entry("runyard.cli.commands.render:render", "Print the Kubernetes objects of a run."),
     "explain": Entry("runyard.cli.commands.explain:explain", "Show every value of a run and who set it."),
     "policy": Entry("runyard.cli.commands.policy:policy", "Check a policy, or compare two against recorded runs."),
@@ -59,6 +61,7 @@ class Root(LazyGroup):
     epilog="Use `runyard COMMAND --help` for the options of a command, with examples.",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="runyard", message="%(prog)s %(version)s")
+@add_no_input
 def root() -> None:
     """Run AI tasks, batch jobs and model serving, with exactly the resources they need."""
 

@@ -61,11 +61,18 @@ class RunCommand(click.Command):
         return extra[0] if extra and "file" not in options else None
 
 
-def add_run_options(command: Command) -> Command:
-    """Add the options of `RunOptions` to a command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def add_run_options(*, is_file_required: bool = True) -> Callable[[Command], Command]:
+    """Add the options of `RunOptions` to a command. Without `is_file_required` the command checks `file` itself."""
+    file = click.option(
+        "-f", "--file", required=is_file_required, type=_FILE, help="Run file, or - for standard input."
+    )
+
+    def add(command: Command) -> Command:
+        for option in reversed((file, *_OPTIONS)):
+            command = option(command)
+        return command
+
+    return add
 
 
 def checked(check: Check) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -117,7 +124,6 @@ def _read_config_maps(
 
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 _OPTIONS = (
-    click.option("-f", "--file", required=True, type=_FILE, help="Run file, or - for standard input."),
     click.option(
         "--profiles",
         multiple=True,

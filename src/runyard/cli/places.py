@@ -14,9 +14,9 @@ from runyard.app.model import Principal
 from runyard.app.places import SweepFindings, Verdict
 from runyard.app.ports import PlaceUse
 from runyard.cli.commands.db_places import LOGS
-from runyard.cli.files import get_stdin
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean, count_things, print_data, print_note
+from runyard.cli.questions import can_ask, confirm, is_input_allowed
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
 from runyard.cli.tables import print_table
 from runyard.cli.users import open_core
@@ -117,9 +117,9 @@ def _print_findings(findings: list[SweepFindings]) -> None:
 def _ask(question: str, *, is_confirmed: bool) -> None:
     if is_confirmed:
         return
-    if not get_stdin().isatty():
+    if is_input_allowed() and not can_ask():
         raise click.UsageError("no terminal to ask: add --yes")
-    click.confirm(question, abort=True)
+    confirm(question)
 
 
 @asynccontextmanager

@@ -28,6 +28,7 @@ FORM = "NAME, NAME:VERSION, or store://PROJECT/configmap/configmap/NAME:VERSION"
 DATA_SCHEMA: dict[str, Any] = {
     "type": "object",
     "description": "Content by file name. Text only.",
+    "examples": [{"train.toml": "epochs = 3\n"}],
     "additionalProperties": {"type": "string"},
 }
 

@@ -30,20 +30,24 @@ CONTROLLERS_LABELS = frozenset({"controller-uid", "job-name", "pod-template-hash
 _PAIRS = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 
 
-def _list_schema(key: str) -> dict[str, Any]:
+def _list_schema(key: str, examples: tuple[str, str], *, of: str) -> dict[str, Any]:
     entry = {"type": "object", "required": [key, "value"], "additionalProperties": False}
-    properties = {key: {"type": "string"}, "value": {"type": ["string", "number", "boolean"]}}
+    values = {"type": ["string", "number", "boolean"], "description": f"Value of the {of}.", "examples": [examples[1]]}
+    properties = {
+        key: {"type": "string", "description": f"Name of the {of}.", "examples": [examples[0]]},
+        "value": values,
+    }
     return {"type": "array", "items": {**entry, "properties": properties}}
 
 
 ENVS_SCHEMA: dict[str, Any] = {
     "description": "Environment variables; numbers and booleans are converted to text.",
-    "anyOf": [_list_schema("name"), _PAIRS],
+    "anyOf": [_list_schema("name", ("HF_HOME", "/local-data/huggingface"), of="variable"), _PAIRS],
     "examples": [[{"name": "HF_HOME", "value": "/local-data/huggingface"}], {"EPOCHS": 3}],
 }
 NODE_SELECTOR_SCHEMA: dict[str, Any] = {
     "description": "Labels that the node must have.",
-    "anyOf": [_list_schema("key"), _PAIRS],
+    "anyOf": [_list_schema("key", ("disktype", "ssd"), of="label"), _PAIRS],
     "examples": [[{"key": "disktype", "value": "ssd"}], {"disktype": "ssd"}],
 }
 SECRETS_SCHEMA: dict[str, Any] = {
@@ -56,7 +60,14 @@ SECRETS_SCHEMA: dict[str, Any] = {
                 "type": "object",
                 "required": ["name"],
                 "additionalProperties": False,
-                "properties": {"name": {"type": "string"}, "mount_path": {"type": "string"}},
+                "properties": {
+                    "name": {"type": "string", "description": "Name of the secret.", "examples": ["kaggle"]},
+                    "mount_path": {
+                        "type": "string",
+                        "description": "File to write the value to; without it the value is an environment variable.",
+                        "examples": ["/secrets/kaggle.json"],
+                    },
+                },
             },
         ]
     },

@@ -32,9 +32,11 @@ _PLAIN_NAMES = {"cpu": "cpu", "memory": "mem", "mem": "mem"}
 _EXAMPLES = "8, 500m, 0.5, 32Gi"
 _ALLOWED_WHEN_EMPTY = "cpu, mem (not memory), gpu, disk; each an amount, or requests and limits"
 
+_SIDES_DESCRIBED = {REQUESTS: "Amount that the scheduler sets aside.", LIMITS: "Amount that the run cannot exceed."}
 RESOURCES_SCHEMA: dict[str, Any] = {
     "type": "object",
     "description": "Resources of the run: per resource an amount, or requests and limits.",
+    "examples": [{"cpu": "8", "mem": "32Gi", "gpu": "1", "disk": "10Gi"}],
     "properties": {
         name: {
             "description": text,
@@ -42,7 +44,10 @@ RESOURCES_SCHEMA: dict[str, Any] = {
                 {"type": ["string", "number"]},
                 {
                     "type": "object",
-                    "properties": {side: {"type": ["string", "number"]} for side in SIDES},
+                    "properties": {
+                        side: {"type": ["string", "number"], "description": about, "examples": examples[:1]}
+                        for side, about in _SIDES_DESCRIBED.items()
+                    },
                     "additionalProperties": False,
                 },
             ],

@@ -24,7 +24,13 @@ from runyard.spec.environment import (
     read_plain_text,
     read_secrets,
 )
-from runyard.spec.kubernetes.placement import read_affinity, read_tolerations, read_topology_spread
+from runyard.spec.kubernetes.placement import (
+    AFFINITY_SCHEMA,
+    TOLERATIONS_SCHEMA,
+    read_affinity,
+    read_tolerations,
+    read_topology_spread,
+)
 from runyard.spec.misplaced_fields import find_misplaced
 from runyard.spec.names import check_slug
 from runyard.spec.problem_codes import Code
@@ -72,7 +78,42 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _ID: dict[str, Any] = {"type": ["integer", "string"], "minimum": 1, "maximum": LARGEST_ID}
 _DURATION: dict[str, Any] = {"type": ["string", "integer"], "examples": ["90s", "2h", "7d"]}
 _OBJECT: dict[str, Any] = {"type": "object"}
+_SOURCE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "handler": {**_TEXT, "description": "Name of the Python function to call.", "examples": ["main"]},
+        "code": {**_TEXT, "description": "The code, as text.", "examples": ["def main(x): return x + 1"]},
+        "base64": {**_TEXT, "description": "The code, in base64.", "examples": ["ZGVmIG1haW4oKTogcGFzcwo="]},
+        "source": {
+            **_TEXT,
+            "description": "Address of the code, instead of `code` and `base64`.",
+            "examples": ["git+https://example.org/team/train.git"],
+        },
+        "init_function": {
+            **_TEXT,
+            "description": "Name of the function that a service calls once, before its first request.",
+            "examples": ["load"],
+        },
+    },
+}
 _WORDS: dict[str, Any] = {"type": "array", "items": {"type": ["string", "number", "boolean"]}}
+_TOLERATION: dict[str, Any] = {
+    "key": "maintenance",
+    "operator": "Equal",
+    "value": "true",
+    "effect": "NoExecute",
+    "tolerationSeconds": 300,
+}
+_NODE_AFFINITY: dict[str, Any] = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}]
+    }
+}
+_SPREAD: dict[str, Any] = {
+    "maxSkew": 1,
+    "topologyKey": "topology.kubernetes.io/zone",
+    "whenUnsatisfiable": "ScheduleAnyway",
+}
 _KUBERNETES_LIST: dict[str, Any] = {"type": "array", "items": {"type": "object"}}
 
 
@@ -198,17 +239,21 @@ class RunFields(BaseModel):
     )
     resources: Annotated[Resources | None, *_asked(read_resources, RESOURCES_SCHEMA)] = None
     node_selector: Annotated[Mapping[str, str] | None, *_asked(read_node_selector, NODE_SELECTOR_SCHEMA)] = None
-    tolerations: Annotated[list[dict[str, Any]] | None, *_asked(read_tolerations, _KUBERNETES_LIST)] = Field(
-        default=None, description="Tolerations as in a Kubernetes pod; camelCase or snake_case."
+    tolerations: Annotated[list[dict[str, Any]] | None, *_asked(read_tolerations, TOLERATIONS_SCHEMA)] = Field(
+        default=None,
+        description="Tolerations as in a Kubernetes pod; camelCase or snake_case.",
+        examples=[[{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}], [_TOLERATION]],
     )
-    affinity: Annotated[dict[str, Any] | None, *_asked(read_affinity, _OBJECT)] = Field(
-        default=None, description="Affinity as in a Kubernetes pod; camelCase or snake_case."
+    affinity: Annotated[dict[str, Any] | None, *_asked(read_affinity, AFFINITY_SCHEMA)] = Field(
+        default=None,
+        description="Affinity as in a Kubernetes pod; camelCase or snake_case.",
+        examples=[{"nodeAffinity": _NODE_AFFINITY}],
     )
     runtime_class: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
-        default=None, description="Name of a RuntimeClass."
+        default=None, description="Name of a RuntimeClass.", examples=["nvidia"]
     )
     priority_class: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
-        default=None, description="Name of a PriorityClass."
+        default=None, description="Name of a PriorityClass.", examples=["batch-low"]
     )
     volumes: Annotated[tuple[Volume, ...] | None, *_asked(read_volumes, VOLUMES_SCHEMA)] = None
     secrets: Annotated[tuple[SecretUse, ...] | None, *_asked(read_secrets, SECRETS_SCHEMA)] = None
@@ -222,7 +267,9 @@ class RunFields(BaseModel):
     run_as_group: Annotated[int | None, *_asked(_read_user_id, _ID)] = Field(
         default=None, description="Group id of the process.", examples=[1000]
     )
-    image: Annotated[str | None, *_asked(read_image, _TEXT)] = Field(default=None, description="Container image.")
+    image: Annotated[str | None, *_asked(read_image, _TEXT)] = Field(
+        default=None, description="Container image.", examples=["busybox:1.36"]
+    )
     command: Annotated[tuple[str, ...] | None, *_asked(_read_command, {"anyOf": [_TEXT, _WORDS]})] = Field(
         default=None,
         description="Program to start, as a list of words; plain text counts as one word.",
@@ -238,20 +285,20 @@ class RunFields(BaseModel):
         default=None, description="When the image is pulled."
     )
     replicas: Annotated[int | None, *_asked(_read_replicas, {"type": "integer", "minimum": 0, "maximum": 1000})] = (
-        Field(default=None, description="Number of replicas of a service.")
+        Field(default=None, description="Number of replicas of a service.", examples=[2])
     )
     service_ports: Annotated[tuple[ServicePort, ...] | None, *_asked(read_service_ports, SERVICE_PORTS_SCHEMA)] = None
     service_type: Annotated[str | None, *_asked(read_service_type, {"enum": list(SERVICE_TYPES)})] = Field(
         default=None, description="Type of the Kubernetes Service."
     )
     service_name: Annotated[str | None, *_asked(read_service_name, _TEXT)] = Field(
-        default=None, description="Additional, stable name of the service."
+        default=None, description="Additional, stable name of the service.", examples=["my-model"]
     )
     readiness_path: Annotated[str | None, *_asked(read_readiness_path, _TEXT)] = Field(
         default=None, description="HTTP path that returns 200 once the service is ready.", examples=["/healthz"]
     )
     backoff_limit: Annotated[int | None, *_asked(_read_backoff, {"type": "integer", "minimum": 0, "maximum": 100})] = (
-        Field(default=None, description="Number of retries of a failed job.")
+        Field(default=None, description="Number of retries of a failed job.", examples=[2])
     )
     disruptions: Annotated[str | None, *_asked(_read_disruptions, {"enum": list(DISRUPTIONS)})] = Field(
         default=None,
@@ -275,19 +322,23 @@ class RunFields(BaseModel):
         default=None, description="Arguments of a python function.", examples=[{"x": 41}]
     )
     inputs: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
-        default=None, description="Input entities of a python function, by argument name."
+        default=None,
+        description="Input entities of a python function, by argument name.",
+        examples=[{"dataset": "store://demo/dataitem/table/rows:1"}],
     )
     init_parameters: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
-        default=None, description="Arguments of a python service's init function."
+        default=None, description="Arguments of a python service's init function.", examples=[{"path": "/models/net"}]
     )
     python_version: Annotated[str | None, *_asked(_read_python_version, {"enum": list(PYTHON_VERSIONS)})] = Field(
         default=None, description="Python version of a python function."
     )
-    source: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _OBJECT)] = Field(
-        default=None, description="Code and handler of a function."
+    source: Annotated[Mapping[str, Any] | None, *_asked(_read_values, _SOURCE)] = Field(
+        default=None,
+        description="Code and handler of a function.",
+        examples=[{"handler": "main", "code": "def main(x): return x + 1"}],
     )
     requirements: Annotated[tuple[str, ...] | None, *_asked(_read_requirements, {"type": "array", "items": _TEXT})] = (
-        Field(default=None, description="Packages that a python function needs.")
+        Field(default=None, description="Packages that a python function needs.", examples=[["numpy==2.1"]])
     )
 
 
@@ -296,29 +347,35 @@ class AdminFields(RunFields):
 
     resources: Annotated[Resources | None, *_asked(read_admin_resources, ADMIN_RESOURCES_SCHEMA)] = None
     labels: Annotated[Mapping[str, str] | None, *_asked(read_labels, _OBJECT)] = Field(
-        default=None, description="Labels of the run's objects, in addition to the platform's."
+        default=None,
+        description="Labels of the run's objects, in addition to the platform's.",
+        examples=[{"team": "vision"}],
     )
     image_pull_secrets: Annotated[tuple[str, ...] | None, *_asked(_read_object_names, {"type": "array"})] = Field(
-        default=None, description="Kubernetes Secrets with registry credentials."
+        default=None, description="Kubernetes Secrets with registry credentials.", examples=[["registry"]]
     )
     scheduler_name: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
-        default=None, description="Scheduler of the pods."
+        default=None, description="Scheduler of the pods.", examples=["volcano"]
     )
     service_account: Annotated[str | None, *_asked(read_object_name, _TEXT)] = Field(
-        default=None, description="Service account of the pods; its token is not mounted."
+        default=None, description="Service account of the pods; its token is not mounted.", examples=["trainer"]
     )
     host_aliases: Annotated[tuple[Mapping[str, Any], ...] | None, *_asked(_read_host_aliases, _KUBERNETES_LIST)] = (
-        Field(default=None, description="Additional entries of /etc/hosts, as in a Kubernetes pod.")
+        Field(
+            default=None,
+            description="Additional entries of /etc/hosts, as in a Kubernetes pod.",
+            examples=[[{"ip": "10.0.0.7", "hostnames": ["data.example.org"]}]],
+        )
     )
     topology_spread: Annotated[list[dict[str, Any]] | None, *_asked(read_topology_spread, _KUBERNETES_LIST)] = Field(
-        default=None, description="topologySpreadConstraints as in a Kubernetes pod."
+        default=None, description="topologySpreadConstraints as in a Kubernetes pod.", examples=[[_SPREAD]]
     )
 
 
 USER_FIELDS: tuple[str, ...] = tuple(RunFields.model_fields)
 ADMIN_FIELDS: tuple[str, ...] = tuple(AdminFields.model_fields)
 
-_OTHER_NAMES = MappingProxyType(
+OTHER_NAMES = MappingProxyType(
     {
         "runtime_class_name": "runtime_class",
         "priority_class_name": "priority_class",
@@ -369,7 +426,7 @@ def read_model(model: type[Model], given: Any, *, beside: Iterable[str] = ()) ->
 
 
 def _unknown_field(written: str, name: str, known: Iterable[str]) -> Problem:
-    meant = _OTHER_NAMES.get(name) or find_nearest(name, known)
+    meant = OTHER_NAMES.get(name) or find_nearest(name, known)
     return Problem(
         Code.FIELD_UNKNOWN,
         (written,),

@@ -20,20 +20,25 @@ from runyard.spec.readers import (
 SERVICE_TYPES = ("ClusterIP", "NodePort", "LoadBalancer", "ExternalName")
 MOST_PORTS = 32
 
+_PORT: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 65535}
 SERVICE_PORTS_SCHEMA: dict[str, Any] = {
     "description": "Ports of the Service, each with the container port behind it.",
     "type": "array",
     "items": {
         "anyOf": [
-            {"type": "integer", "minimum": 1, "maximum": 65535},
+            _PORT,
             {
                 "type": "object",
                 "required": ["port"],
                 "additionalProperties": False,
                 "properties": {
-                    "port": {"type": "integer", "minimum": 1, "maximum": 65535},
-                    "target_port": {"type": "integer", "minimum": 1, "maximum": 65535},
-                    "name": {"type": "string"},
+                    "port": {**_PORT, "description": "Port of the Service.", "examples": [80]},
+                    "target_port": {
+                        **_PORT,
+                        "description": "Port of the container; the same as `port` by default.",
+                        "examples": [8080],
+                    },
+                    "name": {"type": "string", "description": "Name of the port.", "examples": ["http"]},
                 },
             },
         ]

@@ -48,7 +48,7 @@ _FORBIDDEN_TREES = (
     "/var/run/secrets/kubernetes.io",
     "/run/secrets/kubernetes.io",
 )
-_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+VOLUME_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "persistent_volume_claim": ("size", "storage_class", "claim_name", "sub_path", "lifetime"),
         "config_map": ("data", "name", "sub_path"),
@@ -58,6 +58,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "image": ("image", "sub_path"),
     }
 )
+"""The keys of `spec`, by type of volume."""
 
 VOLUMES_SCHEMA: dict[str, Any] = {
     "type": "array",
@@ -67,26 +68,61 @@ VOLUMES_SCHEMA: dict[str, Any] = {
         "required": ["volume_type", "name", "mount_path"],
         "additionalProperties": False,
         "properties": {
-            "volume_type": {"enum": list(VOLUME_TYPES)},
-            "name": {"type": "string", "description": "lower-case letters, digits and dashes", "maxLength": 63},
-            "mount_path": {"type": "string", "description": "absolute path in the container"},
+            "volume_type": {"enum": list(VOLUME_TYPES), "description": "what is mounted"},
+            "name": {
+                "type": "string",
+                "description": "name of the volume: lower-case letters, digits and dashes",
+                "maxLength": 63,
+                "examples": ["my-pvc"],
+            },
+            "mount_path": {
+                "type": "string",
+                "description": "absolute path in the container",
+                "examples": ["/data"],
+            },
             "spec": {
                 "type": "object",
                 "description": "Options of the volume type; camelCase or snake_case.",
+                "examples": [{"size": "10Gi"}],
                 "properties": {
-                    "size": {"type": ["string", "number"], "examples": ["10Gi"]},
-                    "storage_class": {"type": "string"},
-                    "claim_name": {"type": "string", "description": "existing claim of the project"},
-                    "lifetime": {"type": ["string", "number"], "description": "run, keep, or a duration such as 7d"},
-                    "size_limit": {"type": ["string", "number"]},
-                    "medium": {"enum": ["", "Memory"]},
-                    "sub_path": {"type": "string"},
+                    "size": {"type": ["string", "number"], "description": "size of the volume", "examples": ["10Gi"]},
+                    "storage_class": {
+                        "type": "string",
+                        "description": "StorageClass that provides the volume",
+                        "examples": ["fast"],
+                    },
+                    "claim_name": {
+                        "type": "string",
+                        "description": "existing claim of the project",
+                        "examples": ["datasets"],
+                    },
+                    "lifetime": {
+                        "type": ["string", "number"],
+                        "description": "how long a claim is kept: run, keep, or a duration such as 7d",
+                        "examples": ["keep"],
+                    },
+                    "size_limit": {
+                        "type": ["string", "number"],
+                        "description": "largest size of an empty_dir",
+                        "examples": ["2Gi"],
+                    },
+                    "medium": {"enum": ["", "Memory"], "description": "Memory: files of an empty_dir are in memory"},
+                    "sub_path": {
+                        "type": "string",
+                        "description": "folder of the volume that is mounted, instead of all of it",
+                        "examples": ["training"],
+                    },
                     "data": DATA_SCHEMA,
                     "name": {
                         "type": "string",
                         "description": "config map of the project: NAME for its newest version, or NAME:VERSION",
+                        "examples": ["settings"],
                     },
-                    "image": {"type": "string"},
+                    "image": {
+                        "type": "string",
+                        "description": "image whose content is mounted",
+                        "examples": ["registry.example.org/data:1"],
+                    },
                 },
             },
         },
@@ -236,7 +272,7 @@ def _read_spec(kind: VolumeType, given: Any) -> dict[str, Any]:
     spec, spelling = fold_keys(expect_mapping(given, of=f"{kind} options"), findings)
     if kind == "empty_dir" and "size" in spec and "size_limit" not in spec:
         spec["size_limit"], spelling["size_limit"] = spec.pop("size"), spelling["size"]
-    known = _KEYS[kind]
+    known = VOLUME_OPTIONS[kind]
     options: dict[str, Any] = {}
     for key, value in spec.items():
         if key not in known:

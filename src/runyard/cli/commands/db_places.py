@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
+from runyard.cli.questions import add_no_input
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
 LOGS = ("logs", "s3_endpoint", "s3_region")
@@ -18,7 +19,7 @@ PLACE_ENTRIES = {
 _OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
 )
-_YES = click.option("--yes", is_flag=True, help="Do not ask.")
+_YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.group(cls=LazyGroup, entries=EPOCH_ENTRIES)
@@ -39,6 +40,7 @@ def place() -> None:
 
 @click.command()
 @_YES
+@add_no_input
 @add_settings(DATABASE)
 def confirm(yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Let the server remove objects of ended and deleted runs again, after the database was restored from a backup.
@@ -63,6 +65,7 @@ def list_places(output: str, **flags: Any) -> None:
 @click.command()
 @click.argument("place")
 @_YES
+@add_no_input
 @add_settings((*DATABASE, *LOGS))
 def forget(place: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Forget PLACE, a cluster or machine that is gone for good, with everything that ran there.

@@ -1,17 +1,23 @@
 """`runyard explain`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from runyard.cli.lazy_commands import load
 from runyard.cli.options import RunCommand, RunOptions, add_run_options
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 EXAMPLES = """\b
 Examples:
   runyard explain -f run.yaml --profiles profiles/ --policy policy.yaml
   runyard explain -f run.yaml --profiles profiles/ --profile 1xa100 --strict
-  runyard explain -f run.yaml -o json | jq '.provenance[] | select(.set_by != "you")'
+  runyard explain -f run.yaml --profiles profiles/ -o json | jq '.provenance[] | select(.set_by != "you")'
+  runyard explain resources.mem
+  runyard explain volumes.spec
+  runyard explain run
 
 \b
 Exit codes:
@@ -19,14 +25,47 @@ Exit codes:
 """
 
 
+def _complete_field(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
+    item = load("click.shell_completion:CompletionItem")
+    fields = load("runyard.spec.field_reference:list_fields")()
+    return [item(field.name, help=field.description) for field in fields if field.name.startswith(incomplete)]
+
+
 @click.command(cls=RunCommand, epilog=EXAMPLES)
-@add_run_options
+@click.argument("field", metavar="[FIELD]", required=False, shell_complete=_complete_field)
+@add_run_options(is_file_required=False)
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
-def explain(output: str, **given: Any) -> None:
+@click.pass_context
+def explain(ctx: click.Context, /, field: str | None, output: str, **given: Any) -> None:
     """Show every value of a run, who set it, and what it replaced; then warnings, errors and the verdict.
 
     Values come from these layers, weakest first: platform default, base template, function, task, you, profile, policy.
 
     Takes the same options as `runyard render`. Contacts neither a cluster nor a server.
+
+    With FIELD instead of a file, document one field: its type, what is allowed, its default, who may set it, examples
+    and subfields. `runyard explain run` lists all fields.
     """
+    if field is not None:
+        _refuse_run_options(ctx, field)
+        load("runyard.cli.field_help:print_field")(field, output=output)
+        return
+    if given["file"] is None:
+        raise click.UsageError("missing: -f FILE, or the FIELD to document, such as `resources.mem`", ctx)
     load("runyard.cli.explanation:print_explanation")(RunOptions(**given), output=output)
+
+
+def _refuse_run_options(ctx: click.Context, field: str) -> None:
+    """Refuse a file in place of a field, and options about a run beside a field."""
+    command_line = click.core.ParameterSource.COMMANDLINE
+    given = [
+        param.opts[-1]
+        for param in ctx.command.params
+        if param.name not in ("field", "output") and ctx.get_parameter_source(param.name or "") is command_line
+    ]
+    if "--file" in given:
+        raise click.UsageError(f"unexpected argument `{field}`: set either -f FILE or a FIELD", ctx)
+    if load("runyard.cli.files:is_file_name")(field):
+        raise click.UsageError(f"unexpected argument `{field}`; did you mean `-f {field}`?", ctx)
+    if given:
+        raise click.UsageError(f"{', '.join(given)} would have no effect on the field `{field}`", ctx)

@@ -21,7 +21,7 @@ Exit codes:
 
 
 @click.command(cls=RunCommand, epilog=EXAMPLES)
-@add_run_options
+@add_run_options()
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def render(output: str, **given: Any) -> None:
     """Print the Kubernetes objects of a run, for `kubectl apply -f -`.

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
+from runyard.cli.questions import add_no_input, confirm
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
 ENTRIES = {
@@ -50,6 +51,7 @@ def user() -> None:
 @click.option("--admin", "is_admin", is_flag=True, help="Grant the admin role: all permissions, in every project.")
 @click.option("--no-password", is_flag=True, help="Create an account that can sign in by token only.")
 @_STDIN
+@add_no_input
 @add_settings(DATABASE)
 def create(name: str, is_admin: bool, no_password: bool, password_stdin: bool, **flags: Any) -> None:  # noqa: FBT001
     """Create the account NAME. Prompts for the password."""
@@ -82,27 +84,15 @@ def enable(name: str, **flags: Any) -> None:
     _call("set_disabled", flags, name=name, is_disabled=False)
 
 
-def _confirm(question: str) -> None:
-    """Ask a question on standard input; raises `Abort` if the answer is no, and `UsageError` if there is none."""
-    stdin = load("runyard.cli.files:get_stdin")()
-    try:
-        is_confirmed = click.confirm(question)
-    except click.Abort:  # Ctrl-C, or the end of standard input
-        if stdin.isatty():
-            raise
-        raise click.UsageError("no answer on standard input: use --yes") from None
-    if not is_confirmed:
-        raise click.Abort
-
-
 @click.command()
 @click.argument("name")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@add_no_input
 @add_settings(DATABASE)
 def delete(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Delete the account NAME with its tokens and memberships."""
     if not yes:
-        _confirm(f"Delete the account {name}?")
+        confirm(f"Delete the account {name}?")
     _call("delete", flags, name=name)
 
 
@@ -110,6 +100,7 @@ def delete(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
 @click.argument("name")
 @click.option("--keep-tokens", is_flag=True, help="Do not revoke personal access tokens.")
 @_STDIN
+@add_no_input
 @add_settings(DATABASE)
 def password(name: str, keep_tokens: bool, password_stdin: bool, **flags: Any) -> None:  # noqa: FBT001
     """Set the password of the account NAME. Prompts for it.

@@ -27,6 +27,35 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _MOST_INT32 = 2**31 - 1
 
+# The keys may be in snake_case too, so these schemas describe them without closing the objects.
+TOLERATIONS_SCHEMA: dict[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "key": {"description": "Key of the taint.", "examples": ["maintenance"]},
+            "operator": {
+                "description": "Equal (the default), or Exists, which takes no value.",
+                "examples": ["Equal"],
+            },
+            "value": {"description": "Value of the taint.", "examples": ["true"]},
+            "effect": {
+                "description": f"Effect of the taint: {', '.join(EFFECTS)}; all of them by default.",
+                "examples": ["NoExecute"],
+            },
+            "tolerationSeconds": {"description": "How long NoExecute is tolerated.", "examples": [300]},
+        },
+    },
+}
+AFFINITY_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "nodeAffinity": {"description": "Rules about labels of the node, as in a Kubernetes pod."},
+        "podAffinity": {"description": "Rules about pods to be near to, as in a Kubernetes pod."},
+        "podAntiAffinity": {"description": "Rules about pods to be away from, as in a Kubernetes pod."},
+    },
+}
+
 
 def read_tolerations(given: Any) -> list[dict[str, Any]]:
     """The tolerations, without empty text, which means unset. Raises `Refused` with all problems."""
