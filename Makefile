@@ -66,8 +66,9 @@ fmt: $(READY) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff format $(CODE)
 
 .PHONY: docs
-docs: $(READY) ## write docs/users/reasons.md from the codes
+docs: $(READY) ## write docs/users/reasons.md from the codes, and docs/users/cli.md from the commands
 	@$(BIN)/python -m tests.unit.architecture.reasons_page
+	@$(BIN)/python -m tests.unit.architecture.cli_page
 
 .PHONY: sdk
 sdk: $(READY) ## write src/runyard/sdk/sync from src/runyard/sdk/aio

@@ -163,10 +163,14 @@ def _start(
     """Start that program, or a fork instead of the installed command."""
     env = make_environment(environment)
     if program is None:
-        forks = _open_forks(os.getpid())
         words = [*COMMAND, *arguments]
-        return forks.start(ENTRY, words, environment=env, stdin=stdin, stdout=stdout, stderr=stderr)
+        return open_forks().start(ENTRY, words, environment=env, stdin=stdin, stdout=stdout, stderr=stderr)
     return subprocess.Popen([*program, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, env=env)
+
+
+def open_forks() -> ForkServer:
+    """The process whose forks are commands."""
+    return _open_forks(os.getpid())
 
 
 @cache

@@ -1,7 +1,6 @@
 """The `runyard` command: the table of subcommands, and how errors become exit codes.
 
-Exit codes: 0 success, 1 refused or failed, 2 usage error, 3 the run failed, 4 the time to wait is over,
-130 interrupted, 141 broken pipe.
+`EXIT_CODES` lists the exit codes.
 """
 
 import os
@@ -18,6 +17,16 @@ from runyard.cli.questions import add_no_input
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
+EXIT_CODES = {
+    0: "success",
+    1: "refused or failed: the reason is on standard error",
+    2: "usage error: unknown command or option, wrong value, unreadable file, wrong settings",
+    3: "the run failed",
+    4: "the time to wait is over",
+    INTERRUPTED: "interrupted by Ctrl-C, or a question was answered with no",
+    PIPE_CLOSED: "the reader of standard output went away",
+}
+"""What each exit code means. The reference (docs/users/cli.md) is generated from it."""
 
 COMMANDS = {
     "login": Entry("runyard.cli.commands.access:login", "Sign in at a server."),

@@ -36,13 +36,13 @@ def can_ask() -> bool:
     return is_input_allowed() and bool(load("runyard.cli.files:get_stdin")().isatty())
 
 
-def confirm(question: str) -> None:
+def confirm(question: str, *, is_yes_default: bool = False) -> None:
     """Ask a question whose flag is --yes. Raises `Abort` if the answer is no, and `UsageError` if there is none."""
     stdin = load("runyard.cli.files:get_stdin")()
     if not is_input_allowed():
         raise click.UsageError("--no-input leaves the question unanswered: use --yes")
     try:
-        is_confirmed = click.confirm(question)
+        is_confirmed = click.confirm(question, default=is_yes_default, err=True)
     except click.Abort:  # Ctrl-C, or the end of standard input
         if stdin.isatty():
             raise

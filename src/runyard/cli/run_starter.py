@@ -20,7 +20,7 @@ from runyard.spec.problems import Refused, find_nearest
 from runyard.spec.resources import RESOURCES
 from runyard.spec.run_documents import read_run_file
 from runyard.spec.run_fields import PYTHON_VERSIONS
-from runyard.spec.yaml.loader import dump_yaml, load_document
+from runyard.spec.yaml.loader import dump_yaml
 
 Answers = dict[str, Any]
 
@@ -33,13 +33,13 @@ def main(name: str = "world"):
     print(f"hello {name}")
     return {"greeting": f"hello {name}"}
 '''
-MOST_CODE_BYTES = 256 * 1024
+MOST_CODE_BYTES = 512 * 1024
 _PYTHON_OPTIONS = ("code", "handler", "python_version", "requirements")
 _CONTAINER_OPTIONS = ("run_as_user",)
 _HEADER = "# A run of Runyard. `runyard explain FIELD` documents a field, such as `runyard explain resources`.\n"
 _NOTES = {
     "run_as_user": "never root; leave it out if the image has a user of its own",
-    "source": "a copy of the code, so that the server has it",
+    "source": "its code, which is sent with the run; a path in `source` is relative to this file",
     "resources": "what it needs; see also `runyard explain volumes` and `runyard explain timeout`",
 }
 
@@ -51,7 +51,7 @@ def write_run_file(file: str, given: Mapping[str, Any], *, is_forced: bool) -> N
         raise click.ClickException(f"{clean(file)} exists: add --force to replace it, or name another FILE")
     answers = {name: value for name, value in given.items() if value not in (None, ())}
     answers = ask_for_missing(answers) if can_ask() else answers
-    text = render_run_file(answers)
+    text = render_run_file(answers, folder=Path() if is_printed else Path(file).parent)
     if is_printed:
         click.echo(text, nl=False)
         return
@@ -61,23 +61,14 @@ def write_run_file(file: str, given: Mapping[str, Any], *, is_forced: bool) -> N
         print_note(step)
 
 
-def render_run_file(answers: Answers) -> str:
-    """The text of a run file; raises `UsageError` for the first wrong answer."""
-    document = _build_document(answers)
+def render_run_file(answers: Answers, *, folder: Path) -> str:
+    """The text of a run file for a folder; raises `UsageError` for the first wrong answer."""
+    document = _build_document(answers, folder)
     try:
         read_run_file(document)
     except Refused as refused:
         raise click.UsageError(str(refused.problems[0])) from None
-    text = _HEADER + "".join(_render_field(name, value) for name, value in document.items())
-    return text if _holds(text, document) else _HEADER + dump_yaml(document)
-
-
-def _holds(text: str, document: Mapping[str, Any]) -> bool:
-    """Whether the text is read as the document. A block of YAML cannot hold every code, such as control characters."""
-    try:
-        return bool(load_document(text.encode()).data == document)
-    except Refused:
-        return False
+    return _HEADER + "".join(_render_field(name, value) for name, value in document.items())
 
 
 def list_next_steps(file: str, answers: Answers) -> list[str]:
@@ -92,13 +83,13 @@ def list_next_steps(file: str, answers: Answers) -> list[str]:
     return steps
 
 
-def _build_document(answers: Answers) -> dict[str, Any]:
+def _build_document(answers: Answers, folder: Path) -> dict[str, Any]:
     kind = answers.get("kind") or ("python" if answers.keys() & {*_PYTHON_OPTIONS} else DEFAULT_KIND)
     action = answers.get("action", "job")
     _refuse_unused(kind, action, answers)
     document: dict[str, Any] = {"kind": kind, "action": action}
     document |= {name: answers[name] for name in ("project", "profile") if name in answers}
-    document |= _build_python(answers) if kind == "python" else _build_container(answers, action)
+    document |= _build_python(answers, folder) if kind == "python" else _build_container(answers, action)
     resources = {name: answers[name] for name in RESOURCES if name in answers}
     if not resources and "profile" not in answers:
         resources = DEFAULT_RESOURCES
@@ -124,16 +115,17 @@ def _build_container(answers: Answers, action: str) -> dict[str, Any]:
     return {**built, "run_as_user": int(user) if user.isdecimal() else user}
 
 
-def _build_python(answers: Answers) -> dict[str, Any]:
+def _build_python(answers: Answers, folder: Path) -> dict[str, Any]:
     code = read_code(answers["code"]) if "code" in answers else DEFAULT_CODE
     handler = answers.get("handler") or choose_handler(code, answers.get("code"))
     if (names := list_functions(code)) and handler not in names:
         near = find_nearest(handler, names)
         meant = f"did you mean {near}?" if near else f"allowed: {', '.join(names)}"
         raise click.UsageError(f"--handler: the code has no function `{handler}`; {meant}")
+    path = os.path.relpath(answers["code"], folder) if "code" in answers else None
     built: dict[str, Any] = {
         "python_version": answers.get("python_version") or choose_python_version(),
-        "source": {"handler": handler, "code": code},
+        "source": {"handler": handler, **({"source": path} if path else {"code": code})},
     }
     built |= {name: answers[name] for name in ("image",) if name in answers}
     if "command" in answers:
@@ -154,10 +146,9 @@ def split_command(text: str) -> list[str]:
 def read_code(file: str) -> str:
     """The text of a Python file."""
     try:
-        code = read_bytes(file, most_bytes=MOST_CODE_BYTES).decode()
+        return read_bytes(file, most_bytes=MOST_CODE_BYTES).decode()
     except UnicodeDecodeError:
         raise click.UsageError(f"--code: {clean(file)} is not text in UTF-8") from None
-    return code if code.endswith("\n") else f"{code}\n"
 
 
 def list_functions(code: str) -> list[str]:
@@ -187,7 +178,7 @@ def choose_python_version() -> str:
 def _render_field(name: str, value: Any) -> str:
     """One field as YAML with its note; code as a block of text."""
     note = f"# {_NOTES[name]}\n" if name in _NOTES else ""
-    if name != "source":
+    if name != "source" or "code" not in value:
         return note + dump_yaml({name: value})
     lines = "".join(f"    {line}\n" if line else "\n" for line in value["code"].split("\n")[:-1])
     return f"{note}source:\n  handler: {value['handler']}\n  code: |\n{lines}"

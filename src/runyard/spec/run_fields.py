@@ -86,7 +86,7 @@ _SOURCE: dict[str, Any] = {
         "base64": {**_TEXT, "description": "The code, in base64.", "examples": ["ZGVmIG1haW4oKTogcGFzcwo="]},
         "source": {
             **_TEXT,
-            "description": "Address of the code, instead of `code` and `base64`.",
+            "description": "Address of the code, or path of a local file, which the client sends.",
             "examples": ["git+https://example.org/team/train.git"],
         },
         "init_function": {

@@ -1,9 +1,11 @@
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runyard.cli.commands.init import ACTIONS, KINDS
+from runyard.cli.run_starter import DEFAULT_CODE
 from runyard.spec.kinds.registry import list_function_kinds
 from runyard.spec.run_documents import RunFile, read_run_file
 from runyard.spec.yaml.loader import load_document
@@ -48,14 +50,24 @@ def test_file_passes_explain_when_it_is_written(call: Call, here: Path, flags: s
     assert "warning" not in explained.out + explained.err
 
 
-def test_code_is_copied_unchanged_when_a_file_is_named(call: Call, here: Path) -> None:
+def test_path_of_the_code_is_relative_to_the_run_file_when_it_is_named(call: Call, here: Path) -> None:
     assert call("init", "--code", "train.py").code == 0
     fields = read(here / "run.yaml").fields
-    assert fields.source == {"handler": "train", "code": CODE}
+    assert fields.source == {"handler": "train", "source": "train.py"}
     assert fields.python_version == f"PYTHON3_{sys.version_info.minor}"
-    (here / "odd.py").write_bytes(b"def one(): return '\x07\xc2\x85'\r\n")
-    assert call("init", "--code", "odd.py", "--force").code == 0
-    assert read(here / "run.yaml").fields.source == {"handler": "one", "code": "def one(): return '\x07\x85'\r\n"}
+    (here / "runs").mkdir()
+    assert call("init", "runs/first.yaml", "--code", here / "train.py").code == 0
+    assert read(here / "runs/first.yaml").fields.source == {"handler": "train", "source": "../train.py"}
+
+
+def test_code_to_try_is_a_function_when_no_file_is_named(call: Call, here: Path) -> None:
+    assert call("init", "--kind", "python").code == 0
+    run = read(here / "run.yaml")
+    assert run.fields.source is not None
+    assert run.fields.source["code"] == DEFAULT_CODE
+    module: dict[str, Any] = {}
+    exec(run.fields.source["code"], module)
+    assert module[run.fields.source["handler"]](**run.fields.parameters or {}) == {"greeting": "hello world"}
 
 
 def test_flags_are_in_the_file_when_they_are_set(call: Call, here: Path) -> None:

@@ -2,6 +2,7 @@ import pytest
 
 from runyard import __version__
 from runyard.cli.main import COMMANDS, PIPE_CLOSED
+from tests.command_tree import iter_commands
 from tests.unit.cli.conftest import Call
 
 
@@ -19,12 +20,11 @@ def test_help_lists_every_command_when_asked(call: Call) -> None:
         assert entry.line in called.out
 
 
-@pytest.mark.parametrize(
-    "words", [["render"], ["explain"], ["schema"], ["policy"], ["policy", "check"], ["policy", "diff"], ["completion"]]
-)
-def test_help_has_examples_or_commands_when_a_command_is_asked(call: Call, words: list[str]) -> None:
-    called = call(*words, "-h")
+@pytest.mark.parametrize("name", [listed.name for listed in iter_commands()])
+def test_help_has_examples_or_commands_when_a_command_is_asked(call: Call, name: str) -> None:
+    called = call(*name.split()[1:], "-h")
     assert called.code == 0
+    assert called.out.startswith(f"Usage: {name} ")
     assert "Examples:" in called.out or "Commands:" in called.out
 
 

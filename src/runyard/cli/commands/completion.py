@@ -7,8 +7,12 @@ EXAMPLES = """\b
 Examples:
   source <(runyard completion bash)
   runyard completion bash > ~/.local/share/bash-completion/completions/runyard
-  runyard completion zsh > "${fpath[1]}/_runyard"
+  runyard completion zsh > ~/.zfunc/_runyard
   runyard completion fish > ~/.config/fish/completions/runyard.fish
+
+\b
+Exit codes:
+  0 printed    2 usage error
 """
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
@@ -24,12 +25,8 @@ ENTRIES = {
 EXAMPLES = """\b
 Examples:
   runyard db status
-  runyard db backup /backups/runyard-2026-11-15.db && runyard db upgrade
-  RUNYARD_DATABASE=postgresql://runyard@db/new runyard db restore /backups/runyard-2026-11-15.db
-  runyard db export-requests --since 2026-11-01 > requests.yaml
+  runyard db backup runyard-2026-11-15.db && runyard db upgrade
   runyard db prune --keep-runs 90d --keep-logs 30d --keep-audit 365d
-  runyard db epoch confirm
-  runyard db place forget kubernetes/0c1e6c1c-8f6e-4b0e-9a43-2f5f3f1a7d10
 
 \b
 Exit codes:
@@ -42,7 +39,13 @@ def db() -> None:
     """Upgrade, back up, restore, export and prune the database."""
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog(
+        "runyard db status",
+        "runyard db status -o json",
+        exit_codes="0 usable by this release    1 not usable    2 usage error",
+    )
+)
 @add_settings(DATABASE)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def status(output: str, **flags: Any) -> None:
@@ -50,14 +53,14 @@ def status(output: str, **flags: Any) -> None:
     _call("print_status", flags, output=output)
 
 
-@click.command()
+@click.command(epilog=format_epilog("runyard db upgrade"))
 @add_settings(DATABASE)
 def upgrade(**flags: Any) -> None:
     """Upgrade the database schema to this release. Make a backup first."""
     _call("upgrade", flags)
 
 
-@click.command()
+@click.command(epilog=format_epilog("runyard db backup runyard-2026-11-15.db"))
 @click.argument("file", type=click.Path(dir_okay=False))
 @add_settings(DATABASE)
 def backup(file: str, **flags: Any) -> None:
@@ -68,7 +71,7 @@ def backup(file: str, **flags: Any) -> None:
     _call("backup", flags, file=file)
 
 
-@click.command()
+@click.command(epilog=format_epilog("runyard db restore runyard-2026-11-15.db --data restored"))
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @add_settings(DATABASE)
 def restore(file: str, **flags: Any) -> None:
@@ -76,7 +79,13 @@ def restore(file: str, **flags: Any) -> None:
     _call("restore", flags, file=file)
 
 
-@click.command(name="export-requests")
+@click.command(
+    name="export-requests",
+    epilog=format_epilog(
+        "runyard db export-requests --since 2026-11-01 > requests.yaml",
+        "runyard db export-requests --project demo | runyard policy diff none policy.yaml --runs -",
+    ),
+)
 @click.option("--project", metavar="NAME", help="Only runs of this project.")
 @click.option("--since", metavar="TIME", help="Only runs submitted at or after this time, such as 2026-11-01.")
 @click.option("--until", metavar="TIME", help="Only runs submitted until this time.")
@@ -92,7 +101,7 @@ def export_requests(project: str | None, since: str | None, until: str | None, *
     _call("export_requests", flags, project=project, since=since, until=until)
 
 
-@click.command()
+@click.command(epilog=format_epilog("runyard db prune --keep-runs 90d --keep-logs 30d --keep-audit 365d"))
 @add_settings(PRUNED)
 def prune(**flags: Any) -> None:
     """Delete finished runs, logs and audit entries that are older than --keep-runs, --keep-logs and --keep-audit."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.questions import add_no_input
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
@@ -38,7 +39,7 @@ def place() -> None:
     """
 
 
-@click.command()
+@click.command(epilog=format_epilog("runyard db epoch confirm --yes"))
 @_YES
 @add_no_input
 @add_settings(DATABASE)
@@ -51,7 +52,13 @@ def confirm(yes: bool, **flags: Any) -> None:  # noqa: FBT001
     _call("confirm_epoch", flags, is_confirmed=yes)
 
 
-@click.command(name="list")
+@click.command(
+    name="list",
+    epilog=format_epilog(
+        "runyard db place list",
+        "runyard db place list -o json",
+    ),
+)
 @_OUTPUT
 @add_settings(DATABASE)
 def list_places(output: str, **flags: Any) -> None:
@@ -62,7 +69,7 @@ def list_places(output: str, **flags: Any) -> None:
     _call("print_places", flags, output=output)
 
 
-@click.command()
+@click.command(epilog=format_epilog("runyard db place forget kubernetes/0c1e6c1c-8f6e-4b0e-9a43-2f5f3f1a7d10 --yes"))
 @click.argument("place")
 @_YES
 @add_no_input

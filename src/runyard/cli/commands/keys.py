@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
@@ -33,7 +34,12 @@ def keys() -> None:
     """
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog(
+        "runyard keys rotate",
+        exit_codes="0 success    1 failed, or some secrets could not be rewrapped    2 usage error",
+    )
+)
 @add_settings((*DATABASE, "key_file"))
 def rotate(**flags: Any) -> None:
     """Create a new key and rewrap every secret with it. Old keys stay in the file, for old backups.
@@ -44,7 +50,13 @@ def rotate(**flags: Any) -> None:
     load("runyard.cli.key_rotation:rotate")(flags)
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog(
+        "runyard keys rewrap",
+        'RUNYARD_KEY="$(cat old.key new.key)" runyard keys rewrap',
+        exit_codes="0 success    1 failed, or some secrets could not be rewrapped    2 usage error",
+    )
+)
 @add_settings((*DATABASE, "key_file"))
 def rewrap(**flags: Any) -> None:
     """Rewrap every secret with the current key, for instance after an interrupted rotation."""

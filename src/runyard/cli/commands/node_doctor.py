@@ -6,13 +6,19 @@ from typing import Any
 import click
 
 from runyard.cli.commands.node import local_options, provider_options, require_node
+from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean
 
 _MARKS = {"ok": "ok      ", "warning": "warning ", "error": "ERROR   "}
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog(
+        "runyard node doctor --provider-kubeconfig gpu.kubeconfig --offer offer.yaml",
+        exit_codes="0 nothing is missing    1 something is missing, or no answer    2 usage error",
+    )
+)
 @local_options
 @provider_options
 @click.option("--namespace", default="kube-system", show_default=True, help="Where the agents elect their leader.")

@@ -6,11 +6,17 @@ from pathlib import Path
 import click
 
 from runyard.cli.commands.node import require_node
+from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog(
+        "runyard node gateway --kubeconfig gpu.kubeconfig --domain gpu.example.org --port 8443",
+        exit_codes="130 interrupted    1 failed    2 usage error",
+    )
+)
 @click.option(
     "--kubeconfig",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

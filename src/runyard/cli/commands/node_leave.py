@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from runyard.cli.commands.node import local_options, require_node
+from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean
 
 
-@click.command()
+@click.command(epilog=format_epilog("runyard node drain --timeout 300"))
 @local_options
 @click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS")
 def drain(timeout: float, **options: Any) -> None:
@@ -23,7 +24,12 @@ def drain(timeout: float, **options: Any) -> None:
     _run(options, lambda client: work(client, options["name"], seconds=timeout, say=click.echo))
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog(
+        "runyard node leave",
+        "runyard node leave --name k8s.gpu --force",
+    )
+)
 @local_options
 @click.option("--namespace", default="kube-system", show_default=True, help="Where the agents elected their leader.")
 @click.option("--force", is_flag=True, help="Even if an agent runs, or pods are on the node: those are lost.")

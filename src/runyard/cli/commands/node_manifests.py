@@ -15,7 +15,10 @@ EXAMPLES = """
 Examples:
   runyard node manifests --image runyard:latest --offer offer.yaml --provider-secret gpu-provider | kubectl apply -f -
   runyard node manifests --provider-side team-a/runyard | kubectl --context provider apply -f -
-  runyard node manifests … | kubectl delete -f -
+
+\b
+Exit codes:
+  0 printed    1 refused    2 usage error
 """
 
 

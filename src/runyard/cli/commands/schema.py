@@ -26,6 +26,10 @@ Examples:
   runyard schema
   runyard schema run-file > run-file.schema.json
   runyard schema policy -o yaml
+
+\b
+Exit codes:
+  0 printed    2 usage error
 """
 
 

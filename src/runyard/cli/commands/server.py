@@ -14,7 +14,7 @@ Examples:
   runyard server
   runyard server --port 9000 --profiles profiles/ --policy policy.yaml
   runyard server --host 0.0.0.0 --tls-certificate tls.crt --tls-key tls.key --endpoint https://runyard.example.org
-  runyard server --settings /etc/runyard.yaml --check
+  runyard server --settings runyard.yaml --check
 
 \b
 Exit codes:

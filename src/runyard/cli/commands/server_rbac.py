@@ -14,6 +14,10 @@ EXAMPLES = """
 Examples:
   runyard server rbac --namespace ml | kubectl apply -f -
   runyard server rbac --namespace-per-project --service-account runyard/runyard | kubectl apply -f -
+
+\b
+Exit codes:
+  0 printed    1 failed    2 usage error
 """
 
 

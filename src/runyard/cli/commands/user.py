@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.questions import add_no_input, confirm
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
@@ -22,8 +23,7 @@ ENTRIES = {
 }
 EXAMPLES = """\b
 Examples:
-  runyard user create ada --admin
-  pass show runyard/ada | runyard user create ada --admin --password-stdin
+  pass show runyard/eve | runyard user create eve --admin --password-stdin
   runyard user token ada --name laptop --scope write --life 90d
   runyard user revoke bob --all
   runyard user disable bob
@@ -46,7 +46,13 @@ def user() -> None:
     """
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog(
+        "runyard user create eve --no-password",
+        "pass show runyard/mia | runyard user create mia --admin --password-stdin",
+        exit_codes="0 success    1 refused    2 usage error",
+    )
+)
 @click.argument("name")
 @click.option("--admin", "is_admin", is_flag=True, help="Grant the admin role: all permissions, in every project.")
 @click.option("--no-password", is_flag=True, help="Create an account that can sign in by token only.")
@@ -60,7 +66,13 @@ def create(name: str, is_admin: bool, no_password: bool, password_stdin: bool, *
     _call("create", flags, name=name, is_admin=is_admin, has_password=not no_password, is_password_piped=password_stdin)
 
 
-@click.command(name="list")
+@click.command(
+    name="list",
+    epilog=format_epilog(
+        "runyard user list",
+        "runyard user list -o json",
+    ),
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @add_settings(DATABASE)
 def list_users(output: str, **flags: Any) -> None:
@@ -68,7 +80,7 @@ def list_users(output: str, **flags: Any) -> None:
     _call("print_list", flags, output=output)
 
 
-@click.command()
+@click.command(epilog=format_epilog("runyard user disable bob", exit_codes="0 success    1 refused    2 usage error"))
 @click.argument("name")
 @add_settings(DATABASE)
 def disable(name: str, **flags: Any) -> None:
@@ -76,7 +88,7 @@ def disable(name: str, **flags: Any) -> None:
     _call("set_disabled", flags, name=name, is_disabled=True)
 
 
-@click.command()
+@click.command(epilog=format_epilog("runyard user enable bob", exit_codes="0 success    1 refused    2 usage error"))
 @click.argument("name")
 @add_settings(DATABASE)
 def enable(name: str, **flags: Any) -> None:
@@ -84,7 +96,9 @@ def enable(name: str, **flags: Any) -> None:
     _call("set_disabled", flags, name=name, is_disabled=False)
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog("runyard user delete bob --yes", exit_codes="0 success    1 refused    2 usage error")
+)
 @click.argument("name")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @add_no_input
@@ -96,7 +110,12 @@ def delete(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     _call("delete", flags, name=name)
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog(
+        "pass show runyard/bob | runyard user password bob --password-stdin",
+        exit_codes="0 success    1 refused    2 usage error",
+    )
+)
 @click.argument("name")
 @click.option("--keep-tokens", is_flag=True, help="Do not revoke personal access tokens.")
 @_STDIN
@@ -110,7 +129,13 @@ def password(name: str, keep_tokens: bool, password_stdin: bool, **flags: Any) -
     _call("set_password", flags, name=name, is_password_piped=password_stdin, keeps_tokens=keep_tokens)
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog(
+        "runyard user admin bob",
+        "runyard user admin bob --no",
+        exit_codes="0 success    1 refused    2 usage error",
+    )
+)
 @click.argument("name")
 @click.option("--no", "is_no", is_flag=True, help="Remove the role instead.")
 @add_settings(DATABASE)
@@ -119,7 +144,12 @@ def admin(name: str, is_no: bool, **flags: Any) -> None:  # noqa: FBT001
     _call("set_admin", flags, name=name, is_admin=not is_no)
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog(
+        "runyard user token ada --name laptop --scope write --life 90d",
+        exit_codes="0 success    1 refused    2 usage error",
+    )
+)
 @click.argument("name")
 @click.option("--name", "label", default="", metavar="TEXT", help="Label of the token.")
 @click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Scope: read, write or admin. Repeatable.")
@@ -130,7 +160,13 @@ def token(name: str, label: str, scopes: tuple[str, ...], life: str | None, **fl
     _call("print_token", flags, module="user_tokens", name=name, label=label, scopes=scopes, life=life)
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog(
+        "runyard user tokens ada",
+        "runyard user tokens ada -o json",
+        exit_codes="0 success    1 refused    2 usage error",
+    )
+)
 @click.argument("name")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @add_settings(DATABASE)
@@ -139,7 +175,9 @@ def tokens(name: str, output: str, **flags: Any) -> None:
     _call("print_tokens", flags, module="user_tokens", name=name, output=output)
 
 
-@click.command()
+@click.command(
+    epilog=format_epilog("runyard user revoke ada --all", exit_codes="0 success    1 refused    2 usage error")
+)
 @click.argument("name")
 @click.argument("token_id", metavar="[ID]", required=False)
 @click.option("--all", "is_all", is_flag=True, help="Revoke all personal access tokens of NAME.")
