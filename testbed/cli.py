@@ -187,7 +187,7 @@ def _logs(arguments: argparse.Namespace) -> int:
 def _doctor(arguments: argparse.Namespace) -> int:
     if arguments.install:
         doctor.install_packages()
-    findings = [*doctor.examine(), *doctor.examine_build(), *doctor.examine_containers()]
+    findings = [*doctor.examine(), *doctor.examine_build(), *doctor.examine_tests()]
     for finding in findings:
         print(
             f"{'ok     ' if finding.is_there else 'MISSING'} {finding.what}"
@@ -204,9 +204,9 @@ def _setup(arguments: argparse.Namespace) -> int:
     need one skip themselves. A failed installation or build is always a failure.
     """
     doctor.install_packages()
-    for finding in doctor.examine_containers():
+    for finding in doctor.examine_tests():
         if not finding.is_there:
-            print(f"testbed: SKIPPED, tests of containers: missing {finding.what} ({finding.remedy})", file=sys.stderr)
+            print(f"testbed: SKIPPED, some tests: missing {finding.what} ({finding.remedy})", file=sys.stderr)
     version = arguments.kubernetes
     lacking = doctor.missing(node=True, kubernetes=version)
     if lacking:

@@ -29,7 +29,11 @@ _NODE_PROGRAMS = {
     "busybox": "busybox-static",  # the static one: it goes into images
 }
 _CNI_PACKAGE = "containernetworking-plugins"
-_CONTAINER_PACKAGE = "podman"
+_TEST_PROGRAMS = {
+    "podman": "container functions of the local engine",
+    "zsh": "its completion of commands",
+    "fish": "its completion of commands",
+}
 
 
 @dataclass(frozen=True)
@@ -71,15 +75,11 @@ def examine_build() -> list[Finding]:
     return [Finding(f"Go {needed} or newer", is_enough, remedy)]
 
 
-def examine_containers() -> list[Finding]:
-    """Check what tests of the local engine's containers need; no cluster needs it."""
+def examine_tests() -> list[Finding]:
+    """Check what tests need that no cluster needs. Each program is in the Debian package of its name."""
     return [
-        Finding(
-            "podman, for container functions of the local engine",
-            shutil.which("podman") is not None,
-            f"apt-get install {_CONTAINER_PACKAGE}",
-            _CONTAINER_PACKAGE,
-        )
+        Finding(f"{program}, for {purpose}", shutil.which(program) is not None, f"apt-get install {program}", program)
+        for program, purpose in _TEST_PROGRAMS.items()
     ]
 
 
@@ -104,7 +104,7 @@ def _lacking(findings: list[Finding]) -> list[Finding]:
 
 def install_packages() -> None:
     """Install missing Debian packages. Does nothing if none is missing, or without root."""
-    findings = [*examine(), *examine_containers()]
+    findings = [*examine(), *examine_tests()]
     packages = sorted({finding.package for finding in findings if finding.package and not finding.is_there})
     if not packages or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import pty
-import shutil
 import signal
 import struct
 import subprocess
@@ -240,17 +239,6 @@ def test_command_works_when_standard_error_and_input_are_closed(folder: Path) ->
 
 def _run_in_shell(words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(f"exec '{RUNYARD}' {words}", shell=True, capture_output=True, text=True)
-
-
-def test_words_are_completed_when_bash_asks(tmp_path: Path) -> None:
-    bash = shutil.which("bash")
-    assert bash, "bash is where this runs"
-    script = (
-        f"PATH={RUNYARD.parent}:$PATH; source <(runyard completion bash)\n"
-        "COMP_WORDS=(runyard ren); COMP_CWORD=1; _runyard_completion runyard; echo ${COMPREPLY[@]}\n"
-    )
-    done = subprocess.run([bash, "--norc", "-c", script], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("render\n", "")
 
 
 def test_policy_is_rehearsed_when_runs_are_recorded(folder: Path) -> None:

@@ -109,6 +109,8 @@ def run(arguments: Sequence[str]) -> int:
         show_error(error)
         return error.exit_code
     except click.Abort:
+        if sys.stderr.isatty():
+            click.echo(err=True)  # the question's line has no end yet
         return INTERRUPTED
     except OSError as error:
         print_error(error.strerror or str(error))

@@ -1,14 +1,19 @@
+from pathlib import Path
+
 import pytest
 
 from tests.unit.cli.conftest import Call
 
-USAGE = "Usage: runyard explain [OPTIONS]\nTry `runyard explain --help` for help.\n\n"
+USAGE = "Usage: runyard explain [OPTIONS] [FIELD]\nTry `runyard explain --help` for help.\n\n"
 WRONG_USES = {
-    ("explain",): "missing option `-f` / `--file`",
+    ("explain",): "missing: -f FILE, or the FIELD to document, such as `resources.mem`",
     ("explain", "train.yaml"): "unexpected argument `train.yaml`; did you mean `-f train.yaml`?",
     ("explain", "--project", "demo", "train.yaml"): "unexpected argument `train.yaml`; did you mean `-f train.yaml`?",
-    ("explain", "-f", "-", "train.yaml"): "got unexpected extra argument (train.yaml)",
+    ("explain", "-f", "-", "train.yaml"): "unexpected argument `train.yaml`: set either -f FILE or a FIELD",
     ("explain", "-f", "nowhere.yaml"): "invalid value for `-f` / `--file`: file `nowhere.yaml` does not exist",
+    ("explain", "-f", "-", "--action", "sreve"): (
+        "invalid value for `--action`: `sreve` is not one of `job`, `serve`, `deploy`; did you mean `serve`?"
+    ),
     ("explain", "-f", "-", "--action", "x"): "invalid value for `--action`: `x` is not one of `job`, `serve`, `deploy`",
     (
         "explain",
@@ -16,7 +21,7 @@ WRONG_USES = {
         "-",
         "--projct",
         "x",
-    ): "no such option `--projct`; did you mean `--policy`, `--project`, `--strict`?",
+    ): "no such option `--projct`; did you mean `--project`?",
     ("explain", "-f", "-", "--actio", "x"): "no such option `--actio`; did you mean `--action`?",
 }
 
@@ -25,6 +30,18 @@ WRONG_USES = {
 def test_error_has_one_form_when_click_refuses_the_words(call: Call, words: tuple[str, ...], message: str) -> None:
     called = call(*words)
     assert (called.code, called.out, called.err) == (2, "", f"{USAGE}error: {message}\n")
+
+
+def test_nearest_file_is_proposed_when_one_does_not_exist(call: Call, folder: Path) -> None:
+    assert call("explain", "-f", "runn.yaml").err.endswith(
+        "file `runn.yaml` does not exist; did you mean `run.yaml`?\n"
+    )
+    assert call("policy", "check", "./profiles/a10.yaml").err.endswith("; did you mean `./profiles/a100.yaml`?\n")
+    assert call("policy", "check", "nowhere/a10.yaml").err.endswith("file `nowhere/a10.yaml` does not exist\n")
+
+
+def test_argument_is_named_without_brackets_when_its_value_is_unknown(call: Call) -> None:
+    assert "invalid value for `KIND`: `runfile` is not one of " in call("schema", "runfile").err
 
 
 def test_option_is_suggested_when_render_gets_its_file_as_an_argument(call: Call) -> None:

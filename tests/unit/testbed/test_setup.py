@@ -15,7 +15,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
     options: list[Options] = []
     monkeypatch.setattr(doctor, "install_packages", lambda: None)
     monkeypatch.setattr(doctor, "missing", lambda **_: [])
-    monkeypatch.setattr(doctor, "examine_containers", list)
+    monkeypatch.setattr(doctor, "examine_tests", list)
     monkeypatch.setattr(cli, "prepare", options.append)
     return options
 
@@ -51,11 +51,9 @@ def test_setup_fails_when_a_cluster_is_required_and_the_machine_cannot_run_one(
 def test_setup_goes_on_and_says_so_when_podman_is_missing(
     prepared: list[Options], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "examine_containers", lambda: [Finding("podman", False, "apt-get install podman")])
+    monkeypatch.setattr(doctor, "examine_tests", lambda: [Finding("podman", False, "apt-get install podman")])
     assert cli.main(["setup", "--build"]) == 0
-    assert capsys.readouterr().err == (
-        "testbed: SKIPPED, tests of containers: missing podman (apt-get install podman)\n"
-    )
+    assert capsys.readouterr().err == ("testbed: SKIPPED, some tests: missing podman (apt-get install podman)\n")
     assert len(prepared) == 1
 
 
