@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench import core, log_following, reflector, resolve, testbed_figures
 from bench.cluster import section as cluster
+from bench.light import section as light
 from bench.local import section as local
 from bench.loop import section as loop
 from bench.report import Goal, Section, progress, render
@@ -24,6 +25,7 @@ SECTIONS: Mapping[str, Callable[[], Section]] = {
     "core": core.measure,
     "loop": loop.measure,
     "local": local.measure,
+    "light": light.measure,
     "logs": log_following.measure,
     "cluster": cluster.measure,
 }

@@ -29,12 +29,17 @@ class Question:
     choices: Callable[[Answers], tuple[str, ...]] = lambda _answers: ()
 
 
-def _is_python(answers: Answers) -> bool:
-    return bool(answers.get("kind") == "python")
+def has_code(kind: str) -> bool:
+    """Whether functions of a kind are code; the others are images."""
+    return get_kind(kind).source_language is not None
 
 
-def _is_container(answers: Answers) -> bool:
-    return not _is_python(answers)
+def _is_code(answers: Answers) -> bool:
+    return has_code(answers["kind"])
+
+
+def _is_image(answers: Answers) -> bool:
+    return not _is_code(answers)
 
 
 def _has_no_profile(answers: Answers) -> bool:
@@ -48,17 +53,17 @@ def _list_actions(answers: Answers) -> tuple[str, ...]:
 QUESTIONS = (
     Question(name="kind", text="What runs", default=DEFAULT_KIND, choices=lambda _: list_function_kinds()),
     Question(name="action", text="To do what", default="job", choices=_list_actions),
-    Question(name="image", text="Image (empty: a busybox to try)", applies=_is_container),
+    Question(name="image", text="Image (empty: a busybox to try)", applies=_is_image),
     Question(
         name="command",
         text="Program and arguments (empty: the image's own)",
-        applies=lambda answers: _is_container(answers) and "image" in answers,
+        applies=lambda answers: _is_image(answers) and "image" in answers,
     ),
-    Question(name="code", text="File with the code (empty: a function to try)", applies=_is_python),
+    Question(name="code", text="File with the code (empty: a function to try)", applies=_is_code),
     Question(
         name="handler",
         text="Function to call (empty: the only one)",
-        applies=lambda answers: _is_python(answers) and "code" in answers,
+        applies=lambda answers: _is_code(answers) and "code" in answers,
     ),
     Question(name="profile", text="Profile of your admin (empty: none)"),
     Question(name="cpu", text="CPU cores", default="500m", applies=_has_no_profile),
@@ -70,6 +75,8 @@ QUESTIONS = (
 def ask_for_missing(answers: Answers) -> Answers:
     """Ask what is not answered yet. Prompts go to standard error; raises `Abort` on Ctrl-C."""
     found = dict(answers)
+    if found.get("kind") not in (None, *list_function_kinds()):
+        return found  # refused later, with the nearest kind
     for question in QUESTIONS:
         if question.name not in found and question.applies(found) and (answer := _ask(question, found)):
             found[question.name] = answer

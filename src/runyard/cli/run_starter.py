@@ -14,8 +14,8 @@ import click
 from runyard.cli.files import STDIN, read_bytes
 from runyard.cli.output import clean, print_note
 from runyard.cli.questions import can_ask
-from runyard.cli.run_questions import ask_for_missing
-from runyard.spec.kinds.registry import DEFAULT_KIND, get_kind
+from runyard.cli.run_questions import ask_for_missing, has_code
+from runyard.spec.kinds.registry import DEFAULT_KIND, KINDS, get_kind
 from runyard.spec.problems import Refused, find_nearest
 from runyard.spec.resources import RESOURCES
 from runyard.spec.run_documents import read_run_file
@@ -34,8 +34,8 @@ def main(name: str = "world"):
     return {"greeting": f"hello {name}"}
 '''
 MOST_CODE_BYTES = 512 * 1024
-_PYTHON_OPTIONS = ("code", "handler", "python_version", "requirements")
-_CONTAINER_OPTIONS = ("run_as_user",)
+_CODE_OPTIONS = ("code", "handler", "python_version", "requirements")
+_IMAGE_OPTIONS = ("run_as_user",)
 _HEADER = "# A run of Runyard. `runyard explain FIELD` documents a field, such as `runyard explain resources`.\n"
 _NOTES = {
     "run_as_user": "never root; leave it out if the image has a user of its own",
@@ -64,10 +64,7 @@ def write_run_file(file: str, given: Mapping[str, Any], *, is_forced: bool) -> N
 def render_run_file(answers: Answers, *, folder: Path) -> str:
     """The text of a run file for a folder; raises `UsageError` for the first wrong answer."""
     document = _build_document(answers, folder)
-    try:
-        read_run_file(document)
-    except Refused as refused:
-        raise click.UsageError(str(refused.problems[0])) from None
+    _check(document)
     return _HEADER + "".join(_render_field(name, value) for name, value in document.items())
 
 
@@ -84,23 +81,35 @@ def list_next_steps(file: str, answers: Answers) -> list[str]:
 
 
 def _build_document(answers: Answers, folder: Path) -> dict[str, Any]:
-    kind = answers.get("kind") or ("python" if answers.keys() & {*_PYTHON_OPTIONS} else DEFAULT_KIND)
+    kind = answers.get("kind") or (_find_code_kind() if answers.keys() & {*_CODE_OPTIONS} else DEFAULT_KIND)
+    _check({"kind": kind})
     action = answers.get("action", "job")
     _refuse_unused(kind, action, answers)
     document: dict[str, Any] = {"kind": kind, "action": action}
     document |= {name: answers[name] for name in ("project", "profile") if name in answers}
-    document |= _build_python(answers, folder) if kind == "python" else _build_container(answers, action)
+    document |= _build_function(answers, folder) if has_code(kind) else _build_container(answers, action)
     resources = {name: answers[name] for name in RESOURCES if name in answers}
     if not resources and "profile" not in answers:
         resources = DEFAULT_RESOURCES
     return {**document, "resources": resources} if resources else document
 
 
+def _check(document: Mapping[str, Any]) -> None:
+    try:
+        read_run_file(document)
+    except Refused as refused:
+        raise click.UsageError(str(refused.problems[0])) from None
+
+
+def _find_code_kind() -> str:
+    return next(kind.name for kind in KINDS.values() if kind.source_language is not None)
+
+
 def _refuse_unused(kind: str, action: str, answers: Answers) -> None:
     if action not in get_kind(kind).actions:
         allowed = ", ".join(name for name in get_kind(kind).actions if name != "build")
         raise click.UsageError(f"--action: a {kind} function cannot `{action}`; allowed: {allowed}")
-    others = _CONTAINER_OPTIONS if kind == "python" else _PYTHON_OPTIONS
+    others = _IMAGE_OPTIONS if has_code(kind) else _CODE_OPTIONS
     if unused := [f"--{name.removesuffix('s').replace('_', '-')}" for name in others if name in answers]:
         raise click.UsageError(f"{', '.join(unused)} would have no effect on kind {kind}")
 
@@ -115,7 +124,7 @@ def _build_container(answers: Answers, action: str) -> dict[str, Any]:
     return {**built, "run_as_user": int(user) if user.isdecimal() else user}
 
 
-def _build_python(answers: Answers, folder: Path) -> dict[str, Any]:
+def _build_function(answers: Answers, folder: Path) -> dict[str, Any]:
     code = read_code(answers["code"]) if "code" in answers else DEFAULT_CODE
     handler = answers.get("handler") or choose_handler(code, answers.get("code"))
     if (names := list_functions(code)) and handler not in names:

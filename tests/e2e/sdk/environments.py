@@ -33,8 +33,11 @@ class NoNetworkError(InstallError):
 
 def ensure_environment(line: str) -> Path:
     """The python of a line's environment, installed if it is absent, once however many processes ask."""
-    requirements = _HERE / f"requirements-{line}.txt"
-    name = f"sdk-{line}"
+    return ensure_packages(f"sdk-{line}", _HERE / f"requirements-{line}.txt")
+
+
+def ensure_packages(name: str, requirements: Path) -> Path:
+    """The python of an environment with exactly these pins, kept under that name."""
     environment = cache_folder() / f"{name}-{_digest(requirements)}"
     python = environment / "bin/python"
     if not python.exists():

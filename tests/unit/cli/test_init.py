@@ -3,10 +3,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.shell_completion import ShellComplete
 
-from runyard.cli.commands.init import ACTIONS, KINDS
+from runyard.cli.commands.init import ACTIONS
+from runyard.cli.main import root
 from runyard.cli.run_starter import DEFAULT_CODE
-from runyard.spec.kinds.registry import list_function_kinds
+from runyard.spec.kinds.registry import KINDS, list_function_kinds
 from runyard.spec.run_documents import RunFile, read_run_file
 from runyard.spec.yaml.loader import load_document
 from tests.unit.cli.conftest import Call
@@ -103,6 +105,7 @@ def test_file_goes_to_standard_output_when_it_is_a_dash(call: Call, here: Path) 
     ("words", "told"),
     [
         (["--mem", "5xi"], "resources.mem: "),
+        (["--kind", "pyton"], "did you mean: python"),
         (["--kind", "python", "--action", "deploy"], "a python function cannot `deploy`; allowed: job, serve"),
         (["--kind", "container", "--code", "train.py"], "--code would have no effect on kind container"),
         (["--kind", "python", "--run-as-user", "7"], "--run-as-user would have no effect on kind python"),
@@ -152,5 +155,7 @@ def test_nothing_is_written_when_the_questions_are_interrupted(
 
 
 def test_choices_are_the_known_ones_when_completed() -> None:
-    assert set(KINDS) == set(list_function_kinds())
-    assert set(ACTIONS) == {"job", "serve", "deploy"}
+    shell = ShellComplete(root, {}, "runyard", "_RUNYARD_COMPLETE")
+    kinds = [item.value for item in shell.get_completions(["init", "--kind"], "")]
+    assert kinds == list(list_function_kinds())
+    assert {*ACTIONS, "build"} == {action for kind in KINDS.values() for action in kind.actions}

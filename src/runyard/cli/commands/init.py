@@ -7,8 +7,6 @@ import click
 from runyard.cli.lazy_commands import load
 from runyard.cli.questions import add_no_input
 
-KINDS = ("container", "python")
-"""Repeated from `runyard.spec.kinds`, so that completion need not import it. A test compares the two."""
 ACTIONS = ("job", "serve", "deploy")
 
 EXAMPLES = """\b
@@ -25,9 +23,19 @@ Exit codes:
 """
 
 
+def _complete_kind(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    kinds = load("runyard.spec.kinds.registry:list_function_kinds")()
+    return [kind for kind in kinds if kind.startswith(incomplete)]
+
+
 @click.command(epilog=EXAMPLES)
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), metavar="[FILE]", default="run.yaml")
-@click.option("--kind", type=click.Choice(KINDS), help="What runs: the program of an image, or a Python function.")
+@click.option(
+    "--kind",
+    metavar="KIND",
+    shell_complete=_complete_kind,
+    help="What runs: container (the program of an image) or python (a function).",
+)
 @click.option("--action", type=click.Choice(ACTIONS), help="Run to the end (job), or serve.")
 @click.option("--image", metavar="IMAGE", help="Container image.")
 @click.option("--command", metavar="TEXT", help="Program and arguments, split as in a shell.")
