@@ -16,12 +16,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runyard.node.kubelet_api.connections import MOST_STRANGERS
 from testbed.cluster import Cluster
 from testbed.supervision import environment_without_proxies
 from tests.cluster.node.served_port import NODE, ServedPort, get_pod, node_object, serve_port
@@ -104,6 +105,19 @@ def test_lines_come_as_they_are_written_when_a_log_is_followed(
         assert following.stdout.read() == b"two\n"
         assert following.wait(30) == 0
     eventually(lambda: port.port.streams.open == 0)
+
+
+def test_kubectl_is_answered_when_strangers_hold_hundreds_of_connections(
+    port: ServedPort, local_cluster: Cluster
+) -> None:
+    counted = port.port.connections
+    assert counted is not None
+    with ExitStack() as stack:
+        for _ in range(3 * MOST_STRANGERS):
+            stack.enter_context(socket.create_connection((port.address, port.port.port)))
+        assert local_cluster.kubectl("logs", "web", "--tail=1") == "second\n"
+        assert counted.strangers <= MOST_STRANGERS
+    eventually(lambda: counted.strangers == 0)
 
 
 def test_nothing_is_left_open_when_a_follower_is_killed(port: ServedPort, local_cluster: Cluster) -> None:

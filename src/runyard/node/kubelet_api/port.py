@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from datetime import UTC, datetime
 
 from aiohttp import web
@@ -14,7 +14,9 @@ from runyard.kube.backoff import Backoff
 from runyard.node.kubelet_api.authentication import Authentication, PeerCertificate
 from runyard.node.kubelet_api.authorization import Authorization, access_of_request
 from runyard.node.kubelet_api.client_authority import read_client_authority
+from runyard.node.kubelet_api.connections import IDLE_SECONDS, Connections, open_listener
 from runyard.node.kubelet_api.local_pods import LocalPods
+from runyard.node.kubelet_api.lost_links import ReadLink
 from runyard.node.kubelet_api.refusal import Refusal
 from runyard.node.kubelet_api.routes import Routes
 from runyard.node.kubelet_api.serving_certificate import (
@@ -28,15 +30,12 @@ from runyard.node.kubelet_api.streams import OpenStreams
 from runyard.node.providers.provider import Provider
 
 KUBELET_PORT = 10250
-MOST_CONNECTIONS = 2000
-"""Open connections, those of streams included. A connection beyond them is closed after its handshake."""
 AUTHORITY_SECONDS = 60.0
 """How often the client authority is read again."""
-_LONGEST_REQUEST_LINE = 1 << 18
+LONGEST_REQUEST_LINE_BYTES = 1 << 18
 """The command of an exec is in the query: a script of some 100 kB fits, percent signs included."""
-_LONGEST_HEADER = 1 << 14
-_IDLE_SECONDS = 90.0
-_HANDSHAKE_SECONDS = 10.0
+LONGEST_HEADER_BYTES = 1 << 14
+MOST_HEADERS = 64
 _SHUTDOWN_SECONDS = 2.0
 _RETRY_SECONDS = (1.0, 60.0)
 
@@ -57,7 +56,10 @@ class KubeletPort:
         listen: str = "0.0.0.0",  # noqa: S104 - the apiserver dials the pod's address
         port: int = KUBELET_PORT,
         signer: str = SIGNER,
+        read_link: ReadLink | None = None,
+        on_lost: Callable[[str, str], None] = lambda _uid, _why: None,
     ) -> None:
+        """`read_link` ends streams of a provider that vanished; `on_lost` is told the pod's uid and why."""
         self._client = client
         self._node = node
         self._addresses = addresses
@@ -67,8 +69,9 @@ class KubeletPort:
         reviewer = client.with_priority(Priority.STATUS)
         self._authentication = Authentication(reviewer)
         self._authorization = Authorization(reviewer, node=node)
-        self._routes = Routes(provider, pods, node=node)
+        self._routes = Routes(provider, pods, node=node, read_link=read_link, on_lost=on_lost)
         self._contexts: ServingContexts | None = None
+        self._connections: Connections | None = None
         self._is_listening = asyncio.Event()
         self.port = port
         """The port that is listened on; with port 0, known once it listens."""
@@ -77,6 +80,11 @@ class KubeletPort:
     async def wait_listening(self) -> None:
         """Return when the first request can be answered."""
         await self._is_listening.wait()
+
+    @property
+    def connections(self) -> Connections | None:
+        """Open connections; None before it listens."""
+        return self._connections
 
     @property
     def streams(self) -> OpenStreams:
@@ -93,35 +101,26 @@ class KubeletPort:
                 self._build_app(),
                 access_log=None,
                 handler_cancellation=True,
-                keepalive_timeout=_IDLE_SECONDS,
-                max_line_size=_LONGEST_REQUEST_LINE,
-                max_field_size=_LONGEST_HEADER,
+                keepalive_timeout=IDLE_SECONDS,
+                max_line_size=LONGEST_REQUEST_LINE_BYTES,
+                max_field_size=LONGEST_HEADER_BYTES,
+                max_headers=MOST_HEADERS,
                 shutdown_timeout=_SHUTDOWN_SECONDS,
                 auto_decompress=False,
             )
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
-            listener = await self._open_listener(runner, contexts.listening)
-            stack.callback(listener.close)
-            self.port = listener.sockets[0].getsockname()[1]
+            if runner.server is None:
+                raise RuntimeError("the runner was not set up")
+            connections = self._connections = Connections(runner.server, context=contexts.listening)
+            listener = stack.enter_context(open_listener(*self._listen))
+            self.port = listener.getsockname()[1]
             self.problem = None
             self._is_listening.set()
             async with asyncio.TaskGroup() as loops:
+                loops.create_task(connections.serve(listener))
                 loops.create_task(self._renew_certificates(contexts))
                 loops.create_task(self._follow_authority(contexts))
-
-    async def _open_listener(self, runner: web.AppRunner, context: ssl.SSLContext) -> asyncio.Server:
-        server = runner.server
-        if server is None:
-            raise RuntimeError("the runner was not set up")
-
-        def accept() -> asyncio.Protocol:
-            return server() if len(server.connections) < MOST_CONNECTIONS else _Refusing()
-
-        host, port = self._listen
-        return await asyncio.get_running_loop().create_server(
-            accept, host, port, ssl=context, ssl_handshake_timeout=_HANDSHAKE_SECONDS, backlog=128
-        )
 
     def _build_app(self) -> web.Application:
         app = web.Application(middlewares=[self._check], client_max_size=1)
@@ -133,11 +132,12 @@ class KubeletPort:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Nothing is answered before it is known who asks and that they may; not even that a path does not exist."""
-        try:
-            await self._authorize(request)
-            return await handler(request)
-        except Refusal as refusal:
-            return refusal.to_response()
+        with nullcontext() if self._connections is None else self._connections.answering(request):
+            try:
+                await self._authorize(request)
+                return await handler(request)
+            except Refusal as refusal:
+                return refusal.to_response()
 
     async def _authorize(self, request: web.Request) -> None:
         user = await self._authentication.authenticate(
@@ -146,6 +146,8 @@ class KubeletPort:
         resource = request.match_info.route.resource
         path = resource.canonical if resource is not None else ""
         await self._authorization.authorize(user, access_of_request(request.method, path))
+        if self._connections is not None:
+            self._connections.note_known(request)
         if not request.raw_path.isascii():
             raise Refusal(400, "the path or query has bytes that are not ASCII: encode them with %")
 
@@ -198,11 +200,3 @@ class KubeletPort:
         if problem != self.problem:
             logger.warning("the kubelet port: %s", problem)
         self.problem = problem
-
-
-class _Refusing(asyncio.Protocol):
-    """Drops a connection that is one too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            transport.abort()

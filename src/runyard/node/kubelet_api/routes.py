@@ -9,6 +9,7 @@ from aiohttp import web
 
 from runyard.kube.objects import encode
 from runyard.node.kubelet_api.local_pods import LocalPod, LocalPods
+from runyard.node.kubelet_api.lost_links import ReadLink
 from runyard.node.kubelet_api.queries import parse_log_options, parse_stream_query
 from runyard.node.kubelet_api.refusal import Refusal
 from runyard.node.kubelet_api.streams import OpenStreams, provider_refusals, relay_stream, send_log
@@ -32,12 +33,20 @@ class _Target:
 class Routes:
     """The handlers."""
 
-    def __init__(self, provider: Provider, pods: LocalPods, *, node: str) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        pods: LocalPods,
+        *,
+        node: str,
+        read_link: ReadLink | None = None,
+        on_lost: Callable[[str, str], None] = lambda _uid, _why: None,
+    ) -> None:
         self._provider = provider
         self._pods = pods
         self._node = node
         self._reports = UsageReports(provider if isinstance(provider, Usage) else None)
-        self.streams = OpenStreams(MOST_STREAMS)
+        self.streams = OpenStreams(MOST_STREAMS, read_link=read_link, on_lost=on_lost)
 
     def add_to(self, app: web.Application) -> None:
         """Add every route."""

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from runyard.kube import Disconnected
 from runyard.kube.tunnel import RawConnection, pick_upgrade_headers
+from runyard.node.kubelet_api.lost_links import ReadLink, StreamActivity, ended_with_link
 from runyard.node.kubelet_api.refusal import Refusal
 from runyard.node.providers.provider import (
     LogOptions,
@@ -24,16 +25,28 @@ from runyard.node.providers.provider import (
 
 SLOW_CLIENT_SECONDS = 300.0
 """How long a client may take for the last bytes of a stream, after the provider has ended it."""
+LAST_WORDS_SECONDS = 5.0
 _STATUS_OF_REASON = {"NotFound": 404, "Forbidden": 502, "MethodNotAllowed": 502}
 
 logger = logging.getLogger(__name__)
 
 
 class OpenStreams:
-    """How many streams are open, at most how many may be, and what went through all of them."""
+    """How many streams are open, at most how many may be, and what went through all of them.
 
-    def __init__(self, most: int) -> None:
+    `read_link` says whether the provider can be reached; `on_lost` is told the uid of a pod and why its stream ended.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        *,
+        read_link: ReadLink | None = None,
+        on_lost: Callable[[str, str], None] = lambda _uid, _why: None,
+    ) -> None:
         self._most = most
+        self.read_link = read_link
+        self.on_lost = on_lost
         self.open = 0
         self.sent_bytes = 0
         """To clients."""
@@ -86,16 +99,27 @@ async def send_log(
             chunks = await stack.enter_async_context(logs.read_log(uid, container, options))
         try:
             await response.prepare(request)
-            async for chunk in chunks:
-                streams.count_sent(chunk)
-                await response.write(chunk)
+            async with ended_with_link(streams.read_link) as activity:
+                async for chunk in chunks:
+                    activity.note()
+                    streams.count_sent(chunk)
+                    await response.write(chunk)
         except ProviderError as error:
             logger.info("a log of pod %s broke off: %s", uid, error)
+            if isinstance(error, ProviderUnavailable) and options.follow:
+                await _say_last(response, f"\n[the log breaks off here: {error}]\n")
             if request.transport is not None:
-                request.transport.abort()
+                request.transport.close()
         except ConnectionError:
             logger.debug("the reader of a log of pod %s left", uid)
     return response
+
+
+async def _say_last(response: web.StreamResponse, words: str) -> None:
+    """The last words of an answer that breaks off; nobody waits for a reader who does not take them."""
+    with suppress(ConnectionError, TimeoutError):
+        async with asyncio.timeout(LAST_WORDS_SECONDS):
+            await response.write(words.encode())
 
 
 async def relay_stream(
@@ -119,10 +143,12 @@ async def relay_stream(
         stack.enter_context(streams.counted())
         with provider_refusals():
             tunnel = await stack.enter_async_context(opening)
-        return await _switch_protocols(request, tunnel, streams)
+        return await _switch_protocols(request, tunnel, streams, what=(kind, uid))
 
 
-async def _switch_protocols(request: web.Request, tunnel: Tunnel, streams: OpenStreams) -> web.StreamResponse:
+async def _switch_protocols(
+    request: web.Request, tunnel: Tunnel, streams: OpenStreams, *, what: tuple[StreamKind, str]
+) -> web.StreamResponse:
     response = web.StreamResponse(status=101, headers=[*tunnel.headers, ("Connection", "Upgrade")])
     response.force_close()
     await response.prepare(request)
@@ -131,18 +157,30 @@ async def _switch_protocols(request: web.Request, tunnel: Tunnel, streams: OpenS
     # A lost connection cancels this handler; bytes that came before must still reach the provider.
     client = RawConnection.take_over(request.transport, request.protocol, reports_loss_late=True)
     try:
-        with suppress(Disconnected, ProviderError):
-            await exchange_bytes(client, tunnel, streams)
-            await client.close(patience_seconds=SLOW_CLIENT_SECONDS)
+        async with ended_with_link(streams.read_link) as activity:
+            with suppress(Disconnected):
+                await exchange_bytes(client, tunnel, streams, activity)
+                await client.close(patience_seconds=SLOW_CLIENT_SECONDS)
+    except ProviderError as error:
+        # Its protocol belongs to both ends: no words can be put in between.
+        streams.on_lost(what[1], f"{what[0]} broke off: {error}")
     finally:
         client.release()
     return response
 
 
-async def exchange_bytes(client: RawConnection, tunnel: Tunnel, streams: OpenStreams) -> None:
-    """Copy both ways until the provider has ended, or the client is gone."""
+async def exchange_bytes(
+    client: RawConnection, tunnel: Tunnel, streams: OpenStreams, activity: StreamActivity | None = None
+) -> None:
+    """Copy both ways until the provider has ended, or the client is gone. `activity` hears of the provider's bytes."""
+
+    def count_sent(data: bytes) -> None:
+        streams.count_sent(data)
+        if activity is not None:
+            activity.note()
+
     from_client = asyncio.create_task(_copy(client.receive, tunnel.send, streams.count_received))
-    to_client = asyncio.create_task(_copy(tunnel.receive, client.send, streams.count_sent))
+    to_client = asyncio.create_task(_copy(tunnel.receive, client.send, count_sent))
     tasks = (from_client, to_client)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -167,7 +167,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 @asynccontextmanager
-async def serving(cluster: ScriptedCluster, client: Client, folder: Path) -> AsyncIterator[Served]:
+async def serving(cluster: ScriptedCluster, client: Client, folder: Path, **options: Any) -> AsyncIterator[Served]:
     provider = ScriptedProvider()
     port = KubeletPort(
         client,
@@ -177,6 +177,7 @@ async def serving(cluster: ScriptedCluster, client: Client, folder: Path) -> Asy
         addresses=["127.0.0.1"],
         listen="127.0.0.1",
         port=0,
+        **options,
     )
     running = asyncio.create_task(port.run())
     try:
