@@ -52,7 +52,8 @@ def _is_over(supervision: Path, instance: int) -> bool:
     state = read_state(supervision)
     if state is None or state.is_ended or not is_supervised(supervision):
         return True
-    found = next((each for each in state.instances if each.instance == instance), None)
+    own = (each for each in state.instances if each.command == supervision.name)
+    found = next((each for each in own if each.instance == instance), None)
     return found is None or found.ended_at is not None
 
 

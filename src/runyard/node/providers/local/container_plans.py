@@ -1,28 +1,47 @@
 """The supervision plan of each container of a pod. Pure, but for this machine's PATH, which is passed in."""
 
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 
+from runyard.node.providers.local import init_wait
 from runyard.node.providers.local.environment import container_environment, expand
 from runyard.node.providers.local.pod_folder import PodFolder
 from runyard.node.providers.provider import Object, ProviderRefused, Workload
-from runyard.procs import Command, Limits, Mount, Plan
+from runyard.procs import STATE_FILE, Command, Limits, Mount, Plan
 from runyard.spec.kubernetes.quantity import Quantity, QuantityError
 
 LOG_BYTES = 64 << 20
 """Of the output of one instance; the rest is dropped."""
+WAIT = "wait.for-init"
+"""The step that waits for init containers; no container can have this name."""
 _ENDLESS = 1_000_000_000
 _DEFAULT_GRACE_SECONDS = 30
 
 
 def container_plans(workload: Workload, folder: PodFolder, *, path: str) -> dict[str, Plan]:
-    """By container, in order. Raises `ProviderRefused` where something that a container refers to is missing."""
-    return {
-        container["name"]: _render_plan(workload, container, folder, path=path)
-        for container in workload.spec["containers"]
-    }
+    """By container, init containers first, in order. Each init container waits for the one before it, the others for
+    the last one. Raises `ProviderRefused` where something that a container refers to is missing.
+    """
+    plans: dict[str, Plan] = {}
+    before: str | None = None
+    for container in workload.spec.get("initContainers") or ():
+        plan = _render_plan(workload, container, folder, path=path, before=before)
+        policy = workload.spec.get("restartPolicy", "Always")
+        plans[container["name"]] = replace(plan, is_restarted=False, retries=0 if policy == "Never" else _ENDLESS)
+        before = container["name"]
+    for container in workload.spec["containers"]:
+        plans[container["name"]] = _render_plan(workload, container, folder, path=path, before=before)
+    return plans
 
 
-def _render_plan(workload: Workload, container: Object, folder: PodFolder, *, path: str) -> Plan:
+def _render_wait(before: str, folder: PodFolder) -> Command:
+    state_file = str(folder.container(before) / STATE_FILE)
+    argv = (sys.executable, "-I", "-S", init_wait.__file__, state_file, before)
+    return Command(name=WAIT, argv=argv, has_mounts=False)
+
+
+def _render_plan(workload: Workload, container: Object, folder: PodFolder, *, path: str, before: str | None) -> Plan:
     base = {"PATH": path, "HOME": str(folder.work), "HOSTNAME": workload.name}
     env = container_environment(workload, container, base=base)
     words = [*container["command"], *(container.get("args") or [])]
@@ -35,6 +54,7 @@ def _render_plan(workload: Workload, container: Object, folder: PodFolder, *, pa
             env=env,
             cwd=container.get("workingDir") or str(folder.work),
         ),
+        steps=() if before is None else (_render_wait(before, folder),),
         is_restarted=policy == "Always",
         retries=_ENDLESS if policy == "OnFailure" else 0,
         grace_seconds=_DEFAULT_GRACE_SECONDS if grace_seconds is None else grace_seconds,

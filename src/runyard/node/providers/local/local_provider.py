@@ -14,7 +14,14 @@ from runyard.node.providers.change_feed import ChangeFeed
 from runyard.node.providers.local.container_logs import find_log, iter_log
 from runyard.node.providers.local.container_plans import container_plans
 from runyard.node.providers.local.exec_tunnel import open_exec, read_request
-from runyard.node.providers.local.pod_folder import PodFolder, PodRecord, iter_pod_folders, pod_folder, utc_now
+from runyard.node.providers.local.pod_folder import (
+    PodFolder,
+    PodRecord,
+    ensure_identity,
+    iter_pod_folders,
+    pod_folder,
+    utc_now,
+)
 from runyard.node.providers.local.pod_status import is_over, render_status
 from runyard.node.providers.local.rules import check_workload
 from runyard.node.providers.local.volume_files import VolumeFile, volume_contents, write_volume
@@ -55,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 
 class LocalProvider:
-    """Implements `Provider`, `Logs` and `Relay` on a folder that belongs to one agent alone."""
+    """Implements `Provider`, `Identity`, `Logs` and `Relay` on a folder that belongs to one agent alone."""
 
     kind = "local"
 
@@ -64,6 +71,7 @@ class LocalProvider:
         self._removal_seconds = removal_seconds
         self._pods: dict[str, RemotePod] = {}
         self._link = Link(is_up=True, has_listed=False, since=datetime.now(UTC))
+        self._identity: str | None = None
         self._feed = ChangeFeed()
         self._execs = 0
         self._looking = asyncio.Lock()
@@ -75,6 +83,7 @@ class LocalProvider:
     async def __aenter__(self) -> "LocalProvider":
         (self._root / "pods").mkdir(mode=0o700, parents=True, exist_ok=True)
         self._listener = Listener(self._root / "listeners")
+        self._identity = await asyncio.to_thread(ensure_identity, self._root)
         await asyncio.to_thread(_remove_unfinished, self._root)
         await self._look_at_all()
         self._link = Link(is_up=True, has_listed=True, since=self._link.since)
@@ -93,6 +102,11 @@ class LocalProvider:
     def link(self) -> Link:
         """This machine is always there."""
         return self._link
+
+    @property
+    def identity(self) -> str | None:
+        """Of the folder."""
+        return self._identity
 
     @property
     def pods(self) -> Mapping[str, RemotePod]:
@@ -117,6 +131,7 @@ class LocalProvider:
                 started_at=utc_now(),
                 restart_policy=workload.spec.get("restartPolicy", "Always"),
                 images={each["name"]: each.get("image", "") for each in workload.spec["containers"]},
+                init_images={each["name"]: each.get("image", "") for each in workload.spec.get("initContainers") or ()},
                 requests={name: amount.text for name, amount in pod_requests(workload.spec).items()},
             )
             plans = container_plans(workload, folder, path=os.environ.get("PATH", os.defpath))
@@ -179,7 +194,7 @@ class LocalProvider:
         query: Sequence[tuple[str, str]],
         headers: Mapping[str, str],
     ) -> AsyncIterator[Tunnel]:
-        """Exec by WebSocket, without a terminal; attach and port-forward are refused in words."""
+        """Exec by WebSocket; attach and port-forward are refused in words."""
         if kind != "exec" or method != "GET":
             raise ProviderRefused(
                 "NotSupported", f"the provider `local` knows exec by WebSocket only, not {kind} by {method}"
@@ -200,7 +215,8 @@ class LocalProvider:
         pod = self._pods.get(uid)
         if pod is None:
             raise RemotePodMissing(f"there is no pod with the uid {uid}")
-        if container not in [status["name"] for status in pod.status["containerStatuses"]]:
+        statuses = [*pod.status.get("initContainerStatuses", ()), *pod.status["containerStatuses"]]
+        if container not in [status["name"] for status in statuses]:
             raise ProviderRefused("NoContainer", f"pod {pod.name} has no container {container!r:.100}")
         return pod
 
@@ -292,7 +308,7 @@ def _read_pod(folder: PodFolder) -> tuple[PodRecord | None, dict[str, State | No
     record = folder.read_record()
     if record is None:
         return None, {}, False
-    states = {name: read_state(folder.container(name)) for name in record.images}
+    states = {name: read_state(folder.container(name)) for name in record.containers}
     return record, states, folder.is_deleted
 
 
@@ -306,7 +322,7 @@ def _settle(supervision: Path) -> None:
 def _stop_all(folder: PodFolder, grace_seconds: int) -> None:
     folder.mark_deleted()
     record = folder.read_record()
-    for name in [] if record is None else record.images:
+    for name in () if record is None else record.containers:
         request_stop(folder.container(name), grace_seconds=grace_seconds)
 
 

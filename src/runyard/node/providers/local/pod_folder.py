@@ -1,5 +1,6 @@
 """The folder of a pod on this machine, and what is written down about it. Nothing of a Secret is in `pod.json`.
 
+identity                        tells this folder from others
 pods/<uid>/pod.json             the record; a folder without it was never started
 pods/<uid>/deleted              a stop was asked for: the pod goes when its processes have ended
 pods/<uid>/containers/<name>/   a supervision of `runyard.procs`: state, logs
@@ -9,15 +10,29 @@ pods/<uid>/work/                where commands without a workingDir begin
 
 import json
 import re
+import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from runyard.node.providers.provider import ProviderRefused
 
 LARGEST_RECORD_BYTES = 1 << 20
+LONGEST_IDENTITY = 64
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
+
+
+def ensure_identity(root: Path) -> str:
+    """The identity of the folder, made once. Blocks."""
+    path = root / "identity"
+    try:
+        with path.open("x") as made:
+            made.write(str(uuid.uuid4()))
+    except FileExistsError:
+        pass
+    with path.open() as file:
+        return file.read(LONGEST_IDENTITY).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +47,13 @@ class PodRecord:
     images: Mapping[str, str]
     """By container, in order: its image, which is only shown."""
     requests: Mapping[str, str]
+    init_images: Mapping[str, str] = field(default_factory=dict)
+    """The same of init containers."""
+
+    @property
+    def containers(self) -> tuple[str, ...]:
+        """The names of all containers, init containers first."""
+        return (*self.init_images, *self.images)
 
 
 @dataclass(frozen=True, slots=True)

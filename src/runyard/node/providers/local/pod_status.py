@@ -13,8 +13,12 @@ _KILLED = 137
 
 def render_status(record: PodRecord, states: Mapping[str, State | None]) -> Object:
     """The status of a pod. A container without a state was never started, and never will be."""
+    inits = [_render_init(name, image, states.get(name), record) for name, image in record.init_images.items()]
+    is_initialized = all(each["ready"] for each in inits)
     containers = [_render_container(name, image, states.get(name), record) for name, image in record.images.items()]
-    phase = _phase(containers)
+    if not is_initialized:
+        containers = [{**each, "state": _initializing(each["state"])} for each in containers]
+    phase = _phase(containers, inits)
     is_ready = phase == "Running" and all(container["ready"] for container in containers)
     reason = {} if is_ready else {"reason": "PodCompleted" if phase == "Succeeded" else "ContainersNotReady"}
     readiness = {"status": "True" if is_ready else "False", **reason, "lastTransitionTime": record.started_at}
@@ -26,26 +30,54 @@ def render_status(record: PodRecord, states: Mapping[str, State | None]) -> Obje
         "podIPs": [{"ip": "127.0.0.1"}],
         "qosClass": "BestEffort",
         "conditions": [
-            {"type": "Initialized", "status": "True", "lastTransitionTime": record.started_at},
+            {
+                "type": "Initialized",
+                "status": "True" if is_initialized else "False",
+                "lastTransitionTime": record.started_at,
+            },
             {"type": "ContainersReady", **readiness},
             {"type": "Ready", **readiness},
         ],
         "containerStatuses": containers,
+        **({"initContainerStatuses": inits} if inits else {}),
     }
 
 
 def is_over(states: Mapping[str, State | None], record: PodRecord) -> bool:
     """Whether nothing of the pod runs any more, or will."""
-    found = [states.get(name) for name in record.images]
+    found = [states.get(name) for name in record.containers]
     return all(state is None or state.is_ended for state in found)
 
 
-def _phase(containers: list[Object]) -> str:
+def _phase(containers: list[Object], inits: list[Object]) -> str:
+    if any(_has_failed(each) for each in inits):
+        return "Failed"
+    if not all(each["ready"] for each in inits):
+        return "Pending"
     ended = [container["state"]["terminated"] for container in containers if "terminated" in container["state"]]
     if len(ended) == len(containers):
         return "Succeeded" if all(state["exitCode"] == 0 for state in ended) else "Failed"
     is_begun = any("running" in container["state"] or container["lastState"] for container in containers)
     return "Running" if is_begun or ended else "Pending"
+
+
+def _has_failed(init: Object) -> bool:
+    """Whether an init container has ended badly, and is not started again."""
+    return bool(init["state"].get("terminated", {}).get("exitCode"))
+
+
+def _render_init(name: str, image: str, state: State | None, record: PodRecord) -> Object:
+    """An init container is ready when it has ended well."""
+    rendered = _render_container(name, image, state, record)
+    if state is not None and state.phase == "setup":
+        rendered["state"] = {"waiting": {"reason": "PodInitializing"}}
+    ended = rendered["state"].get("terminated")
+    return {**rendered, "ready": ended is not None and ended["exitCode"] == 0}
+
+
+def _initializing(state: Object) -> Object:
+    """The state of a container that waits for init containers; one that was stopped meanwhile has ended."""
+    return {"waiting": {"reason": "PodInitializing"}} if "waiting" in state else state
 
 
 def _render_container(name: str, image: str, state: State | None, record: PodRecord) -> Object:

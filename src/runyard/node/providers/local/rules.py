@@ -17,9 +17,9 @@ _CONTAINER_FIELDS = {
     "volumeDevices": "there are no block devices",
     "stdin": "containers have no standard input",
     "tty": "containers have no terminal",
+    "restartPolicy": "sidecars and restart rules of single containers are not run",
 }
 _POD_FIELDS = {
-    "initContainers": "init containers and sidecars are not run",
     "ephemeralContainers": "ephemeral containers are not run",
     "shareProcessNamespace": "all processes of this machine share its process namespace",
     "hostAliases": "the hosts file is this machine's",
@@ -38,27 +38,32 @@ def check_workload(workload: Workload) -> None:
 
 
 def _iter_problems(spec: Object) -> Iterator[str]:
-    containers, volumes = spec.get("containers") or [], spec.get("volumes") or []
-    if len(containers) > MOST_CONTAINERS or len(volumes) > MOST_VOLUMES:
-        yield f"{len(containers)} containers and {len(volumes)} volumes; allowed: {MOST_CONTAINERS} and {MOST_VOLUMES}"
+    lists = {name: spec.get(name) or [] for name in ("initContainers", "containers")}
+    count, volumes = sum(map(len, lists.values())), spec.get("volumes") or []
+    if count > MOST_CONTAINERS or len(volumes) > MOST_VOLUMES:
+        yield f"{count} containers and {len(volumes)} volumes; allowed: {MOST_CONTAINERS} and {MOST_VOLUMES}"
         return
     for field, reason in _POD_FIELDS.items():
         if spec.get(field):
             yield f"spec.{field}: {reason}"
     yield from _iter_identity_problems(spec.get("securityContext"), "spec.securityContext")
-    for number, container in enumerate(containers):
-        path = f"spec.containers[{number}]"
-        if not container.get("command"):
-            yield f"{path}.command is missing: there are no images, so state the program to run"
-        for field, reason in _CONTAINER_FIELDS.items():
-            if container.get(field):
-                yield f"{path}.{field}: {reason}"
-        yield from _iter_identity_problems(container.get("securityContext"), f"{path}.securityContext")
-        for position, mount in enumerate(container.get("volumeMounts") or []):
-            if mount.get("subPathExpr"):
-                yield f"{path}.volumeMounts[{position}].subPathExpr is not expanded"
+    for name, containers in lists.items():
+        for number, container in enumerate(containers):
+            yield from _iter_container_problems(container, f"spec.{name}[{number}]")
     for number, volume in enumerate(volumes):
         yield from _iter_volume_problems(volume, f"spec.volumes[{number}]")
+
+
+def _iter_container_problems(container: Object, path: str) -> Iterator[str]:
+    if not container.get("command"):
+        yield f"{path}.command is missing: there are no images, so state the program to run"
+    for field, reason in _CONTAINER_FIELDS.items():
+        if container.get(field):
+            yield f"{path}.{field}: {reason}"
+    yield from _iter_identity_problems(container.get("securityContext"), f"{path}.securityContext")
+    for position, mount in enumerate(container.get("volumeMounts") or []):
+        if mount.get("subPathExpr"):
+            yield f"{path}.volumeMounts[{position}].subPathExpr is not expanded"
 
 
 def _iter_identity_problems(context: Object | None, path: str) -> Iterator[str]:

@@ -62,10 +62,11 @@ class Result:
 
 @asynccontextmanager
 async def executing(
-    provider: LocalProvider, *command: str, stdin: bool = False
+    provider: LocalProvider, *command: str, stdin: bool = False, tty: bool = False
 ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     """The kubelet port's part: a server that answers 101 and passes bytes on."""
     query = [("command", word) for word in command] + [("output", "1"), ("error", "1"), ("input", str(int(stdin)))]
+    query += [("tty", "1")] if tty else []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[1:]
@@ -127,6 +128,25 @@ async def test_input_arrives_whole_when_stdin_is_closed(provider: LocalProvider)
     assert result.status["status"] == "Success"
 
 
+async def test_command_has_a_terminal_of_the_clients_size_when_one_is_asked_for(provider: LocalProvider) -> None:
+    script = "read line; stty size; echo got $line; echo oops >&2; trap 'echo caught; exit 5' INT; sleep 60 & wait"
+    async with executing(provider, "sh", "-c", script, stdin=True, tty=True) as channel:
+        await channel.send_bytes(b"\4" + json.dumps({"Width": 123, "Height": 45}).encode())
+        await channel.send_bytes(b"\4{}")
+        await channel.send_bytes(b"\0hello\n")
+        result = Result()
+        async with asyncio.timeout(60):
+            while b"oops" not in result.streams.get(1, b""):
+                data = await channel.receive_bytes()
+                result.streams[data[0]] = result.streams.get(data[0], b"") + data[1:]
+        await channel.send_bytes(b"\0\x03")  # Ctrl-C
+        rest = await collect(channel)
+    assert result.streams[1].replace(b"\r\n", b"\n").startswith(b"hello\n45 123\ngot hello\noops\n")
+    assert b"caught" in rest.streams[1]
+    assert 2 not in rest.streams
+    assert rest.status["details"]["causes"] == [{"reason": "ExitCode", "message": "5"}]
+
+
 async def test_command_is_killed_when_the_client_goes(provider: LocalProvider) -> None:
     async with executing(provider, "sh", "-c", "echo $$; exec sleep 600") as channel, asyncio.timeout(20):
         while len(said := await channel.receive_bytes()) == 1:
@@ -140,7 +160,6 @@ async def test_command_is_killed_when_the_client_goes(provider: LocalProvider) -
 @pytest.mark.parametrize(
     ("kind", "query", "headers", "words"),
     [
-        ("exec", [("command", "x"), ("tty", "1")], UPGRADE, "leave out -t"),
         ("exec", [("command", "x")], {"Upgrade": "SPDY/3.1"}, "WebSocket only, and not SPDY"),
         ("exec", [], UPGRADE, "exec needs a command"),
         ("exec", [("command", "x")], {**UPGRADE, "Sec-WebSocket-Protocol": "v9"}, "none of the protocols"),

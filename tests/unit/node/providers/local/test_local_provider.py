@@ -103,6 +103,75 @@ async def test_pod_fails_with_the_exit_code_when_a_command_fails(provider: Local
     assert (ended["exitCode"], ended["reason"]) == (7, "Error")
 
 
+def with_inits(*scripts: str, main: str, restart: str = "Never") -> Workload:
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/shared"}]}
+    inits = [
+        {"name": f"i{number}", "image": "none", "command": ["sh", "-c", script], **mounts}
+        for number, script in enumerate(scripts)
+    ]
+    spec = {"initContainers": inits, "volumes": [{"name": "v", "emptyDir": {}}]}
+    return workload(main, restart=restart, container=mounts, spec=spec)
+
+
+def inits_of(pod: RemotePod) -> list[Object]:
+    statuses: list[Object] = pod.status["initContainerStatuses"]
+    return statuses
+
+
+async def test_init_containers_run_one_after_the_other_when_a_pod_has_them(provider: LocalProvider) -> None:
+    first = "sleep 0.5; echo first >> /shared/order"
+    second = "echo second >> /shared/order; echo said"
+    await provider.start(with_inits(first, second, main="cat /shared/order"))
+    early = provider.pods[UID].status
+    assert early["phase"] == "Pending"
+    assert early["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
+    pod = await wait_pod(provider, phase("Succeeded"))
+    assert await read_log(provider) == b"first\nsecond\n"
+    assert await read_log(provider, "i1") == b"said\n"
+    assert [each["ready"] for each in inits_of(pod)] == [True, True]
+    assert pod.status["conditions"][0] == {**pod.status["conditions"][0], "type": "Initialized", "status": "True"}
+
+
+async def test_pod_fails_and_its_command_never_runs_when_an_init_container_fails(provider: LocalProvider) -> None:
+    await provider.start(with_inits("exit 3", "touch /shared/second", main="touch /shared/main"))
+    pod = await wait_pod(provider, phase("Failed"))
+    assert inits_of(pod)[0]["state"]["terminated"]["exitCode"] == 3
+    folder = PodFolder(provider._root / "pods" / UID)
+    await wait_pod(provider, lambda _: all(is_ended(folder, name) for name in ("i0", "i1", "c0")))
+    assert list(folder.volume("v").iterdir()) == []
+
+
+def is_ended(folder: PodFolder, name: str) -> bool:
+    state = read_state(folder.container(name))
+    return state is not None and state.is_ended
+
+
+async def test_init_container_is_tried_again_when_the_policy_is_on_failure(provider: LocalProvider) -> None:
+    script = "test -e /shared/again && exit 0; touch /shared/again; exit 3"
+    await provider.start(with_inits(script, main="echo done", restart="OnFailure"))
+    pod = await wait_pod(provider, phase("Succeeded"))
+    assert inits_of(pod)[0]["restartCount"] == 1
+    assert await read_log(provider) == b"done\n"
+
+
+async def test_pod_goes_on_after_its_init_containers_when_the_agent_is_restarted(tmp_path: Path) -> None:
+    async with LocalProvider(tmp_path / "node", removal_seconds=0.2) as before:
+        await before.start(with_inits("while ! test -e /shared/go; do sleep 0.05; done", main="echo main"))
+    (PodFolder(tmp_path / "node/pods" / UID).volume("v") / "go").touch()
+    async with LocalProvider(tmp_path / "node", removal_seconds=0.2) as after:
+        await wait_pod(after, phase("Succeeded"))
+        assert await read_log(after) == b"main\n"
+
+
+async def test_pod_that_waits_for_its_init_container_is_gone_when_it_is_stopped(provider: LocalProvider) -> None:
+    await provider.start(with_inits("exec sleep 600", main="echo main"))
+    await wait_pod(provider, lambda pod: "running" in inits_of(pod)[0]["state"])
+    await provider.stop(UID, grace_seconds=1)
+    async with asyncio.timeout(30):
+        while provider.pods:  # noqa: ASYNC110 - the event is in other processes
+            await asyncio.sleep(0.05)
+
+
 async def test_pod_fails_in_words_when_the_program_does_not_exist(provider: LocalProvider) -> None:
     await provider.start(workload("", container={"command": ["/no/such/program"]}))
     pod = await wait_pod(provider, phase("Failed"))

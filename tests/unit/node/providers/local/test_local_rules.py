@@ -31,7 +31,11 @@ def workload(*, config_maps: Any = None, secrets: Any = None, **spec: Any) -> Wo
     ("spec", "words"),
     [
         ({"containers": [{"name": "main", "image": "i"}]}, r"spec\.containers\[0\]\.command is missing: there are no"),
-        ({"initContainers": [{"name": "i"}]}, r"spec\.initContainers: init containers and sidecars are not run"),
+        ({"initContainers": [{"name": "i"}]}, r"spec\.initContainers\[0\]\.command is missing"),
+        (
+            {"initContainers": [{"name": "i", "command": ["x"], "restartPolicy": "Always"}]},
+            r"spec\.initContainers\[0\]\.restartPolicy: sidecars and restart rules of single containers are not run",
+        ),
         (
             {"containers": [{"name": "m", "command": ["x"], "livenessProbe": {"exec": {}}}]},
             r"spec\.containers\[0\]\.livenessProbe: probes are not run",
