@@ -33,6 +33,8 @@ class Installation:
     domain: str
     replicas: int
     filling: Filling
+    route_flags: Sequence[str] = ()
+    """`--routes` and what belongs to it, for the agent."""
 
     @property
     def has_webhook(self) -> bool:
@@ -92,6 +94,7 @@ def _render_deployment(chosen: Installation) -> dict[str, Any]:
         "--offer=/etc/runyard/offer/offer.yaml",
         f"--health-port={HEALTH_PORT}",
         *([f"--webhook-port={WEBHOOK_PORT}"] if chosen.has_webhook else []),
+        *chosen.route_flags,
         *([f"--tenant={chosen.tenant}", f"--domain={chosen.domain}"] if chosen.tenant else []),
     ]
     container = {

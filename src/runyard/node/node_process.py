@@ -24,7 +24,8 @@ from runyard.node.providers.kubernetes.offers import follow_offers
 from runyard.node.providers.kubernetes.route_objects import RouteSettings
 from runyard.node.providers.local.local_provider import LocalProvider
 from runyard.node.providers.provider import Provider
-from runyard.spec.problems import Refused
+from runyard.spec.names import check_dns_label, check_dns_subdomain
+from runyard.spec.problems import Refused, shorten
 from runyard.telemetry import set_up_logging
 from runyard.telemetry.node_metrics import NodeMetrics
 
@@ -140,7 +141,7 @@ async def _open_provider(
         return partial(LocalProvider, _choose_folder(options)), _watch_file(options, settings)
     config, namespace = load_provider(options)
     client = await stack.enter_async_context(Client.connect(config))
-    routes = RouteSettings(kind=options["routes"], ingress_class=options["ingress_class"])
+    routes = make_route_settings(options)
     owner = name_owner(settings.name, cluster_uid)
     make = partial(ClusterProvider, client, namespace=namespace, node=owner, routes=routes)
     if options["offer"] is not None:
@@ -148,6 +149,26 @@ async def _open_provider(
     capacity_map = options["capacity_config_map"]
     return make, partial(
         follow_offers, client, namespace=namespace, capacity_map=capacity_map, read_classes=_read_classes
+    )
+
+
+def make_route_settings(options: Mapping[str, Any]) -> RouteSettings:
+    """How Services are published; raises `CannotStart`."""
+    kind, gateway = options["routes"], options["gateway"]
+    if kind == "httproute" and not gateway:
+        raise CannotStart("--gateway is missing: --routes httproute needs the Gateway that the routes attach to")
+    for flag, wanted in (("gateway", "httproute"), ("ingress_class", "ingress")):
+        if options[flag] and kind != wanted:
+            shown = flag.replace("_", "-")
+            raise CannotStart(f"--{shown} has no meaning with --routes {kind}; use --routes {wanted}, or leave it out")
+    namespace, slash, name = (gateway or "").partition("/")
+    if gateway and (not slash or check_dns_label(namespace) or check_dns_subdomain(name)):
+        raise CannotStart(f"--gateway {shorten(gateway)} must be NS/NAME, such as infra/public")
+    return RouteSettings(
+        kind=kind,
+        ingress_class=options["ingress_class"],
+        gateway=name or None,
+        gateway_namespace=namespace or None,
     )
 
 

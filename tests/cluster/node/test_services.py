@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
-from runyard.kube import Client, NotFound, load_kubeconfig
-from runyard.kube.resources import EVENTS, INGRESSES, SERVICES
+from runyard.kube import Client, NotFound, Resource, load_kubeconfig
+from runyard.kube.resources import EVENTS, HTTP_ROUTES, INGRESSES, SERVICES
 from runyard.node.event_recorder import EventRecorder
 from runyard.node.gateway.gateway import Gateway
 from runyard.node.gateway.gateway_settings import GatewaySettings
+from runyard.node.node_process import make_route_settings
 from runyard.node.providers.kubernetes.route_objects import RouteSettings
 from runyard.node.providers.kubernetes.routes import KubernetesRoutes
 from runyard.node.providers.provider import ProviderUnavailable, Route, Routes
 from runyard.node.services.service_loop import ServiceLoop
 from runyard.node.services.service_settings import ServiceSettings
 from testbed.cluster import Cluster
+from testbed.gateway_api import ensure_gateway_definitions
 from tests.cluster.kube.conditions import wait_until
 from tests.cluster.testbed.manifests import create, pod, wait
 
@@ -272,6 +274,60 @@ async def test_service_is_refused_in_words_when_the_provider_has_no_routes(setup
         await wait_until(is_told, seconds=60)
         assert "finalizers" not in (await setup.local.get(SERVICES, "routeless", namespace="default"))["metadata"]
         await setup.local.delete(SERVICES, "routeless", namespace="default")
+
+
+async def test_http_routes_follow_services_when_the_provider_has_the_gateway_api(control_plane: Cluster) -> None:
+    """The definitions are those of the Gateway API's own release; no controller serves the routes."""
+    for path in await asyncio.to_thread(ensure_gateway_definitions):
+        control_plane.kubectl("apply", "--server-side", "-f", str(path))
+    control_plane.kubectl("wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
+    control_plane.kubectl("create", "namespace", "routes")
+    flags = {"routes": "httproute", "ingress_class": None, "gateway": "infra/public"}
+    async with Client.connect(load_kubeconfig(control_plane.kubeconfig)) as client:
+        settings = ServiceSettings(node=NODE, tenant=TENANT, domain=DOMAIN)
+
+        def make_loop(chosen: RouteSettings) -> ServiceLoop:
+            routes = KubernetesRoutes(client, namespace="routes", node=NODE, settings=chosen)
+            recorder = EventRecorder(client, component=NODE)
+            return ServiceLoop(client, routes, settings, recorder=recorder, sweep_seconds=0.5)
+
+        async def find(resource: Resource) -> list[Any]:
+            return (await client.list(resource, namespace="routes")).items
+
+        async def has_ingress() -> bool:
+            return bool(await find(INGRESSES))
+
+        async def has_http_route() -> bool:
+            return bool(await find(HTTP_ROUTES))
+
+        made = await client.create(SERVICES, service("inference"), namespace="default")
+        name = f"route-{made['metadata']['uid']}"
+        async with running(make_loop(RouteSettings())):
+            await wait_until(has_ingress, seconds=60)
+        async with running(make_loop(make_route_settings(flags))):
+            await wait_until(has_http_route, seconds=60)
+            (route,) = await find(HTTP_ROUTES)
+            assert route["metadata"]["name"] == name
+            assert route["spec"]["hostnames"] == [f"{made['metadata']['uid']}-{TENANT}.{DOMAIN}"]
+            (parent,), (rule,) = route["spec"]["parentRefs"], route["spec"]["rules"]
+            assert (parent["kind"], parent["namespace"], parent["name"]) == ("Gateway", "infra", "public")
+            (backend,) = rule["backendRefs"]
+            assert (backend["kind"], backend["name"], backend["port"]) == ("Service", name, 80)
+
+            async def is_replaced() -> bool:
+                return not await has_ingress()
+
+            await wait_until(is_replaced, seconds=60)
+            await client.patch(SERVICES, "inference", {"spec": {"ports": _port(8081)}}, namespace="default")
+
+            async def follows() -> bool:
+                (found,) = await find(HTTP_ROUTES)
+                return bool(found["spec"]["rules"][0]["backendRefs"][0]["port"] == 8080)
+
+            await wait_until(follows, seconds=60)
+            await asyncio.to_thread(control_plane.kubectl, "delete", "service", "inference", "--timeout=60s")
+            assert await find(HTTP_ROUTES) == []
+            assert await find(SERVICES) == []
 
 
 def _port(target: int) -> list[dict[str, Any]]:

@@ -40,6 +40,12 @@ def test_the_agents_user_is_let_through_when_another_account_is_chosen(tmp_path:
     assert objects[-1]["metadata"]["namespace"] == "gpu"
 
 
+def test_the_agent_gets_its_gateway_when_routes_are_http_routes(tmp_path: Path) -> None:
+    deployment = print_objects(tmp_path, "--routes=httproute", "--gateway=infra/public")[-1]
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert {"--routes=httproute", "--gateway=infra/public"} <= set(arguments)
+
+
 def test_no_role_has_a_wildcard_when_roles_are_printed(tmp_path: Path) -> None:
     roles = [one for one in print_objects(tmp_path) if one["kind"] in ("Role", "ClusterRole")]
     assert roles
@@ -68,6 +74,16 @@ def test_pod_of_the_agent_is_restricted_when_it_is_deployed(tmp_path: Path) -> N
         (["--image=x"], "missing: --offer, --provider-secret"),
         (["--image=x", "--provider-secret=p", "--offer=OFFER", "--tenant=" + "a" * 27, "--domain=d"], "26 characters"),
         (["--image=x", "--provider-secret=p", "--offer=OFFER", "--service-account=a"], "must be NS/NAME"),
+        (["--image=x", "--provider-secret=p", "--offer=OFFER", "--routes=httproute"], "--gateway is missing"),
+        (["--image=x", "--provider-secret=p", "--offer=OFFER", "--gateway=a/b"], "use --routes httproute"),
+        (
+            ["--image=x", "--provider-secret=p", "--offer=OFFER", "--routes=httproute", "--gateway=public"],
+            "must be NS/NAME, such as infra/public",
+        ),
+        (
+            ["--image=x", "--provider-secret=p", "--offer=OFFER", "--routes=service", "--ingress-class=nginx"],
+            "--ingress-class has no meaning with --routes service",
+        ),
     ],
 )
 def test_mistake_is_named_when_an_option_is_wrong(tmp_path: Path, flags: list[str], words: str) -> None:

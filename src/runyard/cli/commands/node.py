@@ -70,6 +70,23 @@ def provider_options(command: Any) -> Any:
     return command
 
 
+def route_options(command: Any) -> Any:
+    """How Services are published at the provider."""
+    for option in (
+        click.option("--gateway", metavar="NS/NAME", help="The Gateway at the provider that HTTPRoutes attach to."),
+        click.option("--ingress-class", help="The IngressClass of routes at the provider."),
+        click.option(
+            "--routes",
+            type=click.Choice(("ingress", "httproute", "service")),
+            default="ingress",
+            show_default=True,
+            help="What Services become at the provider; service: for `runyard node gateway`.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @click.group(cls=LazyGroup, entries=ENTRIES, epilog=EXAMPLES, invoke_without_command=True)
 @local_options
 @provider_options
@@ -112,14 +129,7 @@ def provider_options(command: Any) -> Any:
     metavar="SECONDS",
     help="How long the provider may be out of reach before its pods turn unready.",
 )
-@click.option(
-    "--routes",
-    type=click.Choice(("ingress", "service")),
-    default="ingress",
-    show_default=True,
-    help="What Services become at the provider; service: for `runyard node gateway`.",
-)
-@click.option("--ingress-class", help="The IngressClass of routes at the provider.")
+@route_options
 @click.option("--service-account-tokens", is_flag=True, help="Hand tokens that pods ask for to the provider.")
 @click.option("--capacity-config-map", metavar="NAME", help="At the provider: the capacity, if there is no --offer.")
 @click.option(

@@ -1,10 +1,11 @@
 """`runyard node manifests`."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from runyard.cli.commands.node import require_node
+from runyard.cli.commands.node import require_node, route_options
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean, print_documents
 from runyard.spec.names import check_dns_label
@@ -41,6 +42,7 @@ Exit codes:
 )
 @click.option("--tenant", default="", help="Hosts of Services are <uid>-<tenant>.<domain>.")
 @click.option("--domain", default="", help="The provider's domain.")
+@route_options
 @click.option("--replicas", type=click.IntRange(1, 5), default=2, show_default=True)
 @click.option(
     "--filling",
@@ -62,6 +64,7 @@ def manifests(
     replicas: int,
     filling: str,
     provider_side: str | None,
+    **routes: Any,
 ) -> None:
     """Print everything that installs the agent, as YAML. Works offline."""
     require_node()
@@ -80,7 +83,8 @@ def manifests(
     try:
         load("runyard.node.offer_watch:read_offer_file")(offer)
         load("runyard.node.node_settings:NodeSettings")(name=name, address="", tenant=tenant, domain=domain)
-    except (Refused, OSError, ValueError) as error:
+        load("runyard.node.node_process:make_route_settings")(routes)
+    except (Refused, OSError, ValueError, load("runyard.node.node_process:CannotStart")) as error:
         raise click.ClickException(clean(str(error))) from None
     chosen = load(f"{install}:Installation")(
         node=name,
@@ -94,6 +98,7 @@ def manifests(
         domain=domain,
         replicas=replicas,
         filling=filling,
+        route_flags=[f"--{flag.replace('_', '-')}={value}" for flag, value in sorted(routes.items()) if value],
     )
     print_documents(load(f"{install}:render_installation")(chosen))
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from runyard.kube import BadRequest, Client, Invalid, KubeError, NotFound, NotServed
+from runyard.kube import BadRequest, Client, Forbidden, Invalid, KubeError, NotFound, NotServed
 from runyard.kube.resources import HTTP_ROUTES, INGRESSES, SERVICES, Resource
 from runyard.node.providers.kubernetes.route_objects import (
     NODE_LABEL,
     SERVICE_UID_LABEL,
     RouteKind,
     RouteSettings,
+    object_name,
     render_http_route,
     render_ingress,
     render_service,
@@ -42,6 +43,7 @@ class KubernetesRoutes:
                     await self._apply(HTTP_ROUTES, body)
                 case "service":
                     pass
+            await self._remove_other_fronts(route.uid)
 
     async def withdraw_route(self, uid: str) -> None:
         """Remove every object that carries the label of the route. Idempotent."""
@@ -71,6 +73,13 @@ class KubernetesRoutes:
                 )
                 uids.update(item["metadata"]["labels"][SERVICE_UID_LABEL] for item in found.items)
             return frozenset(uids)
+
+    async def _remove_other_fronts(self, uid: str) -> None:
+        """What an agent with another setting of `kind` has left."""
+        for kind, resource in _FRONTS.items():
+            if kind != self._settings.kind:
+                with suppress(NotFound, NotServed, Forbidden):
+                    await self._client.delete(resource, object_name(uid), namespace=self._namespace)
 
     def _resources(self) -> list[Resource]:
         """What leads to a Service before the Service itself: so nothing leads nowhere."""
