@@ -32,7 +32,6 @@ from runyard.node.ledger import Ledger
 from runyard.node.node_settings import NodeSettings
 from runyard.node.offer import Amounts, Shape
 from runyard.node.pending_reasons import PendingReasons
-from runyard.node.providers.provider import Link
 
 MOST_BINDINGS = 16
 """Bindings under way at a time."""
@@ -82,8 +81,7 @@ class Binder:
         ledger: Ledger,
         unbound: Reflector[Object],
         read_shapes: Callable[[], Mapping[str, Shape]],
-        read_link: Callable[[], Link],
-        is_cordoned: Callable[[], bool],
+        find_hold: Callable[[], Refusal | None],
         node_labels: Mapping[str, str],
         reasons: PendingReasons,
         on_reserved: Callable[[], None],
@@ -95,8 +93,8 @@ class Binder:
         self._ledger = ledger
         self._unbound = unbound
         self._read_shapes = read_shapes
-        self._read_link = read_link
-        self._is_cordoned = is_cordoned
+        self._find_hold = find_hold
+        """Why the node takes no new pods now, whatever they ask for."""
         self._node_labels = node_labels
         self._reasons = reasons
         self._on_reserved = on_reserved
@@ -145,7 +143,7 @@ class Binder:
 
     async def choose(self) -> AsyncIterator[tuple[Object, Amounts]]:
         """Yield the pods that can be bound now, each to be reserved before the next one; tell the others why."""
-        shapes, link, is_cordoned = self._read_shapes(), self._read_link(), self._is_cordoned()
+        shapes, hold = self._read_shapes(), self._find_hold()
         pods = sorted((pod for pod in self._unbound.store.views() if self._is_candidate(pod)), key=_order)
         uids = {pod["metadata"]["uid"] for pod in pods}
         self._verdicts = {uid: verdict for uid, verdict in self._verdicts.items() if uid in uids}
@@ -163,11 +161,8 @@ class Binder:
                 continue
             if verdict.refusals:
                 self._reasons.tell(pod, verdict.refusals[0].reason, format_refusals(verdict.refusals))
-            elif is_cordoned:
-                self._reasons.tell(pod, "NodeCordoned", f"node {self._settings.name} is cordoned and takes no new pods")
-            elif not (link.is_up and link.has_listed):
-                why = link.message or "it does not answer"
-                self._reasons.tell(pod, "ProviderUnreachable", f"no new pods while the provider is out of reach: {why}")
+            elif hold is not None:
+                self._reasons.tell(pod, hold.reason, hold.message)
             elif shortages := self._ledger.find_shortage(verdict.demand):
                 listed = ", ".join(map(str, shortages))
                 self._reasons.tell(pod, "InsufficientCapacity", f"node {self._settings.name} has no room now; {listed}")

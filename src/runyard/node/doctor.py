@@ -1,6 +1,6 @@
 """`runyard node doctor`: looks at both sides, and says what is missing and how to mend it. Changes nothing."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +12,7 @@ from runyard.kube.resources import (
     MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICIES_V1BETA1,
     MUTATING_WEBHOOK_CONFIGURATIONS,
+    NAMESPACES,
     NODES,
     POD_METRICS,
     RUNTIME_CLASSES,
@@ -21,6 +22,7 @@ from runyard.kube.rights import Right
 from runyard.node.ledger import Ledger
 from runyard.node.offer import CLASS_LABEL
 from runyard.node.offer_watch import read_offer_file
+from runyard.node.provider_tie import PROVIDER_ANNOTATION
 from runyard.node.rights import PROVIDER_RIGHTS, list_cluster_rights, list_election_rights, list_lease_rights
 from runyard.node.virtual_node import LEASE_NAMESPACE, REACHABLE
 from runyard.spec.problems import Refused
@@ -34,6 +36,15 @@ _NEIGHBOURS = {
     "cluster-autoscaler": "the cluster autoscaler sees no room on node {node} beside its own pods; pods that wait for "
     "it have other reasons than `Unschedulable`, and wake nobody",
 }
+_STATIC_NEIGHBOURS = {
+    "kueue": "give Kueue's flavor of node {node} no more quota than the node's capacity: pods that it admits beyond "
+    "that wait in the default scheduler",
+    "descheduler": "the descheduler reads node {node} as any other node, and may evict its pods: leave the node out of "
+    "its policies if they are not to be moved",
+    "cluster-autoscaler": "pods that wait for node {node} are `Unschedulable`: the cluster autoscaler looks at them "
+    "in vain, because their RuntimeClass selects this node alone",
+}
+"""With `--allocatable=static`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +60,9 @@ async def examine_local(client: Client, *, node: str, namespace: str) -> AsyncIt
     """The local cluster: rights, admission, the node, and neighbours that read its figures."""
     where: Literal["local cluster"] = "local cluster"
     try:
-        rights = await _list_missing(client, list_cluster_rights(node), None)
+        classes = (await client.list(RUNTIME_CLASSES, label_selector=f"{CLASS_LABEL}={node}")).items
+        is_static = any((one.get("scheduling") or {}).get("tolerations") for one in classes)
+        rights = await _list_missing(client, list_cluster_rights(node, is_static=is_static), None)
         rights += await _list_missing(client, list_lease_rights(node), LEASE_NAMESPACE)
         rights += await _list_missing(client, list_election_rights(node), namespace)
     except KubeError as error:
@@ -74,13 +87,28 @@ async def examine_local(client: Client, *, node: str, namespace: str) -> AsyncIt
     yield await _look_for(client, VALIDATING_ADMISSION_POLICIES, f"{node}-binding", where, lack)
     async for finding in _examine_node(client, node):
         yield finding
-    async for finding in _examine_neighbours(client, node):
+    if is_static:
+        who = (
+            "the default scheduler binds, and may preempt; DaemonSets that tolerate every taint must leave out the node"
+        )
+        yield Finding("ok", where, f"node {node} has constant figures (--allocatable=static): {who}")
+    async for finding in _examine_neighbours(client, node, _STATIC_NEIGHBOURS if is_static else _NEIGHBOURS):
         yield finding
 
 
-async def examine_provider(client: Client, *, namespace: str) -> AsyncIterator[Finding]:
-    """A provider that is a cluster."""
+async def find_tie(client: Client, *, node: str) -> str | None:
+    """The provider that has the node's pods, as the Node says; None if nobody knows."""
+    try:
+        found = await client.get(NODES, node)
+    except KubeError:
+        return None
+    return (found["metadata"].get("annotations") or {}).get(PROVIDER_ANNOTATION)
+
+
+async def examine_provider(client: Client, *, namespace: str, tie: str | None = None) -> AsyncIterator[Finding]:
+    """A provider that is a cluster. `tie` is the provider that has the node's pods."""
     where: Literal["provider"] = "provider"
+    yield await _examine_namespace(client, namespace, tie)
     try:
         missing = await _list_missing(client, PROVIDER_RIGHTS, namespace)
     except KubeError as error:
@@ -98,6 +126,27 @@ async def examine_provider(client: Client, *, namespace: str) -> AsyncIterator[F
         await client.list(POD_METRICS, namespace=namespace)
     except KubeError:
         yield Finding("warning", where, "metrics.k8s.io cannot be read: `kubectl top` will have no figures")
+
+
+async def _examine_namespace(client: Client, namespace: str, tie: str | None) -> Finding:
+    """Whether the namespace is there, and is the one that has the node's pods."""
+    try:
+        found = await client.get(NAMESPACES, namespace)
+    except NotFound:
+        return Finding("error", "provider", f"namespace {namespace} does not exist")
+    except Forbidden:
+        lack = "an agent cannot tell this provider from another one, nor see that the namespace is deleted"
+        cure = "`runyard node manifests --provider-side` prints the role"
+        return Finding("warning", "provider", f"namespace {namespace} may not be read: {lack}; {cure}")
+    except KubeError as error:
+        return Finding("error", "provider", f"namespace {namespace} cannot be read: {error}")
+    uid = found["metadata"]["uid"]
+    if "deletionTimestamp" in found["metadata"]:
+        return Finding("error", "provider", f"namespace {namespace} is being deleted")
+    if tie not in (None, uid):
+        cure = f"go back to it, or give its pods up by `runyard node --accept-provider={uid}`"
+        return Finding("error", "provider", f"the node's pods are at the provider {tie}, this one is {uid}: {cure}")
+    return Finding("ok", "provider", f"namespace {namespace} is the provider {uid}")
 
 
 _OPTIONAL = tuple(
@@ -151,14 +200,14 @@ async def _examine_node(client: Client, node: str) -> AsyncIterator[Finding]:
     yield Finding("ok" if names else "error", where, f"RuntimeClasses of the node: {names or 'none'}")
 
 
-async def _examine_neighbours(client: Client, node: str) -> AsyncIterator[Finding]:
-    """Programs that read `allocatable`, which here excludes the node's own pods."""
+async def _examine_neighbours(client: Client, node: str, meanings: Mapping[str, str]) -> AsyncIterator[Finding]:
+    """Programs that read `allocatable`, which excludes the node's own pods unless it is static."""
     try:
         listing = await client.list(DEPLOYMENTS, deadline_seconds=15)
     except KubeError:
         return
     names = " ".join(item["metadata"]["name"] for item in listing.items[:MOST_DEPLOYMENTS])
-    for word, meaning in _NEIGHBOURS.items():
+    for word, meaning in meanings.items():
         if word in names:
             yield Finding("warning", "local cluster", meaning.format(node=node))
 

@@ -99,14 +99,15 @@ class EventRecorder:
         about = {
             "apiVersion": regarding.get("apiVersion", "v1"),
             "kind": regarding.get("kind", "Pod"),
-            "namespace": metadata["namespace"],
+            **({"namespace": metadata["namespace"]} if "namespace" in metadata else {}),
             "name": metadata["name"],
             "uid": metadata["uid"],
         }
+        namespace = metadata.get("namespace", "default")  # where Kubernetes keeps events of what has none
         if event.container:
             about["fieldPath"] = f"spec.containers{{{event.container}}}"
         return {
-            "metadata": {"name": f"{metadata['name'][:200]}.{name}", "namespace": metadata["namespace"]},
+            "metadata": {"name": f"{metadata['name'][:200]}.{name}", "namespace": namespace},
             "involvedObject": about,
             "type": event.type,
             "reason": event.reason,

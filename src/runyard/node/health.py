@@ -12,11 +12,11 @@ CLOSE_SECONDS = 2.0
 
 
 class HealthServer:
-    """Answers while the event loop does. `is_ready` says what `/readyz` answers."""
+    """Answers while the event loop does. `find_problem` says why the agent is not ready; None if it is."""
 
-    def __init__(self, port: int, *, is_ready: Callable[[], bool], metrics: NodeMetrics) -> None:
+    def __init__(self, port: int, *, find_problem: Callable[[], str | None], metrics: NodeMetrics) -> None:
         self._port = port
-        self._is_ready = is_ready
+        self._find_problem = find_problem
         self._metrics = metrics
         self._runner: web.AppRunner | None = None
 
@@ -43,9 +43,8 @@ class HealthServer:
         return web.Response(text="ok\n")
 
     async def _answer_readiness(self, _request: web.Request) -> web.Response:
-        if self._is_ready():
-            return web.Response(text="ok\n")
-        return web.Response(status=503, text="neither leads with a registered node nor stands by\n")
+        problem = self._find_problem()
+        return web.Response(text="ok\n") if problem is None else web.Response(status=503, text=f"{problem}\n")
 
     async def _answer_metrics(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4"})

@@ -12,6 +12,8 @@ KUBECONFIG_KEY = "kubeconfig"
 OFFER_KEY = "offer.yaml"
 HEALTH_PORT = 8081
 WEBHOOK_PORT = 8443
+DEFAULT_SCHEDULER = "system:kube-scheduler"
+"""The user of the default scheduler, in every cluster that kubeadm or a provider of Kubernetes sets up."""
 Filling = Literal["v1", "v1beta1", "webhook"]
 """The API version of the MutatingAdmissionPolicy, or the agent's webhook."""
 
@@ -33,6 +35,7 @@ class Installation:
     domain: str
     replicas: int
     filling: Filling
+    allocatable: Literal["ledger", "static"] = "ledger"
     route_flags: Sequence[str] = ()
     """`--routes` and what belongs to it, for the agent."""
 
@@ -40,6 +43,11 @@ class Installation:
     def has_webhook(self) -> bool:
         """Whether the agent fills pods itself."""
         return self.filling == "webhook"
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the default scheduler binds."""
+        return self.allocatable == "static"
 
     @property
     def username(self) -> str:
@@ -56,9 +64,12 @@ def render_installation(chosen: Installation) -> list[dict[str, Any]]:
             "metadata": render_metadata(chosen.account, chosen.namespace),
         },
         *render_local_roles(
-            node=chosen.node, account=(chosen.namespace, chosen.account), has_webhook=chosen.has_webhook
+            node=chosen.node,
+            account=(chosen.namespace, chosen.account),
+            has_webhook=chosen.has_webhook,
+            is_static=chosen.is_static,
         ),
-        *render_policies(chosen.node, username=chosen.username, filling=chosen.filling),
+        *render_policies(chosen.node, username=chosen.username, filling=chosen.filling, is_static=chosen.is_static),
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -79,10 +90,11 @@ def render_provider_side(account: tuple[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def render_policies(node: str, *, username: str, filling: Filling) -> Sequence[dict[str, Any]]:
-    """The admission policies: filling, and the fence around the node."""
-    filled = () if filling == "webhook" else render_filling_policy(node, scheduler_name=node, version=filling)
-    return [*filled, *render_binding_policy(node, agent_user=username)]
+def render_policies(node: str, *, username: str, filling: Filling, is_static: bool = False) -> Sequence[dict[str, Any]]:
+    """The admission policies: filling, and the fence around the node. Static: the default scheduler binds alone."""
+    scheduler = None if is_static else node
+    filled = () if filling == "webhook" else render_filling_policy(node, scheduler_name=scheduler, version=filling)
+    return [*filled, *render_binding_policy(node, binder=DEFAULT_SCHEDULER if is_static else username)]
 
 
 def _render_deployment(chosen: Installation) -> dict[str, Any]:
@@ -93,6 +105,7 @@ def _render_deployment(chosen: Installation) -> dict[str, Any]:
         f"--provider-namespace={chosen.provider_namespace}",
         "--offer=/etc/runyard/offer/offer.yaml",
         f"--health-port={HEALTH_PORT}",
+        *(["--allocatable=static"] if chosen.is_static else []),
         *([f"--webhook-port={WEBHOOK_PORT}"] if chosen.has_webhook else []),
         *chosen.route_flags,
         *([f"--tenant={chosen.tenant}", f"--domain={chosen.domain}"] if chosen.tenant else []),

@@ -24,6 +24,7 @@ from runyard.node.providers.kubernetes.offers import follow_offers
 from runyard.node.providers.kubernetes.route_objects import RouteSettings
 from runyard.node.providers.local.local_provider import LocalProvider
 from runyard.node.providers.provider import Provider
+from runyard.node.published_offer import find_published_offer
 from runyard.spec.names import check_dns_label, check_dns_subdomain
 from runyard.spec.problems import Refused, shorten
 from runyard.telemetry import set_up_logging
@@ -63,6 +64,7 @@ def make_settings(options: Mapping[str, Any]) -> NodeSettings:
         allocatable=options["allocatable"],
         pod_ip=options["pod_ip"],
         allows_tokens=options["service_account_tokens"],
+        accepted_provider=options["accept_provider"],
         unready_after_seconds=options["unready_after"],
     )
 
@@ -97,12 +99,13 @@ async def _run(options: Mapping[str, Any], settings: NodeSettings) -> None:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client.connect(load_local(options)))
         cluster_uid = await _read_cluster_uid(client)
+        await _check_offer(options, settings, client)
         make_provider, follow = await _open_provider(options, settings, stack, cluster_uid=cluster_uid)
         metrics = NodeMetrics()
         agent = Agent(client, settings, make_provider=make_provider, follow_offers=follow, metrics=metrics)
         if options["health_port"] is not None:
             await stack.enter_async_context(
-                HealthServer(options["health_port"], is_ready=lambda: agent.is_ready, metrics=metrics)
+                HealthServer(options["health_port"], find_problem=agent.find_problem, metrics=metrics)
             )
         running = asyncio.create_task(agent.run(), name="agent")
         waiting = asyncio.create_task(stopping.wait())
@@ -152,6 +155,23 @@ async def _open_provider(
     )
 
 
+async def _check_offer(options: Mapping[str, Any], settings: NodeSettings, client: Client) -> None:
+    """A mistake in the offer file ends the start, unless there is a node that must be kept alive."""
+    path: Path | None = options["offer"]
+    if path is None:
+        return
+    try:
+        await asyncio.to_thread(read_offer_file, path)
+    except (OSError, Refused) as error:
+        try:
+            is_published = await find_published_offer(client, node=settings.name) is not None
+        except KubeError:
+            is_published = True  # nobody knows: the agent must not give up
+        if not is_published:
+            raise CannotStart(f"--offer {path.name}: {error}") from error
+        _log.error("the offer cannot be read; the node keeps what it published: %s", error)
+
+
 def make_route_settings(options: Mapping[str, Any]) -> RouteSettings:
     """How Services are published; raises `CannotStart`."""
     kind, gateway = options["routes"], options["gateway"]
@@ -188,10 +208,6 @@ def _watch_file(options: Mapping[str, Any], settings: NodeSettings) -> Callable[
     path: Path | None = options["offer"]
     if path is None:
         raise CannotStart(f"--offer is missing: the shapes and the capacity of node {settings.name}")
-    try:
-        read_offer_file(path)
-    except (OSError, Refused) as error:
-        raise CannotStart(f"--offer {path.name}: {error}") from error
     return partial(watch_offer_file, path)
 
 

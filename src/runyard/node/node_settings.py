@@ -35,6 +35,8 @@ class NodeSettings:
     """What `status.podIP` shows."""
     allows_tokens: bool = False
     """Whether service account tokens that pods ask for are handed to the provider."""
+    accepted_provider: str = ""
+    """The identity of another provider that may take the node over although pods are bound: they are given up."""
     unready_after_seconds: float = 60.0
     """How long the provider may be out of reach before pods turn Ready=False."""
 
@@ -59,8 +61,13 @@ class NodeSettings:
 
     @property
     def taint_key(self) -> str:
-        """Nobody tolerates it, so that only the agent places pods here."""
+        """Nobody tolerates it, so that only the agent places pods here; static: pods of its classes do."""
         return f"{self.name}/agent"
+
+    @property
+    def hold_taint_key(self) -> str:
+        """Of the taint that tells the default scheduler that the node takes no new pods now. Nobody tolerates it."""
+        return f"{self.name}/takes-no-pods"
 
     @property
     def has_ledger(self) -> bool:

@@ -21,21 +21,17 @@ def read_offer_file(path: Path) -> Offer:
 
 
 async def watch_offer_file(path: Path) -> AsyncIterator[Offer]:
-    """The offer, and again whenever the file's content changes. Raises only if the first one cannot be read."""
-    content = await asyncio.to_thread(_read, path)
-    yield load_offer(content, source=str(path))
+    """The offer, once it can be read, and again whenever the file's content changes."""
+    content: bytes | None = None
     while True:
-        await asyncio.sleep(POLL_SECONDS)
         try:
             found = await asyncio.to_thread(_read, path)
-            if found == content:
-                continue
-            content = found
-            offer = load_offer(content, source=str(path))
+            if found != content:
+                content = found
+                yield load_offer(content, source=str(path))
         except (OSError, Refused) as error:
             _log.error("the offer cannot be read, the last one holds: %s", error, extra={"file": path.name})
-            continue
-        yield offer
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _read(path: Path) -> bytes:

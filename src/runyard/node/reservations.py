@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 
 from runyard.kube import Object, Reflector
-from runyard.node.admission.judgement import find_demand
 from runyard.node.ledger import Ledger
-from runyard.node.providers.provider import Provider
+from runyard.node.offer import Amounts
+from runyard.node.providers.provider import Link, Provider
 from runyard.pods.fields import UnreadablePod
 
 SWEEP_SECONDS = 30.0
@@ -32,15 +32,20 @@ class Reservations:
         bound: Reflector[Object],
         *,
         is_ours: Callable[[Object], bool],
+        find_demand: Callable[[Object], Amounts],
         is_binding: Callable[[str], bool],
+        read_link: Callable[[], Link],
         on_changed: Callable[[], None],
     ) -> None:
         self._ledger = ledger
         self._provider = provider
         self._bound = bound
         self._is_ours = is_ours
+        self._find_demand = find_demand
+        """What a bound pod holds. Raises `UnreadablePod`."""
         self._is_binding = is_binding
         """Whether a pod is being bound, or nobody knows whether it was."""
+        self._read_link = read_link
         self._on_changed = on_changed
         self._unseen_since: dict[str, float] = {}
 
@@ -69,7 +74,8 @@ class Reservations:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             is_local_known = self._bound.has_synced and self._bound.last_error is None
-            if is_local_known and self._provider.link.is_up and self._provider.link.has_listed:
+            link = self._read_link()
+            if is_local_known and link.is_up and link.has_listed:
                 self.rebuild()
                 self.sweep(now=asyncio.get_running_loop().time())
 
@@ -98,7 +104,7 @@ class Reservations:
             if uid in self._ledger.reserved or not self._is_ours(pod) or self._has_ended(pod):
                 continue
             try:
-                self._ledger.reserve(uid, find_demand(pod))
+                self._ledger.reserve(uid, self._find_demand(pod))
             except UnreadablePod as error:
                 _log.error("a bound pod cannot be counted: %s", error, extra={"uid": uid})
         return len(self._ledger.reserved) > count

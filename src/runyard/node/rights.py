@@ -37,8 +37,9 @@ _SEEN = ("get", "list", "watch")
 _SIGNERS = Resource("certificates.k8s.io", "v1", "signers", "Signer", namespaced=False)
 
 
-def list_cluster_rights(node: str) -> Sequence[Right]:
-    """In the whole local cluster."""
+def list_cluster_rights(node: str, *, is_static: bool = False) -> Sequence[Right]:
+    """In the whole local cluster. Static: another scheduler binds."""
+    binding = () if is_static else (Right(resource=PODS, verbs=("create",), subresource="binding"),)
     return (
         Right(resource=NAMESPACES, verbs=("get",), name=CLUSTER_NAMESPACE),
         Right(resource=NODES, verbs=("create",)),
@@ -46,7 +47,7 @@ def list_cluster_rights(node: str) -> Sequence[Right]:
         Right(resource=NODES, verbs=("patch",), subresource="status", name=node),
         Right(resource=PODS, verbs=(*_SEEN, "delete")),
         Right(resource=PODS, verbs=("patch",), subresource="status"),
-        Right(resource=PODS, verbs=("create",), subresource="binding"),
+        *binding,
         Right(resource=EVENTS, verbs=("create", "patch")),
         Right(resource=CONFIG_MAPS, verbs=_SEEN),
         Right(resource=SECRETS, verbs=_SEEN),
@@ -105,11 +106,13 @@ def name_objects(node: str) -> str:
     return ROLE if node == DEFAULT_NODE else f"{ROLE}-{node}"
 
 
-def render_local_roles(*, node: str, account: tuple[str, str], has_webhook: bool) -> list[dict[str, Any]]:
+def render_local_roles(
+    *, node: str, account: tuple[str, str], has_webhook: bool, is_static: bool = False
+) -> list[dict[str, Any]]:
     """Roles and bindings of the agent's service account in the local cluster; it runs in the account's namespace."""
     webhook, role = list_webhook_rights(node) if has_webhook else (), name_objects(node)
     return [
-        render_role("ClusterRole", role, (*list_cluster_rights(node), *webhook)),
+        render_role("ClusterRole", role, (*list_cluster_rights(node, is_static=is_static), *webhook)),
         render_binding("ClusterRoleBinding", role, "ClusterRole", account),
         render_role("Role", role, list_lease_rights(node), namespace=LEASE_NAMESPACE),
         render_binding("RoleBinding", role, "Role", account, namespace=LEASE_NAMESPACE),
@@ -121,7 +124,8 @@ def render_local_roles(*, node: str, account: tuple[str, str], has_webhook: bool
 
 def render_provider_roles(*, account: tuple[str, str]) -> list[dict[str, Any]]:
     """The role and binding of the account that the provider's kubeconfig names, in its namespace."""
+    own_namespace = Right(resource=NAMESPACES, verbs=("get",), name=account[0])
     return [
-        render_role("Role", PROVIDER_ROLE, PROVIDER_RIGHTS, namespace=account[0]),
+        render_role("Role", PROVIDER_ROLE, (own_namespace, *PROVIDER_RIGHTS), namespace=account[0]),
         render_binding("RoleBinding", PROVIDER_ROLE, "Role", account, namespace=account[0]),
     ]

@@ -46,8 +46,12 @@ class Outcome:
     """What failed, in words; the next pass tries again."""
 
 
-def render_runtime_class(shape: Shape, node_name: str) -> Object:
-    """The RuntimeClass of a shape."""
+def render_runtime_class(shape: Shape, node_name: str, *, taint_key: str | None = None) -> Object:
+    """The RuntimeClass of a shape. With `taint_key` its pods tolerate that taint: another scheduler binds them."""
+    # Where admission was missing, no other node may take the pod, unfilled and without GPUs.
+    scheduling: Object = {"nodeSelector": {"kubernetes.io/hostname": node_name}}
+    if taint_key is not None:
+        scheduling["tolerations"] = [{"key": taint_key, "operator": "Exists", "effect": "NoSchedule"}]
     return {
         "apiVersion": RUNTIME_CLASSES.api_version,
         "kind": RUNTIME_CLASSES.kind,
@@ -57,12 +61,13 @@ def render_runtime_class(shape: Shape, node_name: str) -> Object:
             "annotations": _render_annotations(shape),
         },
         "handler": shape.handler,
-        # Where admission was missing, no other node may take the pod, unfilled and without GPUs.
-        "scheduling": {"nodeSelector": {"kubernetes.io/hostname": node_name}},
+        "scheduling": scheduling,
     }
 
 
-def plan_runtime_classes(existing: Iterable[Mapping[str, Any]], offer: Offer, node_name: str) -> Plan:
+def plan_runtime_classes(
+    existing: Iterable[Mapping[str, Any]], offer: Offer, node_name: str, *, taint_key: str | None = None
+) -> Plan:
     """Compare all RuntimeClasses of a cluster with the offer."""
     plan, found = Plan(), set()
     for given in map(dict, existing):
@@ -73,22 +78,26 @@ def plan_runtime_classes(existing: Iterable[Mapping[str, Any]], offer: Offer, no
             plan.foreign += [shape.name] if shape else []
         elif shape is None:
             plan.to_delete.append(given)
-        elif _has_other_fixed_fields(given, wanted := render_runtime_class(shape, node_name)):
+        elif _has_other_fixed_fields(given, wanted := render_runtime_class(shape, node_name, taint_key=taint_key)):
             plan.to_replace.append((given, wanted))
         elif patch := _find_patch(metadata.get("annotations") or {}, shape):
             plan.to_patch.append((given, patch))
     plan.to_create = [
-        render_runtime_class(shape, node_name) for name, shape in offer.shapes.items() if name not in found
+        render_runtime_class(shape, node_name, taint_key=taint_key)
+        for name, shape in offer.shapes.items()
+        if name not in found
     ]
     return plan
 
 
-async def ensure_runtime_classes(client: Client, offer: Offer, *, node_name: str) -> Outcome:
+async def ensure_runtime_classes(
+    client: Client, offer: Offer, *, node_name: str, taint_key: str | None = None
+) -> Outcome:
     """Create, change and delete until the RuntimeClasses are as offered. Idempotent; goes on after a failure."""
     listing = await client.list(RUNTIME_CLASSES)
     if len(listing.items) > MOST_CLASSES:
         return Outcome(errors=(f"the cluster has {len(listing.items)} RuntimeClasses; allowed: {MOST_CLASSES}",))
-    plan = plan_runtime_classes(listing.items, offer, node_name)
+    plan = plan_runtime_classes(listing.items, offer, node_name, taint_key=taint_key)
     errors: list[str] = []
     for given in [*plan.to_delete, *(old for old, _ in plan.to_replace)]:
         errors += await _delete(client, given)

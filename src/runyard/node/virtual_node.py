@@ -15,6 +15,7 @@ from runyard import __version__
 from runyard.kube import AlreadyExists, Client, Conflict, Invalid, KubeError, NotFound, Object, Priority
 from runyard.kube.resources import LEASES, NODES
 from runyard.node.node_settings import NodeSettings
+from runyard.node.provider_tie import PROVIDER_ANNOTATION, ProviderTie
 from runyard.node.providers.provider import Link
 from runyard.node.timestamps import write_now
 
@@ -42,6 +43,8 @@ class Figures:
     capacity: Mapping[str, str]
     allocatable: Mapping[str, str]
     link: Link
+    is_held: bool = False
+    """Whether the default scheduler must place nothing here now."""
 
 
 class VirtualNode:
@@ -55,13 +58,16 @@ class VirtualNode:
         port: int,
         read_figures: Callable[[], Figures],
         changed: asyncio.Event,
+        tie: ProviderTie,
     ) -> None:
         self._client = client.with_priority(Priority.STOP)  # a heartbeat must not wait behind other work
         self._settings = settings
         self._port = port
         self._read_figures = read_figures
         self._changed = changed
-        self._uid = ""
+        self._tie = tie
+        self.uid = ""
+        """Of the Node, once it is registered."""
         self._since: dict[str, tuple[str, str]] = {}
         """By type of condition: its status, and since when."""
         self.is_cordoned = False
@@ -77,13 +83,16 @@ class VirtualNode:
         while True:
             now = clock()
             self._changed.clear()
-            figures = self._read_figures()
             try:
                 if written is None:
                     await self._register()
+                await self._name_provider()
+                figures = self._read_figures()
                 if now - renewed_at >= RENEW_SECONDS or written is None:
                     await self._renew()  # first: whatever else fails, the node lives
                     renewed_at = now
+                if written is None or figures.is_held != written.is_held:
+                    await self._ensure_taints(is_held=figures.is_held)
                 if figures != written or now - written_at >= STATUS_SECONDS:
                     await self._write_status(figures)
                     written, written_at = figures, now
@@ -109,34 +118,54 @@ class VirtualNode:
     async def _register(self) -> None:
         """Create the Node, or take over the one of that name; what others wrote into it stays."""
         name = self._settings.name
-        body = {"metadata": {"name": name, "labels": self.labels}, "spec": {"taints": [self._taint()]}}
+        taints = [self._taint(self._settings.taint_key)]
+        if self._read_figures().is_held:
+            taints.append(self._taint(self._settings.hold_taint_key))
+        body = {"metadata": {"name": name, "labels": self.labels}, "spec": {"taints": taints}}
         try:
             node = await self._client.create(NODES, body, field_manager=FIELD_MANAGER)
         except AlreadyExists:
             labels = {"metadata": {"name": name, "labels": self.labels}}
             await self._client.apply(NODES, labels, field_manager=FIELD_MANAGER, force=True)
-            node = await self._ensure_taint()
-        self._uid = node["metadata"]["uid"]
+            node = await self._ensure_taints(is_held=self._read_figures().is_held)
+        self.uid = node["metadata"]["uid"]
+        self._tie.note_node(node)
         self.is_cordoned = bool(node.get("spec", {}).get("unschedulable"))
         for condition in node.get("status", {}).get("conditions") or ():
             if isinstance(condition, dict):
                 changed_at = str(condition.get("lastTransitionTime", ""))
                 self._since[str(condition.get("type"))] = (str(condition.get("status")), changed_at)
 
-    async def _ensure_taint(self) -> Object:
-        """Add our taint to those that the node controller writes at the same time."""
+    async def _ensure_taints(self, *, is_held: bool) -> Object:
+        """Bring our taints up to date, beside those that the node controller writes at the same time."""
+        ours = {self._settings.taint_key: True, self._settings.hold_taint_key: is_held}
         for _ in range(TAINT_ATTEMPTS):
             node = await self._client.get(NODES, self._settings.name)
             taints = [taint for taint in node.get("spec", {}).get("taints") or () if isinstance(taint, dict)]
-            if any(taint.get("key") == self._settings.taint_key for taint in taints):
+            found = {taint.get("key") for taint in taints}
+            if all((key in found) == is_wanted for key, is_wanted in ours.items()):
                 return node
-            version = node["metadata"]["resourceVersion"]
-            patch = {"metadata": {"resourceVersion": version}, "spec": {"taints": [*taints, self._taint()]}}
+            kept = [taint for taint in taints if taint.get("key") not in ours]
+            wanted = [*kept, *(self._taint(key) for key, is_wanted in ours.items() if is_wanted)]
+            patch = {
+                "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
+                "spec": {"taints": wanted},
+            }
             try:
                 return await self._client.patch(NODES, self._settings.name, patch)
             except Conflict:
                 continue
         raise Conflict(f"the taints of node {self._settings.name} change faster than they can be written")
+
+    async def _name_provider(self) -> None:
+        """Write down which provider has the pods, before the first one is bound."""
+        annotation = self._tie.find_annotation()
+        if annotation is None:
+            return
+        # No apply: what applies the labels would remove it.
+        patch = {"metadata": {"uid": self.uid, "annotations": {PROVIDER_ANNOTATION: annotation}}}
+        await self._client.patch(NODES, self._settings.name, patch)
+        self._tie.note_written(annotation)
 
     async def _write_status(self, figures: Figures) -> None:
         status = {
@@ -147,7 +176,7 @@ class VirtualNode:
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
             "nodeInfo": _NODE_INFO,
         }
-        body = {"metadata": {"name": self._settings.name, "uid": self._uid}, "status": status}
+        body = {"metadata": {"name": self._settings.name, "uid": self.uid}, "status": status}
         try:
             await self._client.apply(NODES, body, field_manager=FIELD_MANAGER, subresource="status", force=True)
         except (Conflict, Invalid) as error:  # with a uid, apply creates nothing: there is no node, or another one
@@ -162,7 +191,7 @@ class VirtualNode:
             ("NetworkUnavailable", "False", "NoPodNetwork", "pods have the provider's network"),
             (REACHABLE, "True", "LinkUp", "the provider answers")
             if link.is_up
-            else (REACHABLE, "False", "LinkDown", f"{link.message or 'the provider does not answer'}; pods live on"),
+            else (REACHABLE, "False", link.reason, f"{link.message or 'the provider does not answer'}; pods live on"),
         )
         now = write_now()
         conditions = []
@@ -188,7 +217,7 @@ class VirtualNode:
         body: dict[str, Any] = {
             "metadata": {
                 "name": name,
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": self._uid}],
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": self.uid}],
             },
             "spec": {
                 "holderIdentity": name,
@@ -198,6 +227,7 @@ class VirtualNode:
         }
         await self._client.apply(LEASES, body, namespace=LEASE_NAMESPACE, field_manager=FIELD_MANAGER, force=True)
         node = await self._client.get(NODES, name)  # NotFound: somebody deleted it
+        self._tie.note_node(node)
         self.is_cordoned = bool(node.get("spec", {}).get("unschedulable"))
 
     @property
@@ -205,8 +235,9 @@ class VirtualNode:
         """The labels of the node, which node selectors of pods are compared with."""
         return make_labels(self._settings)
 
-    def _taint(self) -> dict[str, str]:
-        return {"key": self._settings.taint_key, "effect": "NoSchedule"}
+    @staticmethod
+    def _taint(key: str) -> dict[str, str]:
+        return {"key": key, "effect": "NoSchedule"}
 
 
 def make_labels(settings: NodeSettings) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import yaml
 
 from testbed.cluster import Cluster
 from testbed.errors import TestbedError
+from testbed.faults import FaultProxy
 
 NODE = "k8s.gpu"
 ACCOUNT = ("kube-system", "runyard-node")
@@ -74,10 +76,7 @@ class AgentBed:
     def install(self) -> None:
         """Apply what `runyard node manifests` prints, and write kubeconfigs of the agent's accounts."""
         self.offer_file.write_text(self.offer)
-        flags = ["--image=runyard:test", f"--offer={self.offer_file}", "--provider-secret=p"]
-        printed = run_command("node", "manifests", *flags, f"--filling={self.filling}")
-        documents = [one for one in yaml.safe_load_all(printed) if one["kind"] != "Deployment"]
-        self.local.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
+        self.apply_manifests()
         for cluster, account, name in (
             (self.local, ACCOUNT, "local"),
             (self.provider, (self.provider_namespace, "tenant"), "provider"),
@@ -86,6 +85,13 @@ class AgentBed:
                 self._install_tenant()
             token = cluster.kubectl("create", "token", account[1], "-n", account[0], "--duration=2h").strip()
             cluster.write_kubeconfig(self.folder / f"{name}.kubeconfig", token=token)
+
+    def apply_manifests(self, *flags: str) -> None:
+        """Apply what `runyard node manifests` prints but the Deployment."""
+        chosen = ["--image=runyard:test", f"--offer={self.offer_file}", "--provider-secret=p", *flags]
+        printed = run_command("node", "manifests", *chosen, f"--filling={self.filling}")
+        documents = [one for one in yaml.safe_load_all(printed) if one["kind"] != "Deployment"]
+        self.local.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
 
     def _install_tenant(self) -> None:
         printed = run_command("node", "manifests", "--provider-side", f"{self.provider_namespace}/tenant")
@@ -200,11 +206,32 @@ def open_bed(
         bed.close()
 
 
+@contextmanager
+def proxied(bed: AgentBed) -> Iterator[FaultProxy]:
+    """The agent reaches the provider through a proxy, which can cut the link."""
+    cluster, path = bed.provider, bed.folder / "provider.kubeconfig"
+    direct = path.read_text()
+    certificate = cluster.certificate("fault-proxy", hosts=["127.0.0.1"])
+    with FaultProxy(cluster.server, certificate=certificate, upstream_ca=cluster.ca_file) as proxy:
+        path.write_text(direct.replace(cluster.server, proxy.url))
+        try:
+            yield proxy
+        finally:
+            path.write_text(direct)
+
+
 def run_command(*arguments: str) -> str:
     """A `runyard` command that must succeed; returns what it printed."""
     done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"runyard {' '.join(arguments)}: {done.stderr}"
     return done.stdout
+
+
+def free_port() -> int:
+    """A port of this machine that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 def is_filling(cluster: Cluster, shape: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from runyard.kube import Client, NotFound
 from runyard.kube.resources import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
+from runyard.node.admission.refusal import Refusal
 from runyard.node.event_recorder import EventRecorder
 from runyard.node.mirror.pod_mirror import PodMirror, bound_pods
 from runyard.node.mirror.pod_reconciler import MirrorSettings, Owner
@@ -17,6 +18,7 @@ from runyard.node.offer import Shape
 from runyard.node.providers.kubernetes.provider import KubernetesProvider, ProviderTiming
 
 Object = dict[str, Any]
+FOREIGN = Refusal("NotBoundByAgent", "the pod was not put on this node by its agent")
 SHAPE = Shape("gpu-1x", "nvidia", {})
 QUICK = ProviderTiming(probe_seconds=0.5, down_after_seconds=1.0)
 WAIT_SECONDS = 60.0
@@ -49,7 +51,7 @@ class Mirrored:
         )
         owner = Owner(
             find_shape=lambda pod: SHAPE,
-            is_ours=lambda pod: pod["metadata"]["name"] not in self.foreign,
+            find_refusal=lambda pod: FOREIGN if pod["metadata"]["name"] in self.foreign else None,
             on_gone=self.gone.append,
         )
         provider = KubernetesProvider(

@@ -88,7 +88,7 @@ async def _install(cluster: Cluster) -> None:
     async with Client.connect(load_kubeconfig(cluster.kubeconfig)) as client:
         assert await ensure_runtime_classes(client, OFFER, node_name=NODE) == Outcome()
         filling = render_filling_policy(NODE, version="v1beta1" if IS_BETA else "v1", scheduler_name=NODE)
-        binding = render_binding_policy(NODE, agent_user=AGENT)
+        binding = render_binding_policy(NODE, binder=AGENT)
         await client.create(policies, filling[0])
         await client.create(bindings, filling[1])
         await client.create(VALIDATING_ADMISSION_POLICIES, binding[0])

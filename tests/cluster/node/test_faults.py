@@ -5,9 +5,10 @@ The provider's nodes are KWOK's: what is counted are objects. Its audit log says
 
 import os
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,11 +16,20 @@ import yaml
 
 from testbed.cluster import Cluster
 from testbed.errors import TestbedError
-from testbed.faults import FaultProxy
 from testbed.pytest_plugin import kubernetes_version, require_machine
 from testbed.site import Options
 from tests.chaos.audit_log import iter_entries
-from tests.cluster.node.agent_bed import NODE, AgentBed, find_condition, is_ready, open_bed, run_command, wait_for
+from tests.cluster.node.agent_bed import (
+    NODE,
+    AgentBed,
+    find_condition,
+    free_port,
+    is_ready,
+    open_bed,
+    proxied,
+    run_command,
+    wait_for,
+)
 from tests.cluster.node.test_seed import FAKE, make_fake_class
 
 PODS = 20
@@ -177,12 +187,7 @@ def test_node_stays_ready_and_takes_nothing_new_when_the_link_is_cut(bed: AgentB
         condition = wait_for("the condition", lambda: find_link(bed, "False"))
         assert "pods live on" in condition["message"]
         bed.apply(*make_pods("late", 1))
-
-        def told() -> bool:
-            reason = find_condition(bed.get_pod("late-0"), "PodScheduled").get("reason")
-            return bool(reason == "ProviderUnreachable")
-
-        wait_for("the reason", told)
+        wait_for("the reason", lambda: find_reason(bed, "late-0") == "ProviderUnreachable")
         assert is_ready(bed.get("node", NODE))
         wait_for("unready pods", lambda: not any(map(is_ready, bed.get("pods")["items"])))
         wait_for("the link", lambda: find_link(bed, "True"), seconds=90)
@@ -195,23 +200,10 @@ def test_node_stays_ready_and_takes_nothing_new_when_the_link_is_cut(bed: AgentB
     bed.start()
 
 
-def find_link(bed: AgentBed, status: str) -> dict[str, Any] | None:
+def find_link(bed: AgentBed, status: str, reason: str | None = None) -> dict[str, Any] | None:
     condition = find_condition(bed.get("node", NODE), "ProviderReachable")
-    return condition if condition.get("status") == status else None
-
-
-@contextmanager
-def proxied(bed: AgentBed) -> Iterator[FaultProxy]:
-    """The agent reaches the provider through a proxy, which can cut the link."""
-    cluster, path = bed.provider, bed.folder / "provider.kubeconfig"
-    direct = path.read_text()
-    certificate = cluster.certificate("fault-proxy", hosts=["127.0.0.1"])
-    with FaultProxy(cluster.server, certificate=certificate, upstream_ca=cluster.ca_file) as proxy:
-        path.write_text(direct.replace(cluster.server, proxy.url))
-        try:
-            yield proxy
-        finally:
-            path.write_text(direct)
+    is_so = condition.get("status") == status and reason in (None, condition.get("reason"))
+    return condition if is_so else None
 
 
 def test_one_node_is_kept_when_two_agents_run_and_the_leader_dies(bed: AgentBed) -> None:
@@ -246,3 +238,105 @@ def test_a_node_that_is_drained_and_left_is_gone_when_its_agent_was_stopped(bed:
     assert bed.get("runtimeclasses", "-l", NODE)["items"] == []
     bed.start()
     bed.wait_ready()
+
+
+def test_pods_are_left_alone_when_the_flags_lead_to_another_provider(bed: AgentBed) -> None:
+    bed.apply(*make_pods("tied", 3))
+    before = wait_all_running(bed, 3)
+    bed.processes[-1].stop()
+    bed.provider.kubectl("create", "namespace", "other")
+    flags = [f"--provider-kubeconfig={bed.provider.kubeconfig}", "--provider-namespace=other"]
+    health = free_port()
+    bed.start(*flags, f"--health-port={health}")
+    condition = wait_for("the condition", lambda: find_link(bed, "False", "ProviderChanged"))
+    uid = get_uid(bed, "other")
+    assert get_uid(bed, TENANT) in condition["message"]
+    assert f"--accept-provider={uid}" in condition["message"]
+    bed.apply(*make_pods("late", 1))
+    wait_for("the reason", lambda: find_reason(bed, "late-0") == condition["reason"])
+    wait_for("the event", lambda: "ProviderChanged" in bed.local.kubectl("describe", "node", NODE))
+    assert condition["message"].removesuffix("; pods live on") in read_readiness(health)
+    with pytest.raises(AssertionError):
+        run_command("node", "doctor", f"--kubeconfig={bed.local.kubeconfig}", *flags)
+    assert is_ready(bed.get("node", NODE))
+    phases = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in bed.get("pods")["items"]}
+    assert phases == {"tied-0": "Running", "tied-1": "Running", "tied-2": "Running", "late-0": "Pending"}
+
+    bed.processes[-1].stop()
+    bed.start()
+    after = wait_all_running(bed, 4)
+    assert before.items() <= after.items()
+
+    bed.processes[-1].stop()
+    bed.start(*flags, f"--accept-provider={uid}")
+    wait_for("the link", lambda: find_link(bed, "True"))
+    for name in phases:
+        assert bed.wait_phase(name, "Failed")["status"]["reason"] == "RemotePodGone"
+    bed.provider.kubectl("delete", "pods", "--all", "-n", TENANT, "--wait=false")
+
+
+def test_nothing_new_is_taken_when_the_providers_namespace_is_deleted(bed: AgentBed) -> None:
+    bed.processes[-1].stop()
+    bed.provider.kubectl("create", "namespace", "brief")
+    hold = '{"metadata": {"finalizers": ["runyard.test/hold"]}}'
+    bed.provider.kubectl("patch", "namespace", "brief", "--type=merge", "-p", hold)
+    bed.start(f"--provider-kubeconfig={bed.provider.kubeconfig}", "--provider-namespace=brief")
+    wait_for("the node's provider", lambda: get_uid(bed, "brief") == find_tie(bed))
+    bed.provider.kubectl("delete", "namespace", "brief", "--wait=false")
+    condition = wait_for("its end", lambda: find_link(bed, "False", "ProviderNamespaceTerminating"))
+    assert "namespace brief is being deleted" in condition["message"]
+    bed.apply(*make_pods("late", 1))
+    wait_for("the reason", lambda: find_reason(bed, "late-0") == condition["reason"])
+    bed.provider.kubectl("patch", "namespace", "brief", "--type=merge", "-p", '{"metadata": {"finalizers": []}}')
+    wait_for("that it is missing", lambda: find_link(bed, "False", "ProviderNamespaceMissing"))
+    bed.provider.kubectl("create", "namespace", "brief")
+    bed.wait_phase("late-0", "Running")
+    bed.local.kubectl("delete", "pod", "late-0", "--wait=false")
+    wait_for("no pods", lambda: not bed.get("pods")["items"])
+
+
+def find_reason(bed: AgentBed, pod: str) -> str | None:
+    """Why a pod waits."""
+    return find_condition(bed.get_pod(pod), "PodScheduled").get("reason")
+
+
+def get_uid(bed: AgentBed, namespace: str) -> str:
+    return bed.provider.kubectl("get", "namespace", namespace, "-o", "jsonpath={.metadata.uid}")
+
+
+def find_tie(bed: AgentBed) -> str | None:
+    annotation: str | None = bed.get("node", NODE)["metadata"].get("annotations", {}).get("k8s.gpu/provider")
+    return annotation
+
+
+def read_readiness(port: int) -> str:
+    """What `/readyz` answers to an agent that is not ready."""
+    with pytest.raises(urllib.error.HTTPError, match="503") as answer:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
+    return str(answer.value.read().decode())
+
+
+def test_node_lives_and_takes_nothing_new_when_no_agent_can_read_its_offer(bed: AgentBed) -> None:
+    bed.apply(*make_pods("kept", 2))
+    before = wait_all_running(bed, 2)
+    bed.processes[-1].stop()
+    bed.offer_file.write_text("capacity: a mistake")
+    try:
+        for _ in range(2):
+            bed.start()
+        lease = bed.get("lease", NODE, "-n", "kube-node-lease")["spec"]["renewTime"]
+        bed.apply(*make_pods("late", 1))
+        wait_for("the reason", lambda: find_reason(bed, "late-0") == "OfferUnreadable")
+        wait_for("a heartbeat", lambda: bed.get("lease", NODE, "-n", "kube-node-lease")["spec"]["renewTime"] > lease)
+        node = bed.get("node", NODE)
+        assert is_ready(node)
+        assert node["status"]["capacity"]["nvidia.com/gpu"] == "64"
+        check_ledger(bed, 2)
+        assert [one["metadata"]["name"] for one in bed.get("runtimeclasses", "-l", NODE)["items"]] == ["small"]
+        bed.local.kubectl("delete", "pod", "kept-0", "--wait=false")
+        wait_for("a pod that is gone on both sides", lambda: len(bed.get_remote("pods")["items"]) == 1)
+    finally:
+        bed.offer_file.write_text(bed.offer)
+    after = wait_all_running(bed, 2)
+    assert len(before.items() & after.items()) == 1
+    check_ledger(bed, 2)

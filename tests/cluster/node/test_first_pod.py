@@ -11,7 +11,8 @@ import pytest
 
 from testbed.cluster import Cluster
 from testbed.errors import TestbedError
-from tests.cluster.node.agent_bed import NODE, AgentBed, find_condition, open_bed, run_command, wait_for
+from testbed.faults import FaultPlan, Rule, Stall
+from tests.cluster.node.agent_bed import NODE, AgentBed, find_condition, open_bed, proxied, run_command, wait_for
 
 SHAPE = "seeweb-nvidia-1xa6000"
 OFFER = {
@@ -131,6 +132,27 @@ def test_doctor_finds_nothing_missing_when_the_agent_runs(bed: AgentBed) -> None
     )
     assert "ERROR" not in printed
     assert "node k8s.gpu has Ready=True" in printed
+
+
+def test_log_that_is_followed_ends_with_words_when_the_provider_vanishes_without_any(bed: AgentBed) -> None:
+    bed.processes[-1].stop()
+    with proxied(bed) as proxy:
+        bed.start()
+        bed.apply(make_pod("followed", "echo hello; trap 'exit 0' TERM; while true; do sleep 0.1; done"))
+        bed.wait_phase("followed", "Running")
+        wait_for("the log", lambda: "hello" in bed.local.kubectl("logs", "followed"))
+        proxy.plan = FaultPlan(rules=[Rule(Stall(after_bytes=len("hello\n")), path="*/log", times=None)])
+        kubectl = [str(bed.local.directory / "bin/kubectl"), f"--kubeconfig={bed.local.kubeconfig}"]
+        with subprocess.Popen([*kubectl, "logs", "-f", "followed"], stdout=subprocess.PIPE) as follower:
+            assert follower.stdout is not None
+            assert follower.stdout.readline() == b"hello\n"
+            proxy.plan = FaultPlan(rules=[Rule(Stall(), times=None)])
+            followed, _ = follower.communicate(timeout=180)
+        assert b"the log breaks off here: the provider cannot be reached since" in followed
+        bed.processes[-1].stop()
+    bed.start()
+    bed.local.kubectl("delete", "pod", "followed", "--wait=false")
+    bed.wait_gone("followed")
 
 
 def test_node_comes_back_when_somebody_deletes_it(bed: AgentBed) -> None:

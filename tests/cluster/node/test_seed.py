@@ -1,10 +1,11 @@
 """The seed's YAMLs and figures, in its order: on nodes of KWOK, because no machine here has 63 cores and 8 GPUs.
 
-The provider is another namespace of the same cluster.
+The provider is another namespace of the same cluster. The last tests change the node to `--allocatable=static`.
 """
 
 import json
 import os
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from testbed.cluster import Cluster
 from testbed.errors import TestbedError
 from testbed.pytest_plugin import kubernetes_version, require_machine
 from testbed.site import Options
-from tests.cluster.node.agent_bed import NODE, AgentBed, find_condition, open_bed, wait_for
+from tests.cluster.node.agent_bed import NODE, AgentBed, find_condition, free_port, open_bed, run_command, wait_for
 
 SEED = Path(__file__).parents[2] / "data" / "virtual_node"
 FAKE = "fake"
@@ -31,6 +32,7 @@ LIMITS = {
     f"{SEEWEB}-1xa100": {"cpu": "16000m", "memory": "120Gi", "gpu": "1"},
     EIGHTH: {"cpu": "7625m", "memory": "32900825Ki", "gpu": "1"},
 }
+HEALTH_PORT = free_port()
 OFFER = {
     "capacity": CAPACITY,
     "shapes": [
@@ -180,6 +182,11 @@ def make_eighth(number: int) -> dict[str, Any]:
 
 
 def test_nobody_else_places_a_pod_on_the_node_when_it_is_named_or_bound(bed: AgentBed) -> None:
+    check_fence(bed)
+
+
+def check_fence(bed: AgentBed) -> None:
+    """Not even an administrator places a pod on the node by hand."""
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -200,3 +207,96 @@ def test_nobody_else_places_a_pod_on_the_node_when_it_is_named_or_bound(bed: Age
     with pytest.raises(TestbedError, match=r"k8s\.gpu"):
         bed.local.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(binding))
     bed.local.kubectl("delete", "pod", "intruder", "--force", "--grace-period=0")
+
+
+@pytest.fixture(scope="module")
+def static(bed: AgentBed) -> AgentBed:
+    """The same node, bound by the default scheduler. Tests that ask for it stand last."""
+    bed.processes[-1].stop()
+    bed.apply_manifests("--allocatable=static")
+    bed.start("--allocatable=static", f"--health-port={HEALTH_PORT}")
+    bed.wait_ready()
+    wait_for("pods that are filled for the default scheduler", lambda: is_filled(bed, make_eighth(0)))
+    # The apiserver takes a changed policy up a moment later, and a scheduler that was refused waits for minutes.
+    wait_for("a fence that lets the default scheduler in", lambda: "only system:kube-scheduler" in read_fence(bed))
+    return bed
+
+
+def read_fence(bed: AgentBed) -> str:
+    """What somebody is told who names the node."""
+    pod = make_eighth(0)
+    named = {**pod, "spec": {**pod["spec"], "nodeName": NODE}}
+    with pytest.raises(TestbedError) as refused:
+        bed.local.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(named))
+    return str(refused.value)
+
+
+def is_filled(bed: AgentBed, pod: dict[str, Any]) -> bool:
+    made = bed.local.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(pod))
+    spec = json.loads(made)["spec"]
+    keys = [toleration.get("key") for toleration in spec["tolerations"]]
+    has_limits = bool(spec["containers"][0].get("resources"))
+    return spec["schedulerName"] == "default-scheduler" and has_limits and f"{NODE}/agent" in keys
+
+
+def test_the_default_scheduler_binds_no_more_than_fits_when_figures_are_static(static: AgentBed) -> None:
+    bed = static
+    bed.apply(*map(make_eighth, range(10)))
+
+    def look() -> tuple[int, int]:
+        """How many run and wait; nobody ever binds a ninth."""
+        found = bed.get("pods")["items"]
+        assert sum("nodeName" in pod["spec"] for pod in found) <= 8
+        waiting = [pod for pod in found if find_condition(pod, "PodScheduled").get("reason") == "Unschedulable"]
+        return sum(pod["status"]["phase"] == "Running" for pod in found), len(waiting)
+
+    try:
+        wait_for("eight that run and two that wait", lambda: look() == (8, 2))
+    except AssertionError as error:
+        told = [find_condition(pod, "PodScheduled") for pod in bed.get("pods")["items"]]
+        raise AssertionError(f"{error}; it is: {told}; {bed.local.kubectl('describe', 'node', NODE)}") from None
+    assert read_figures(bed) == (CAPACITY, CAPACITY)
+    assert len(bed.get_remote("pods")["items"]) == 8
+    wait_for("a ledger of eight", lambda: read_ledger() == 8)
+    found = bed.get("pods")["items"]
+    assert {pod["spec"]["schedulerName"] for pod in found} == {"default-scheduler"}
+    running = [pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running"]
+    bed.local.kubectl("delete", "pod", *running[:2], "--wait=false")
+    wait_for("the others in their place", lambda: look() == (8, 0))
+    wait_for("a ledger of eight", lambda: read_ledger() == 8)
+    bed.local.kubectl("delete", "pods", "--all", "--wait=false")
+    wait_for("nothing on either side", lambda: not bed.get("pods")["items"] and not bed.get_remote("pods")["items"])
+    wait_for("an empty ledger", lambda: read_ledger() == 0)
+
+
+def read_ledger() -> int:
+    """How many pods hold resources of the node, as its metrics say."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{HEALTH_PORT}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return round(float(next(line.split()[-1] for line in lines if line.startswith('runyard_node_pods{place="bound"}'))))
+
+
+def test_nobody_but_the_default_scheduler_places_a_pod_when_figures_are_static(static: AgentBed) -> None:
+    check_fence(static)
+    printed = run_command("node", "doctor", f"--kubeconfig={static.folder / 'local.kubeconfig'}")
+    assert "ERROR" not in printed
+    assert "--allocatable=static" in printed
+
+
+def test_the_default_scheduler_places_nothing_when_the_provider_is_gone_and_figures_are_static(
+    static: AgentBed,
+) -> None:
+    bed = static
+    bed.processes[-1].stop()
+    bed.start("--allocatable=static", f"--provider-kubeconfig={bed.local.kubeconfig}", "--provider-namespace=nowhere")
+    hold = {"key": f"{NODE}/takes-no-pods", "effect": "NoSchedule"}
+    wait_for("the taint", lambda: hold in bed.get("node", NODE)["spec"]["taints"])
+    bed.apply(make_eighth(0))
+    told = wait_for("the scheduler's word", lambda: find_condition(bed.get_pod("eighth-0"), "PodScheduled"))
+    assert (told["status"], told["reason"]) == ("False", "Unschedulable")
+    assert "taint" in told["message"]
+    bed.processes[-1].stop()
+    bed.start("--allocatable=static")
+    bed.wait_phase("eighth-0", "Running")
+    assert hold not in bed.get("node", NODE)["spec"]["taints"]
+    remove(bed, "eighth-0")

@@ -1,23 +1,20 @@
 """Which pods the binder takes, and what it tells the others."""
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 
 from runyard.kube import Leadership
 from runyard.node.admission.judgement import find_demand
+from runyard.node.admission.refusal import Refusal
 from runyard.node.binder import Binder
 from runyard.node.ledger import Ledger
 from runyard.node.node_settings import NodeSettings
 from runyard.node.offer import CPU, GPU, MEMORY, PODS, Shape
-from runyard.node.providers.provider import Link
 from runyard.spec.kubernetes.quantity import Quantity
 
 SHAPE = Shape("one", "nvidia", {CPU: Quantity.parse("8"), MEMORY: Quantity.parse("32Gi"), GPU: Quantity.parse("1")})
-UP = Link(is_up=True, has_listed=True, since=datetime.now(UTC))
-DOWN = Link(is_up=False, has_listed=True, since=datetime.now(UTC), message="connection refused")
 
 
 class Told:
@@ -67,13 +64,12 @@ def make_pod(name: str, *, cpu: str = "2", priority: int = 0, age: int = 0, **sp
 
 
 class World:
-    def __init__(self, *pods: dict[str, Any], gpus: int = 8, link: Link = UP) -> None:
+    def __init__(self, *pods: dict[str, Any], gpus: int = 8) -> None:
         capacity = {CPU: Quantity.parse("63"), MEMORY: Quantity.parse("256Gi"), GPU: Quantity.from_int(gpus)}
         self.ledger = Ledger({**capacity, PODS: Quantity.parse("8")})
         self.told = Told()
         self.pods = Pods(*pods)
-        self.link = link
-        self.is_cordoned = False
+        self.hold: Refusal | None = None
         self.shapes = {"one": SHAPE}
         self.binder = Binder(
             cast("Any", None),
@@ -82,8 +78,7 @@ class World:
             ledger=self.ledger,
             unbound=cast("Any", self.pods),
             read_shapes=lambda: self.shapes,
-            read_link=lambda: self.link,
-            is_cordoned=lambda: self.is_cordoned,
+            find_hold=lambda: self.hold,
             node_labels={"kubernetes.io/hostname": "k8s.gpu"},
             reasons=cast("Any", self.told),
             on_reserved=lambda: None,
@@ -121,20 +116,13 @@ async def test_a_pod_is_taken_once_when_its_binding_is_under_way() -> None:
     assert await world.choose() == []
 
 
-async def test_nothing_is_taken_when_the_provider_is_out_of_reach() -> None:
-    world = World(make_pod("one"), link=DOWN)
-    assert await world.choose() == []
-    assert world.told.reasons["one"] == (
-        "ProviderUnreachable",
-        "no new pods while the provider is out of reach: connection refused",
-    )
-
-
-async def test_nothing_is_taken_when_the_node_is_cordoned() -> None:
+async def test_nothing_is_taken_when_the_node_takes_no_new_pods() -> None:
     world = World(make_pod("one"))
-    world.is_cordoned = True
+    world.hold = Refusal("ProviderUnreachable", "no new pods: connection refused")
     assert await world.choose() == []
-    assert world.told.reasons["one"] == ("NodeCordoned", "node k8s.gpu is cordoned and takes no new pods")
+    assert world.told.reasons["one"] == ("ProviderUnreachable", "no new pods: connection refused")
+    world.hold = None
+    assert await world.choose() == ["one"]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,18 @@ def test_the_agents_user_is_let_through_when_another_account_is_chosen(tmp_path:
     assert objects[-1]["metadata"]["namespace"] == "gpu"
 
 
+def test_the_default_scheduler_alone_binds_when_figures_are_static(tmp_path: Path) -> None:
+    objects = print_objects(tmp_path, "--allocatable=static")
+    policy = next(one for one in objects if one["kind"] == "ValidatingAdmissionPolicy")
+    assert "username == 'system:kube-scheduler'" in policy["spec"]["validations"][0]["expression"]
+    assert "serviceaccount" not in str(policy["spec"])
+    filling = next(one for one in objects if one["kind"] == "MutatingAdmissionPolicy")
+    assert "schedulerName" not in str(filling["spec"])
+    assert "--allocatable=static" in objects[-1]["spec"]["template"]["spec"]["containers"][0]["args"]
+    role = next(one for one in objects if one["kind"] == "ClusterRole")
+    assert "pods/binding" not in str(role["rules"])
+
+
 def test_the_agent_gets_its_gateway_when_routes_are_http_routes(tmp_path: Path) -> None:
     deployment = print_objects(tmp_path, "--routes=httproute", "--gateway=infra/public")[-1]
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]

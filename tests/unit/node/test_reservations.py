@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from runyard.node.admission.judgement import find_demand
 from runyard.node.ledger import Ledger
 from runyard.node.offer import CPU, GPU, MEMORY, PODS
 from runyard.node.providers.provider import Link, RemotePod
@@ -36,7 +37,9 @@ class World:
             cast("Any", self.remote),
             cast("Any", self.bound),
             is_ours=lambda pod: pod["spec"]["schedulerName"] == "k8s.gpu",
+            find_demand=find_demand,
             is_binding=lambda uid: uid in self.binding,
+            read_link=lambda: self.remote.link,
             on_changed=self._count,
         )
 

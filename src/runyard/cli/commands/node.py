@@ -131,6 +131,12 @@ def route_options(command: Any) -> Any:
 )
 @route_options
 @click.option("--service-account-tokens", is_flag=True, help="Hand tokens that pods ask for to the provider.")
+@click.option(
+    "--accept-provider",
+    metavar="UID",
+    default="",
+    help="Take this provider although pods of the node are at another one: they are given up, and fail.",
+)
 @click.option("--capacity-config-map", metavar="NAME", help="At the provider: the capacity, if there is no --offer.")
 @click.option(
     "--data", type=click.Path(file_okay=False, path_type=Path), help="Where the provider `local` keeps its pods."

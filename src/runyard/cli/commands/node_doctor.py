@@ -45,10 +45,11 @@ async def _examine(namespace: str, options: dict[str, Any]) -> list[Any]:
     async with connect(load(f"{process}:load_local")(options)) as client:
         examine = load(f"{module}:examine_local")
         findings += [finding async for finding in examine(client, node=options["name"], namespace=namespace)]
+        tie = await load(f"{module}:find_tie")(client, node=options["name"])
     if options["provider"] == "kubernetes" and options["provider_kubeconfig"] is not None:
         config, provider_namespace = load(f"{process}:load_provider")(options)
         async with connect(config) as client:
             examine = load(f"{module}:examine_provider")
-            findings += [finding async for finding in examine(client, namespace=provider_namespace)]
+            findings += [finding async for finding in examine(client, namespace=provider_namespace, tie=tie)]
     findings += load(f"{module}:examine_offer")(options["offer"])
     return findings

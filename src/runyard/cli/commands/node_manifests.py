@@ -51,6 +51,13 @@ Exit codes:
     show_default=True,
     help="The version of MutatingAdmissionPolicy: v1 since Kubernetes 1.36; webhook: where it is not served.",
 )
+@click.option(
+    "--allocatable",
+    type=click.Choice(("ledger", "static")),
+    default="ledger",
+    show_default=True,
+    help="ledger: the agent schedules, and binds alone. static: the default scheduler does.",
+)
 @click.option("--provider-side", metavar="NS/NAME", help="Print the provider's namespace, account and role instead.")
 def manifests(
     name: str,
@@ -63,6 +70,7 @@ def manifests(
     domain: str,
     replicas: int,
     filling: str,
+    allocatable: str,
     provider_side: str | None,
     **routes: Any,
 ) -> None:
@@ -98,6 +106,7 @@ def manifests(
         domain=domain,
         replicas=replicas,
         filling=filling,
+        allocatable=allocatable,
         route_flags=[f"--{flag.replace('_', '-')}={value}" for flag, value in sorted(routes.items()) if value],
     )
     print_documents(load(f"{install}:render_installation")(chosen))

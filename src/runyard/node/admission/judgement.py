@@ -59,6 +59,12 @@ def judge_pod(
     return tuple(refusals[:MOST_REFUSALS])
 
 
+def find_requests(pod: Mapping[str, Any]) -> Amounts:
+    """What the default scheduler counts of a pod, where it binds: its requests. Raises `UnreadablePod`."""
+    read_containers(pod)
+    return pod_requests(pod["spec"])
+
+
 def find_demand(pod: Mapping[str, Any]) -> Amounts:
     """What the ledger reserves for a pod: per container limits, or else requests. Raises `UnreadablePod`.
 

@@ -8,7 +8,6 @@
 
 import base64
 import re
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from runyard.node.admission.filling_expressions import render_mutations, render_variables
@@ -77,16 +76,14 @@ def render_filling_policy(
     return policy, binding
 
 
-def render_binding_policy(node_name: str, *, agent_user: str, other_users: Sequence[str] = ()) -> tuple[Object, Object]:
-    """The ValidatingAdmissionPolicy and its binding: nobody but `agent_user` binds to the node or names it in a pod.
+def render_binding_policy(node_name: str, *, binder: str) -> tuple[Object, Object]:
+    """The ValidatingAdmissionPolicy and its binding: nobody but the user `binder` binds to the node, or names it.
 
-    `other_users` may as well: the default scheduler, where it binds. Pods on the node cannot be resized or get
-    ephemeral containers: the provider's pod and the ledger would not follow.
+    Pods on the node cannot be resized or get ephemeral containers: the provider's pod and the ledger would not follow.
     """
     _expect_node_name(node_name)
-    for user in (agent_user, *other_users):
-        if not _USER.fullmatch(user):
-            raise ValueError(f"{user!r} is not a user name; allowed: letters, digits and : @ . _ / -")
+    if not _USER.fullmatch(binder):
+        raise ValueError(f"{binder!r} is not a user name; allowed: letters, digits and : @ . _ / -")
     name = f"{node_name}-binding"
     policy = {
         "apiVersion": f"{_GROUP}/v1",
@@ -101,7 +98,7 @@ def render_binding_policy(node_name: str, *, agent_user: str, other_users: Seque
                 ]
             },
             "failurePolicy": "Fail",
-            "validations": _render_validations(node_name, (agent_user, *other_users)),
+            "validations": _render_validations(node_name, binder),
         },
     }
     binding = {
@@ -113,14 +110,13 @@ def render_binding_policy(node_name: str, *, agent_user: str, other_users: Seque
     return policy, binding
 
 
-def _render_validations(node_name: str, users: Sequence[str]) -> list[Object]:
+def _render_validations(node_name: str, binder: str) -> list[Object]:
     target = "request.kind.kind == 'Binding' ? dyn(object).target.name : dyn(object).spec.?nodeName.orValue('')"
     is_elsewhere = f"({target}) != '{node_name}'"
     is_change = "request.?subResource.orValue('') in ['resize', 'ephemeralcontainers']"
-    quoted = ", ".join(f"'{user}'" for user in users)
     found = {
-        f"{is_change} || request.userInfo.username in [{quoted}] || {is_elsewhere}": (
-            f"only {users[0]} places pods on the node {node_name}: leave out nodeName and name a RuntimeClass of it"
+        f"{is_change} || request.userInfo.username == '{binder}' || {is_elsewhere}": (
+            f"only {binder} places pods on the node {node_name}: leave out nodeName and name a RuntimeClass of it"
         ),
         f"!({is_change}) || {is_elsewhere}": (
             f"pods on the node {node_name} cannot be resized or get ephemeral containers"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from runyard.kube import Client, KubeError, Reflector
@@ -9,7 +10,7 @@ from runyard.kube.resources import PODS
 from runyard.node.event_recorder import EventRecorder, ObjectEvent
 from runyard.node.mirror.needed_objects import NeededObjects
 from runyard.node.mirror.pod_reconciler import UID_INDEX, MirrorSettings, Owner, PodReconciler
-from runyard.node.providers.provider import Events, Object, Provider, ProviderError, RemoteEvent
+from runyard.node.providers.provider import Events, Link, Object, Provider, ProviderError, RemoteEvent
 from runyard.node.timestamps import write_time
 from runyard.node.workqueue import WorkQueue
 
@@ -44,6 +45,7 @@ class PodMirror:
         owner: Owner,
         settings: MirrorSettings,
         recorder: EventRecorder,
+        read_link: Callable[[], Link] | None = None,
     ) -> None:
         self._provider = provider
         self._pods = pods
@@ -58,7 +60,12 @@ class PodMirror:
             settings=settings,
             needed=self._needed,
             recorder=self._recorder,
+            read_link=read_link,
         )
+
+    def wake(self) -> None:
+        """Look at all pods again: another link is read now."""
+        self._add_all()
 
     async def run(self) -> None:
         """Mirror until cancelled. Pods at the provider live on."""

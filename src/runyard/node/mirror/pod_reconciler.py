@@ -18,6 +18,7 @@ from typing import Any
 from runyard.kube import Client, Conflict, NotFound, Reflector
 from runyard.kube.resources import PODS
 from runyard.kube.store import is_older
+from runyard.node.admission.refusal import Refusal
 from runyard.node.event_recorder import EventRecorder, ObjectEvent
 from runyard.node.mirror.needed_objects import POLL_SECONDS, MissingObject, NeededObjects
 from runyard.node.mirror.statuses import (
@@ -35,6 +36,7 @@ from runyard.node.mirror.workloads import ShapeMissing, WorkloadBuilder
 from runyard.node.offer import Shape
 from runyard.node.providers.provider import (
     FinalStatuses,
+    Link,
     Object,
     Provider,
     ProviderFull,
@@ -69,8 +71,8 @@ class Owner:
     """What the rest of the agent knows of pods."""
 
     find_shape: Callable[[Object], Shape | None]
-    is_ours: Callable[[Object], bool]
-    """Whether the agent bound the pod. Others are not run."""
+    find_refusal: Callable[[Object], Refusal | None]
+    """Why a pod that is bound here must not begin: somebody else put it here, or nothing may begin now."""
     on_gone: Callable[[str], None]
     """Called with the uid when the pod at the provider has ended or is gone, or never will be; repeatedly."""
 
@@ -91,7 +93,10 @@ class _Known:
 
 
 class PodReconciler:
-    """Brings one pod at a time into accord. Raises `KubeError` and `ProviderError`: try again."""
+    """Brings one pod at a time into accord. Raises `KubeError` and `ProviderError`: try again.
+
+    `read_link` says less than the provider's own link where the agent does not trust the provider yet.
+    """
 
     def __init__(
         self,
@@ -103,6 +108,7 @@ class PodReconciler:
         settings: MirrorSettings,
         needed: NeededObjects,
         recorder: EventRecorder,
+        read_link: Callable[[], Link] | None = None,
     ) -> None:
         self._client = client
         self._provider = provider
@@ -111,6 +117,7 @@ class PodReconciler:
         self._settings = settings
         self._needed = needed
         self._recorder = recorder
+        self._read_link = read_link or (lambda: provider.link)
         self._workloads = WorkloadBuilder(
             client,
             needed,
@@ -139,7 +146,7 @@ class PodReconciler:
         if not self._pods.has_synced:
             return None
         local, remote = self.find_local(uid), self._provider.pods.get(uid)
-        if not self._provider.link.has_listed:
+        if not self._read_link().has_listed:
             return None if local is None else await self._show_unknown(local)
         if local is None:
             return await self._end_leftover(uid, remote)
@@ -151,21 +158,17 @@ class PodReconciler:
         if remote is not None:
             return await self._follow(local, remote, known)
         if is_started(local) or known.is_started:
-            if not self._provider.link.is_up:
+            if not self._read_link().is_up:
                 return None  # Nobody knows: what is seen may be old.
             await self._fail_vanished(local)
             return None
-        if not self._owner.is_ours(local):
-            await self._wait(
-                local,
-                "NotBoundByAgent",
-                "the pod was put on this node by somebody else than its agent, which runs none of those",
-            )
+        if (refusal := self._owner.find_refusal(local)) is not None:
+            await self._wait(local, refusal.reason, refusal.message)
             return _LOOK_AGAIN_SECONDS
         return await self._start(local, known)
 
     async def _start(self, local: Object, known: _Known) -> float | None:
-        if not self._provider.link.is_up:
+        if not self._read_link().is_up:
             return None  # A change of the link makes all pods due.
         try:
             built = await self._workloads.build(local)
@@ -201,7 +204,7 @@ class PodReconciler:
         if is_terminal({"status": remote.status}):
             self._owner.on_gone(remote.uid)
             return None
-        if self._provider.link.is_up:
+        if self._read_link().is_up:
             await self._push(local, known)
         return self._look_again_seconds(remote.uid, known.renew_at)
 
@@ -241,7 +244,7 @@ class PodReconciler:
         uid = local["metadata"]["uid"]
         if remote is None or is_terminal({"status": remote.status}):
             self._owner.on_gone(uid)
-        elif not remote.is_deleting and self._provider.link.is_up:
+        elif not remote.is_deleting and self._read_link().is_up:
             await self._provider.stop(uid, grace_seconds=self._settings.leftover_grace_seconds)
         return None
 
@@ -249,14 +252,14 @@ class PodReconciler:
         """End the pod at the provider within the grace, then the local one."""
         uid = local["metadata"]["uid"]
         if remote is None:
-            if known.is_start_unknown and not self._provider.link.is_up:
+            if known.is_start_unknown and not self._read_link().is_up:
                 return None  # It may run there: only the provider knows.
             await self._finish(local)
             return None
         local = await self._mirror(local, remote)
         if is_terminal({"status": remote.status}):
             self._owner.on_gone(uid)
-        if not self._provider.link.is_up:
+        if not self._read_link().is_up:
             return None
         deletion = local["metadata"]["deletionTimestamp"]
         if known.told_deletion != deletion or not remote.is_deleting:
@@ -291,7 +294,7 @@ class PodReconciler:
                 self._known.pop(uid, None)
             return None
         self._known.setdefault(uid, _Known())
-        if not remote.is_deleting and self._provider.link.is_up:
+        if not remote.is_deleting and self._read_link().is_up:
             _log.info("stops a pod at the provider whose local pod is gone", extra={"uid": uid})
             await self._provider.stop(uid, grace_seconds=self._settings.leftover_grace_seconds)
             return _LOOK_AGAIN_SECONDS
@@ -352,14 +355,16 @@ class PodReconciler:
         self._recorder.record(local, ObjectEvent(type="Warning", reason=reason, message=message))
 
     def _unreachable(self) -> str:
-        link = self._provider.link
+        link = self._read_link()
         down_seconds = (datetime.now(UTC) - link.since).total_seconds()
         if link.is_up or down_seconds < self._settings.unready_after_seconds:
             return ""
+        if link.reason != "LinkDown":
+            return link.message
         return f"the provider cannot be reached since {link.since:%Y-%m-%dT%H:%M:%SZ}"
 
     def _look_again_seconds(self, uid: str, renew_at: datetime | None = None) -> float | None:
-        link = self._provider.link
+        link = self._read_link()
         if not link.is_up:
             left = self._settings.unready_after_seconds - (datetime.now(UTC) - link.since).total_seconds()
             return left + 0.1 if left > 0 else None

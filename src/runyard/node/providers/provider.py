@@ -85,6 +85,8 @@ class Link:
     """When `is_up` last changed."""
     message: str = ""
     """Why it is down."""
+    reason: str = "LinkDown"
+    """The same in one CamelCase word, for the node's condition."""
 
 
 class Provider(Protocol):
@@ -128,6 +130,15 @@ class Provider(Protocol):
 
     async def clean_up(self, uid: str) -> None:
         """Remove what is left of a pod that `pods` does not show: copies of ConfigMaps and Secrets. Idempotent."""
+
+
+@runtime_checkable
+class Identity(Protocol):
+    """Optional: which provider this is, so that the pods of one are not looked for at another."""
+
+    @property
+    def identity(self) -> str | None:
+        """Always the same for one provider, never for two. None: not known yet. Empty: it cannot be told."""
 
 
 @runtime_checkable

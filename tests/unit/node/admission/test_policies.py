@@ -30,11 +30,11 @@ def test_scheduler_is_left_when_no_name_is_given() -> None:
     assert "schedulerName" not in str(without)
 
 
-def test_binding_policy_names_node_and_users_when_it_is_rendered() -> None:
-    policy, binding = render_binding_policy("gpu-2", agent_user=AGENT, other_users=["system:kube-scheduler"])
+def test_binding_policy_names_node_and_user_when_it_is_rendered() -> None:
+    policy, binding = render_binding_policy("gpu-2", binder=AGENT)
     validation, changes = policy["spec"]["validations"]
     assert "resize" in changes["expression"]
-    assert f"in ['{AGENT}', 'system:kube-scheduler']" in validation["expression"]
+    assert f"request.userInfo.username == '{AGENT}'" in validation["expression"]
     assert validation["expression"].endswith("!= 'gpu-2'")
     assert binding["spec"] == {"policyName": "gpu-2-binding", "validationActions": ["Deny"]}
 
@@ -45,7 +45,7 @@ def test_name_is_refused_when_it_cannot_be_quoted_into_cel(name: str) -> None:
     renderers: list[Any] = [
         lambda: render_filling_policy(name, scheduler_name="k8s.gpu"),
         lambda: render_filling_policy("k8s.gpu", scheduler_name=name),
-        lambda: render_binding_policy(name, agent_user=AGENT),
+        lambda: render_binding_policy(name, binder=AGENT),
         lambda: render_webhook_configuration(name, ca_certificate=b"x", url="https://agent"),
     ]
     for render in renderers:
@@ -56,9 +56,7 @@ def test_name_is_refused_when_it_cannot_be_quoted_into_cel(name: str) -> None:
 @pytest.mark.parametrize("user", ["", "a'b", "a\\b", "a b", "a\n", "'", "x" * 254])
 def test_user_is_refused_when_it_cannot_be_quoted_into_cel(user: str) -> None:
     with pytest.raises(ValueError, match="not a user name"):
-        render_binding_policy("k8s.gpu", agent_user=user)
-    with pytest.raises(ValueError, match="not a user name"):
-        render_binding_policy("k8s.gpu", agent_user=AGENT, other_users=[user])
+        render_binding_policy("k8s.gpu", binder=user)
 
 
 def test_webhook_spares_its_own_namespace_when_it_is_a_service() -> None:

@@ -10,6 +10,7 @@ from runyard.kube import Client, Conflict, NotFound, Reflector, Resource
 from runyard.kube.resources import PODS
 from runyard.kube.store import WritableStore
 from runyard.kube.views import build_lens
+from runyard.node.admission.refusal import Refusal
 from runyard.node.event_recorder import EventRecorder
 from runyard.node.mirror.needed_objects import NeededObjects
 from runyard.node.mirror.pod_reconciler import UID_INDEX, MirrorSettings, Owner, PodReconciler
@@ -164,7 +165,7 @@ class Sides:
     local: FakeCluster
     provider: FakeProvider
     gone: list[str]
-    is_ours: bool = True
+    refusal: Refusal | None = None
     shape: Shape | None = Shape("gpu-1x", "nvidia", {})  # noqa: RUF009 - frozen
 
     def restart(self) -> PodReconciler:
@@ -174,7 +175,9 @@ class Sides:
             client,
             cast("Provider", self.provider),
             cast("Reflector[Object]", self.local),
-            owner=Owner(find_shape=lambda pod: self.shape, is_ours=lambda pod: self.is_ours, on_gone=self.gone.append),
+            owner=Owner(
+                find_shape=lambda pod: self.shape, find_refusal=lambda pod: self.refusal, on_gone=self.gone.append
+            ),
             settings=MirrorSettings(status=StatusSettings(host_address="10.0.0.1")),
             needed=NeededObjects(client, on_change=lambda uid: None),
             recorder=EventRecorder(client, component="k8s.gpu"),

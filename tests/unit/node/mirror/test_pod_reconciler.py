@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runyard.node.admission.refusal import Refusal
 from runyard.node.mirror.statuses import is_started
 from runyard.node.providers.provider import (
     ProviderError,
@@ -242,7 +243,7 @@ async def test_nothing_is_started_or_stopped_when_the_link_is_down(sides: Sides)
 
 
 async def test_foreign_pod_is_not_run_but_can_be_deleted_when_somebody_else_bound_it(sides: Sides) -> None:
-    sides.is_ours = False
+    sides.refusal = Refusal("NotBoundByAgent", "somebody else put it here")
     reconciler = sides.restart()
     await reconciler.reconcile(UID)
     assert sides.provider.creations == []

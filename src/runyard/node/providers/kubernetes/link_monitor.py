@@ -1,9 +1,19 @@
 """Whether the provider counts as reachable: with hysteresis, so that one lost request is not an outage."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from runyard.node.providers.provider import Link
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why the link does not work."""
+
+    message: str
+    reason: str = "LinkDown"
+    is_certain: bool = False
+    """Whether the provider said so itself: then there is nothing to wait for."""
 
 
 class LinkMonitor:
@@ -23,18 +33,18 @@ class LinkMonitor:
         """All pods have been listed."""
         self._link = replace(self._link, has_listed=True)
 
-    def observe(self, problem: str | None, *, now: datetime) -> bool:
-        """Take in what was last observed, None when it works; says whether the link went up or down."""
-        was_up = self._link.is_up
+    def observe(self, problem: Problem | None, *, now: datetime) -> bool:
+        """Take in what was last observed, None when it works; says whether the link changed."""
+        before = self._link
         if problem is None:
             self._failing_since = None
-            is_up = True
-        else:
-            self._failing_since = self._failing_since or now
-            is_up = was_up and now - self._failing_since < self._down_after
-        if is_up == was_up:
-            if not is_up and problem is not None:
-                self._link = replace(self._link, message=problem)
+            if not before.is_up:
+                self._link = replace(before, is_up=True, since=now, message="", reason="LinkDown")
+            return not before.is_up
+        self._failing_since = self._failing_since or now
+        is_patient = not problem.is_certain and now - self._failing_since < self._down_after
+        if before.is_up and is_patient:
             return False
-        self._link = replace(self._link, is_up=is_up, since=now, message="" if is_up else problem or "")
-        return True
+        since = now if before.is_up else before.since
+        self._link = replace(before, is_up=False, since=since, message=problem.message, reason=problem.reason)
+        return before.is_up or before.reason != problem.reason

@@ -9,14 +9,24 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Self
 
-from runyard.kube import AlreadyExists, Client, Conflict, Key, KubeError, NotFound, Reflector, Subscription
-from runyard.kube.resources import PODS
+from runyard.kube import (
+    AlreadyExists,
+    Client,
+    Conflict,
+    Forbidden,
+    Key,
+    KubeError,
+    NotFound,
+    Reflector,
+    Subscription,
+)
+from runyard.kube.resources import NAMESPACES, PODS
 from runyard.kube.store import is_older
 from runyard.node.offer import Amounts
 from runyard.node.providers.change_feed import ChangeFeed
 from runyard.node.providers.kubernetes import remote_objects
 from runyard.node.providers.kubernetes.copies import Copies
-from runyard.node.providers.kubernetes.link_monitor import LinkMonitor
+from runyard.node.providers.kubernetes.link_monitor import LinkMonitor, Problem
 from runyard.node.providers.kubernetes.refusals import provider_errors
 from runyard.node.providers.kubernetes.remote_events import follow_events
 from runyard.node.providers.kubernetes.remote_objects import CONTENTS_ANNOTATION, NODE_LABEL, UID_LABEL, pod_name
@@ -54,7 +64,7 @@ class ProviderTiming:
 
 
 class KubernetesProvider:
-    """Implements `Provider`, `FinalStatuses` and `Events`. Enter it once."""
+    """Implements `Provider`, `Identity`, `FinalStatuses` and `Events`. Enter it once."""
 
     kind = "kubernetes"
 
@@ -74,6 +84,7 @@ class KubernetesProvider:
         self._listed = asyncio.Event()
         self._heard = asyncio.Event()
         """Set when the link is worth another look."""
+        self._identity: str | None = None
         self._monitor = LinkMonitor(now=datetime.now(UTC), down_after_seconds=self._timing.down_after_seconds)
         self._reflector = self._make_reflector()
         self._tasks: list[asyncio.Task[None]] = []
@@ -97,6 +108,11 @@ class KubernetesProvider:
     def link(self) -> Link:
         """Whether the provider answers, and its pods can be watched."""
         return self._monitor.link
+
+    @property
+    def identity(self) -> str | None:
+        """The uid of the namespace; empty if the tenant may not read it."""
+        return self._identity
 
     @property
     def pods(self) -> Mapping[str, RemotePod]:
@@ -305,7 +321,7 @@ class KubernetesProvider:
             self._heard.clear()
             problem = await self._find_problem()
             if self._monitor.observe(problem, now=datetime.now(UTC)):
-                _log.warning("the link to the provider is %s", "up" if problem is None else f"down: {problem}")
+                _log.warning("the link to the provider is %s", "up" if problem is None else f"down: {problem.message}")
                 if self.link.is_up and was_up:
                     self._reflector.relist()  # A watch that the cut left silent would be believed for a while.
                 was_up = True
@@ -315,18 +331,48 @@ class KubernetesProvider:
                 async with asyncio.timeout(self._timing.probe_seconds / (1 if problem is None else 5)):
                     await self._heard.wait()
 
-    async def _find_problem(self) -> str | None:
+    async def _find_problem(self) -> Problem | None:
+        try:
+            problem = await self._look_at_namespace()
+        except KubeError as error:
+            return Problem(str(error))
+        if problem is not None:
+            return problem
+        if not self._reflector.has_synced:
+            return Problem(f"its pods are not listed yet: {self._reflector.last_error or 'the list is under way'}")
+        if self._reflector.last_error is not None:
+            return Problem(f"its pods cannot be watched: {self._reflector.last_error}")
+        return None
+
+    async def _look_at_namespace(self) -> Problem | None:
+        """Who the provider is, and whether it keeps the namespace."""
+        seconds = self._timing.probe_seconds
+        try:
+            found = await self._client.get(NAMESPACES, self._namespace, deadline_seconds=seconds)
+        except NotFound:
+            message = f"namespace {self._namespace} does not exist at the provider"
+            return Problem(message, "ProviderNamespaceMissing", is_certain=True)
+        except Forbidden:
+            problem = await self._probe_pods()
+            if problem is None:
+                self._identity = ""
+            return problem
+        if "deletionTimestamp" in found["metadata"]:
+            message = f"namespace {self._namespace} is being deleted at the provider"
+            return Problem(message, "ProviderNamespaceTerminating", is_certain=True)
+        self._identity = found["metadata"]["uid"]
+        return None
+
+    async def _probe_pods(self) -> Problem | None:
+        """For a tenant that may not read its namespace. Without rights to pods there may be no namespace any more."""
         try:
             await self._client.get(PODS, _PROBE, namespace=self._namespace, deadline_seconds=self._timing.probe_seconds)
         except NotFound:
-            pass
-        except KubeError as error:
-            return str(error)
-        if not self._reflector.has_synced:
-            return f"its pods are not listed yet: {self._reflector.last_error or 'the list is under way'}"
-        return (
-            None if self._reflector.last_error is None else f"its pods cannot be watched: {self._reflector.last_error}"
-        )
+            return None
+        except Forbidden as error:
+            why = f"the tenant has no rights in namespace {self._namespace}, or it was deleted: {error}"
+            return Problem(why, "ProviderForbidden")
+        return None
 
     def _drop_unseen(self) -> None:
         """Pods that were created and were gone before the watch came to them."""
