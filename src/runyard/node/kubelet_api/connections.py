@@ -125,8 +125,9 @@ class Connections:
         if len(own) >= MOST_STRANGERS_OF_AN_ADDRESS:
             victims = own
         elif strangers and (len(strangers) >= MOST_STRANGERS or len(self._open) >= MOST_CONNECTIONS):
-            (most, _), *_ = Counter(one.address for one in strangers).most_common(1)
-            victims = [one for one in strangers if one.address == most]
+            counts = Counter(one.address for one in strangers)
+            most = max(counts.values())
+            victims = [one for one in strangers if counts[one.address] == most]
         elif len(self._open) >= MOST_CONNECTIONS:
             accepted.close()
             return

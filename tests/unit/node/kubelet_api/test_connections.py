@@ -80,6 +80,20 @@ async def test_an_address_closes_its_own_when_it_opens_too_many(served: Served, 
         sockets[0].recv(1)
 
 
+async def test_the_oldest_is_closed_when_every_stranger_has_an_address_of_its_own(
+    served: Served, sockets: list[socket.socket]
+) -> None:
+    counted = read_connections(served)
+    for number in range(1, 21):
+        sockets += await asyncio.to_thread(open_connections, served, 1, source=f"127.0.1.{number}")
+        await wait_for(lambda: len(counted) == len(sockets))
+    sockets += await asyncio.to_thread(open_connections, served, 1, source="127.0.1.21")
+    assert await asyncio.to_thread(sockets[0].recv, 1) == b""
+    sockets[1].setblocking(False)
+    with pytest.raises(BlockingIOError):
+        sockets[1].recv(1)
+
+
 async def test_a_handshake_and_a_head_that_never_end_are_cut_off(
     served: Served, monkeypatch: pytest.MonkeyPatch, sockets: list[socket.socket]
 ) -> None:
