@@ -11,7 +11,7 @@ from the run's uid, known by a UID of its own from then on. The life of a run, a
 
 Any call may be repeated, by several replicas, at any time, and after any crash. Every obligation is held to by
 `tests/contract/engine`. What only some engines can do is a protocol of its own: `Interactive`, `Metered`,
-`Defaulting`, `ImagePulling`, `NamedServices`.
+`Defaulting`, `ImagePulling`, `NamedServices`, `Preparing`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -470,6 +470,21 @@ class NamedServices(Protocol):
 
         Never taken from a newer run that has been ready, unless that run was stopped or its anchor is absent. Does
         nothing for an anchor that is absent, or that has seen another generation.
+        """
+
+
+CreateAnchor = Callable[[], Awaitable[str]]
+"""The rest of `Engine.ensure_anchor`: returns the UID of the anchor."""
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """An engine that can do a part of `ensure_anchor` before anything is sent: while the run is being stored."""
+
+    async def prepare_anchor(self, assignment: Assignment) -> CreateAnchor:
+        """Render and check the run's anchor. Sends nothing to the place and reads nothing of it.
+
+        What it returns is called once the run is stored, or never.
         """
 
 

@@ -229,6 +229,10 @@ class Revision:
     at: datetime
 
 
+RuleRevisions = tuple[int | None, Mapping[str, int]]
+"""The current revision of the policy, and of each profile by its name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """A user who can sign in."""

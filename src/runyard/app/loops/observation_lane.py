@@ -102,9 +102,9 @@ class ObservationLane:
         """Whether something is to be written, now or later."""
         return bool(self._reports)
 
-    def has_report(self, seen: Observation) -> bool:
+    def has_report(self, anchor: Anchor) -> bool:
         """Whether a report of that anchor waits. Once it is written, `attend` is told of the anchor."""
-        return (seen.run_uid, seen.uid) in self._reports
+        return (anchor.run_uid, anchor.uid) in self._reports
 
     def forget(self, run_uid: str) -> None:
         """The run is gone, or somebody else wrote what was observed of it: no digest says what is stored."""

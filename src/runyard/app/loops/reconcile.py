@@ -18,17 +18,18 @@ from secrets import token_hex
 from typing import Any
 
 from runyard.app.core import Core
-from runyard.app.engine import Engine, EngineError, Observation
+from runyard.app.engine import Anchor, Engine, EngineError, Observation
 from runyard.app.engine_calls import call_engine
 from runyard.app.errors import Conflict
 from runyard.app.event_waits import wait_at_most
+from runyard.app.intake import NewRun
 from runyard.app.loops.assignments import IssueToken
 from runyard.app.loops.log_collection import LogCollector
 from runyard.app.loops.log_writer import MAX_LOG_BYTES
 from runyard.app.loops.membership import Membership
 from runyard.app.loops.observation_lane import ObservationLane
 from runyard.app.loops.pace import Pace
-from runyard.app.loops.steps import Done, LeaseLost, Stepper
+from runyard.app.loops.steps import NOTHING_PREPARED, Done, LeaseLost, Prepared, Stepper
 from runyard.app.model import Lease, Run
 from runyard.app.ports import Stale, Unavailable
 from runyard.domain.outcomes import Lane, Seen
@@ -142,24 +143,33 @@ class Reconciler:
         if self._engine is None:
             return 0
         listed = await call_engine(self._engine.list_anchors(), seconds=self._pace.call_seconds)
-        await self._offer([seen for _, seen in listed.observations])
-        if attend and self.collector is not None:
-            for number, (anchor, seen) in enumerate(listed.observations, start=1):
-                # Those that the lane writes are attended to afterwards: states are more urgent than logs.
-                if seen.seen is Seen.RUNNING and not self.lane.has_report(seen):
-                    self.collector.attend(anchor)
-                if number % OFFERED_AT_ONCE == 0:
-                    await asyncio.sleep(0)
-        if not listed.is_complete:
-            return 0
-        present = {anchor.uid for anchor, seen in listed.observations if seen.seen is not Seen.HELD}
-        return await self._wake_missing(present)
+        present: set[str] = set()
+        running: list[Anchor] = []
+        for start in range(0, len(listed.observations), OFFERED_AT_ONCE):
+            # Each part is made now and forgotten: an engine may make observations only when they are asked for.
+            part = listed.observations[start : start + OFFERED_AT_ONCE]
+            await self._offer([seen for _, seen in part])
+            present.update(anchor.uid for anchor, seen in part if seen.seen is not Seen.HELD)
+            running += [anchor for anchor, seen in part if seen.seen is Seen.RUNNING]
+        if attend:
+            await self._attend(running)
+        return await self._wake_missing(present) if listed.is_complete else 0
 
     async def _offer(self, observations: Sequence[Observation]) -> None:
         """Offer them to the lane in parts, so that many do not hold the event loop."""
         for start in range(0, len(observations), OFFERED_AT_ONCE):
             self.lane.offer(observations[start : start + OFFERED_AT_ONCE])
             await asyncio.sleep(0)
+
+    async def _attend(self, anchors: Sequence[Anchor]) -> None:
+        """Follow the logs of runs, but of those that the lane writes only afterwards: states are more urgent."""
+        if self.collector is None:
+            return
+        for number, anchor in enumerate(anchors, start=1):
+            if not self.lane.has_report(anchor):
+                self.collector.attend(anchor)
+            if number % OFFERED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def _wake_missing(self, present: set[str]) -> int:
         count, after = 0, ""
@@ -231,11 +241,17 @@ class Reconciler:
     def _count_settle_room(self) -> int:
         return self._count_free()[Lane.SETTLE]
 
-    def _take(self, run: Run) -> None:
-        self._begin(Lane.CREATE, self._process(run, None))
+    def _take(self, new: NewRun, stored: asyncio.Future[bool]) -> None:
+        self._begin(Lane.CREATE, self._process_new(new, stored))
 
     def _settle(self, run_uid: str) -> None:
         self._begin(Lane.SETTLE, self._process_ended(run_uid))
+
+    async def _process_new(self, new: NewRun, stored: asyncio.Future[bool]) -> None:
+        """Prepare a run while it is being stored. Nothing is done for a run that is not."""
+        prepared = await self._stepper.prepare(new)
+        if await stored:
+            await self._process(new.run, None, prepared)
 
     async def _process_ended(self, run_uid: str) -> None:
         try:
@@ -265,14 +281,14 @@ class Reconciler:
                 await unit.commit()
         return claimed
 
-    async def _process(self, run: Run, lease: Lease | None) -> None:
+    async def _process(self, run: Run, lease: Lease | None, prepared: Prepared = NOTHING_PREPARED) -> None:
         """Process one run; its failure stops neither the others nor the loop.
 
         Without a lease: the run was taken when it was written, with a due time ahead.
         """
         done = Done(timedelta(0))
         try:
-            done = await self._stepper.advance(run, lease)
+            done = await self._stepper.advance(run, lease, prepared)
         except (Conflict, LeaseLost, Stale):
             _log.info("another replica or a user changed the run first", extra={"run": run.id, "project": run.project})
         except Exception:  # noqa: BLE001 - whatever it is, the run is processed again

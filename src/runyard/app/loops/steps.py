@@ -6,6 +6,7 @@ A crash between any two lines is safe: the work is found or repeated, and nothin
 import asyncio
 import logging
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -14,6 +15,7 @@ from typing import TypeVar
 from runyard.app.core import Core
 from runyard.app.engine import (
     Assignment,
+    CreateAnchor,
     Engine,
     EngineError,
     EngineFull,
@@ -21,8 +23,10 @@ from runyard.app.engine import (
     EngineUnavailable,
     NamedServices,
     Observation,
+    Preparing,
 )
 from runyard.app.engine_calls import call_engine
+from runyard.app.intake import NewRun
 from runyard.app.loops import run_updates
 from runyard.app.loops.assignments import IssueToken, make_assignment
 from runyard.app.loops.deadlines import find_due, find_passed
@@ -65,6 +69,17 @@ class Done:
 LEASE_ENDED = Done(is_lease_ended=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What was done for the first step of a run before the run was stored."""
+
+    is_project_ready: bool = False
+    create: CreateAnchor | None = None
+
+
+NOTHING_PREPARED = Prepared()
+
+
 class Stepper:
     """Brings one run closer to its desired state."""
 
@@ -88,10 +103,24 @@ class Stepper:
         self._writes = asyncio.Semaphore(pace.writes)
         self._prepared = None if engine is None else PreparedProjects(core, engine)
 
-    async def advance(self, run: Run, lease: Lease | None) -> Done:
+    async def prepare(self, new: NewRun) -> Prepared:
+        """Do what the first step of a new run needs, without a call to the engine's place and without a write.
+
+        What fails here is done again by the step, which says so in the run.
+        """
+        engine, run, projects = self._engine, new.run, self._prepared
+        if engine is None or projects is None or not isinstance(engine, Preparing):
+            return NOTHING_PREPARED
+        is_ready = projects.is_ready(run.project, created_at=new.project_created_at, revisions=new.rule_revisions)
+        with suppress(EngineError):
+            return Prepared(is_ready, await self._call(engine.prepare_anchor(self._assign(run))))
+        return NOTHING_PREPARED
+
+    async def advance(self, run: Run, lease: Lease | None, prepared: Prepared = NOTHING_PREPARED) -> Done:
         """Take all steps that are possible now; without a lease only if nobody else takes the run meanwhile.
 
-        Raises `LeaseLost`, and `Conflict` if a user changed the run.
+        `prepared` is what `prepare` returned for the run, which is stored by now. Raises `LeaseLost`, and `Conflict` if
+        a user changed the run.
         """
         for _ in range(_MOST_STEPS):
             step = choose_step(
@@ -103,7 +132,7 @@ class Stepper:
             if step is Step.NOTHING or (run.is_local and step is not Step.REMOVE):
                 return Done()
             try:
-                after = await self._take(step, run, lease)
+                after = await self._take(step, run, lease, prepared)
             except EngineRefusal as error:
                 if step not in (Step.ANCHOR, Step.RELEASE):
                     return await self._back_off(run, lease, error)
@@ -123,7 +152,7 @@ class Stepper:
         """Say when a run without a lease is looked at next."""
         await self._write(run, None, _change_nothing, due_in=due_in)
 
-    async def _take(self, step: Step, run: Run, lease: Lease | None) -> Run | Done:
+    async def _take(self, step: Step, run: Run, lease: Lease | None, prepared: Prepared) -> Run | Done:
         if step is Step.MAKE_READY:
             return await self._write(run, lease, run_updates.make_ready)
         if run.place is None or run.is_local:
@@ -131,7 +160,7 @@ class Stepper:
         if self._engine is None or run.place != str(self._engine.place):
             return await self._leave_alone(run, lease)
         if step is Step.ANCHOR:
-            return await self._anchor(self._engine, run, lease)
+            return await self._anchor(self._engine, run, lease, prepared)
         if step is Step.RELEASE:
             return await self._release(self._engine, run, lease)
         if step is Step.WATCH:
@@ -162,17 +191,18 @@ class Stepper:
         await self._write(run, lease, failure, due_in=self._pace.misplaced, is_lease_ended=True)
         return LEASE_ENDED
 
-    async def _anchor(self, engine: Engine, run: Run, lease: Lease | None) -> Run | Done:
+    async def _anchor(self, engine: Engine, run: Run, lease: Lease | None, prepared: Prepared) -> Run | Done:
         """Create the anchor, unless the run has waited for room until a deadline."""
         if run.state == State.PENDING:
             deadline = find_passed(run, run_updates.read_notes(run), now=self._core.clock.now())
             if deadline is not None:
                 return await self._write(run, lease, run_updates.request_stop(deadline))
         assignment = self._assign(run)
-        if self._prepared is not None:
+        if self._prepared is not None and not prepared.is_project_ready:
             await self._call(self._prepared.ensure(run.project))
         try:
-            uid = await self._call(engine.ensure_anchor(assignment))
+            create = prepared.create or partial(engine.ensure_anchor, assignment)
+            uid = await self._call(create())
         except EngineError as error:
             if self._prepared is not None:
                 self._prepared.note_failure(run.project, error)

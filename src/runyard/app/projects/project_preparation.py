@@ -4,7 +4,7 @@ The place is written into the project's status before the engine is called, so t
 removes what the engine made, wherever that was.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from runyard.app.core import Core
@@ -13,6 +13,7 @@ from runyard.app.engine_calls import call_engine
 from runyard.app.entities import PLACES, list_places
 from runyard.app.locks import lock_of_project
 from runyard.app.lru_map import LruMap
+from runyard.app.model import RuleRevisions
 from runyard.app.rules import load_current
 from runyard.domain.reasons import Reason
 
@@ -25,6 +26,19 @@ _UNDONE = (Reason.NAMESPACE_MISSING, Reason.KUBE_PERMISSIONS)
 PAGE_SIZE = 200
 
 
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """With what a project was prepared."""
+
+    created_at: datetime
+    """When the project was created."""
+    revision_count: int
+    """How many revisions of policy and profiles there were."""
+    revisions: RuleRevisions
+    until: datetime
+    """How long it counts."""
+
+
 class PreparedProjects:
     """The projects that this process has prepared at its engine.
 
@@ -35,9 +49,7 @@ class PreparedProjects:
     def __init__(self, core: Core, engine: Engine) -> None:
         self._core = core
         self._engine = engine
-        self._prepared: LruMap[str, tuple[datetime, int, datetime]] = LruMap(most=MOST_PREPARED)
-        """When the project was created, how many revisions of policy and profiles there were, and until when it counts,
-        by its name."""
+        self._prepared: LruMap[str, _Preparation] = LruMap(most=MOST_PREPARED)
 
     async def ensure(self, project: str) -> None:
         """Make the engine ready for the runs of a project, by the current policy and profiles.
@@ -47,25 +59,33 @@ class PreparedProjects:
         place = str(self._engine.place)
         async with self._core.store.begin(is_read_only=True) as unit:
             entity = await unit.entities.find_project(project)
-            revisions = await unit.revisions.count()
-            if entity is not None and self._is_prepared(project, entity.created_at, revisions):
+            count = await unit.revisions.count()
+            known = None if entity is None else self._find(project, entity.created_at)
+            if known is not None and known.revision_count == count:
                 return
-            rules = (await load_current(unit)).admin_rules
+            rules = await load_current(unit)
         if entity is not None and place not in list_places(entity):
             await _add_place(self._core, project, place)
-        await call_engine(self._engine.ensure_project(project, rules))
+        await call_engine(self._engine.ensure_project(project, rules.admin_rules))
         if entity is not None:
             until = self._core.clock.now() + timedelta(seconds=PREPARED_SECONDS)
-            self._prepared.put(project, (entity.created_at, revisions, until))
+            self._prepared.put(project, _Preparation(entity.created_at, count, rules.revisions, until))
+
+    def is_ready(self, project: str, *, created_at: datetime, revisions: RuleRevisions) -> bool:
+        """Whether `ensure` would have nothing to do, by what the caller has just read. Reads nothing."""
+        known = self._find(project, created_at)
+        return known is not None and known.revisions == revisions
 
     def note_failure(self, project: str, error: EngineError) -> None:
         """Prepare the project again if a failed call of the engine shows that it is not prepared anymore."""
         if error.code in _UNDONE:
             self._prepared.discard(project)
 
-    def _is_prepared(self, project: str, created_at: datetime, revisions: int) -> bool:
+    def _find(self, project: str, created_at: datetime) -> _Preparation | None:
+        """How the project was prepared, if that still counts."""
         known = self._prepared.find(project)
-        return known is not None and known[:2] == (created_at, revisions) and self._core.clock.now() < known[2]
+        is_valid = known is not None and known.created_at == created_at and self._core.clock.now() < known.until
+        return known if is_valid else None
 
 
 async def forget_project_places(core: Core, place: str) -> int:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from runyard.app.model import Json, Revision
+from runyard.app.model import Json, Revision, RuleRevisions
 from runyard.app.ports import UnitOfWork
 from runyard.domain.resolve_inputs import AdminRules
 from runyard.spec.policy import Policy, read_policy
@@ -27,6 +27,11 @@ class CurrentRules:
     admin_rules: AdminRules = field(default_factory=AdminRules)
     profile_revisions: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     policy_revision: int | None = None
+
+    @property
+    def revisions(self) -> RuleRevisions:
+        """Which they are: other rules have others."""
+        return self.policy_revision, self.profile_revisions
 
 
 async def load_current(unit: UnitOfWork) -> CurrentRules:

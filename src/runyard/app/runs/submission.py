@@ -25,7 +25,7 @@ from runyard.app.entities import (
     require_project,
 )
 from runyard.app.errors import Duplicate
-from runyard.app.intake import AHEAD
+from runyard.app.intake import AHEAD, NewRun
 from runyard.app.model import Json, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
 from runyard.app.rules import CurrentRules, load_current
@@ -84,7 +84,7 @@ async def _submit(
     document, draft, request, request_hash = await compute(partial(_read_submission, document), over=document)
     async with core.store.begin() as unit:
         # Holds off the deletion of the project and of its kept volumes.
-        await enter_project(unit, project)
+        entered = await enter_project(unit, project)
         # Before any lookup: a retried submit succeeds even if its task or function was deleted since.
         if draft.id is not None and (stored := await unit.runs.find(draft.id, project=project)) is not None:
             return await _take_same(unit, stored, request_hash)
@@ -103,13 +103,15 @@ async def _submit(
                 raise Duplicate(f"Duplicated entity run:{run.id}.") from None
             return await _take_same(unit, stored, request_hash)
         await audit(core, unit, who, "run.submit", run, details={"hash": request_hash})
-        await unit.commit()
-    if run.place is not None:
-        # Before others are told, who would work before it: the engine gets its request first.
-        core.intake.take(run)
+        if run.place is None:
+            await unit.commit()
+        else:
+            # Before others are told, who would work before it: the engine gets its request first.
+            new = NewRun(run=run, project_created_at=entered.created_at, rule_revisions=rules.revisions)
+            await core.intake.commit(unit, new)
     core.signals.notify(run.uid)
     if run.place is not None:
-        # The loop begins before the answer is written: the engine works on its request meanwhile.
+        # The loop goes on before the answer is written: the engine works on its request meanwhile.
         await asyncio.sleep(0)
     return run, transitions
 

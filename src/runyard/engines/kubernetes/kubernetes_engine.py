@@ -13,6 +13,7 @@ from runyard.app.engine import (
     AnchorList,
     Assignment,
     Channel,
+    CreateAnchor,
     EngineUnavailable,
     KeptVolume,
     LogChunk,
@@ -189,6 +190,10 @@ class KubernetesEngine:
     async def ensure_anchor(self, assignment: Assignment) -> str:
         """A suspended Job, or a Deployment without replicas."""
         return await self._steps.ensure_anchor(assignment)
+
+    async def prepare_anchor(self, assignment: Assignment) -> CreateAnchor:
+        """Its object, rendered and admitted."""
+        return await self._steps.prepare_anchor(assignment)
 
     async def release(self, assignment: Assignment, uid: str) -> None:
         """Create what it needs, then let the cluster start it."""

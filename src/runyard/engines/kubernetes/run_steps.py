@@ -17,9 +17,10 @@ been patched yet.
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
-from runyard.app.engine import Anchor, Assignment, EngineRefusal, EngineUnavailable
+from runyard.app.engine import Anchor, Assignment, CreateAnchor, EngineRefusal, EngineUnavailable
 from runyard.domain.admission import AdmittedObject
 from runyard.domain.outcomes import ENDED, Seen
 from runyard.domain.reasons import Reason
@@ -105,8 +106,16 @@ class RunSteps:
 
     async def ensure_anchor(self, assignment: Assignment) -> str:
         """Create the anchor at once; only if its name is taken, look whose it is."""
+        create = await self.prepare_anchor(assignment)
+        return await create()
+
+    async def prepare_anchor(self, assignment: Assignment) -> CreateAnchor:
+        """Render the anchor and let it be admitted; nothing is sent before the returned call."""
         target = self._locate(assignment)
         admitted = await self._rendered.admit_anchor(assignment, namespace=target.namespace)
+        return partial(self._create_anchor, assignment, target, admitted)
+
+    async def _create_anchor(self, assignment: Assignment, target: _Target, admitted: AdmittedObject) -> str:
         with engine_errors(f"create the anchor {target.name}"):
             try:
                 created = view_anchor(await self._writes.create(admitted))

@@ -9,6 +9,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 from weakref import WeakSet
 
 from runyard.app.engine import Anchor, ContainerEnd, Observation
@@ -59,6 +60,34 @@ def choose_newer(known: Observation, other: Observation) -> Observation:
         return other
     is_older = (other.epoch, other.version) < (known.epoch, known.version)
     return known if known.seen is Seen.ABSENT or is_older else other
+
+
+class ObservedAnchors(Sequence[tuple[Anchor, Observation]]):
+    """Anchors and their observations, which are made when they are asked for, from the objects as they were listed.
+
+    All observations at once would take as much memory as the views of all objects.
+    """
+
+    def __init__(self, listed: Sequence[RunObjects], observe: Callable[[RunObjects], Observation]) -> None:
+        self._listed = listed
+        self._observe = observe
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Anchor, Observation]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[Anchor, Observation]]: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[Anchor, Observation] | list[tuple[Anchor, Observation]]:
+        if isinstance(index, slice):
+            return [self._make(objects) for objects in self._listed[index]]
+        return self._make(self._listed[index])
+
+    def _make(self, objects: RunObjects) -> tuple[Anchor, Observation]:
+        return make_anchor(objects.anchor), self._observe(objects)
 
 
 class RunWatch:
@@ -125,18 +154,18 @@ class RunWatch:
         except NotFound:
             return None
 
-    async def list_observations(self) -> list[tuple[Anchor, Observation]]:
+    async def list_observations(self) -> ObservedAnchors:
         """The anchors in the cache with their observations. Asks nothing; other work gets turns meanwhile.
 
         A run that the cluster has to be asked about, or that cannot be observed, is left out: then the cache is not
         current, so that the list does not count as complete. The background asks, and tells the answer.
         """
-        listed: list[tuple[Anchor, Observation]] = []
+        listed: list[RunObjects] = []
         incomplete, left_out = self._cache.incomplete_runs, set[str]()
         pending = [view.metadata.labels.run_uid for view in self._cache.iter_anchors()]
         while pending:
             for count, run_key in enumerate(pending, start=1):
-                if (found := self._find_observation(run_key)) is not None:
+                if (found := self._find_observed(run_key)) is not None:
                     listed.append(found)
                 elif run_key in incomplete:
                     left_out.add(run_key)
@@ -145,10 +174,10 @@ class RunWatch:
             # The background may have had its answer meanwhile: then they are not incomplete anymore, and belong here.
             pending = [run_key for run_key in left_out if run_key not in incomplete]
             left_out.difference_update(pending)
-        return listed
+        return ObservedAnchors(listed, lambda objects: self._complete(observe_run(objects)))
 
-    def _find_observation(self, run_key: str) -> tuple[Anchor, Observation] | None:
-        """What the cache shows of a run; None if it is gone, or incomplete, which is noted."""
+    def _find_observed(self, run_key: str) -> RunObjects | None:
+        """The objects by which a run can be observed; None if it is gone, or incomplete, which is noted."""
         try:
             objects = self._cache.find_by_key(run_key)
             if objects is None:
@@ -163,7 +192,8 @@ class RunWatch:
             self._doubt(run_key)
             return None
         self._cache.incomplete_runs.discard(run_key)
-        return make_anchor(objects.anchor), observation
+        read = self._find_read_pods(objects)
+        return objects if read is None else replace(objects, pods=read.pods)
 
     def _note(self, run_keys: Iterable[str]) -> None:
         self._changed.update(dict.fromkeys(run_keys))

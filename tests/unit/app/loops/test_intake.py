@@ -2,20 +2,77 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from runyard.app.core import Core
+from runyard.app.engine import Assignment, CreateAnchor, EngineRefusal
 from runyard.app.intake import AHEAD
 from runyard.app.loops.pace import SLOTS, Pace
 from runyard.app.loops.reconcile import Reconciler
 from runyard.app.model import Run
+from runyard.app.ports import Unavailable
+from runyard.app.rules import import_policy
 from runyard.app.runs import stop_run, submit_run
 from runyard.domain.outcomes import Lane
+from runyard.domain.reasons import Reason
+from runyard.store.unit_of_work import SqlUnitOfWork
 from tests.engines.memory import MemoryEngine
 from tests.unit.app.demo import ADA, RUN, open_demo
 from tests.unit.app.run_world import World, issue_token, reach_phase, running, until
+
+
+class PreparingEngine(MemoryEngine):
+    """It says when it prepares an anchor; what it prepares is as good as nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusal: EngineRefusal | None = None
+
+    async def prepare_anchor(self, assignment: Assignment) -> CreateAnchor:
+        await self.at("prepare_anchor")
+        if self.refusal is not None:
+            raise self.refusal
+        return partial(self.create_prepared, assignment)
+
+    async def create_prepared(self, assignment: Assignment) -> str:
+        self.calls.append("create_prepared")
+        return await self.ensure_anchor(assignment)
+
+    def list_acts(self) -> list[str]:
+        """What it did for runs; it is asked for what it observes all the time."""
+        return [name for name in self.calls if name.startswith(("ensure_", "create_", "release"))]
+
+
+class HeldCommits:
+    """Commits of submits that wait until a test lets them go on, or fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached = asyncio.Event()
+        self.released = asyncio.Event()
+        self.failure: Exception | None = None
+        commit = SqlUnitOfWork.commit
+
+        async def wait(unit: SqlUnitOfWork) -> None:
+            task = asyncio.current_task()
+            if task is None or task.get_name() != "submit":
+                await commit(unit)
+                return
+            self.reached.set()
+            await self.released.wait()
+            if self.failure is not None:
+                raise self.failure
+            await commit(unit)
+
+        monkeypatch.setattr(SqlUnitOfWork, "commit", wait)
+
+
+@pytest.fixture
+async def preparing(tmp_path: Path) -> AsyncIterator[Core]:
+    async with open_demo(tmp_path, engine=PreparingEngine()) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -31,9 +88,9 @@ async def find(core: Core, run_id: str = "r1") -> Run:
     return run
 
 
-async def reach(core: Core, state: str) -> None:
+async def reach(core: Core, state: str, *, run_id: str = "r1") -> None:
     async def is_there() -> bool:
-        return (await find(core)).state == state
+        return (await find(core, run_id)).state == state
 
     async with asyncio.timeout(30):
         await until(is_there)
@@ -53,7 +110,9 @@ async def test_run_is_taken_before_the_loops_are_woken_when_it_is_submitted(core
     assert core.engine is not None
     woken: list[bool] = []
     place = str(core.engine.place)
-    core.intake.open(place=place, has_room=lambda: True, take=lambda _run: woken.append(core.signals.due.is_set()))
+    core.intake.open(
+        place=place, has_room=lambda: True, take=lambda _run, _stored: woken.append(core.signals.due.is_set())
+    )
     core.signals.due.clear()
     await submit_run(core, ADA, "demo", RUN)
     assert woken == [False], "claims and triggers would work before the engine gets its request"
@@ -92,6 +151,117 @@ async def test_run_is_taken_without_a_claim_when_a_loop_runs_here(core: Core, mo
     assert sum(claimed) == 0
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_anchor_is_prepared_while_the_run_is_stored_and_created_only_afterwards(
+    preparing: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = preparing.engine
+    assert isinstance(engine, PreparingEngine)
+    is_prepared = asyncio.Event()
+
+    async def note(point: str) -> None:
+        if point == "prepare_anchor":
+            is_prepared.set()
+
+    async with asyncio.timeout(30), running(Reconciler(preparing, engine, issue_token=issue_token)):
+        await open_intake(preparing)
+        engine.at = note
+        commits = HeldCommits(monkeypatch)
+        submitting = asyncio.create_task(submit_run(preparing, ADA, "demo", RUN), name="submit")
+        await commits.reached.wait()
+        await is_prepared.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert engine.list_acts() == []
+        commits.released.set()
+        await submitting
+        await reach(preparing, "PENDING")
+        assert engine.list_acts()[:3] == ["ensure_project", "create_prepared", "ensure_anchor"]
+
+
+async def test_nothing_is_done_for_a_run_when_its_commit_fails(
+    preparing: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = preparing.engine
+    assert isinstance(engine, PreparingEngine)
+    loop = Reconciler(preparing, engine, issue_token=issue_token)
+    async with asyncio.timeout(30), running(loop):
+        await open_intake(preparing)
+        commits = HeldCommits(monkeypatch)
+        commits.failure = Unavailable("the disk is full")
+        commits.released.set()
+        with pytest.raises(Unavailable):
+            await asyncio.create_task(submit_run(preparing, ADA, "demo", RUN), name="submit")
+        commits.failure = None
+
+        async def is_idle() -> bool:
+            return not loop._busy
+
+        await until(is_idle)
+        assert engine.list_acts() == []
+        run, _ = await submit_run(preparing, ADA, "demo", RUN)
+        assert run.place == "memory/a"
+        await reach(preparing, "PENDING")
+        assert len(engine.made[run.uid]) == 1
+
+
+async def test_run_is_stored_when_the_loop_ends_while_it_is_committed(
+    preparing: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = preparing.engine
+    assert isinstance(engine, PreparingEngine)
+    commits = HeldCommits(monkeypatch)
+    loop = Reconciler(preparing, engine, issue_token=issue_token)
+    task = asyncio.create_task(loop.run())
+
+    async def is_idle() -> bool:
+        return not loop._busy
+
+    async with asyncio.timeout(30):
+        await open_intake(preparing)
+        submitting = asyncio.create_task(submit_run(preparing, ADA, "demo", RUN), name="submit")
+        await commits.reached.wait()
+        assert loop._busy
+        task.cancel()
+        await until(is_idle)
+        commits.released.set()
+        run, _ = await submitting
+        await asyncio.gather(task, return_exceptions=True)
+    assert (await find(preparing)).uid == run.uid
+    assert engine.list_acts() == []
+
+
+async def test_run_says_why_it_failed_when_its_anchor_cannot_be_prepared(preparing: Core) -> None:
+    engine = preparing.engine
+    assert isinstance(engine, PreparingEngine)
+    engine.refusal = EngineRefusal(Reason.ADMISSION_REFUSED, "not like that")
+
+    async def refuse(point: str) -> None:
+        if point == "ensure_anchor" and engine.refusal is not None:
+            raise engine.refusal
+
+    engine.at = refuse
+    async with running(Reconciler(preparing, engine, issue_token=issue_token)):
+        await open_intake(preparing)
+        await submit_run(preparing, ADA, "demo", RUN)
+        await reach(preparing, "ERROR")
+    run = await find(preparing)
+    assert (run.reason, run.message) == (Reason.ADMISSION_REFUSED, "not like that")
+
+
+async def test_project_is_prepared_again_when_its_policy_changed_since(preparing: Core) -> None:
+    engine = preparing.engine
+    assert isinstance(engine, PreparingEngine)
+    async with running(Reconciler(preparing, engine, issue_token=issue_token)):
+        await open_intake(preparing)
+        for number, text in enumerate((None, "replicas: {max: 4}", None)):
+            if text is not None:
+                await import_policy(preparing, text, name="policy.yaml")
+            await submit_run(preparing, ADA, "demo", {**RUN, "id": f"p{number}"})
+            await reach(preparing, "PENDING", run_id=f"p{number}")
+        assert engine.calls.count("ensure_project") == 2
+        assert engine.calls.count("create_prepared") == 3
 
 
 async def test_run_is_left_to_claims_when_no_loop_runs_here(core: Core) -> None:

@@ -13,6 +13,7 @@ from runyard.app.loops import observation_lane
 from runyard.app.loops.observation_lane import ObservationLane
 from runyard.app.model import Run
 from runyard.app.ports import Store, Unavailable
+from runyard.app.runs import make_anchor
 from runyard.app.runs.stop import stop_run
 from runyard.domain.outcomes import Lane, Seen
 from tests.unit.app.run_world import ADA, World
@@ -264,9 +265,10 @@ async def test_ends_are_written_first_and_logs_wait_when_many_runs_are_reported(
     monkeypatch.setattr(world.core.signals, "notify", lambda run_uid: told.append(names[run_uid]))
     lane.offer([see(run) for run in runs[:4]])
     lane.offer([see(run, Seen.SUCCEEDED) for run in runs[4:]])
-    assert lane.has_report(see(runs[0]))
+    anchor = make_anchor(runs[0], see(runs[0]).uid)
+    assert lane.has_report(anchor)
     assert await lane.write_ready() == 8
-    assert not lane.has_report(see(runs[0]))
+    assert not lane.has_report(anchor)
     states = [entry for entry in told if entry in names.values()]
     assert set(states[:4]) == {run.id for run in runs[4:]}
     assert told == [*states, *(f"log of {name}" for name in states)]

@@ -8,7 +8,7 @@ import pytest
 from runyard.app.engine import EngineRefusal, EngineUnavailable, Observation
 from runyard.app.loops.pace import Pace
 from runyard.app.loops.run_updates import record_observation
-from runyard.app.loops.steps import Done
+from runyard.app.loops.steps import Done, Prepared
 from runyard.app.model import Lease, Run
 from runyard.app.runs.resume import resume_run
 from runyard.app.runs.run_deletion import delete_run
@@ -637,10 +637,10 @@ async def test_run_is_processed_again_when_a_step_fails_unexpectedly(
     loop = world.make_loop()
     advance = loop._stepper.advance
 
-    async def fail(run: Run, lease: Lease) -> Done:
+    async def fail(run: Run, lease: Lease, prepared: Prepared) -> Done:
         if run.id == "broken":
             raise RuntimeError("a defect")
-        return await advance(run, lease)
+        return await advance(run, lease, prepared)
 
     monkeypatch.setattr(loop._stepper, "advance", fail)
     assert await loop.reconcile_due() == 2

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from runyard.app.core import Core
 from runyard.app.engine import Anchor, EngineFull, EngineUnavailable
 from runyard.app.errors import Missing, NotPossible
-from runyard.app.intake import AHEAD
+from runyard.app.intake import AHEAD, NewRun
 from runyard.app.list_query import Query
 from runyard.app.log_store import LogStore
 from runyard.app.loops.assignments import make_assignment
@@ -163,8 +163,10 @@ class RunMachine(RuleBasedStateMachine):
         given: dict[str, Any] = {"place": str(self.world.engine.place), "request_hash": str(self.number)}
 
         async def submit() -> None:
+            stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             run = await self.world.submit(run_id, ahead=AHEAD, **given)
-            loop._take(run)
+            loop._take(NewRun(run=run, project_created_at=run.created_at, rule_revisions=(None, {})), stored)
+            stored.set_result(True)
             await asyncio.gather(*loop._busy)
 
         with suppress(Crash):

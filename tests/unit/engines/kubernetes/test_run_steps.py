@@ -105,6 +105,15 @@ def use_restarted(server: Server) -> Server:
     return other
 
 
+async def test_nothing_is_sent_when_an_anchor_is_prepared() -> None:
+    server, run = Server(FakeCluster()), make_run()
+    create = await server.steps.prepare_anchor(run)
+    assert server.client.requests == []
+    uid = await create()
+    assert server.client.requests == ["POST Job"]
+    assert await server.steps.ensure_anchor(run) == uid
+
+
 @pytest.mark.parametrize("choose", [use_same, use_restarted], ids=["same process", "another replica"])
 async def test_secret_stays_when_an_older_settle_meets_a_release_that_has_replaced_it(
     choose: Callable[[Server], Server],

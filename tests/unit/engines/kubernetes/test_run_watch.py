@@ -321,6 +321,18 @@ async def test_exit_code_stays_when_the_run_changes_before_the_watch_of_pods_has
         assert told.watch._read_pods == {}
 
 
+async def test_list_shows_what_was_listed_when_a_run_changes_before_it_is_read() -> None:
+    told = Told()
+    put(told.cache, told.cache.jobs, make_job("u1"))
+    listed = await told.watch.list_observations()
+    before = listed[0]
+    put(told.cache, told.cache.jobs, make_job("u1", version=12, status={"failed": 1, "conditions": [FAILED]}))
+    reach(told.cache, told.cache.pods, 12)
+    assert (len(listed), listed[0], listed[:5]) == (1, before, [before])
+    [(_, now)] = await told.watch.list_observations()
+    assert (before[1].seen, now.seen) == (Seen.PENDING, Seen.FAILED)
+
+
 async def test_others_are_listed_when_one_run_cannot_be_observed() -> None:
     told = Told()
     put(told.cache, told.cache.jobs, make_job("u1"), make_job("u2", uid="job-2"))
