@@ -73,8 +73,13 @@ def check_shape(shape: Shape, given: Any, path: Path) -> list[Problem]:
 def keys(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None) -> Shape:
     """A mapping with these keys and no others."""
     known = {**required, **(optional or {})}
+    names, needed = known.keys(), required.keys()
 
     def read(given: Any, findings: Findings, path: Path) -> Any:
+        if type(given) is dict and needed <= given.keys() <= names and None not in given.values():
+            for name, value in given.items():
+                known[name](value, findings, (*path, name))
+            return given
         fields = read_fields(given, findings, path, known, of="an object", accepts_snake_case=False)
         if fields is not None:
             require(fields, findings, *required, of="the object")
