@@ -83,6 +83,8 @@ def make_sqlite_engine(
         poolclass=QueuePool,
         pool_size=size,
         max_overflow=0,
+        # The most recently used connection has the pages and statements in memory.
+        pool_use_lifo=True,
         hide_parameters=True,
     )
     waiting = f"PRAGMA busy_timeout = {locked_milliseconds}"

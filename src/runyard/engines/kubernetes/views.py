@@ -1,8 +1,10 @@
 """What the engine keeps of each object of a run: narrow structs, decoded from the wire.
 
-Every active run costs one anchor and its pods in memory, so a view names only fields that an observation reads.
+Every active run costs one anchor and its pods in memory, so a view names only fields that an observation reads. Texts
+that most objects have in common, such as types of conditions and times of the same second, are kept once (`_intern`).
 """
 
+import sys
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,6 +24,13 @@ decoded would blind the reflector for all objects.
 """
 
 
+def _intern(struct: msgspec.Struct, *names: str) -> None:
+    """Share the texts of these fields with all structs that have the same ones."""
+    for name in names:
+        if text := getattr(struct, name):
+            msgspec.structs.force_setattr(struct, name, sys.intern(text))
+
+
 class RunLabels(msgspec.Struct, frozen=True, gc=False):
     """The labels by which objects know their run (`manifests.metadata`)."""
 
@@ -31,6 +40,9 @@ class RunLabels(msgspec.Struct, frozen=True, gc=False):
     action: str = msgspec.field(default=ABSENT, name="runyard.io/action")
     volume: str = msgspec.field(default=ABSENT, name="runyard.io/volume")
     volume_id: str = msgspec.field(default=ABSENT, name="runyard.io/volume-id")
+
+    def __post_init__(self) -> None:
+        _intern(self, "project", "action")
 
 
 class RunAnnotations(msgspec.Struct, frozen=True, gc=False):
@@ -43,6 +55,9 @@ class RunAnnotations(msgspec.Struct, frozen=True, gc=False):
     run_uid: str = msgspec.field(default=ABSENT, name="runyard.io/run-uid")
     run: str = msgspec.field(default=ABSENT, name="runyard.io/run")
     project: str = msgspec.field(default=ABSENT, name="runyard.io/project")
+
+    def __post_init__(self) -> None:
+        _intern(self, "generation", "wish", "ttl")
 
 
 _NO_LABELS = RunLabels()
@@ -58,6 +73,9 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
     message: str = ABSENT
     since: str | None = msgspec.field(default=None, name="lastTransitionTime")
 
+    def __post_init__(self) -> None:
+        _intern(self, "type", "status", "reason", "since")
+
 
 class PodMetadata(Metadata, frozen=True, gc=False):
     """Of a pod, Service or claim of a run."""
@@ -65,6 +83,9 @@ class PodMetadata(Metadata, frozen=True, gc=False):
     labels: RunLabels = _NO_LABELS
     created_at: str = msgspec.field(default=ABSENT, name="creationTimestamp")
     deleted_at: str = msgspec.field(default=ABSENT, name="deletionTimestamp")
+
+    def __post_init__(self) -> None:
+        _intern(self, "created_at")
 
 
 class AnchorMetadata(PodMetadata, frozen=True, gc=False):
@@ -97,6 +118,9 @@ class JobStatus(msgspec.Struct, frozen=True, gc=False):
     started_at: str = msgspec.field(default=ABSENT, name="startTime")
     completed_at: str = msgspec.field(default=ABSENT, name="completionTime")
     conditions: tuple[Condition, ...] = ()
+
+    def __post_init__(self) -> None:
+        _intern(self, "started_at")
 
 
 class JobView(View, frozen=True, gc=False):
@@ -143,6 +167,9 @@ class Running(msgspec.Struct, frozen=True, gc=False):
 
     started_at: str | None = msgspec.field(default=None, name="startedAt")
 
+    def __post_init__(self) -> None:
+        _intern(self, "started_at")
+
 
 class Terminated(msgspec.Struct, frozen=True, gc=False):
     """How an instance of a container ended."""
@@ -178,6 +205,9 @@ class ContainerStatus(msgspec.Struct, frozen=True, gc=False):
     """Of the newest instance; empty if none was ever created."""
     is_ready: bool = msgspec.field(default=False, name="ready")
 
+    def __post_init__(self) -> None:
+        _intern(self, "name")
+
 
 class ResourceAmounts(msgspec.Struct, frozen=True, gc=False):
     """As the spec writes them; those that messages have figures for."""
@@ -203,6 +233,9 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     image: str = ABSENT
     resources: ContainerResources = ContainerResources()
 
+    def __post_init__(self) -> None:
+        _intern(self, "name", "image")
+
 
 class PodSpec(msgspec.Struct, frozen=True, gc=False):
     """Where a pod runs, and its containers."""
@@ -210,6 +243,9 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False):
     node_name: str = msgspec.field(default=ABSENT, name="nodeName")
     restart_policy: str = msgspec.field(default="Always", name="restartPolicy")
     containers: tuple[Container, ...] = ()
+
+    def __post_init__(self) -> None:
+        _intern(self, "node_name", "restart_policy")
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False):
@@ -223,6 +259,9 @@ class PodStatus(msgspec.Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
     init_containers: tuple[ContainerStatus, ...] = msgspec.field(default=(), name="initContainerStatuses")
     containers: tuple[ContainerStatus, ...] = msgspec.field(default=(), name="containerStatuses")
+
+    def __post_init__(self) -> None:
+        _intern(self, "phase", "host_ip", "started_at")
 
 
 class PodView(View, frozen=True, gc=False):
