@@ -93,7 +93,9 @@ async def _grow(server: ClusterServer, count: int) -> None:
 
 async def _read_memory(server: ClusterServer, runs: int) -> Memory:
     await asyncio.sleep(QUIET_SECONDS)
-    return Memory(runs, statistics.median([server.read_memory().rss for _ in range(3)]))
+    rss = statistics.median([server.read_memory().rss for _ in range(3)])
+    progress(f"memory: {rss / 1e6:.1f} MB with {runs} active runs")
+    return Memory(runs, rss)
 
 
 async def _measure_idle(server: ClusterServer) -> float:
@@ -119,5 +121,6 @@ async def _restart(bed: Bed, folder: Path, tasks: dict[str, str], *, changed: in
         listening = time.perf_counter() - began
         seconds, used = await server.profile(_wait_true(server, ended, began), phase="restart", is_from_start=True)
         runs = server.count("state = 'RUNNING'")
+        progress(f"restart: listens after {listening:.1f} s, true after {seconds:.1f} s, {used:.1f} s of CPU")
         await server.wait_none("state = 'COMPLETED' AND settled_at IS NULL")
     return Restart(runs, len(ended), listening, seconds, used)

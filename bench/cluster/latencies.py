@@ -21,6 +21,8 @@ NAMESPACE = "submit"
 RAW_NAMESPACE = "submit-raw"
 SHOWN_SECONDS = 30.0
 POLL_SECONDS = 0.005
+PAUSE_SECONDS = 0.2
+"""Before each submit and each raw create: the controllers have finished with the Job before."""
 RUN_LABEL = "runyard.io/run"
 
 
@@ -57,7 +59,9 @@ async def measure_submits(bed: Bed, *, runs: int) -> Submits:
                 await shown.opened.wait()
                 ours, theirs = [], []
                 for number in range(runs):
+                    await asyncio.sleep(PAUSE_SECONDS)
                     theirs.append(await raw.measure_visible(f"raw-{number}"))
+                    await asyncio.sleep(PAUSE_SECONDS)
                     ours.append(await _measure_submit(server, shown))
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
@@ -106,7 +110,12 @@ async def measure_ends(bed: Bed, server: ClusterServer, *, events: int, seconds:
         paced = await _end_pods(bed, api, server, steady, seconds=seconds)
         progress(f"ends: {len(burst)} of {active - len(steady)} at once")
         at_once = await _end_pods(bed, api, server, burst, seconds=0.0)
+    progress(f"ends: p99 {_find_p99(paced):.2f} s at an even pace, {_find_p99(at_once):.2f} s at once")
     return Ends(active, sorted(paced), sorted(at_once), len(steady) / seconds)
+
+
+def _find_p99(seconds: Sequence[float]) -> float:
+    return sorted(seconds)[int(0.99 * len(seconds))]
 
 
 async def end_some(bed: Bed, api: RawApi, namespace: str, *, count: int, seed: int) -> list[str]:
