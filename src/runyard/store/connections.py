@@ -1,16 +1,17 @@
 """Creates connections and sets them up."""
 
+import sqlite3
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import QueuePool
 
 from runyard.store.errors import WrongUrl
 from runyard.store.postgresql_transactions import PostgresqlTransactionFactory
-from runyard.store.sqlite_transactions import SqliteTransactionFactory
+from runyard.store.sqlite_transactions import SqliteTransactionFactory, get_driver
 from runyard.store.transactions import TransactionFactory
 from runyard.store.urls import DatabaseUrl, PostgresUrl, SqliteUrl
 
@@ -101,7 +102,11 @@ def make_sqlite_engine(
 
     @event.listens_for(engine, "begin")
     def begin_transaction(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
+        # Directly on the driver, for every transaction begins here: SQLAlchemy takes three times as long.
+        try:
+            get_driver(connection).execute(begin)
+        except sqlite3.OperationalError as error:
+            raise exc.OperationalError(begin, None, error) from error
 
     return engine
 

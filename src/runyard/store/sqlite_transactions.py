@@ -21,6 +21,9 @@ from runyard.store.transactions import T, Work, WorkKind
 # How long a unit of work may block the event loop. After that a read is restarted on a thread, and other tasks run
 # after a statement.
 PATIENCE_SECONDS = 0.005
+# The same for an urgent one, between its statements: while thousands of tasks wait, each turn of the event loop takes
+# long, and an urgent unit of work would wait for one after nearly every statement.
+URGENT_PATIENCE_SECONDS = 0.04
 STEPS_BETWEEN_LOOKS = 2_000
 # How long to wait for another program that has locked the file.
 LOCKED_SECONDS = 10.0
@@ -140,6 +143,7 @@ class SqliteTransaction:
     def __init__(self, factory: SqliteTransactionFactory, *, is_urgent: bool = False) -> None:
         self._factory = factory
         self._is_urgent = is_urgent
+        self._patience_seconds = URGENT_PATIENCE_SECONDS if is_urgent else PATIENCE_SECONDS
         self._connection: Connection | None = None
         self._runs_since = 0.0
 
@@ -153,7 +157,7 @@ class SqliteTransaction:
         else:
             # Not interruptible: that would roll back the whole transaction.
             result = work(connection)
-        if time.perf_counter() - self._runs_since > PATIENCE_SECONDS:
+        if time.perf_counter() - self._runs_since > self._patience_seconds:
             await asyncio.sleep(0)
             self._runs_since = time.perf_counter()
         return result
@@ -189,7 +193,7 @@ class SqliteTransaction:
         return self._connection
 
     async def _read(self, connection: Connection, work: Work[T]) -> T:
-        driver = _get_driver(connection)
+        driver = get_driver(connection)
         until = time.perf_counter() + PATIENCE_SECONDS
         driver.set_progress_handler(lambda: time.perf_counter() > until, STEPS_BETWEEN_LOOKS)
         try:
@@ -202,7 +206,7 @@ class SqliteTransaction:
         return await self._run_on_thread(connection, work)
 
     async def _run_on_thread(self, connection: Connection, work: Work[T]) -> T:
-        driver = _get_driver(connection)
+        driver = get_driver(connection)
         return await self._factory.run_on_thread(
             lambda: _while_locked(lambda: work(connection)), interrupt=driver.interrupt
         )
@@ -230,7 +234,8 @@ def _while_locked(work: Callable[[], T]) -> T:
         time.sleep(_LOOK_SECONDS)
 
 
-def _get_driver(connection: Connection) -> sqlite3.Connection:
+def get_driver(connection: Connection) -> sqlite3.Connection:
+    """The driver's own connection."""
     return cast("sqlite3.Connection", connection.connection.dbapi_connection)
 
 
