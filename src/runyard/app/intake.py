@@ -27,6 +27,8 @@ class NewRun:
     """With the place, a due time ahead, and the revision that was written."""
     project_created_at: datetime
     rule_revisions: RuleRevisions
+    has_registries: bool
+    """Whether the project has registry credentials."""
 
 
 Take = Callable[[NewRun, asyncio.Future[bool]], None]

@@ -26,6 +26,8 @@ class StoredAccess:
     core: Core
     run: Run
     issue: IssueToken
+    has_registries: bool = True
+    """False: it was just read that the project has no registry credentials."""
 
     async def read_secrets(self) -> Mapping[str, str]:
         """The current values of the secrets that the effective spec names; `EngineRefusal` if one has none."""
@@ -42,15 +44,17 @@ class StoredAccess:
 
     async def read_registries(self) -> Mapping[str, RegistryCredential]:
         """Those of the project's secret `DOCKER_AUTH_CONFIG` as it is now; none if it has no value."""
-        return await read_project_registries(self.core, self.run.project)
+        return await read_project_registries(self.core, self.run.project) if self.has_registries else {}
 
     async def issue_token(self) -> str:
         """A new token for this run alone; it expires with the run, or after 30 days."""
         return await self.issue(self.run)
 
 
-def make_assignment(core: Core, run: Run, *, issue_token: IssueToken, rules: RecordedRules) -> Assignment:
-    """The run as it is stored now."""
+def make_assignment(
+    core: Core, run: Run, *, issue_token: IssueToken, rules: RecordedRules, has_registries: bool = True
+) -> Assignment:
+    """The run as it is stored now. `has_registries` is False if its project is known to have no credentials now."""
     return Assignment(
         run_id=run.id,
         run_uid=run.uid,
@@ -64,7 +68,7 @@ def make_assignment(core: Core, run: Run, *, issue_token: IssueToken, rules: Rec
         created_at=run.created_at,
         generation=run.desired_generation,
         can_be_resumed=run.state not in (State.COMPLETED, State.ERROR) and can_be_resumed(run),
-        access=StoredAccess(core, run, issue_token),
+        access=StoredAccess(core, run, issue_token, has_registries),
         admission=RunAdmission(core, run, rules),
     )
 

@@ -112,8 +112,9 @@ class Stepper:
         if engine is None or projects is None or not isinstance(engine, Preparing):
             return NOTHING_PREPARED
         is_ready = projects.is_ready(run.project, created_at=new.project_created_at, revisions=new.rule_revisions)
+        assignment = self._assign(run, has_registries=new.has_registries)
         with suppress(EngineError):
-            return Prepared(is_ready, await self._call(engine.prepare_anchor(self._assign(run))))
+            return Prepared(is_ready, await self._call(engine.prepare_anchor(assignment)))
         return NOTHING_PREPARED
 
     async def advance(self, run: Run, lease: Lease | None, prepared: Prepared = NOTHING_PREPARED) -> Done:
@@ -384,8 +385,10 @@ class Stepper:
         where = None if self._engine is None or isinstance(error, EngineFull) else self._engine.place.engine
         return run_updates.record_engine_failure(error, now=self._core.clock.now(), where=where)
 
-    def _assign(self, run: Run) -> Assignment:
-        return make_assignment(self._core, run, issue_token=self._issue_token, rules=self._rules)
+    def _assign(self, run: Run, *, has_registries: bool = True) -> Assignment:
+        return make_assignment(
+            self._core, run, issue_token=self._issue_token, rules=self._rules, has_registries=has_registries
+        )
 
     async def _write(
         self, run: Run, lease: Lease | None, decide: Decide, *, due_in: DueIn = UNCHANGED, is_lease_ended: bool = False

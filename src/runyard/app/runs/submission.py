@@ -43,6 +43,7 @@ from runyard.spec.digitalhub.original_fields import ORIGINAL
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused, cap_problems, limit_nearest
 from runyard.spec.readers import to_snake_case
+from runyard.spec.registries import REGISTRIES_SECRET
 
 NO_ENGINE_MESSAGE = "no engine is configured: the run is accepted and stored, and nothing starts it"
 
@@ -107,7 +108,12 @@ async def _submit(
             await unit.commit()
         else:
             # Before others are told, who would work before it: the engine gets its request first.
-            new = NewRun(run=run, project_created_at=entered.created_at, rule_revisions=rules.revisions)
+            new = NewRun(
+                run=run,
+                project_created_at=entered.created_at,
+                rule_revisions=rules.revisions,
+                has_registries=await unit.secrets.find(project, REGISTRIES_SECRET) is not None,
+            )
             await core.intake.commit(unit, new)
     core.signals.notify(run.uid)
     if run.place is not None:

@@ -18,6 +18,7 @@ from runyard.app.rules import import_policy
 from runyard.app.runs import stop_run, submit_run
 from runyard.domain.outcomes import Lane
 from runyard.domain.reasons import Reason
+from runyard.spec.registries import REGISTRIES_SECRET
 from runyard.store.unit_of_work import SqlUnitOfWork
 from tests.engines.memory import MemoryEngine
 from tests.unit.app.demo import ADA, RUN, open_demo
@@ -30,9 +31,12 @@ class PreparingEngine(MemoryEngine):
     def __init__(self) -> None:
         super().__init__()
         self.refusal: EngineRefusal | None = None
+        self.registries: list[str] = []
+        """Those that runs could use when their anchors were prepared."""
 
     async def prepare_anchor(self, assignment: Assignment) -> CreateAnchor:
         await self.at("prepare_anchor")
+        self.registries += await assignment.access.read_registries()
         if self.refusal is not None:
             raise self.refusal
         return partial(self.create_prepared, assignment)
@@ -248,6 +252,23 @@ async def test_run_says_why_it_failed_when_its_anchor_cannot_be_prepared(prepari
         await reach(preparing, "ERROR")
     run = await find(preparing)
     assert (run.reason, run.message) == (Reason.ADMISSION_REFUSED, "not like that")
+
+
+async def test_anchor_is_prepared_with_the_registries_that_its_project_has(preparing: Core) -> None:
+    engine = preparing.engine
+    assert isinstance(engine, PreparingEngine)
+    config = '{"auths": {"registry.test": {"username": "ada", "password": "x"}}}'
+    async with running(Reconciler(preparing, engine, issue_token=issue_token)):
+        await open_intake(preparing)
+        await submit_run(preparing, ADA, "demo", {**RUN, "id": "without"})
+        await reach(preparing, "PENDING", run_id="without")
+        assert engine.registries == []
+        async with preparing.store.begin() as unit:
+            await unit.secrets.put(preparing.vault.seal("demo", REGISTRIES_SECRET, 1, config))
+            await unit.commit()
+        await submit_run(preparing, ADA, "demo", {**RUN, "id": "with"})
+        await reach(preparing, "PENDING", run_id="with")
+        assert engine.registries == ["registry.test"]
 
 
 async def test_project_is_prepared_again_when_its_policy_changed_since(preparing: Core) -> None:

@@ -165,7 +165,8 @@ class RunMachine(RuleBasedStateMachine):
         async def submit() -> None:
             stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             run = await self.world.submit(run_id, ahead=AHEAD, **given)
-            loop._take(NewRun(run=run, project_created_at=run.created_at, rule_revisions=(None, {})), stored)
+            new = NewRun(run=run, project_created_at=run.created_at, rule_revisions=(None, {}), has_registries=False)
+            loop._take(new, stored)
             stored.set_result(True)
             await asyncio.gather(*loop._busy)
 
