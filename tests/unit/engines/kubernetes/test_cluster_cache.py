@@ -34,7 +34,7 @@ from runyard.manifests.metadata import to_label_value
 from runyard.manifests.names import run_name
 
 NAMESPACE = "runs"
-RUN_BYTES = 8 * 1024
+RUN_BYTES = 4 * 1024
 """What the cache may keep of a run with one pod. The whole server has 20 KB for it."""
 
 
