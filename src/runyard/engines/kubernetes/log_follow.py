@@ -14,6 +14,7 @@ from runyard.engines.kubernetes.log_sources import (
     has_ended,
     is_never_restarted,
     is_replaced_twice,
+    is_running,
     to_instance_object,
 )
 from runyard.engines.kubernetes.pod_cache import PodCache
@@ -218,10 +219,10 @@ class SourceFollow:
         """The gap of an output that a node does not give, of a pod that exists; `EngineUnavailable` while it may yet.
 
         A node whose container runtime restarts says the same as one that has removed the log. So only the log of an
-        instance that has ended is given up: one that runs will print more.
+        instance that has ended is given up: one that runs will print more, also if its pod is being deleted.
         """
-        is_over = has_ended(pod, self._source) or can_never_start(pod)
-        if _is_kept(pod) and not (is_over and self._is_given_up()):
+        is_over = has_ended(pod, self._source) or (can_never_start(pod) and not is_running(pod, self._source))
+        if not is_over or (_is_kept(pod) and not self._is_given_up()):
             raise _unavailable(error) from error
         return self._make_gap(explain_removal(pod, Cause.REMOVED), error)
 

@@ -71,6 +71,13 @@ def has_ended(pod: PodView, source: LogSource) -> bool:
     return status.state.terminated is not None or status.restart_count > source.instance or _has_pod_ended(pod)
 
 
+def is_running(pod: PodView, source: LogSource) -> bool:
+    """Whether the instance runs in a pod that has not ended, as its status says."""
+    status = _find_status(pod, source.container)
+    is_this = status is not None and status.state.running is not None and status.restart_count == source.instance
+    return is_this and not _has_pod_ended(pod)
+
+
 def tells_all(gone: GonePod) -> bool:
     """Whether the last state of a deleted pod is its end: not if its deletion was missed, or it was removed by force.
 

@@ -2,7 +2,8 @@
 
 A follow that ends in order has not proved that the log has: when a kubelet dies, the apiserver ends the answers it was
 passing on as if they were complete (measured on 1.36). So at the end the pod is asked whether the container ended too,
-and the log is read once more from the last line.
+and the log is read once more from the last line. An answer that lacks that line, and holds no later one, may have been
+ended in the same way: it is asked for again before the line counts as rotated away.
 
 No answer says whose log it is. The kubelet gives the log of the instance that is the newest for it, and the pod's
 status lags behind the kubelet. So an answer is known by its content: it holds the last line that was read. If nothing
@@ -61,6 +62,9 @@ _MOST_TAIL_LINES = 100
 _STAMP_BYTES = 64
 # How often a log is read whose node cannot wait for new lines.
 _UNWATCHED_SECONDS = 0.7
+# How often an answer that may have been ended early is asked for again, and after how long.
+_SHORT_ANSWERS = 3
+_SHORT_ANSWER_SECONDS = (0.2, 2.0)
 
 
 class LogFollow:
@@ -160,6 +164,10 @@ class _OtherInstance(Exception):
 
 class _Behind(Exception):
     """The follow has skipped a file, and may be given the newest one several times: ask for the log anew."""
+
+
+class _CutShort(Exception):
+    """The answer ended before the line that was read last, and shows no later one; none of its lines was given out."""
 
 
 class _Follower:
@@ -348,7 +356,24 @@ class _Follower:
             raise LogsUnavailable(message, gap=self._gap("restarted")) from None
 
     async def _read_on(self, *, is_following: bool) -> AsyncGenerator[LogBlock, None]:
-        """The lines of one answer after the position; advances the position."""
+        """The lines after the position; asks again for an answer that seems to have been cut short."""
+        backoff = Backoff(initial_seconds=_SHORT_ANSWER_SECONDS[0], maximum_seconds=_SHORT_ANSWER_SECONDS[1])
+        for number in range(_SHORT_ANSWERS + 1):
+            is_last = number == _SHORT_ANSWERS
+            try:
+                async with aclosing(self._read_answer(is_following=is_following, is_believed=is_last)) as blocks:
+                    async for block in blocks:
+                        yield block
+            except _CutShort:
+                await asyncio.sleep(backoff.next_seconds())
+            else:
+                return
+
+    async def _read_answer(self, *, is_following: bool, is_believed: bool) -> AsyncGenerator[LogBlock, None]:
+        """The lines of one answer after the position; advances the position.
+
+        `is_believed`: an answer that lacks the line of the position is that of a rotated log, not one that was cut.
+        """
         instance, position = self._pinned()
         is_previous = instance.is_previous
         request = replace(self._request, follow=is_following and not is_previous, previous=is_previous)
@@ -379,6 +404,8 @@ class _Follower:
         self.was_read = True
         if not resumption.is_found:
             await self._check_instance()
+            if not resumption.is_lost and not is_believed:
+                raise _CutShort
             gap = replace(self._gap("rotated"), until_ns=resumption.first_ns)
             # All that the log has now is unread. Should it begin later when it is read, more was lost.
             self._begin = msgspec.structs.replace(position, written_ns=resumption.first_ns or 0, count=0)

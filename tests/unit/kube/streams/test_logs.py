@@ -209,6 +209,16 @@ async def test_lost_lines_are_reported_when_the_last_one_read_is_not_in_the_log(
                 await take(follow_logs(client, "pod", namespace="ns", after=after), [])
 
 
+@pytest.mark.parametrize("short", ["", text((1, "one"))], ids=["empty", "before the last line"])
+async def test_nothing_is_read_twice_when_the_answer_that_confirms_the_end_is_cut_short(short: str) -> None:
+    # An apiserver ends what it passes on as if it were complete when the kubelet dies.
+    lines: list[str] = []
+    states = [pod(), pod("terminated")]
+    async with playing(pods=states, logs=[answer(ONE_TWO), answer(short), answer(ONE_TWO)]) as (client, _):
+        await take(follow_logs(client, "pod", namespace="ns"), lines)
+    assert lines == ["one", "two"]
+
+
 async def test_a_rotated_log_is_noticed_when_its_follow_does_not_end() -> None:
     log = stall_after(text((5 * SECOND, "much later")))
     after = LogPosition(START_NS, 1)

@@ -85,9 +85,9 @@ async def test_the_oldest_is_closed_when_every_stranger_has_an_address_of_its_ow
 ) -> None:
     counted = read_connections(served)
     for number in range(1, 21):
-        sockets += await asyncio.to_thread(open_connections, served, 1, source=f"127.0.1.{number}")
+        sockets.extend(await asyncio.to_thread(open_connections, served, 1, source=f"127.0.1.{number}"))
         await wait_for(lambda: len(counted) == len(sockets))
-    sockets += await asyncio.to_thread(open_connections, served, 1, source="127.0.1.21")
+    sockets.extend(await asyncio.to_thread(open_connections, served, 1, source="127.0.1.21"))
     assert await asyncio.to_thread(sockets[0].recv, 1) == b""
     sockets[1].setblocking(False)
     with pytest.raises(BlockingIOError):

@@ -529,6 +529,13 @@ async def test_log_counts_as_removed_at_once_when_its_pod_was_evicted() -> None:
         assert list_causes(await follow(client, cache)) == ["pod evicted"]
 
 
+async def test_log_is_not_given_up_when_its_container_still_runs_in_a_pod_that_is_being_deleted() -> None:
+    cache = PlayedCache(make_pod(running(), uid="u1", deleted=NOON))
+    async with playing(pods=[pod()], logs=[answer(GONE)]) as (client, _):
+        with pytest.raises(EngineUnavailable, match="unable to retrieve"):
+            await follow(client, cache)
+
+
 async def test_nothing_is_asked_when_the_container_restarted_twice_since() -> None:
     cache = PlayedCache(make_pod(running(restarts=2), uid="u1"))
     async with playing(pods=[pod()], logs=[answer(ONE_TWO)]) as (client, server):
