@@ -13,6 +13,7 @@ import pytest
 from runyard.domain import admission
 from runyard.domain.admission import check_objects
 from runyard.domain.admission.identity import hash_text
+from runyard.domain.admission.plain_json import MOST_DEPTH, MOST_VALUES, check_plain_json
 from runyard.manifests.metadata import to_label_value
 from runyard.spec.policy import read_policy
 from runyard.spec.problems import Problem
@@ -450,3 +451,22 @@ def test_objects_stay_as_they_were_when_they_are_judged() -> None:
 
     assert objects == before
     assert LABELS["runyard.io/project"] == PROJECT
+
+
+@pytest.mark.parametrize(("depth", "is_plain"), [(MOST_DEPTH, True), (MOST_DEPTH + 1, False), (2000, False)])
+def test_value_is_refused_when_it_is_nested_too_deeply(depth: int, is_plain: bool) -> None:
+    value: Any = "text"
+    for _ in range(depth):
+        value = {"key": value}
+    assert (check_plain_json(value, ()) == []) is is_plain
+
+
+@pytest.mark.parametrize(("count", "is_plain"), [(MOST_VALUES - 1, True), (MOST_VALUES, False)])
+def test_list_is_refused_when_it_has_too_many_values(count: int, is_plain: bool) -> None:
+    assert (check_plain_json(["text"] * count, ()) == []) is is_plain
+
+
+@pytest.mark.parametrize("odd", [None, 0.5, 2**63, -(2**63) - 1, "\ud800", (), {1: "text"}, {"\udfff": "text"}])
+def test_place_is_named_when_a_value_is_not_plain(odd: Any) -> None:
+    [problem] = check_plain_json({"a": ["text", {"b": odd}]}, ("objects", 0))
+    assert problem.path == ("objects", 0, "a", 1, "b")

@@ -170,6 +170,9 @@ async def test_anchor_is_prepared_while_the_run_is_stored_and_created_only_after
 
     async with asyncio.timeout(30), running(Reconciler(preparing, engine, issue_token=issue_token)):
         await open_intake(preparing)
+        await submit_run(preparing, ADA, "demo", {**RUN, "id": "earlier"})  # the project is prepared with it
+        await reach(preparing, "PENDING", run_id="earlier")
+        before = len(engine.list_acts())
         engine.at = note
         commits = HeldCommits(monkeypatch)
         submitting = asyncio.create_task(submit_run(preparing, ADA, "demo", RUN), name="submit")
@@ -177,11 +180,11 @@ async def test_anchor_is_prepared_while_the_run_is_stored_and_created_only_after
         await is_prepared.wait()
         for _ in range(20):
             await asyncio.sleep(0)
-        assert engine.list_acts() == []
+        assert engine.list_acts()[before:] == []
         commits.released.set()
         await submitting
         await reach(preparing, "PENDING")
-        assert engine.list_acts()[:3] == ["ensure_project", "create_prepared", "ensure_anchor"]
+        assert engine.list_acts()[before:][:2] == ["create_prepared", "ensure_anchor"]
 
 
 async def test_nothing_is_done_for_a_run_when_its_commit_fails(
