@@ -14,6 +14,8 @@ from runyard.node.admission.refusal import Refusal
 
 PROVIDER_ANNOTATION = "k8s.gpu/provider"
 
+_UNKNOWN = Refusal("ProviderUnidentified", "nobody knows yet which provider this is")
+
 _log = logging.getLogger(__name__)
 
 
@@ -37,7 +39,7 @@ class ProviderTie:
         """What the Node says, as it was last read or written."""
         self._recorded: str | None = None
         """The provider that has the pods: differs from `_written` after the Node was deleted."""
-        self._told: Refusal | None = None
+        self._told: Refusal | None = _UNKNOWN
 
     def note_node(self, node: Mapping[str, Any]) -> None:
         """Take in the Node as it is now. A new Node in the middle of a term does not make us forget the provider."""
@@ -46,7 +48,7 @@ class ProviderTie:
         if metadata["uid"] == self._node_uid or not self._node_uid:
             self._recorded = self._written
         self._node_uid = metadata["uid"]
-        self._tell_changes()
+        self.check()
 
     def find_annotation(self) -> str | None:
         """What the Node's annotation must be changed to; None: nothing."""
@@ -62,7 +64,7 @@ class ProviderTie:
     def note_written(self, annotation: str) -> None:
         """The Node's annotation was written."""
         self._written = self._recorded = annotation
-        self._tell_changes()
+        self.check()
 
     def find_mismatch(self) -> Refusal | None:
         """Why the provider must not be believed: it is another one, or nobody knows yet."""
@@ -70,7 +72,7 @@ class ProviderTie:
             return None
         identity = self._read_identity()
         if identity is None or not self._node_uid:
-            return Refusal("ProviderUnidentified", "nobody knows yet which provider this is")
+            return _UNKNOWN
         if identity == "":
             if self._recorded is None:
                 return None
@@ -89,7 +91,8 @@ class ProviderTie:
             f"namespace lead to now; go back to it, or, to give up its pods, use --accept-provider={identity}",
         )
 
-    def _tell_changes(self) -> None:
+    def check(self) -> None:
+        """Call `on_changed` if the answer of `find_mismatch` is another one than the last time."""
         found = self.find_mismatch()
         if found != self._told:
             self._told = found

@@ -200,6 +200,7 @@ class Term:
         async for uids in self._provider.changes():
             self._rebuild()
             if not uids:
+                self._tie.check()
                 link = self._provider.link
                 if not link.is_up and link.reason != "LinkDown":
                     self._node_event(Refusal(link.reason, link.message))

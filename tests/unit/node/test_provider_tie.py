@@ -40,6 +40,15 @@ def test_provider_is_written_down_before_it_is_trusted() -> None:
     assert world.changes
 
 
+def test_term_is_told_when_the_node_names_the_provider_from_the_beginning() -> None:
+    world = World()
+    world.annotations = {PROVIDER_ANNOTATION: "uid-a"}
+    assert world.beat() is None
+    assert world.changes == 1
+    assert world.beat() is None
+    assert world.changes == 1
+
+
 def test_another_provider_is_not_trusted_when_pods_are_bound() -> None:
     world = World("uid-b")
     world.annotations = {PROVIDER_ANNOTATION: "uid-a"}
@@ -91,6 +100,9 @@ def test_provider_that_cannot_be_told_is_trusted_only_when_none_was_written_down
 
 
 def test_a_provider_without_an_identity_is_trusted() -> None:
-    tie = ProviderTie(None, accepted="", has_pods=lambda: True, on_changed=lambda: None)
+    told: list[bool] = []
+    tie = ProviderTie(None, accepted="", has_pods=lambda: True, on_changed=lambda: told.append(True))
     assert tie.find_mismatch() is None
+    tie.note_node({"metadata": {"uid": "node-1"}})
     assert tie.find_annotation() is None
+    assert told == [True]
