@@ -217,7 +217,7 @@ def static(bed: AgentBed) -> AgentBed:
     bed.start("--allocatable=static", f"--health-port={HEALTH_PORT}")
     bed.wait_ready()
     wait_for("pods that are filled for the default scheduler", lambda: is_filled(bed, make_eighth(0)))
-    # The apiserver takes a changed policy up a moment later, and a scheduler that was refused waits for minutes.
+    # The apiserver takes up a changed policy a moment later.
     wait_for("a fence that lets the default scheduler in", lambda: "only system:kube-scheduler" in read_fence(bed))
     return bed
 
