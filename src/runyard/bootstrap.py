@@ -47,7 +47,7 @@ from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
 from runyard.engines.local.local_engine import LocalEngine
 from runyard.engines.local.local_settings import LocalSettings
-from runyard.files import FolderBlobs
+from runyard.files import open_blobs
 from runyard.logs.backends import open_logs
 from runyard.settings import Settings
 from runyard.store import SqlStore, open_store
@@ -245,16 +245,16 @@ def _list_project_limits(settings: Settings) -> dict[str, Any]:
 async def _build(
     settings: Settings, store: SqlStore, engine: Engine | None, endpoint: str, stack: AsyncExitStack
 ) -> ServerContext:
-    logs = open_logs(
-        settings.logs,
-        s3_endpoint=settings.s3_endpoint,
-        s3_region=settings.s3_region,
-        s3_access_key=settings.s3_access_key,
-        s3_secret_key=settings.s3_secret_key,
-    )
+    s3: dict[str, Any] = {
+        "s3_endpoint": settings.s3_endpoint,
+        "s3_region": settings.s3_region,
+        "s3_access_key": settings.s3_access_key,
+        "s3_secret_key": settings.s3_secret_key,
+    }
+    logs = open_logs(settings.logs, **s3)
     stack.push_async_callback(logs.close)
     await logs.list_streams("nobody")  # fail now if the storage is unusable, not at the first log line
-    blobs = FolderBlobs(settings.files)
+    blobs = open_blobs(settings.files, **s3)
     stack.push_async_callback(blobs.close)
     await blobs.check()
     is_new = settings.key is None and not settings.key_file.exists()

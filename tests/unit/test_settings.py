@@ -285,6 +285,14 @@ def test_credentials_are_asked_for_when_logs_go_to_s3() -> None:
     assert lines == ["--logs: `s3://bucket/logs` requires the variable RUNYARD_S3_SECRET_KEY"]
 
 
+def test_credentials_are_asked_for_when_files_go_to_s3(tmp_path: Path) -> None:
+    lines = refuse({"RUNYARD_S3_SECRET_KEY": PASSWORD}, files="s3://bucket/files")
+    assert lines == ["--files: `s3://bucket/files` requires the variable RUNYARD_S3_ACCESS_KEY"]
+    assert read({"RUNYARD_FILES": str(tmp_path / "a/../b")}).settings.files == str(tmp_path / "b")
+    for wrong in ("s3://A", "folder:/tmp"):
+        assert "is not " in refuse({}, files=wrong)[0]
+
+
 def test_secrets_are_not_shown_when_settings_are_printed() -> None:
     environment = {
         "RUNYARD_KEY": PASSWORD,

@@ -23,7 +23,8 @@ class BlobMissing(Exception):
 class BlobStore(Protocol):
     """Storage of bytes. Names of blobs are made by the server, of letters and digits; users never choose one.
 
-    Several servers may share one. A blob never changes: it is written once, read, and deleted.
+    Several servers may share one. A blob is written by one `write`, or by many `append` and a `finish`; then it never
+    changes: it is read, and deleted.
     """
 
     async def check(self) -> None:
@@ -37,6 +38,23 @@ class BlobStore(Protocol):
         `ValueError` if the chunks have another size.
         """
 
+    async def append(self, blob: str, chunks: AsyncIterator[bytes], *, offset: int, size: int) -> int:
+        """Add to an unfinished blob that will have that size; returns how many bytes of it are stored then.
+
+        `offset` must be what `measure_unfinished` returns, else `BlobMissing` is raised. One caller at a time. Takes
+        one chunk at a time. If anything fails, what came before is kept as far as possible, and the error raised:
+        `StorageFull`, `BlobsUnavailable`, the iterator's own, or `ValueError` if there are more bytes than `size`.
+        """
+
+    async def measure_unfinished(self, blob: str) -> int:
+        """How many bytes were appended and will survive a crash; all of a finished blob. Raises `BlobsUnavailable`."""
+
+    async def finish(self, blob: str, *, size: int) -> str:
+        """Make an unfinished blob of that size readable; returns its SHA-256 in hexadecimal. Idempotent.
+
+        Raises `ValueError` if another number of bytes is stored, and `BlobsUnavailable`.
+        """
+
     async def measure(self, blob: str) -> int:
         """Its size. Raises `BlobMissing` and `BlobsUnavailable`."""
 
@@ -47,7 +65,7 @@ class BlobStore(Protocol):
         """
 
     async def delete(self, blob: str) -> None:
-        """Delete it, and what an interrupted `write` left of it. Idempotent. Raises `BlobsUnavailable`."""
+        """Delete it, finished or not, and what a crash left of it. Idempotent. Raises `BlobsUnavailable`."""
 
     async def close(self) -> None:
         """Release threads and connections. Idempotent."""

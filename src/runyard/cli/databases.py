@@ -145,14 +145,14 @@ def _read_time(given: str | None, option: str) -> datetime | None:
 
 async def _prune(settings: Settings) -> retention.Pruned:
     kept = retention.Retention(runs=settings.keep_runs, logs=settings.keep_logs, audit=settings.keep_audit)
-    logs = load("runyard.logs:open_logs")(
-        settings.logs,
-        s3_endpoint=settings.s3_endpoint,
-        s3_region=settings.s3_region,
-        s3_access_key=settings.s3_access_key,
-        s3_secret_key=settings.s3_secret_key,
-    )
-    blobs = load("runyard.files:FolderBlobs")(settings.files)
+    s3 = {
+        "s3_endpoint": settings.s3_endpoint,
+        "s3_region": settings.s3_region,
+        "s3_access_key": settings.s3_access_key,
+        "s3_secret_key": settings.s3_secret_key,
+    }
+    logs = load("runyard.logs:open_logs")(settings.logs, **s3)
+    blobs = load("runyard.files:open_blobs")(settings.files, **s3)
     store = await load("runyard.store:open_store")(settings.database)
     try:
         return await retention.prune(store, logs, kept, now=SystemClock().now(), blobs=blobs)

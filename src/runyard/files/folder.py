@@ -1,7 +1,8 @@
 """Blobs in a directory: `ab/abcdef…`, a file for each. Several servers may share it.
 
-A blob is written beside its place as `….part`, synchronized to the disk, and renamed. Names are random and made by the
-server, so that no text of a user is ever part of a path. Symbolic links are not followed.
+A blob is written beside its place as `….part`, synchronized to the disk, and renamed; an unfinished one stays there.
+Names are random and made by the server, so that no text of a user is ever part of a path. Symbolic links are not
+followed.
 """
 
 import asyncio
@@ -12,12 +13,15 @@ import re
 import stat
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, TypeVar
 
 from runyard.app.blob_store import BlobMissing, BlobsUnavailable, StorageFull
+from runyard.files.part_files import PartFile, finish_part, make_part, synchronize
+from runyard.files.running_digests import RunningDigests
 from runyard.spec.figures import format_bytes
 
 T = TypeVar("T")
@@ -38,6 +42,7 @@ class FolderBlobs:
         self._path = path
         self._least_free_bytes = least_free_bytes
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
+        self._digests = RunningDigests()
 
     async def check(self) -> None:
         """See `BlobStore`."""
@@ -58,6 +63,41 @@ class FolderBlobs:
             return await self._do(writer.finish)
         finally:
             await self._end(writer.close)
+
+    async def append(self, blob: str, chunks: AsyncIterator[bytes], *, offset: int, size: int) -> int:
+        """See `BlobStore`."""
+        path = self._locate(blob)
+        part = PartFile(path, offset=offset, size=size, digest=self._digests.resume(blob, offset=offset))
+        pending = bytearray()
+        try:
+            await self._do(partial(part.open, least_free_bytes=self._least_free_bytes))
+            async for chunk in chunks:
+                pending += chunk
+                if len(pending) >= WRITTEN_BYTES:
+                    # Taken before the thread has it: if this task is cancelled, it must not be written twice.
+                    taken, pending = bytes(pending), bytearray()
+                    await self._do(partial(part.write, taken))
+        finally:
+            await self._end(partial(part.close, bytes(pending)))
+            self._digests.keep(blob, offset=part.stored, digest=part.digest)
+        return part.stored
+
+    async def measure_unfinished(self, blob: str) -> int:
+        """See `BlobStore`."""
+        path = self._locate(blob)
+
+        def measure() -> int:
+            for name in (path, make_part(path)):
+                with suppress(FileNotFoundError):
+                    return name.lstat().st_size
+            return 0
+
+        return await self._do(measure)
+
+    async def finish(self, blob: str, *, size: int) -> str:
+        """See `BlobStore`."""
+        path, known = self._locate(blob), self._digests.find(blob, size=size)
+        return await self._do(lambda: finish_part(path, size=size, digest=known))
 
     async def measure(self, blob: str) -> int:
         """See `BlobStore`."""
@@ -86,9 +126,10 @@ class FolderBlobs:
         path = self._locate(blob)
 
         def delete() -> None:
-            for name in (path, _make_part(path)):
+            for name in (path, make_part(path)):
                 name.unlink(missing_ok=True)
 
+        self._digests.discard(blob)
         await self._do(delete)
 
     async def close(self) -> None:
@@ -128,7 +169,7 @@ class _Writer:
     """
 
     def __init__(self, path: Path, *, size: int, least_free_bytes: int) -> None:
-        self._path, self._part = path, _make_part(path)
+        self._path, self._part = path, make_part(path)
         self._size = size
         self._least_free_bytes = least_free_bytes
         self._written = 0
@@ -171,7 +212,7 @@ class _Writer:
             self._file.close()
             self._part.rename(self._path)
             self._file = None
-            _synchronize(self._path.parent)
+            synchronize(self._path.parent)
             return self._digest.hexdigest()
 
     def close(self) -> None:
@@ -220,16 +261,3 @@ class _Reader:
             if self._file is not None:
                 self._file.close()
                 self._file = None
-
-
-def _make_part(path: Path) -> Path:
-    return path.with_name(f"{path.name}.part")
-
-
-def _synchronize(folder: Path) -> None:
-    """Write the directory to the disk, so that a new name survives a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

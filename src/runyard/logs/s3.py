@@ -13,7 +13,6 @@ from datetime import datetime
 from runyard.app.log_store import ANY_POSITION, AnyPosition, LogPiece, Stream, StreamInfo
 from runyard.app.lru_map import LruMap
 from runyard.logs import extent_reader
-from runyard.logs.aws_signature import Signer
 from runyard.logs.errors import LogsUnavailable
 from runyard.logs.names import (
     dump_completion,
@@ -44,8 +43,10 @@ from runyard.logs.pieces import (
     to_microseconds,
     unpack,
 )
-from runyard.logs.s3_bucket import Bucket
 from runyard.logs.s3_index import COMPLETION_KEY, NAMES_KEY, Index, Stored, find_stored, make_stored
+from runyard.s3.aws_signature import Signer
+from runyard.s3.bucket import Bucket
+from runyard.s3.errors import S3Error
 
 CHUNK_OBJECTS = 64
 """This many pieces are compacted into a chunk, however small they are."""
@@ -56,7 +57,8 @@ def open_s3_logs(place: str, *, endpoint: str | None, region: str, access_key: s
     """The store for `bucket/prefix`. Sends nothing yet."""
     name, _, prefix = place.partition("/")
     signer = Signer(access_key=access_key, secret_key=secret_key, region=region)
-    return S3Logs(Bucket(name, endpoint=endpoint, signer=signer), prefix=prefix.strip("/"))
+    bucket = Bucket(name, endpoint=endpoint, signer=signer, make_error=_make_error)
+    return S3Logs(bucket, prefix=prefix.strip("/"))
 
 
 class S3Logs:
@@ -319,6 +321,10 @@ class S3Logs:
             self._known.discard(folder)
         for key in [key for key in self._checkpoints if key.startswith(prefix)]:
             self._checkpoints.discard(key)
+
+
+def _make_error(error: S3Error) -> LogsUnavailable:
+    return LogsUnavailable(str(error))
 
 
 def _read_pieces(stored: Stored, content: bytes) -> list[Piece]:

@@ -24,10 +24,17 @@ def check_together(values: Mapping[str, Any], sources: Mapping[str, str], wrong:
         yield _make(sources["key_file"], "conflicts with RUNYARD_KEY, which holds the key itself; set only one")
     if values["namespace"] is not None and values["namespace_per_project"] is True:
         yield _make(sources["namespace"], f"contradicts {sources['namespace_per_project']}; set only one")
-    if "logs" not in wrong and str(values["logs"]).startswith("s3://"):
+    yield from _check_s3(values, sources, wrong)
+
+
+def _check_s3(values: Mapping[str, Any], sources: Mapping[str, str], wrong: Collection[str]) -> Iterator[Problem]:
+    """Storage in S3 needs credentials, and a place of its own."""
+    for place in ("logs", "files"):
+        if place in wrong or not str(values[place]).startswith("s3://"):
+            continue
         for name in ("s3_access_key", "s3_secret_key"):
             if values[name] is None:
-                yield _make(sources["logs"], f"`{values['logs']}` requires the variable RUNYARD_{name.upper()}")
+                yield _make(sources[place], f"`{values[place]}` requires the variable RUNYARD_{name.upper()}")
 
 
 def list_warnings(values: Mapping[str, Any], sources: Mapping[str, str], *, is_whole: bool) -> Iterator[str]:

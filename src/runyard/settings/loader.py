@@ -150,7 +150,7 @@ def _fill_in(values: dict[str, Any], environment: Mapping[str, str], problems: l
     if data is not _WRONG:
         values["database"] = values["database"] or f"sqlite:///{quote(str(data / 'runyard.db'))}"
         values["key_file"] = values["key_file"] or data / "key"
-        values["files"] = values["files"] or data / "files"
+        values["files"] = values["files"] or str(data / "files")
         values["logs"] = f"database:{data}/logs.db" if values["logs"] == "database" else values["logs"]
     if values["auth"] is None and values["host"] is not _WRONG:
         is_local = is_loopback(values["host"]) and values["behind_proxy"] is False

@@ -59,8 +59,8 @@ class Settings:
     s3_region: str
     s3_access_key: str | None = field(repr=False)
     s3_secret_key: str | None = field(repr=False)
-    files: Path
-    """Directory of the files that the server stores."""
+    files: str
+    """Where the server stores files: an absolute path, or `s3://bucket/prefix`."""
     files_store: str | None
     keep_runs: timedelta | None
     """Whole days. None: forever."""

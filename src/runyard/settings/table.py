@@ -257,23 +257,28 @@ SETTINGS: tuple[Setting, ...] = (
         read=value_readers.read_url,
         metavar="URL",
         shown_default="Amazon S3 in --s3-region",
-        help="URL of the S3-compatible server for --logs.",
+        help="URL of the S3-compatible server for --logs and --files.",
     ),
     Setting(
         name="s3_region",
         read=value_readers.read_text,
         metavar="NAME",
         default="us-east-1",
-        help="S3 region for --logs.",
+        help="S3 region for --logs and --files.",
     ),
-    Setting(name="s3_access_key", read=value_readers.read_text, is_secret=True, help="S3 access key for --logs."),
-    Setting(name="s3_secret_key", read=value_readers.read_text, is_secret=True, help="S3 secret key for --logs."),
+    Setting(
+        name="s3_access_key", read=value_readers.read_text, is_secret=True, help="S3 access key for --logs and --files."
+    ),
+    Setting(
+        name="s3_secret_key", read=value_readers.read_text, is_secret=True, help="S3 secret key for --logs and --files."
+    ),
     Setting(
         name="files",
-        read=value_readers.read_path,
-        metavar="DIR",
+        read=value_readers.read_files,
+        metavar="PLACE",
         shown_default="`files` in the data directory",
-        help="Directory for the files of artifacts, data items and models. Several servers need a shared one.",
+        help="Storage for the files of artifacts, data items and models: a directory or s3://bucket/prefix. "
+        "Several servers need a shared directory or S3.",
     ),
     Setting(
         name="files_store",

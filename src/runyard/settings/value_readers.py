@@ -310,6 +310,15 @@ def read_logs(text: str, base: Path) -> str:
     return text
 
 
+def read_files(text: str, base: Path) -> str:
+    """A directory, or `s3://bucket/prefix`."""
+    if text.startswith("s3:"):
+        return read_bucket(text, base)
+    if text.startswith("folder:"):
+        raise WrongValue("is not a valid file storage", allowed="a directory, s3://bucket/prefix")
+    return str(read_path(text, base))
+
+
 def read_networks(text: str, _base: Path) -> tuple[str, ...]:
     """Addresses and networks, separated by commas."""
     words = [word.strip() for word in text.split(",") if word.strip()]

@@ -1,27 +1,16 @@
 """The same tests on each log store: `open_store()` opens it, again and again the same one; `logs` is one, empty."""
 
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from runyard.app.log_store import LogStore
 from runyard.logs import open_logs
-from tests.contract.logs.s3_server import NoS3Server, S3Server, serve_s3
 
 KINDS = ("database", "folder", "s3")
 OpenLogs = Callable[[], LogStore]
-
-
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    """One for all tests; each has a prefix of its own."""
-    try:
-        with serve_s3() as server:
-            yield server
-    except NoS3Server as missing:
-        pytest.skip(f"no S3-compatible server: {missing}")
 
 
 @pytest.fixture(params=KINDS)

@@ -14,7 +14,7 @@ from runyard.app.log_store import LogStore
 from runyard.logs import open_logs
 from tests.contract.logs.builders import STREAM, read_all
 from tests.contract.logs.kill_writer import make_line
-from tests.contract.logs.s3_server import S3Server
+from tests.s3.server import S3Server
 
 
 async def kill_writers(place: str, *, times: int, options: dict[str, str] | None = None) -> dict[str, int]:

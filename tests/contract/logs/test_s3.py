@@ -6,7 +6,7 @@ import pytest
 from runyard.logs import LogsUnavailable
 from runyard.logs.s3 import S3Logs
 from tests.contract.logs.builders import START, STREAM, read_all, write
-from tests.contract.logs.s3_server import S3Server
+from tests.s3.server import S3Server
 
 
 async def test_server_checks_signatures_when_the_secret_is_wrong(s3_server: S3Server) -> None:
@@ -39,7 +39,7 @@ async def test_failure_is_told_when_nobody_answers(unused_tcp_port: int, monkeyp
     async def do_not_sleep(_seconds: float) -> None:
         return
 
-    monkeypatch.setattr("runyard.logs.s3_bucket.asyncio.sleep", do_not_sleep)
+    monkeypatch.setattr("runyard.s3.bucket.asyncio.sleep", do_not_sleep)
     server = S3Server(f"http://127.0.0.1:{unused_tcp_port}", "logs", "a", "b")
     logs = server.open_logs("x")
     with pytest.raises(LogsUnavailable, match="ConnectError"):

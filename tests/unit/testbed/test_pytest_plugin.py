@@ -35,8 +35,8 @@ import os
 import pytest
 from testbed import build, doctor
 from tests import postgres as postgresql
-from tests.contract.logs import s3_server as s3
-from tests.contract.logs.conftest import s3_server
+from tests.s3 import server as s3
+from tests.contract.conftest import s3_server
 from tests.integration.oracle import version
 from tests.postgres import postgres
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from runyard.logs.aws_signature import Signer, encode_path, encode_query
+from runyard.s3.aws_signature import Signer, encode_path, encode_query
 
 S3_AT = datetime(2013, 5, 24, tzinfo=UTC)
 S3 = Signer(

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from runyard.app.blob_store import BlobStore
 from runyard.app.log_store import LogStore
+from runyard.files import open_blobs
 from runyard.logs import open_logs
 from tests.e2e.sdk.environments import cache_folder
 
@@ -43,11 +45,20 @@ class S3Server:
             s3_secret_key=secret_key or self.secret_key,
         )
 
+    def open_blobs(self, prefix: str, *, secret_key: str | None = None, bucket: str | None = None) -> BlobStore:
+        """A file storage under a prefix of its own."""
+        return open_blobs(
+            f"s3://{bucket or self.bucket}/{prefix}",
+            s3_endpoint=self.endpoint,
+            s3_access_key=self.access_key,
+            s3_secret_key=secret_key or self.secret_key,
+        )
+
 
 @contextlib.contextmanager
 def serve_s3() -> Iterator[S3Server]:
     """A server in a process of its own, on a free port of loopback."""
-    argv = [str(_ensure_environment()), str(_HERE / "serve_s3.py")]
+    argv = [str(_ensure_environment()), str(_HERE / "serve.py")]
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
@@ -62,7 +73,7 @@ def serve_s3() -> Iterator[S3Server]:
 
 def _ensure_environment() -> Path:
     """The python that has the server, installed once however many processes ask."""
-    requirements = _HERE / "requirements-s3.txt"
+    requirements = _HERE / "requirements.txt"
     interpreter = f"{sys.base_prefix} {platform.python_version()} {platform.machine()}"
     digest = hashlib.sha256(requirements.read_bytes() + interpreter.encode()).hexdigest()[:12]
     environment = cache_folder() / f"s3-{digest}"
