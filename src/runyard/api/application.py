@@ -32,6 +32,7 @@ from runyard.api.routes import (
     start_page,
     tokens,
     triggers,
+    uploads,
     usage,
     volumes,
 )
@@ -66,6 +67,7 @@ ALL_ROUTES: tuple[Routes, ...] = (
     tokens.routes,
     *attachments.make_attachment_routes(),
     *files.make_file_routes(),
+    *uploads.make_upload_routes(),
     *entities.ROUTES,
 )
 """Every route but `/openapi.json`, which describes them."""

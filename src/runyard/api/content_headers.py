@@ -72,14 +72,34 @@ def read_content_type(request: Request, path: str) -> str:
     given = request.headers.get("content-type", "").strip()
     # What curl adds by itself says nothing about the file.
     if not given or given == "application/x-www-form-urlencoded":
-        guessed, encoding = _TYPES.guess_type(PurePosixPath(path).name)
-        return guessed if guessed is not None and encoding is None else BINARY
+        return guess_media_type(path)
     if given.lower().startswith("multipart/"):
         raise HTTPException(415, "the body must be the bytes of the file, not a form; with curl: --upload-file")
+    return read_media_type(given, path=("header", "Content-Type"))
+
+
+def read_media_type(given: str, *, path: tuple[str, ...]) -> str:
+    """A media type; raises `Refused`."""
     if len(given) > MOST_TYPE_CHARACTERS or not _TYPE.fullmatch(given):
         allowed = f"a media type such as text/csv, at most {MOST_TYPE_CHARACTERS} characters"
-        raise refuse(Code.HEADER_CONTENT_TYPE, "not a media type", path=("header", "Content-Type"), allowed=allowed)
+        raise refuse(Code.HEADER_CONTENT_TYPE, "not a media type", path=path, allowed=allowed)
     return given
+
+
+def guess_media_type(path: str) -> str:
+    """The type that the name of a file suggests."""
+    guessed, encoding = _TYPES.guess_type(PurePosixPath(path).name)
+    return guessed if guessed is not None and encoding is None else BINARY
+
+
+def read_offset(request: Request) -> int:
+    """How many bytes of an upload the client believes to be stored (`Upload-Offset`); raises `Refused`."""
+    given = request.headers.get("upload-offset", "").strip()
+    if not given.isascii() or not given.isdigit() or len(given) > 18:
+        message = "not a number of bytes" if given else "missing"
+        where = ("header", "Upload-Offset")
+        raise refuse(Code.HEADER_OFFSET, message, path=where, value=given[:80] or None, allowed="a number from 0 on")
+    return int(given)
 
 
 def read_condition(request: Request) -> Condition:

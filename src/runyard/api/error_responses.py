@@ -25,6 +25,7 @@ from runyard.app.errors import (
     TooLarge,
     TooMany,
     Unauthenticated,
+    UploadConflict,
 )
 from runyard.app.identity import GrantRefused
 from runyard.app.ports import Unavailable, Unstorable
@@ -61,6 +62,7 @@ _STATUSES: dict[type[Exception], tuple[int, str]] = {
     TooLarge: (413, "too_large"),
     StorageFull: (507, Code.FILES_FULL.value),
     TooMany: (429, "too_many"),
+    UploadConflict: (409, "upload"),
     Unavailable: (503, "unavailable"),
     NotSupported: (501, "not_supported"),
     EngineRefusal: (400, "engine"),
@@ -102,6 +104,10 @@ async def _respond_to_known(request: HTTPConnection, error: Exception) -> Respon
         code = error.code
     elif isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = 'Bearer realm="runyard"'
+    elif isinstance(error, UploadConflict):
+        code = error.code
+        headers |= {} if error.offset is None else {"Upload-Offset": str(error.offset)}
+        headers |= {} if error.retry_after is None else {"Retry-After": str(math.ceil(error.retry_after))}
     elif isinstance(error, TooMany):
         headers["Retry-After"] = str(math.ceil(error.retry_after))
     return error_response(status, message, code=code, headers=headers)

@@ -514,3 +514,42 @@ class FileResponse(BaseModel):
     hash: str = Field(description="`sha256:` and the digest in hexadecimal.", examples=["sha256:2cf24dba…"])
     last_modified: str = Field(description="When it was uploaded.", examples=["Sun, 15 Nov 2026 07:12:46 GMT"])
     stored: bool = Field(description="Whether this server has its bytes: at `files/content/{path}`.", examples=[True])
+
+
+class UploadRequest(BaseModel):
+    """A file that is going to be uploaded in several requests."""
+
+    path: str = Field(description="The path within the entity.", examples=["net/weights.bin"])
+    size: int = Field(description="In bytes.", ge=0, examples=[5])
+    sha256: str | None = Field(
+        default=None,
+        description="The SHA-256 digest in hexadecimal, if it is known already.",
+        pattern="^[0-9a-fA-F]{64}$",
+        examples=["2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"],
+    )
+    content_type: str | None = Field(
+        default=None, description="The media type; by default guessed from the path.", examples=["text/csv"]
+    )
+
+
+class UploadCompletion(BaseModel):
+    """The end of an upload."""
+
+    sha256: str | None = Field(
+        default=None,
+        description="The SHA-256 digest in hexadecimal; required unless it was stated at the beginning.",
+        pattern="^[0-9a-fA-F]{64}$",
+        examples=["2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"],
+    )
+
+
+class UploadResponse(BaseModel):
+    """An unfinished upload."""
+
+    id: str = Field(description="The id of the upload.", examples=["0123456789abcdef0123456789abcdef"])
+    path: str = Field(description="The path within the entity.", examples=["net/weights.bin"])
+    size: int = Field(description="In bytes.", examples=[5])
+    offset: int = Field(description="How many bytes are stored.", examples=[0])
+    content_type: str = Field(description="The media type.", examples=["application/octet-stream"])
+    expires_at: str = Field(description="When it ends unless it is complete.", examples=["2026-11-19T07:12:46+00:00"])
+    sha256: str | None = Field(default=None, description="The digest that was stated at the beginning.")

@@ -85,6 +85,10 @@ class Routes:
         """Declare a PUT."""
         return self.add("PUT", path, permission=permission, **options)
 
+    def patch(self, path: str, *, permission: Permission, **options: Any) -> Declare:
+        """Declare a PATCH."""
+        return self.add("PATCH", path, permission=permission, **options)
+
     def delete(self, path: str, *, permission: Permission, **options: Any) -> Declare:
         """Declare a DELETE."""
         return self.add("DELETE", path, permission=permission, **options)

@@ -18,6 +18,7 @@ __all__ = [
     "TooLarge",
     "TooMany",
     "Unauthenticated",
+    "UploadConflict",
 ]
 
 
@@ -82,3 +83,16 @@ class TooMany(Exception):
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class UploadConflict(Exception):
+    """A resumable upload is not where the client believes, or another request writes to it.
+
+    `offset` is how many bytes are stored; `retry_after` says in how many seconds to try again.
+    """
+
+    def __init__(
+        self, code: Code, message: str, *, offset: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code, self.offset, self.retry_after = code, offset, retry_after

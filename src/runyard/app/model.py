@@ -210,6 +210,30 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResumableUpload:
+    """An upload that a client sends in several requests. Its blob grows until it is complete."""
+
+    type: str
+    project: str
+    id: str
+    blob: str
+    """Also the id of the upload."""
+    entity_created_at: datetime
+    """Of the entity that it was begun for: not of another one that gets its id later."""
+    path: str
+    size: int
+    sha256: str | None = None
+    """The digest that the bytes must have; None if the client states it at the end."""
+    content_type: str
+    is_new: bool = False
+    """Whether it may only create the file, not replace it."""
+    replaces: str | None = None
+    """The digest that the replaced file must have."""
+    user: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileUsage:
     """How many files there are, and their size; uploads in progress are included."""
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from runyard.app.model import FileUsage, StoredFile, Upload
+from runyard.app.model import FileUsage, ResumableUpload, StoredFile, Upload
 
 
 class Files(Protocol):
@@ -26,8 +26,26 @@ class Files(Protocol):
     async def reserve(self, upload: Upload, *, lasting: timedelta) -> None:
         """Note that the blob is being written. It becomes unused by itself a day after that time."""
 
+    async def add_upload(self, upload: ResumableUpload, *, lasting: timedelta) -> ResumableUpload:
+        """Reserve room for a resumable upload, which expires after that time; returns it with the time when."""
+
+    async def find_upload(self, blob: str, *, project: str) -> ResumableUpload | None:
+        """A resumable upload that has not expired."""
+
+    async def list_uploads(self, entity_type: str, entity_id: str, *, project: str) -> Sequence[ResumableUpload]:
+        """The resumable uploads of an entity that have not expired, by path."""
+
+    async def count_uploads(self, project: str) -> int:
+        """How many resumable uploads of a project there are, expired ones included."""
+
+    async def hold_upload(self, blob: str, *, holder: str, lasting: timedelta) -> bool:
+        """Take or renew the lease of a resumable upload. Returns whether nobody else has it, and it is not expired."""
+
+    async def free_upload(self, blob: str, *, holder: str) -> None:
+        """End a lease. Idempotent."""
+
     async def put(self, file: StoredFile) -> None:
-        """Create or replace a file; its blob is no longer reserved, the replaced one is unused.
+        """Create or replace a file; its blob is no longer reserved, the replaced one is unused. Ends its upload.
 
         Raises `Stale` if the blob is not reserved anymore.
         """
@@ -36,7 +54,7 @@ class Files(Protocol):
         """Returns whether there was one. Its blob is unused."""
 
     async def release(self, blob: str) -> bool:
-        """End a reservation without a file: the blob is unused. Returns whether there was one."""
+        """End a reservation or upload without a file: the blob is unused. Returns whether there was one."""
 
     async def list_unused(self, *, after: str = "", limit: int) -> Sequence[str]:
         """Blobs whose bytes are to be deleted now, by name; `after` is the last one before."""

@@ -134,6 +134,7 @@ class Code(StrEnum):
     HEADER_DIGEST = "header.digest", "the `Content-Digest` header has no valid SHA-256 digest"
     HEADER_IF_MATCH = "header.if_match", "the `If-Match` header is not an ETag of this API"
     HEADER_LAST_EVENT_ID = "header.last_event_id", "the `Last-Event-ID` header is not an event id of this API"
+    HEADER_OFFSET = "header.offset", "the `Upload-Offset` header is not a number of bytes"
     HOST_ALIASES_INVALID = "host_aliases.invalid", "a host alias needs `ip` and `hostnames`"
     ID_INVALID = "id.invalid", "the id has characters that clients cannot read"
     IDENTITY_ROOT = "identity.root", "root (id 0) is not allowed"
@@ -330,6 +331,12 @@ class Code(StrEnum):
     TYPE_NUMBER = "type.number", "must be a number"
     TYPE_PAIRS = "type.pairs", "must be a mapping, or a list of name and value"
     TYPE_TEXT = "type.text", "must be text"
+    UPLOAD_BUSY = "upload.busy", "another request writes to the upload; repeat after `Retry-After` seconds"
+    UPLOAD_OFFSET = (
+        "upload.offset",
+        "other bytes are stored, as many as the header `Upload-Offset` says: go on there",
+    )
+    UPLOAD_TOO_MANY = "upload.too_many", "the entity or the project has the maximum number of unfinished uploads"
     USER_UNKNOWN = "user.unknown", "unknown account"
     VALUE_OPTION = "value.option", "the value is not one of the allowed options"
     VALUE_SPACE = "value.space", "a space in the query is probably an unescaped `+`"

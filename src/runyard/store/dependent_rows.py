@@ -13,6 +13,7 @@ from runyard.store.derived_columns import list_labels
 from runyard.store.files import drop_files, drop_project_files
 from runyard.store.session import Session
 from runyard.store.totals import count_runs
+from runyard.store.uploads import end_uploads
 
 
 def count_labels(entity: Entity, of: Table) -> ScalarSelect[int]:
@@ -108,6 +109,7 @@ async def delete_project_rows(session: Session, project: str) -> None:
         raise Stale(f"project {project} still has runs; they are deleted first, after their logs")
     while await drop_project_files(session, project):
         continue
+    await end_uploads(session, project=project)
     for table in (
         *(tables.entities, tables.labels, tables.metrics, tables.firings),
         *(tables.secrets, tables.shares, tables.run_totals, tables.file_totals),

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sqlalchemy import ColumnElement, Double, delete, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, literal, select, update
 
-from runyard.app.model import TYPES_WITH_BYTES, FileUsage, StoredFile, Upload
+from runyard.app.model import TYPES_WITH_BYTES, FileUsage, ResumableUpload, StoredFile, Upload
 from runyard.app.ports import Stale
-from runyard.store import tables
-from runyard.store.clock import DatabaseNow, DatabaseTimeIn
+from runyard.store import tables, uploads
+from runyard.store.clock import DatabaseNow
 from runyard.store.session import Session
+from runyard.store.uploads import make_time_in
 
 MARGIN = timedelta(days=1)
 """How long after its reservation ends a blob is unused. No transaction that ends the reservation lasts so long."""
@@ -66,21 +67,48 @@ class SqlFiles:
                 type=upload.type,
                 id=upload.id,
                 reserved=max(upload.size, 1),  # an empty file counts, too
-                due_at=_make_time_in(lasting + MARGIN),
+                due_at=make_time_in(lasting + MARGIN),
             )
         )
+
+    async def add_upload(self, upload: ResumableUpload, *, lasting: timedelta) -> ResumableUpload:
+        """Reserve room for a resumable upload."""
+        reserved = Upload(type=upload.type, project=upload.project, id=upload.id, blob=upload.blob, size=upload.size)
+        await self.reserve(reserved, lasting=lasting)
+        return await uploads.add_upload(self._session, upload, lasting=lasting)
+
+    async def find_upload(self, blob: str, *, project: str) -> ResumableUpload | None:
+        """A resumable upload."""
+        return await uploads.find_upload(self._session, blob, project=project)
+
+    async def list_uploads(self, entity_type: str, entity_id: str, *, project: str) -> Sequence[ResumableUpload]:
+        """The resumable uploads of an entity."""
+        return await uploads.list_uploads(self._session, entity_type, entity_id, project=project)
+
+    async def count_uploads(self, project: str) -> int:
+        """How many resumable uploads a project has."""
+        return await uploads.count_uploads(self._session, project)
+
+    async def hold_upload(self, blob: str, *, holder: str, lasting: timedelta) -> bool:
+        """Take or renew the lease of a resumable upload."""
+        return await uploads.hold_upload(self._session, blob, holder=holder, lasting=lasting)
+
+    async def free_upload(self, blob: str, *, holder: str) -> None:
+        """End a lease."""
+        await uploads.free_upload(self._session, blob, holder=holder)
 
     async def put(self, file: StoredFile) -> None:
         """Create or replace a file. Raises `Stale` if its blob is not reserved anymore."""
         is_reserved = (
             _unused.blob == file.blob,
-            _unused.due_at > _make_time_in(MARGIN),
+            _unused.due_at > make_time_in(MARGIN),
         )
         reserved = await self._session.write_returning(
             delete(tables.unused_blobs).where(*is_reserved).returning(_unused.blob)
         )
         if not reserved:
             raise Stale(f"the room for blob {file.blob} is not reserved anymore")
+        await uploads.forget_uploads(self._session, [file.blob])
         replaced = await self.find(file.type, file.id, file.path, project=file.project)
         values = {column.name: getattr(file, column.name) for column in _COLUMNS}
         added = self._session.insert_into(tables.files).values(**values)
@@ -105,7 +133,8 @@ class SqlFiles:
         return True
 
     async def release(self, blob: str) -> bool:
-        """End a reservation without a file. Returns whether there was one."""
+        """End a reservation or upload without a file. Returns whether there was one."""
+        await uploads.forget_uploads(self._session, [blob])
         ended = update(tables.unused_blobs).where(_unused.blob == blob).values(reserved=0, due_at=DatabaseNow())
         return bool(await self._session.write(ended))
 
@@ -119,6 +148,7 @@ class SqlFiles:
         """Note that their bytes are deleted."""
         if blobs:
             await self._session.write(delete(tables.unused_blobs).where(self._session.is_one_of(_unused.blob, blobs)))
+            await uploads.forget_uploads(self._session, blobs)
 
     async def _mark_unused(self, file: StoredFile) -> None:
         await self._session.write(
@@ -143,6 +173,7 @@ async def drop_files(session: Session, entity_type: str, *, project: str, ids: S
     """Delete the rows of the files of deleted entities; their blobs are unused from now on."""
     if entity_type not in TYPES_WITH_BYTES:
         return
+    await uploads.end_uploads(session, project=project, of=(entity_type, ids))
     is_total = _totals.project == project, _totals.type == entity_type, session.is_one_of(_totals.id, ids)
     totals = await session.write_returning(
         delete(tables.file_totals).where(*is_total).returning(_totals.number, _totals.bytes)
@@ -173,7 +204,3 @@ async def _move(session: Session, *conditions: ColumnElement[bool]) -> int:
 
 def _identify(entity_type: str, entity_id: str, path: str, *, project: str) -> list[ColumnElement[bool]]:
     return [_files.project == project, _files.type == entity_type, _files.id == entity_id, _files.path == path]
-
-
-def _make_time_in(span: timedelta) -> DatabaseTimeIn:
-    return DatabaseTimeIn(literal(span.total_seconds(), Double[float]()))

@@ -134,6 +134,27 @@ unused_blobs = Table(
 )
 _index_where(unused_blobs, "ix_unused_blobs_reserved", "project type id", where="reserved > 0")
 
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("blob", Name, primary_key=True),
+    Column("project", Name, nullable=False),
+    Column("type", Name, nullable=False),
+    Column("id", Name, nullable=False),
+    Column("entity_created_at", UtcTime, nullable=False),
+    Column("path", Name, nullable=False),
+    Column("size", Count, nullable=False),
+    Column("sha256", Name),
+    Column("content_type", Name, nullable=False),
+    Column("is_new", Boolean, nullable=False),
+    Column("replaces", Name),
+    Column("user", Name, nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
+    Column("lease_owner", Name),
+    Column("lease_until", UtcTime),
+    Index("ix_uploads_entity", "project", "type", "id"),
+)
+
 runs = Table(
     "runs",
     metadata,

@@ -39,9 +39,8 @@ def main(name: str):
 TO_OLDER_RELEASE = """
 import sqlite3
 database = sqlite3.connect("/data/runyard.db", timeout=30)
-for table in ("files", "file_totals", "unused_blobs"):
-    database.execute(f"DROP TABLE {table}")
-database.execute("UPDATE alembic_version SET version_num = '0003'")
+database.execute("DROP TABLE uploads")
+database.execute("UPDATE alembic_version SET version_num = '0004'")
 database.commit()
 """
 
@@ -154,7 +153,7 @@ async def test_data_and_account_stay_when_a_pod_of_a_newer_release_replaces_that
 ) -> None:
     before = installed.kubectl("get", "pods", "--namespace=runyard", "--output=name").split()
     # What the last migration made is taken away: so the database is of an older release.
-    assert list_known_revisions()[-2:] == ["0003", "0004"], "TO_OLDER_RELEASE must undo the last migration"
+    assert list_known_revisions()[-2:] == ["0004", "0005"], "TO_OLDER_RELEASE must undo the last migration"
     installed.kubectl("exec", "deployment/runyard", "--namespace=runyard", "--", "python3", "-c", TO_OLDER_RELEASE)
     installed.kubectl("delete", *before, "--namespace=runyard")
     installed.kubectl("rollout", "status", "deployment/runyard", "--namespace=runyard", "--timeout=300s")
@@ -164,8 +163,8 @@ async def test_data_and_account_stay_when_a_pod_of_a_newer_release_replaces_that
     assert len(after) == 1
     assert after != before
     upgraded = installed.kubectl("logs", *after, "--namespace=runyard", "--container=upgrade")
-    assert "/data/runyard.db backed up to /data/before-upgrade-from-0003.db\n" in upgraded
-    assert "/data/runyard.db upgraded from revision 0003 to 0004\n" in upgraded
+    assert "/data/runyard.db backed up to /data/before-upgrade-from-0004.db\n" in upgraded
+    assert "/data/runyard.db upgraded from revision 0004 to 0005\n" in upgraded
     async with connect(installed) as client:
         found = await client.get(f"{BASE}/runs")
         assert [run["status"]["state"] for run in found.json()["content"]] == ["COMPLETED"], found.text

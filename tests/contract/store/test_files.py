@@ -1,11 +1,12 @@
 """Rows of stored files: totals, reservations, and blobs that nothing uses anymore."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from runyard.app.model import FileUsage, StoredFile, Upload
+from runyard.app.model import FileUsage, ResumableUpload, StoredFile, Upload
 from runyard.app.ports import Stale, Store
 from tests.contract.store.builders import NOON, make_entity
 
@@ -180,3 +181,87 @@ async def test_blobs_are_unused_when_their_project_is_deleted(store: Store) -> N
     async with store.begin(is_read_only=True) as work:
         assert await work.files.list_files("artifact", "a1", project="q") == [other]
         assert await work.files.measure("q") == FileUsage(number=1, bytes=5)
+
+
+def make_resumable(blob: str, path: str = "f", **fields: Any) -> ResumableUpload:
+    """For artifact a1 of project p."""
+    chosen: dict[str, Any] = {"type": "artifact", "project": "p", "id": "a1", "size": 5, **fields}
+    return ResumableUpload(
+        blob=blob, path=path, entity_created_at=NOON, content_type="text/plain", user="ada", expires_at=NOON, **chosen
+    )
+
+
+async def add_uploads(store: Store, *uploads: ResumableUpload, lasting: timedelta = HOUR) -> None:
+    async with store.begin() as work:
+        for upload in uploads:
+            await work.files.add_upload(upload, lasting=lasting)
+        await work.commit()
+
+
+async def test_resumable_upload_is_found_as_it_was_begun_until_it_is_a_file(store: Store) -> None:
+    given = make_resumable("blob1", "a/é", sha256="0" * 64, is_new=True, replaces="1" * 64)
+    await add_uploads(store, given, make_resumable("blob2", "a", id="a2"))
+    async with store.begin(is_read_only=True) as work:
+        found = await work.files.find_upload("blob1", project="p")
+        assert found is not None
+        assert replace(found, expires_at=NOON) == given
+        assert timedelta(minutes=59) < found.expires_at - datetime.now(UTC) <= HOUR
+        assert await work.files.list_uploads("artifact", "a1", project="p") == [found]
+        assert await work.files.find_upload("blob1", project="q") is None
+        assert await work.files.count_uploads("p") == 2
+    assert await measure(store, entity=("artifact", "a1")) == FileUsage(number=1, bytes=5)
+    async with store.begin() as work:
+        await work.files.put(make_file("blob1"))
+        await work.files.release("blob2")
+        await work.commit()
+    async with store.begin(is_read_only=True) as work:
+        assert await work.files.count_uploads("p") == 0
+    assert (await measure(store), await list_unused(store)) == (FileUsage(number=1, bytes=5), ["blob2"])
+
+
+async def test_resumable_upload_is_not_found_when_it_has_expired(store: Store) -> None:
+    with pytest.raises(Stale):
+        await add_uploads(store, make_resumable("blob1"), lasting=timedelta(seconds=-1))
+
+
+async def test_lease_of_an_upload_has_one_holder_until_it_ends(store: Store) -> None:
+    await add_uploads(store, make_resumable("blob1"))
+
+    async def hold(holder: str, *, lasting: timedelta = HOUR, blob: str = "blob1") -> bool:
+        async with store.begin() as work:
+            is_held = await work.files.hold_upload(blob, holder=holder, lasting=lasting)
+            await work.commit()
+            return is_held
+
+    assert [await hold("one"), await hold("two"), await hold("one"), await hold("one", blob="none")] == [
+        *(True, False, True, False)
+    ]
+    async with store.begin() as work:
+        await work.files.free_upload("blob1", holder="two")
+        await work.commit()
+    assert not await hold("two")
+    async with store.begin() as work:
+        await work.files.free_upload("blob1", holder="one")
+        await work.commit()
+    assert await hold("two", lasting=timedelta(seconds=-1))
+    assert await hold("three")
+
+
+async def test_uploads_end_when_their_entity_or_project_is_deleted(store: Store) -> None:
+    async with store.begin() as work:
+        await work.entities.add(make_entity("p", type="project", kind="project", name="p"))
+        for entity_id in ("a1", "a2"):
+            await work.entities.add(make_entity(entity_id, type="artifact", kind="artifact"))
+        await work.commit()
+    await add_uploads(store, make_resumable("blob1"), make_resumable("blob2", id="a2"))
+    async with store.begin() as work:
+        assert await work.entities.delete("artifact", "a1", project="p")
+        await work.commit()
+    assert await measure(store) == FileUsage(number=1, bytes=5)
+    async with store.begin() as work:
+        assert await work.files.find_upload("blob1", project="p") is None
+        await work.entities.delete_project("p")
+        await work.commit()
+    assert await measure(store) == FileUsage(number=0, bytes=0)
+    # A request may still write to them.
+    assert await list_unused(store) == []

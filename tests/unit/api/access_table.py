@@ -146,6 +146,12 @@ def _make_stored_rows(plural: str) -> dict[str, str]:
         f"GET /{plural}/{{id}}/files/content/{{path:path}}": "readers",
         f"PUT /{plural}/{{id}}/files/content/{{path:path}}": "producers",
         f"DELETE /{plural}/{{id}}/files/content/{{path:path}}": "producers",
+        f"GET /{plural}/{{id}}/files/uploads": "readers",
+        f"POST /{plural}/{{id}}/files/uploads": "producers",
+        f"GET /{plural}/{{id}}/files/uploads/{{upload}}": "readers",
+        f"PATCH /{plural}/{{id}}/files/uploads/{{upload}}": "producers",
+        f"DELETE /{plural}/{{id}}/files/uploads/{{upload}}": "producers",
+        f"POST /{plural}/{{id}}/files/uploads/{{upload}}/complete": "producers",
     }
 
 

@@ -271,8 +271,8 @@ async def test_bytes_stay_when_a_commit_is_reported_as_failed_and_was_not(server
     async def iterate() -> AsyncIterator[bytes]:
         yield BYTES
 
-    upload = FileUpload(path="g", size=len(BYTES), chunks=iterate(), content_type="text/plain")
+    upload = FileUpload(path="g", size=len(BYTES), content_type="text/plain")
     with pytest.raises(Unavailable):
-        await upload_file(core, Principal(name="ada"), "artifact", "demo", "adas", upload)
+        await upload_file(core, Principal(name="ada"), "artifact", "demo", "adas", upload, iterate())
     file = await get_file(server.core, "artifact", "demo", "adas", "g")
     assert b"".join([chunk async for chunk in read_file(server.core, file)]) == BYTES

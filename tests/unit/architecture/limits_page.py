@@ -19,6 +19,7 @@ UNLISTED = {
     "api.routes.events.MOST_SEQUENCE": "the largest number, not a limit of anything stored",
     "api.routes.profiles.MOST_NUMBER": "the largest number, not a limit of anything stored",
     "api.routes.sessions.MOST_PORT": "the largest number of a port",
+    "api.routes.uploads.LARGEST_SIZE": "the largest number, not a limit of anything stored",
     "api.websockets.MOST_REASON_BYTES": "WebSocket's own rule for close frames",
     "app.files.downloads.MOST_NAMED": "how many files a message names",
     "app.identity.accounts.MOST_NAMED": "how many projects a message names",

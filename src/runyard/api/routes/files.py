@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterator
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,13 +18,12 @@ from runyard.api.content_headers import (
 )
 from runyard.api.context import get_context
 from runyard.api.openapi_models import ErrorResponse, FileResponse
-from runyard.api.request_bodies import iter_chunks
 from runyard.api.responses import json_response
 from runyard.api.routing import Routes, get_principal
 from runyard.api.streams import LimitedStreamingResponse, StreamGuard
 from runyard.api.throttle import get_throttle, throttle_key
+from runyard.api.transfers import check_transfer, iter_upload
 from runyard.app.entities import TYPES
-from runyard.app.errors import Forbidden
 from runyard.app.files import (
     FileUpload,
     delete_file,
@@ -88,12 +86,12 @@ def _add_routes(routes: Routes, type_name: str) -> None:
             upload = FileUpload(
                 path=read_file_path(path),
                 size=size,
-                chunks=_iter_upload(request, project=project, size=size),
                 content_type=read_content_type(request, path),
                 sha256=read_digest(request),
                 condition=read_condition(request),
             )
-            file = await upload_file(core, who, type_name, project, id, upload)
+            chunks = iter_upload(request, project=project, size=size)
+            file = await upload_file(core, who, type_name, project, id, upload, chunks)
         return json_response(file_to_json(file), headers={"ETag": make_tag(file)})
 
     @routes.get(path_of_file, permission=Permission.READ, responses=_DOWNLOAD, name=f"get_{type_name}_file")
@@ -138,28 +136,11 @@ def _respond(request: Request, project: str, file: StoredFile) -> Response:
     )
 
 
-async def _iter_upload(request: Request, *, project: str, size: int) -> AsyncIterator[bytes]:
-    """The body. Raises 400 if it has another size, and `Forbidden` if the access is lost meanwhile."""
-    guard = StreamGuard(request, project=project, permission=Permission.PRODUCE)
-    received = 0
-    async for chunk in iter_chunks(request):
-        received += len(chunk)
-        yield chunk
-        await _check_access(guard)
-    if received != size:
-        raise HTTPException(400, f"the body has {received} bytes, and `Content-Length` states {size}")
-
-
 async def _iter_download(chunks: AsyncIterator[bytes], guard: StreamGuard) -> AsyncIterator[bytes]:
     """The bytes. Raises `Forbidden` if the access is lost meanwhile: the connection is closed before the end."""
     async for chunk in chunks:
         yield chunk
-        await _check_access(guard)
-
-
-async def _check_access(guard: StreamGuard) -> None:
-    if await guard.stop_reason() == "access":
-        raise Forbidden("access was lost during the transfer")
+        await check_transfer(guard)
 
 
 def make_file_routes() -> Iterator[Routes]:
