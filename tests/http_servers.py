@@ -15,6 +15,7 @@ from runyard.api.context import Limits, ServerContext
 from runyard.app.blob_store import BlobStore
 from runyard.app.core import Core, Options
 from runyard.app.engine import Engine
+from runyard.app.files_store import FilesStore
 from runyard.app.log_store import LogStore
 from runyard.app.model import Account, Run
 from runyard.app.ports import Clock
@@ -87,6 +88,7 @@ async def serve(
     wrap_logs: Callable[[LogStore], Any] | None = None,
     engine: Engine | None = None,
     wrap_blobs: Callable[[BlobStore], Any] | None = None,
+    files_store: FilesStore | None = None,
 ) -> AsyncIterator[Server]:
     """A server whose data is in the folder; nothing listens, requests go straight in."""
     store = await open_store(url or await ensure_sqlite(folder / "runyard.db"))
@@ -99,6 +101,7 @@ async def serve(
         clock=clock or SystemClock(),
         engine=engine,
         blobs=blobs if wrap_blobs is None else wrap_blobs(blobs),
+        files_store=files_store,
         options=Options(endpoint=ENDPOINT, **(options or {})),
     )
     # Real hashing at its least cost: these tests sign in hundreds of times.

@@ -47,7 +47,7 @@ from runyard.app.times import SystemClock
 from runyard.auth import Authenticator, Issuer, Passwords
 from runyard.engines.local.local_engine import LocalEngine
 from runyard.engines.local.local_settings import LocalSettings
-from runyard.files import open_blobs
+from runyard.files import open_blobs, open_files_store
 from runyard.logs.backends import open_logs
 from runyard.settings import Settings
 from runyard.store import SqlStore, open_store
@@ -257,6 +257,9 @@ async def _build(
     blobs = open_blobs(settings.files, **s3)
     stack.push_async_callback(blobs.close)
     await blobs.check()
+    files_store = None if settings.files_store is None else open_files_store(settings.files_store, **s3)
+    if files_store is not None:
+        stack.push_async_callback(files_store.close)
     is_new = settings.key is None and not settings.key_file.exists()
     core = Core(
         store=store,
@@ -265,9 +268,11 @@ async def _build(
         clock=SystemClock(),
         engine=engine,
         blobs=blobs,
+        files_store=files_store,
         options=Options(
             endpoint=endpoint,
-            files_store=settings.files_store,
+            client_configuration=_describe_files_store(settings),
+            client_credentials=_list_client_credentials(settings),
             max_file_bytes=settings.max_file_bytes,
             max_entity_bytes=settings.max_entity_bytes,
             max_project_bytes=settings.max_project_bytes,
@@ -295,6 +300,30 @@ async def _build(
         ),
         allowed_hosts=LOOPBACK_HOSTS | {settings.host},
     )
+
+
+def _describe_files_store(settings: Settings) -> dict[str, str]:
+    """How clients reach the files store, in the names of DigitalHub's SDK."""
+    if settings.files_store is None:
+        return {}
+    return {
+        "aws_endpoint_url": settings.s3_endpoint or f"https://s3.{settings.s3_region}.amazonaws.com",
+        "aws_region": settings.s3_region,
+        "dhcore_default_files_store": settings.files_store,
+        "s3_bucket": settings.files_store.removeprefix("s3://").partition("/")[0],
+        "s3_path_style": str(settings.s3_endpoint is not None).lower(),
+        "s3_signature_version": "s3v4",
+    }
+
+
+def _list_client_credentials(settings: Settings) -> dict[str, str]:
+    if not settings.s3_credentials_for_clients:
+        return {}
+    return {
+        **_describe_files_store(settings),
+        "aws_access_key_id": settings.s3_client_access_key or "",
+        "aws_secret_access_key": settings.s3_client_secret_key or "",
+    }
 
 
 async def _prepare_keys(issuer: Issuer, settings: Settings, *, is_new: bool) -> None:

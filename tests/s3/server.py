@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runyard.app.blob_store import BlobStore
+from runyard.app.files_store import FilesStore
 from runyard.app.log_store import LogStore
-from runyard.files import open_blobs
+from runyard.files import open_blobs, open_files_store
 from runyard.logs import open_logs
 from tests.e2e.sdk.environments import cache_folder
 
@@ -35,6 +36,11 @@ class S3Server:
     bucket: str
     access_key: str
     secret_key: str
+    files_bucket: str = ""
+    """The bucket of clients."""
+    client_access_key: str = ""
+    client_secret_key: str = ""
+    """Good for that bucket only."""
 
     def open_logs(self, prefix: str, *, secret_key: str | None = None, bucket: str | None = None) -> LogStore:
         """A log store under a prefix of its own."""
@@ -53,6 +59,17 @@ class S3Server:
             s3_access_key=self.access_key,
             s3_secret_key=secret_key or self.secret_key,
         )
+
+    def open_files_store(self, prefix: str) -> FilesStore:
+        """The files store of clients under a prefix of its own."""
+        store = open_files_store(
+            f"s3://{self.files_bucket}/{prefix}",
+            s3_endpoint=self.endpoint,
+            s3_access_key=self.access_key,
+            s3_secret_key=self.secret_key,
+        )
+        assert store is not None
+        return store
 
 
 @contextlib.contextmanager

@@ -293,12 +293,35 @@ def test_credentials_are_asked_for_when_files_go_to_s3(tmp_path: Path) -> None:
         assert "is not " in refuse({}, files=wrong)[0]
 
 
+@pytest.mark.parametrize("store", ["s3://bucket", "s3://bucket/files", "s3://bucket/files/clients"])
+def test_files_store_is_refused_when_clients_could_reach_what_the_server_stores(store: str) -> None:
+    keys = {"RUNYARD_S3_ACCESS_KEY": "AKID", "RUNYARD_S3_SECRET_KEY": PASSWORD}
+    (line,) = refuse(keys, files="s3://bucket/files", files_store=store)
+    assert line.startswith(f"--files-store: `{store}` overlaps --files `s3://bucket/files`")
+    read({**keys, "RUNYARD_FILES": "s3://bucket/files", "RUNYARD_FILES_STORE": "s3://bucket/filestore"})
+
+
+def test_client_credentials_are_asked_for_when_clients_are_to_get_them() -> None:
+    lines = refuse({"RUNYARD_S3_CLIENT_ACCESS_KEY": "AKID"}, s3_credentials_for_clients=True)
+    assert lines == [
+        "--s3-credentials-for-clients: has no effect without --files-store",
+        "--s3-credentials-for-clients: requires the variable RUNYARD_S3_CLIENT_SECRET_KEY",
+    ]
+    same = {
+        **{f"RUNYARD_S3_{name}": "AKID" for name in ("ACCESS_KEY", "CLIENT_ACCESS_KEY", "CLIENT_SECRET_KEY")},
+        "RUNYARD_FILES_STORE": "s3://bucket",
+    }
+    (line,) = refuse(same, s3_credentials_for_clients=True)
+    assert "is the key of the server itself" in line
+
+
 def test_secrets_are_not_shown_when_settings_are_printed() -> None:
     environment = {
         "RUNYARD_KEY": PASSWORD,
         "RUNYARD_DATABASE": f"postgresql://ada:{PASSWORD}@db/runyard",
         "RUNYARD_S3_ACCESS_KEY": PASSWORD,
         "RUNYARD_S3_SECRET_KEY": PASSWORD,
+        "RUNYARD_S3_CLIENT_SECRET_KEY": PASSWORD,
     }
     loaded = read(environment)
     assert loaded.settings.key == PASSWORD

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from runyard.app.files import Condition
+from runyard.app.files import AnyFile, Condition
 from runyard.app.model import StoredFile
 from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
@@ -117,22 +117,20 @@ def read_condition(request: Request) -> Condition:
     return Condition(sha256=found[1])
 
 
-def is_unchanged(request: Request, file: StoredFile) -> bool:
+def is_unchanged(request: Request, file: AnyFile) -> bool:
     """Whether the client has the file already (`If-None-Match`): the answer is 304."""
     given = request.headers.get("if-none-match", "")[:10_000]
-    return given.strip() == "*" or any(
-        found is not None and found[1] == file.sha256 for found in map(_TAG.fullmatch, given.split(","))
-    )
+    return given.strip() == "*" or any(tag.strip().removeprefix("W/") == file.tag for tag in given.split(","))
 
 
-def read_range(request: Request, file: StoredFile) -> ByteRange | None:
+def read_range(request: Request, file: AnyFile) -> ByteRange | None:
     """The bytes of `Range`; None for the whole file, also for several ranges. Raises 416.
 
     `If-Range` makes it the whole file if that has changed.
     """
     found = _RANGE.fullmatch(request.headers.get("range", "")[:100])
     expected = request.headers.get("if-range")
-    if found is None or found.groups() == ("", "") or (expected is not None and expected.strip() != make_tag(file)):
+    if found is None or found.groups() == ("", "") or (expected is not None and expected.strip() != file.tag):
         return None
     first, last = found.groups()
     if first:
@@ -147,22 +145,19 @@ def read_range(request: Request, file: StoredFile) -> ByteRange | None:
     return ByteRange(start, end)
 
 
-def make_tag(file: StoredFile) -> str:
-    """Its ETag: the digest of its bytes."""
-    return f'"{file.sha256}"'
-
-
-def make_headers(file: StoredFile) -> dict[str, str]:
+def make_headers(file: AnyFile) -> dict[str, str]:
     """The headers of an answer with the bytes of a file.
 
     The bytes are a user's: a browser must download them, never show them as a page of this server.
     """
     name = quote(PurePosixPath(file.path).name, safe="")
-    digest = base64.b64encode(bytes.fromhex(file.sha256)).decode()
+    digest = {}
+    if isinstance(file, StoredFile):
+        digest["Repr-Digest"] = f"sha-256=:{base64.b64encode(bytes.fromhex(file.sha256)).decode()}:"
     return {
-        "ETag": make_tag(file),
+        **digest,
+        "ETag": file.tag,
         "Last-Modified": format_datetime(file.at.astimezone(UTC), usegmt=True),
-        "Repr-Digest": f"sha-256=:{digest}:",
         "Accept-Ranges": "bytes",
         "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
         "Content-Security-Policy": "default-src 'none'; sandbox",

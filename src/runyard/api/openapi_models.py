@@ -511,7 +511,11 @@ class FileResponse(BaseModel):
     name: str = Field(description="The last part of the path.", examples=["model.bin"])
     content_type: str = Field(description="The media type.", examples=["application/octet-stream"])
     size: int = Field(description="In bytes.", examples=[5])
-    hash: str = Field(description="`sha256:` and the digest in hexadecimal.", examples=["sha256:2cf24dba…"])
+    hash: str | None = Field(
+        default=None,
+        description="`sha256:` and the digest in hexadecimal; not of files in the files store.",
+        examples=["sha256:2cf24dba…"],
+    )
     last_modified: str = Field(description="When it was uploaded.", examples=["Sun, 15 Nov 2026 07:12:46 GMT"])
     stored: bool = Field(description="Whether this server has its bytes: at `files/content/{path}`.", examples=[True])
 

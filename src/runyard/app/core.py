@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,6 +10,7 @@ from datetime import timedelta
 from runyard.app.blob_store import BlobStore
 from runyard.app.engine import Engine
 from runyard.app.event_waits import wait_at_most
+from runyard.app.files_store import FilesStore
 from runyard.app.intake import Intake
 from runyard.app.log_store import LogStore
 from runyard.app.ports import Clock, Store
@@ -125,8 +126,10 @@ class Options:
 
     endpoint: str = "http://localhost:8080"
     """The URL of this server for pods and for the issuer of tokens."""
-    files_store: str | None = None
-    """Where clients store artifacts by default, such as `s3://bucket`."""
+    client_configuration: Mapping[str, str] = field(default_factory=dict)
+    """Where clients store files by themselves, in the names of DigitalHub's SDK. Public."""
+    client_credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What every client that signs in gets for that place, in the same names."""
     max_file_bytes: int = 10 << 30
     """Of one file that the server stores."""
     max_entity_bytes: int = 100 << 30
@@ -150,6 +153,8 @@ class Core:
     """What executes runs, for use cases that only look or open sessions; the loops do the rest."""
     blobs: BlobStore | None = None
     """Where the bytes of files are stored; None: this server stores none."""
+    files_store: FilesStore | None = None
+    """Where clients store files by themselves, if the server can read it, too."""
     options: Options = field(default_factory=Options)
     signals: Signals = field(default_factory=Signals)
     intake: Intake = field(default_factory=Intake)

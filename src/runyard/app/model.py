@@ -197,6 +197,11 @@ class StoredFile:
     at: datetime
     user: str
 
+    @property
+    def tag(self) -> str:
+        """Its ETag: the digest of its bytes, in quotes."""
+        return f'"{self.sha256}"'
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:

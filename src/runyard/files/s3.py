@@ -7,7 +7,7 @@ its last bytes, too few for a part, are an object `….tail` that says after how
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +19,7 @@ from runyard.s3.bucket import Bucket
 from runyard.s3.errors import ObjectMissing, S3Error
 from runyard.s3.multipart import (
     Part,
+    abort_upload,
     abort_uploads,
     begin_upload,
     choose_part_bytes,
@@ -35,11 +36,57 @@ WAIT_SECONDS = 20.0
 _NAME = re.compile(r"[0-9a-z]{8,64}", re.ASCII)
 
 
+class WriterTurns:
+    """Bounds how many uploads are written at a time."""
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(MOST_WRITERS)
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[None]:
+        """Wait for a turn; raises `BlobsUnavailable` if that takes too long."""
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._free.acquire()
+        except TimeoutError:
+            raise BlobsUnavailable(f"{MOST_WRITERS} uploads are in progress") from None
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+async def write_object(
+    bucket: Bucket,
+    key: str,
+    chunks: AsyncIterator[bytes],
+    *,
+    size: int,
+    content_type: str = "",
+    check: Callable[[str], None] | None = None,
+) -> str:
+    """Store an object of that size; returns its SHA-256. It is visible when `check` has accepted the digest."""
+    growing = _Growing(bucket, key, _Unfinished(), tail=b"", size=size, content_type=content_type)
+    digest = hashlib.sha256()
+    try:
+        async for chunk in chunks:
+            await growing.add(chunk)
+            await _update(digest, chunk)
+        growing.check_whole()
+        if check is not None:
+            check(digest.hexdigest())
+        await growing.finish()
+    except BaseException:
+        await try_to_end(growing.abort())
+        raise
+    return digest.hexdigest()
+
+
 def open_s3_blobs(place: str, *, endpoint: str | None, region: str, access_key: str, secret_key: str) -> "S3Blobs":
     """The store for `bucket/prefix`. Sends nothing yet."""
     name, _, prefix = place.partition("/")
     signer = Signer(access_key=access_key, secret_key=secret_key, region=region)
-    return S3Blobs(Bucket(name, endpoint=endpoint, signer=signer, make_error=_make_error), prefix=prefix.strip("/"))
+    return S3Blobs(Bucket(name, endpoint=endpoint, signer=signer, make_error=make_error), prefix=prefix.strip("/"))
 
 
 class S3Blobs:
@@ -49,7 +96,7 @@ class S3Blobs:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._digests = RunningDigests()
-        self._writers = asyncio.Semaphore(MOST_WRITERS)
+        self._turns = WriterTurns()
 
     async def check(self) -> None:
         """See `BlobStore`."""
@@ -58,18 +105,18 @@ class S3Blobs:
     async def write(self, blob: str, chunks: AsyncIterator[bytes], *, size: int) -> str:
         """See `BlobStore`."""
         key = self._locate(blob)
-        async with self._take_turn():
+        async with self._turns.take():
             try:
-                return await self._write(key, chunks, size=size)
+                return await write_object(self._bucket, key, chunks, size=size)
             except BaseException:
                 # Also what this task left when it was cancelled. What fails here is left to whoever deletes the blob.
-                await _try(self._abort(key))
+                await try_to_end(self._abort(key))
                 raise
 
     async def append(self, blob: str, chunks: AsyncIterator[bytes], *, offset: int, size: int) -> int:
         """See `BlobStore`."""
         key = self._locate(blob)
-        async with self._take_turn():
+        async with self._turns.take():
             found = await self._look(key)
             if found.stored != offset:
                 raise BlobMissing(f"unfinished blob {blob} has {found.stored} bytes, not {offset}")
@@ -80,7 +127,7 @@ class S3Blobs:
                     await growing.add(chunk)
                     await _update(digest, chunk)
             except BaseException:
-                await _try(growing.put_tail())
+                await try_to_end(growing.put_tail())
                 raise
             await growing.put_tail()
             self._digests.keep(blob, offset=growing.stored, digest=digest)
@@ -132,29 +179,6 @@ class S3Blobs:
         if not _NAME.fullmatch(blob):
             raise ValueError("not the name of a blob")
         return f"{self._prefix}{blob[:2]}/{blob}"
-
-    @asynccontextmanager
-    async def _take_turn(self) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                await self._writers.acquire()
-        except TimeoutError:
-            raise BlobsUnavailable(f"{MOST_WRITERS} uploads are in progress") from None
-        try:
-            yield
-        finally:
-            self._writers.release()
-
-    async def _write(self, key: str, chunks: AsyncIterator[bytes], *, size: int) -> str:
-        growing = _Growing(self._bucket, key, _Unfinished(), tail=b"", size=size)
-        digest = hashlib.sha256()
-        async for chunk in chunks:
-            await growing.add(chunk)
-            await _update(digest, chunk)
-        if growing.received != size:
-            raise ValueError(f"{growing.received} bytes instead of {size}")
-        await growing.finish()
-        return digest.hexdigest()
 
     async def _abort(self, key: str) -> None:
         await abort_uploads(self._bucket, key)
@@ -209,8 +233,10 @@ class _Unfinished:
 class _Growing:
     """Adds to an unfinished blob: has less than a part in memory."""
 
-    def __init__(self, bucket: Bucket, key: str, found: _Unfinished, *, tail: bytes, size: int) -> None:
-        self._bucket, self._key = bucket, key
+    def __init__(
+        self, bucket: Bucket, key: str, found: _Unfinished, *, tail: bytes, size: int, content_type: str = ""
+    ) -> None:
+        self._bucket, self._key, self._content_type = bucket, key, content_type
         self._upload, self._parts = found.upload, list(found.parts)
         self._pending = bytearray(tail)
         self._tail_bytes = len(tail)
@@ -236,6 +262,11 @@ class _Growing:
         while len(self._pending) >= self._part_bytes and self._size > self._part_bytes:
             await self._put_part(bytes(self._pending[: self._part_bytes]))
 
+    def check_whole(self) -> None:
+        """Raises `ValueError` if bytes are missing."""
+        if self.received != self._size:
+            raise ValueError(f"{self.received} bytes instead of {self._size}")
+
     async def put_tail(self) -> None:
         """Store what is left in memory, unless it is stored already."""
         if self._pending and len(self._pending) != self._tail_bytes:
@@ -246,14 +277,20 @@ class _Growing:
     async def finish(self) -> None:
         """Make it an object."""
         if not self._upload:
-            await self._bucket.put(self._key, bytes(self._pending))
+            await self._bucket.put(self._key, bytes(self._pending), content_type=self._content_type)
             return
         if self._pending:
             await self._put_part(bytes(self._pending))
         await complete_upload(self._bucket, self._key, self._upload, self._parts)
 
+    async def abort(self) -> None:
+        """Delete the parts. Not what a lost response may have begun."""
+        if self._upload:
+            await abort_upload(self._bucket, self._key, self._upload)
+
     async def _put_part(self, content: bytes) -> None:
-        self._upload = self._upload or await begin_upload(self._bucket, self._key)
+        if not self._upload:
+            self._upload = await begin_upload(self._bucket, self._key, content_type=self._content_type)
         number = len(self._parts) + 1
         self._parts.append(await put_part(self._bucket, self._key, self._upload, number=number, content=content))
         self._in_parts += len(content)
@@ -271,7 +308,7 @@ async def _update(digest: Digest | None, chunk: bytes) -> None:
         await asyncio.to_thread(digest.update, chunk) if len(chunk) > 1 << 16 else digest.update(chunk)
 
 
-async def _try(work: Coroutine[Any, Any, None]) -> None:
+async def try_to_end(work: Coroutine[Any, Any, None]) -> None:
     """Do it to its end, even if this task is cancelled meanwhile. What fails is not raised over the first error."""
     with suppress(BlobsUnavailable, StorageFull):
         await asyncio.shield(asyncio.create_task(work))
@@ -286,7 +323,8 @@ def _make_note(offset: int) -> bytes:
     return str(offset).encode()
 
 
-def _make_error(error: S3Error) -> Exception:
+def make_error(error: S3Error) -> Exception:
+    """What the ports raise."""
     if error.is_full:
         return StorageFull("the file storage is full; nothing was stored")
     return BlobsUnavailable(str(error))

@@ -25,6 +25,7 @@ def check_together(values: Mapping[str, Any], sources: Mapping[str, str], wrong:
     if values["namespace"] is not None and values["namespace_per_project"] is True:
         yield _make(sources["namespace"], f"contradicts {sources['namespace_per_project']}; set only one")
     yield from _check_s3(values, sources, wrong)
+    yield from _check_files_store(values, sources, wrong)
 
 
 def _check_s3(values: Mapping[str, Any], sources: Mapping[str, str], wrong: Collection[str]) -> Iterator[Problem]:
@@ -35,6 +36,41 @@ def _check_s3(values: Mapping[str, Any], sources: Mapping[str, str], wrong: Coll
         for name in ("s3_access_key", "s3_secret_key"):
             if values[name] is None:
                 yield _make(sources[place], f"`{values[place]}` requires the variable RUNYARD_{name.upper()}")
+
+
+def _check_files_store(
+    values: Mapping[str, Any], sources: Mapping[str, str], wrong: Collection[str]
+) -> Iterator[Problem]:
+    """Clients must not reach what the server stores, nor get its own credentials."""
+    place = None if "files_store" in wrong else values["files_store"]
+    for name in ("logs", "files"):
+        if place is not None and name not in wrong and _overlap(str(values[name]), place):
+            yield _make(
+                sources["files_store"],
+                f"`{place}` overlaps {_flag(name)} `{values[name]}`: a project could read the storage of all others; "
+                "use another bucket or prefix",
+            )
+    if values["s3_credentials_for_clients"] is not True:
+        return
+    where = sources["s3_credentials_for_clients"]
+    if values["files_store"] is None:
+        yield _make(where, "has no effect without --files-store")
+    for name in ("s3_client_access_key", "s3_client_secret_key"):
+        if values[name] is None:
+            yield _make(where, f"requires the variable RUNYARD_{name.upper()}")
+    own = values["s3_access_key"]
+    if own is not None and own == values["s3_client_access_key"]:
+        yield _make(
+            where, "RUNYARD_S3_CLIENT_ACCESS_KEY is the key of the server itself; make one for this bucket only"
+        )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one place in S3 is within the other."""
+    if not one.startswith("s3://"):
+        return False
+    first, second = f"{one}/", f"{other}/"
+    return first.startswith(second) or second.startswith(first)
 
 
 def list_warnings(values: Mapping[str, Any], sources: Mapping[str, str], *, is_whole: bool) -> Iterator[str]:

@@ -62,6 +62,10 @@ class Settings:
     files: str
     """Where the server stores files: an absolute path, or `s3://bucket/prefix`."""
     files_store: str | None
+    s3_credentials_for_clients: bool
+    """Whether everybody who signs in gets the client's keys."""
+    s3_client_access_key: str | None = field(repr=False)
+    s3_client_secret_key: str | None = field(repr=False)
     keep_runs: timedelta | None
     """Whole days. None: forever."""
     keep_logs: timedelta | None

@@ -257,20 +257,26 @@ SETTINGS: tuple[Setting, ...] = (
         read=value_readers.read_url,
         metavar="URL",
         shown_default="Amazon S3 in --s3-region",
-        help="URL of the S3-compatible server for --logs and --files.",
+        help="URL of the S3-compatible server for --logs, --files and --files-store.",
     ),
     Setting(
         name="s3_region",
         read=value_readers.read_text,
         metavar="NAME",
         default="us-east-1",
-        help="S3 region for --logs and --files.",
+        help="S3 region for --logs, --files and --files-store.",
     ),
     Setting(
-        name="s3_access_key", read=value_readers.read_text, is_secret=True, help="S3 access key for --logs and --files."
+        name="s3_access_key",
+        read=value_readers.read_text,
+        is_secret=True,
+        help="S3 access key for --logs, --files and --files-store.",
     ),
     Setting(
-        name="s3_secret_key", read=value_readers.read_text, is_secret=True, help="S3 secret key for --logs and --files."
+        name="s3_secret_key",
+        read=value_readers.read_text,
+        is_secret=True,
+        help="S3 secret key for --logs, --files and --files-store.",
     ),
     Setting(
         name="files",
@@ -284,7 +290,28 @@ SETTINGS: tuple[Setting, ...] = (
         name="files_store",
         read=value_readers.read_bucket,
         metavar="URL",
-        help="Default place for clients' files, such as s3://bucket.",
+        help="Bucket at --s3-endpoint where DigitalHub's SDK stores files by itself, such as s3://bucket. "
+        "With S3 credentials, the server reads and writes there, too.",
+    ),
+    Setting(
+        name="s3_credentials_for_clients",
+        read=value_readers.read_switch,
+        default="false",
+        is_switch=True,
+        help="Give RUNYARD_S3_CLIENT_ACCESS_KEY and RUNYARD_S3_CLIENT_SECRET_KEY to everybody who signs in: "
+        "all of them can read, change and delete the files of all projects in --files-store.",
+    ),
+    Setting(
+        name="s3_client_access_key",
+        read=value_readers.read_text,
+        is_secret=True,
+        help="S3 access key for --s3-credentials-for-clients; not that of the server.",
+    ),
+    Setting(
+        name="s3_client_secret_key",
+        read=value_readers.read_text,
+        is_secret=True,
+        help="S3 secret key for --s3-credentials-for-clients.",
     ),
     Setting(
         name="keep_runs",

@@ -121,6 +121,10 @@ class Code(StrEnum):
     FILE_QUOTA = "file.quota", "the entity or the project has no room for the file"
     FILE_SEVERAL = "file.several", "the entity has several files; the path of one is required"
     FILE_TOO_LARGE = "file.too_large", "the file is larger than the server allows"
+    FILES_ELSEWHERE = (
+        "files.elsewhere",
+        "the files of the entity are in the files store; resumable uploads are not possible",
+    )
     FILES_FULL = "files.full", "the file storage is full"
     FILES_OFF = "files.off", "the server has no file storage"
     FILTER_OPERATOR = "filter.operator", "the search filter uses an unknown operator"

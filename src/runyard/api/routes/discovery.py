@@ -23,6 +23,8 @@ from runyard.spec.problem_codes import Code
 from runyard.spec.readers import refuse
 
 CLIENT_ID = "runyard"
+CREDENTIALS = "credentials"
+"""The scope by which clients ask for what they need besides a token: credentials of the files store."""
 MOST_FORM_BYTES = 1 << 16
 """Limit of the form of the token endpoint, which anybody can send."""
 MOST_FORM_FIELDS = 50
@@ -51,8 +53,7 @@ async def get_configuration(request: Request) -> Response:
         "k8s_resource_profiles": sorted(current.admin_rules.profiles),
         **_describe_tokens(endpoint, prefix="oauth2_"),
     }
-    if context.core.options.files_store is not None:
-        content["dhcore_default_files_store"] = context.core.options.files_store
+    content |= context.core.options.client_configuration
     return json_response(dict(sorted(content.items())), headers=_PUBLIC)
 
 
@@ -105,7 +106,10 @@ async def get_keys(request: Request) -> Response:
     },
 )
 async def get_token(request: Request) -> Response:
-    """Issue an access token: by refresh token, or in exchange for a personal token."""
+    """Issue an access token: by refresh token, or in exchange for a personal token.
+
+    With the scope `credentials` come those of the files store, if the operator gives them to clients.
+    """
     async with get_throttle(request).hold_anonymous_body():
         content = await read_bytes(request, most=MOST_FORM_BYTES)
     try:
@@ -129,6 +133,8 @@ async def get_token(request: Request) -> Response:
     except GrantRefused:
         limit_failures(request, address)
         raise
+    if CREDENTIALS in form.get("scope", "").split():
+        granted = {**granted, **context.core.options.client_credentials}
     return json_response(granted, headers={"Cache-Control": "no-store"})
 
 

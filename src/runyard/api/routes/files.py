@@ -9,7 +9,6 @@ from runyard.api.content_headers import (
     BINARY,
     is_unchanged,
     make_headers,
-    make_tag,
     read_condition,
     read_content_type,
     read_digest,
@@ -25,6 +24,7 @@ from runyard.api.throttle import get_throttle, throttle_key
 from runyard.api.transfers import check_transfer, iter_upload
 from runyard.app.entities import TYPES
 from runyard.app.files import (
+    AnyFile,
     FileUpload,
     delete_file,
     file_to_json,
@@ -34,7 +34,7 @@ from runyard.app.files import (
     read_file_path,
     upload_file,
 )
-from runyard.app.model import TYPES_WITH_BYTES, StoredFile
+from runyard.app.model import TYPES_WITH_BYTES
 from runyard.domain.access import Permission
 
 _BODY = {"required": True, "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}}
@@ -92,7 +92,7 @@ def _add_routes(routes: Routes, type_name: str) -> None:
             )
             chunks = iter_upload(request, project=project, size=size)
             file = await upload_file(core, who, type_name, project, id, upload, chunks)
-        return json_response(file_to_json(file), headers={"ETag": make_tag(file)})
+        return json_response(file_to_json(file), headers={"ETag": file.tag})
 
     @routes.get(path_of_file, permission=Permission.READ, responses=_DOWNLOAD, name=f"get_{type_name}_file")
     async def get(request: Request, project: str, id: str, path: str) -> Response:  # noqa: A002 - the name in the path
@@ -114,7 +114,7 @@ def _add_routes(routes: Routes, type_name: str) -> None:
         return json_response({})
 
 
-def _respond(request: Request, project: str, file: StoredFile) -> Response:
+def _respond(request: Request, project: str, file: AnyFile) -> Response:
     headers = make_headers(file)
     if is_unchanged(request, file):
         return Response(status_code=304, headers=headers)

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from runyard.api.content_headers import (
     BINARY,
     guess_media_type,
-    make_tag,
     read_condition,
     read_length,
     read_media_type,
@@ -140,7 +139,7 @@ def _add_upload(routes: Routes, type_name: str) -> None:
         given = expect_mapping(await read_body(request), of="fields")
         _check_fields(given, ("sha256",))
         file = await complete_upload(core, who, place, sha256=_read_sha256(given.get("sha256")))
-        return json_response(file_to_json(file), headers={"ETag": make_tag(file)})
+        return json_response(file_to_json(file), headers={"ETag": file.tag})
 
     @routes.delete(path, permission=Permission.PRODUCE, responses=_CONFLICT, name=f"delete_{type_name}_upload")
     async def delete(request: Request, project: str, id: str, upload: str) -> Response:  # noqa: A002

@@ -4,7 +4,7 @@ Start in `uploads.py`, one request, and `resumable_uploads.py`, several. A file 
 `BlobStore`: the row decides what exists. May import `entities`.
 """
 
-from runyard.app.files.downloads import find_only_file, get_file, read_file
+from runyard.app.files.downloads import AnyFile, find_only_file, get_file, read_file
 from runyard.app.files.file_commits import Condition, FileUpload
 from runyard.app.files.file_lists import file_to_json, list_all_files
 from runyard.app.files.file_paths import read_file_path
@@ -21,6 +21,7 @@ from runyard.app.files.resumable_uploads import (
 from runyard.app.files.uploads import delete_file, upload_file
 
 __all__ = [
+    "AnyFile",
     "Condition",
     "FileUpload",
     "UploadPlace",

@@ -15,6 +15,7 @@ from runyard.app.blob_store import BlobMissing
 from runyard.app.core import Core
 from runyard.app.entities import check_own_entity, enter_project, require_entity
 from runyard.app.errors import Missing, NotPossible, UploadConflict
+from runyard.app.files.client_files import find_client_place
 from runyard.app.files.file_commits import (
     SLOWEST_BYTES_PER_SECOND,
     Condition,
@@ -67,6 +68,10 @@ async def begin_upload(
         await enter_project(unit, project)
         entity = await require_entity(unit, type_name, project, entity_id)
         check_own_entity(who, entity)
+        place = find_client_place(core, entity)
+        if place is not None and place.is_own:
+            message = f"the files of {type_name} {entity_id} are in the files store, as its `spec.path` says"
+            raise NotPossible(Code.FILES_ELSEWHERE, f"{message}: store them there, or upload by PUT files/content")
         await unit.lock(lock_of_files(project))
         await _check_number(unit, entity)
         known = await find_replaced(unit, entity, upload)

@@ -13,6 +13,7 @@ from runyard.app.audit import audit
 from runyard.app.core import Core
 from runyard.app.entities import check_own_entity, enter_project, lock_entity, require_entity
 from runyard.app.errors import Missing
+from runyard.app.files.client_files import delete_client_file, find_writable_place, upload_client_file
 from runyard.app.files.file_commits import (
     SLOWEST_BYTES_PER_SECOND,
     FileUpload,
@@ -24,6 +25,7 @@ from runyard.app.files.file_commits import (
     release_blob,
 )
 from runyard.app.files.file_storage import require_blobs
+from runyard.app.files_store import ClientFile
 from runyard.app.locks import lock_of_files
 from runyard.app.model import Principal, StoredFile, Upload
 from runyard.app.ports import Unavailable
@@ -38,14 +40,16 @@ async def upload_file(
     entity_id: str,
     upload: FileUpload,
     chunks: AsyncIterator[bytes],
-) -> StoredFile:
+) -> StoredFile | ClientFile:
     """Store a file under its path, and replace one that is there. Idempotent: the same bytes change nothing.
 
     Raises `Missing`, `Forbidden`, `Conflict`, `TooLarge` and `NotPossible` before the first byte is read, where they
     are known; `NotPossible` for wrong bytes, `StorageFull`, `Unavailable`, and what the chunks raise.
     """
-    blobs = require_blobs(core)
     check_size(core, upload.size)
+    if (found := await find_writable_place(core, who, type_name, project, entity_id)) is not None:
+        return await upload_client_file(core, who, found, upload, chunks)
+    blobs = require_blobs(core)
     reserved = Upload(type=type_name, project=project, id=entity_id, blob=token_hex(16), size=upload.size)
     created_at = await _reserve(core, who, reserved, upload)
     try:
@@ -61,6 +65,10 @@ async def upload_file(
 
 async def delete_file(core: Core, who: Principal, type_name: str, project: str, entity_id: str, path: str) -> None:
     """Delete a file and its bytes. Raises `Missing`."""
+    found = await find_writable_place(core, who, type_name, project, entity_id)
+    if found is not None and not await _is_stored(core, type_name, project, entity_id, path):
+        await delete_client_file(core, who, found, path)
+        return
     require_blobs(core)
     async with core.store.begin() as unit:
         await enter_project(unit, project)
@@ -71,6 +79,12 @@ async def delete_file(core: Core, who: Principal, type_name: str, project: str, 
         await audit(core, unit, who, f"{type_name}.delete_file", entity, details={"path": path})
         await unit.commit()
     await try_remove_unused(core.store, core.blobs)
+
+
+async def _is_stored(core: Core, type_name: str, project: str, entity_id: str, path: str) -> bool:
+    """Whether the server itself has the file: it was uploaded before `spec.path` said otherwise."""
+    async with core.store.begin(is_read_only=True) as unit:
+        return await unit.files.find(type_name, entity_id, path, project=project) is not None
 
 
 async def _reserve(core: Core, who: Principal, reserved: Upload, upload: FileUpload) -> datetime:
