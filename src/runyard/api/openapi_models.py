@@ -556,4 +556,8 @@ class UploadResponse(BaseModel):
     offset: int = Field(description="How many bytes are stored.", examples=[0])
     content_type: str = Field(description="The media type.", examples=["application/octet-stream"])
     expires_at: str = Field(description="When it ends unless it is complete.", examples=["2026-11-19T07:12:46+00:00"])
-    sha256: str | None = Field(default=None, description="The digest that was stated at the beginning.")
+    sha256: str | None = Field(
+        default=None,
+        description="The digest that was stated at the beginning.",
+        examples=["2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"],
+    )

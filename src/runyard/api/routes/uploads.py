@@ -84,7 +84,7 @@ def _add_collection(routes: Routes, type_name: str) -> None:
     @routes.get(
         root,
         permission=Permission.READ,
-        response=list[UploadResponse],
+        response=list[dict[str, object]],
         responses=_ERRORS,
         name=f"list_{type_name}_uploads",
     )
