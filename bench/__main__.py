@@ -16,6 +16,7 @@ from bench.cluster import section as cluster
 from bench.light import section as light
 from bench.local import section as local
 from bench.loop import section as loop
+from bench.node import section as node
 from bench.report import Goal, Section, progress, render
 
 SECTIONS: Mapping[str, Callable[[], Section]] = {
@@ -28,7 +29,9 @@ SECTIONS: Mapping[str, Callable[[], Section]] = {
     "light": light.measure,
     "logs": log_following.measure,
     "cluster": cluster.measure,
+    "node": node.measure,
 }
+MEASURES = (*cluster.MEASURES, *node.MEASURES)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -40,17 +43,24 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{known}; all if none is named")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     parser.add_argument(
-        "--only", action="append", metavar="MEASURE", choices=cluster.MEASURES, help="of the section cluster, only this"
+        "--only",
+        action="append",
+        metavar="MEASURE",
+        choices=MEASURES,
+        help="of cluster and node, only this",
     )
-    parser.add_argument("--small", action="store_true", help="the section cluster in small, for development")
+    parser.add_argument("--small", action="store_true", help="the sections cluster and node in small, for development")
     arguments = parser.parse_args(argv)
     if unknown := [name for name in arguments.sections if name not in SECTIONS]:
         parser.error(f"no section {', '.join(unknown)}: there are {known}")
     machine = _describe_machine()
     print(" · ".join(f"{key} {value}" for key, value in machine.items()), flush=True)
-    sizes = cluster.SMALL if arguments.small else cluster.FULL
-    measure_cluster = partial(cluster.measure, sizes, only=arguments.only or cluster.MEASURES)
-    sections: dict[str, Callable[[], Section]] = {**SECTIONS, "cluster": measure_cluster}
+    only, is_small = arguments.only or MEASURES, arguments.small
+    sections: dict[str, Callable[[], Section]] = {
+        **SECTIONS,
+        "cluster": partial(cluster.measure, cluster.SMALL if is_small else cluster.FULL, only=only),
+        "node": partial(node.measure, node.SMALL if is_small else node.FULL, only=only),
+    }
     results = {}
     for name in arguments.sections or SECTIONS:
         progress(f"section {name}")

@@ -81,7 +81,7 @@ class Bed:
 @contextmanager
 def open_real_bed(*, has_audit: bool) -> Iterator[Bed]:
     """A cluster with a node that runs containers."""
-    with _open("bench-real", Options(dns=False, storage=False, audit=has_audit)) as bed:
+    with open_cluster("bench-real", Options(dns=False, storage=False, audit=has_audit)) as bed:
         yield bed
 
 
@@ -89,7 +89,7 @@ def open_real_bed(*, has_audit: bool) -> Iterator[Bed]:
 async def open_fake_bed(*, most_pods: int) -> AsyncIterator[Bed]:
     """A cluster without a node: KWOK pretends as many as so many pods need, and `fake_kubelet` their logs."""
     nodes = -(-most_pods // PODS_PER_NODE) + 1
-    with _open("bench-fake", Options(node=False, fake_nodes=nodes)) as plain, _run_kubelet(plain) as bed:
+    with open_cluster("bench-fake", Options(node=False, fake_nodes=nodes)) as plain, _run_kubelet(plain) as bed:
         async with bed.connect("bench") as api:
             await _finish_nodes(bed, api, nodes)
         yield bed
@@ -111,7 +111,8 @@ async def _finish_nodes(bed: Bed, api: RawApi, count: int) -> None:
 
 
 @contextmanager
-def _open(name: str, options: Options) -> Iterator[Bed]:
+def open_cluster(name: str, options: Options) -> Iterator[Bed]:
+    """A cluster of that name, for the time of the block."""
     prepare(options)
     Cluster.up(name, options, outlives_us=False, say=progress)
     cluster = Cluster.find(name)

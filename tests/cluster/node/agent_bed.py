@@ -67,6 +67,7 @@ class AgentBed:
     folder: Path
     offer: str
     filling: str = "v1"
+    program: tuple[str, ...] = PROGRAM
     processes: list[AgentProcess] = field(default_factory=list)
 
     @property
@@ -101,7 +102,7 @@ class AgentBed:
         """Start an agent."""
         log = self.folder / f"agent-{len(self.processes)}.log"
         argv = [
-            *PROGRAM,
+            *self.program,
             "node",
             f"--kubeconfig={self.folder / 'local.kubeconfig'}",
             f"--provider-kubeconfig={self.folder / 'provider.kubeconfig'}",
