@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from runyard.kube.rights import render_metadata
-from runyard.node.admission.policies import render_binding_policy, render_filling_policy
+from runyard.node.admission.policies import (
+    DEFAULT_SCHEDULER_USER,
+    render_binding_policy,
+    render_filling_policy,
+    render_preemption_policy,
+)
 from runyard.node.rights import ROLE, name_objects, render_local_roles, render_provider_roles
 
 KUBECONFIG_KEY = "kubeconfig"
 OFFER_KEY = "offer.yaml"
 HEALTH_PORT = 8081
 WEBHOOK_PORT = 8443
-DEFAULT_SCHEDULER = "system:kube-scheduler"
-"""The user of the default scheduler, in every cluster that kubeadm or a provider of Kubernetes sets up."""
 Filling = Literal["v1", "v1beta1", "webhook"]
 """The API version of the MutatingAdmissionPolicy, or the agent's webhook."""
 
@@ -94,7 +97,9 @@ def render_policies(node: str, *, username: str, filling: Filling, is_static: bo
     """The admission policies: filling, and the fence around the node. Static: the default scheduler binds alone."""
     scheduler = None if is_static else node
     filled = () if filling == "webhook" else render_filling_policy(node, scheduler_name=scheduler, version=filling)
-    return [*filled, *render_binding_policy(node, binder=DEFAULT_SCHEDULER if is_static else username)]
+    if is_static:
+        return [*filled, *render_binding_policy(node, binder=DEFAULT_SCHEDULER_USER)]
+    return [*filled, *render_binding_policy(node, binder=username), *render_preemption_policy(node)]
 
 
 def _render_deployment(chosen: Installation) -> dict[str, Any]:

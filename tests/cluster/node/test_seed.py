@@ -5,8 +5,10 @@ The provider is another namespace of the same cluster. The last tests change the
 
 import json
 import os
+import re
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ SEED = Path(__file__).parents[2] / "data" / "virtual_node"
 FAKE = "fake"
 """A RuntimeClass of the provider's, which leads pods to its pretended nodes."""
 SEEWEB = "seeweb-nvidia"
+TENANT, DOMAIN = "skg00000", "cloud.provider.tld"
 EIGHTH = "eighth"
 """The third snapshot of the seed is exactly eight pods of this class."""
 CAPACITY = {"cpu": "63", "memory": "263567056Ki", "nvidia.com/gpu": "8", "pods": "8"}
@@ -49,7 +52,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentBed]:
     try:
         cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(make_fake_class()))
         with open_bed(cluster, cluster, "provider", tmp_path_factory.mktemp("seed"), offer=OFFER) as bed:
-            bed.start()
+            bed.start(f"--tenant={TENANT}", f"--domain={DOMAIN}", "--routes=service")
             bed.wait_ready()
             bed.wait_filling(*LIMITS)
             yield bed
@@ -69,10 +72,10 @@ def make_fake_class() -> dict[str, Any]:
 
 
 def read_figures(bed: AgentBed) -> tuple[dict[str, str], dict[str, str]]:
-    """As the seed asks for them."""
-    printed = bed.local.kubectl("get", "node", NODE, "-o", "jsonpath={.status.capacity}\n{.status.allocatable}")
-    capacity, allocatable = map(json.loads, printed.splitlines())
-    return capacity, allocatable
+    """As the seed asks for them; what jq prints as two documents is one line without it."""
+    printed = bed.local.kubectl("get", "node", NODE, "-o", "jsonpath={.status.capacity}{.status.allocatable}")
+    capacity, end = json.JSONDecoder().raw_decode(printed)
+    return capacity, json.loads(printed[end:])
 
 
 def apply_seed(bed: AgentBed, name: str) -> str:
@@ -88,6 +91,10 @@ def remove(bed: AgentBed, *names: str) -> None:
 
 
 def test_classes_are_listed_as_in_the_seed(bed: AgentBed) -> None:
+    listed = [line.split()[:2] for line in bed.local.kubectl("get", "runtimeclasses").splitlines()]
+    assert listed[0] == ["NAME", "HANDLER"]
+    for name in ("2xa6000", "1xa6000", "1xa100"):
+        assert [f"{SEEWEB}-{name}", "nvidia"] in listed
     rows = [line.split() for line in bed.local.kubectl("get", "runtimeclasses", "-l", NODE).splitlines()]
     assert rows[0] == ["NAME", "HANDLER", "AGE"]
     assert {(row[0], row[1]) for row in rows[1:]} == {(name, "nvidia") for name in LIMITS}
@@ -143,6 +150,55 @@ def test_pod_runs_when_the_sum_of_its_containers_is_within_the_class(bed: AgentB
     remove(bed, name)
 
 
+def test_service_is_listed_as_in_the_seed_when_its_yaml_is_applied(bed: AgentBed) -> None:
+    name = apply_seed(bed, "service")
+    uid = bed.get("service", name)["metadata"]["uid"]
+    host = f"{uid}-{TENANT}.{DOMAIN}"
+    wait_for("its host", lambda: host in bed.local.kubectl("get", "svc"))
+    head, *rows = (re.split(r" {2,}", line.strip()) for line in bed.local.kubectl("get", "svc").splitlines())
+    assert head == ["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"]
+    shown = next(row for row in rows if row[0] == "inference")
+    assert shown[1::2] == ["LoadBalancer", host, shown[5]]
+    assert re.fullmatch(r"80:\d+/TCP", shown[4])
+    bed.local.kubectl("delete", "svc", name, "--timeout=60s")
+
+
+LOCAL_STORAGE = {
+    "hostPath": {"path": "/data"},
+    "persistentVolumeClaim": {"claimName": "data"},
+}
+
+
+def test_pods_that_break_the_seeds_restrictions_wait_and_the_field_is_named(bed: AgentBed) -> None:
+    plain = make_eighth(0)["spec"]
+    container = plain["containers"][0]
+    broken: dict[str, tuple[dict[str, Any], str]] = {
+        f"with-{kind.lower()}": ({**plain, "volumes": [{"name": "data", kind: volume}]}, f"spec.volumes[0].{kind}")
+        for kind, volume in LOCAL_STORAGE.items()
+    }
+    ports = [{"containerPort": 80, "hostPort": 8080}]
+    broken |= {
+        "exposed": ({**plain, "containers": [{**container, "ports": ports}]}, "hostPort"),
+        "host-network": ({**plain, "hostNetwork": True}, "hostNetwork"),
+        "privileged": (
+            {**plain, "containers": [{**container, "securityContext": {"privileged": True}}]},
+            "privileged",
+        ),
+    }
+    for name, (spec, _) in broken.items():
+        bed.apply({**make_eighth(0), "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    for name, (_, field) in broken.items():
+        condition = wait_for(f"the reason of {name}", partial(find_scheduled, bed, name))
+        assert condition["reason"] in ("UnsupportedField", "PodSecurityViolation")
+        assert field in condition["message"]
+        assert bed.get_pod(name)["status"]["phase"] == "Pending"
+    bed.local.kubectl("delete", "pod", *broken)
+
+
+def find_scheduled(bed: AgentBed, name: str) -> dict[str, Any]:
+    return find_condition(bed.get_pod(name), "PodScheduled")
+
+
 def test_eight_of_ten_run_and_the_others_follow_when_there_is_room(bed: AgentBed) -> None:
     pods = [make_eighth(number) for number in range(10)]
     bed.apply(*pods)
@@ -153,10 +209,13 @@ def test_eight_of_ten_run_and_the_others_follow_when_there_is_room(bed: AgentBed
         return sum(pod["status"]["phase"] == "Running" for pod in found), len(waiting)
 
     wait_for("eight that run and two that wait", lambda: count() == (8, 2))
+    binders = {event["source"].get("component") for event in list_events(bed, "Scheduled", "eighth-")}
+    assert binders == {NODE}
     full = {"cpu": "2", "memory": "360456Ki", "nvidia.com/gpu": "0", "pods": "0"}
     assert read_figures(bed) == (CAPACITY, full)
     assert len(bed.get_remote("pods")["items"]) == 8
     found = bed.get("pods")["items"]
+    first = {pod["metadata"]["uid"] for pod in found if pod["status"]["phase"] == "Running"}
     running = next(pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running")
     message = next(
         one["message"]
@@ -167,8 +226,65 @@ def test_eight_of_ten_run_and_the_others_follow_when_there_is_room(bed: AgentBed
     bed.local.kubectl("delete", "pod", running, "--wait=false")
     wait_for("another one in its place", lambda: count() == (8, 1))
     assert read_figures(bed) == (CAPACITY, full)
+    now = [pod for pod in bed.get("pods")["items"] if pod["status"]["phase"] == "Running"]
+    assert len(first & {pod["metadata"]["uid"] for pod in now}) == 7
+    assert all(pod["spec"]["schedulerName"] == NODE for pod in now)
+    assert not any(find_condition(pod, "DisruptionTarget") for pod in now)
+    assert list_events(bed, "Preempted", "") == []
     remove(bed, *(pod["metadata"]["name"] for pod in bed.get("pods")["items"]))
     assert bed.get_remote("pods")["items"] == []
+
+
+def list_events(bed: AgentBed, reason: str, prefix: str) -> list[dict[str, Any]]:
+    """Events of pods of the namespace `default`, by reason and the beginning of the pod's name."""
+    found = bed.get("events", f"--field-selector=reason={reason}")["items"]
+    return [event for event in found if event["involvedObject"]["name"].startswith(prefix)]
+
+
+def test_nothing_is_preempted_when_a_pod_of_higher_priority_tolerates_every_taint(bed: AgentBed) -> None:
+    """Half of the node is free, but the default scheduler counts the running pods twice and sees it full."""
+    bed.apply(*(make_eighth(number) for number in range(4)))
+    for number in range(4):
+        bed.wait_phase(f"eighth-{number}", "Running")
+    before = {pod["metadata"]["uid"] for pod in bed.get("pods")["items"]}
+    requirement = {"key": "metadata.name", "operator": "In", "values": [NODE]}
+    term = {"nodeSelectorTerms": [{"matchFields": [requirement]}]}
+    daemon = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "daemon", "namespace": "kube-system"},
+        "spec": {
+            "priorityClassName": "system-node-critical",
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}},
+            "containers": [{"name": "main", "image": "busybox:1.36"}],
+        },
+    }
+    bed.apply(daemon)
+
+    def is_judged() -> bool:
+        going = [pod for pod in bed.get("pods")["items"] if "deletionTimestamp" in pod["metadata"]]
+        assert going == [], "the default scheduler preempts"
+        return count_denials(bed) > 0
+
+    wait_for("a preemption that is refused", is_judged)
+    bed.local.kubectl("delete", "pod", "daemon", "-n", "kube-system", "--force", "--grace-period=0")
+    found = bed.get("pods")["items"]
+    assert {pod["metadata"]["uid"] for pod in found} == before
+    assert all(pod["status"]["phase"] == "Running" for pod in found)
+    assert not any(find_condition(pod, "DisruptionTarget") for pod in found)
+    remove(bed, *(f"eighth-{number}" for number in range(4)))
+
+
+def count_denials(bed: AgentBed) -> float:
+    """How often the policy against preemption has refused something."""
+    lines = bed.local.kubectl("get", "--raw", "/metrics").splitlines()
+    name = "apiserver_validating_admission_policy_check_total{"
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in lines
+        if line.startswith(name) and f'policy="{NODE}-preemption"' in line and 'enforcement_action="deny"' in line
+    )
 
 
 def make_eighth(number: int) -> dict[str, Any]:

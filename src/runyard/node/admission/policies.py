@@ -4,6 +4,7 @@
   Ignore: no other pod of the cluster may depend on the agent, and a pod that was not filled is not bound.
 - **Binding**: a ValidatingAdmissionPolicy, so that the agent alone places pods on its node. Its failure policy is Fail:
   it depends on nothing but the request.
+- **Preemption**: a ValidatingAdmissionPolicy, so that the default scheduler removes no pod from the node.
 """
 
 import base64
@@ -20,6 +21,8 @@ MutatingVersion = Literal["v1", "v1beta1"]
 MOST_NODE_NAME_CHARACTERS = 63
 """The name of the node is also the value of labels."""
 WEBHOOK_TIMEOUT_SECONDS = 5
+DEFAULT_SCHEDULER_USER = "system:kube-scheduler"
+"""In every cluster that kubeadm or a provider of Kubernetes sets up."""
 _GROUP = "admissionregistration.k8s.io"
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9:@._/-]{0,252}")
 
@@ -99,6 +102,45 @@ def render_binding_policy(node_name: str, *, binder: str) -> tuple[Object, Objec
             },
             "failurePolicy": "Fail",
             "validations": _render_validations(node_name, binder),
+        },
+    }
+    binding = {
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": _metadata(name, node_name),
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    }
+    return policy, binding
+
+
+def render_preemption_policy(node_name: str) -> tuple[Object, Object]:
+    """The ValidatingAdmissionPolicy and its binding: the default scheduler neither deletes nor marks pods of the node.
+
+    It counts them twice, because `allocatable` is without them already. A pod that tolerates every taint, such as one
+    of a DaemonSet, and has a higher priority would cost a running one its place while there is room.
+    """
+    _expect_node_name(node_name)
+    name = f"{node_name}-preemption"
+    policy = {
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": _metadata(name, node_name),
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [_rule("pods", operation="DELETE"), _rule("pods/status", operation="UPDATE")]
+            },
+            "matchConditions": [
+                {"name": "scheduler", "expression": f"request.userInfo.username == '{DEFAULT_SCHEDULER_USER}'"},
+                {"name": "on-the-node", "expression": f"oldObject.spec.?nodeName.orValue('') == '{node_name}'"},
+            ],
+            "failurePolicy": "Ignore",
+            "validations": [
+                {
+                    "expression": "false",
+                    "message": f"pods on the node {node_name} are not preempted: only its agent knows what is free",
+                    "reason": "Forbidden",
+                }
+            ],
         },
     }
     binding = {

@@ -6,6 +6,7 @@ from runyard.node.admission.policies import (
     check_node_name,
     render_binding_policy,
     render_filling_policy,
+    render_preemption_policy,
     render_webhook_configuration,
 )
 
@@ -39,6 +40,15 @@ def test_binding_policy_names_node_and_user_when_it_is_rendered() -> None:
     assert binding["spec"] == {"policyName": "gpu-2-binding", "validationActions": ["Deny"]}
 
 
+def test_preemption_policy_concerns_the_default_scheduler_and_pods_of_the_node_when_it_is_rendered() -> None:
+    policy, binding = render_preemption_policy("gpu-2")
+    conditions = [one["expression"] for one in policy["spec"]["matchConditions"]]
+    assert conditions[0] == "request.userInfo.username == 'system:kube-scheduler'"
+    assert conditions[1].endswith("== 'gpu-2'")
+    assert policy["spec"]["failurePolicy"] == "Ignore"
+    assert binding["spec"] == {"policyName": "gpu-2-preemption", "validationActions": ["Deny"]}
+
+
 @pytest.mark.parametrize("name", ["", "a'b", 'a"b', "A", "a\\b", "a" * 64, "a b", "a\n", "ä"])
 def test_name_is_refused_when_it_cannot_be_quoted_into_cel(name: str) -> None:
     assert check_node_name(name)
@@ -46,6 +56,7 @@ def test_name_is_refused_when_it_cannot_be_quoted_into_cel(name: str) -> None:
         lambda: render_filling_policy(name, scheduler_name="k8s.gpu"),
         lambda: render_filling_policy("k8s.gpu", scheduler_name=name),
         lambda: render_binding_policy(name, binder=AGENT),
+        lambda: render_preemption_policy(name),
         lambda: render_webhook_configuration(name, ca_certificate=b"x", url="https://agent"),
     ]
     for render in renderers:
