@@ -135,7 +135,7 @@ def make_pod(
         "metadata": {"name": name},
         "spec": {
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 5,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "containers": [container],

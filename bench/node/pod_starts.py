@@ -11,7 +11,8 @@ from bench.report import progress
 
 DIRECT = "direct"
 """The namespace of the pods that are created directly."""
-SCRIPT = "sleep 3600"
+SCRIPT = "trap 'exit 0' TERM; sleep 3600 & wait"
+"""Ends at once when the pod is deleted."""
 
 
 @dataclass
