@@ -115,6 +115,11 @@ chaos-kube: cluster-setup ## the reflector's storm for ten minutes, with a new s
 	@RUNYARD_STORM_SECONDS=$${RUNYARD_STORM_SECONDS:-600} RUNYARD_STORM_SEED=$${RUNYARD_STORM_SEED:-$$RANDOM} \
 	  $(BIN)/pytest -s --timeout 1200 tests/cluster/kube/test_storm.py
 
+.PHONY: chaos-node
+chaos-node: $(READY) ## every fault of the virtual node, 50 pods in flight, a cut of ten minutes (PODS=, CUT=, STALL=)
+	@$(BIN)/python -m testbed setup
+	@$(BIN)/python -m tests.node_faults --pods $${PODS:-50} --cut $${CUT:-600} --stall $${STALL:-120}
+
 .PHONY: chaos-local
 chaos-local: $(READY) ## kill the server under 100 runs of the local engine, with a new seed
 	@RUNYARD_LOCAL_RUNS=$${RUNS:-100} RUNYARD_LOCAL_KILLS=$${KILLS:-25} RUNYARD_LOCAL_SEED=$${SEED:-$$RANDOM} \

@@ -16,6 +16,7 @@ import yaml
 
 from testbed.cluster import Cluster
 from testbed.errors import TestbedError
+from testbed.faults import FaultPlan, Rule, Stall
 from testbed.pytest_plugin import kubernetes_version, require_machine
 from testbed.site import Options
 from tests.chaos.audit_log import iter_entries
@@ -33,6 +34,8 @@ from tests.cluster.node.agent_bed import (
 from tests.cluster.node.test_seed import FAKE, make_fake_class
 
 PODS = 20
+FAULTS = {"stalled": 5, "reset": 6}
+"""So many requests break before the link is whole again."""
 TENANT = "tenant"
 OFFER = {
     "capacity": {"cpu": "100", "memory": "400Gi", "nvidia.com/gpu": "64", "pods": "200"},
@@ -198,6 +201,37 @@ def test_node_stays_ready_and_takes_nothing_new_when_the_link_is_cut(bed: AgentB
     check_once(bed, after)
     bed.processes[-1].kill()  # its link is gone for good
     bed.start()
+
+
+@pytest.mark.parametrize("kind", [*FAULTS])
+def test_nothing_is_lost_or_doubled_when_the_link_breaks_with_pods_in_flight(bed: AgentBed, kind: str) -> None:
+    """Of a stalled request nobody knows whether it was done; of a reset one neither, and its answer is lost."""
+    bed.processes[-1].stop()
+    with proxied(bed) as proxy:
+        bed.start()
+        wait_for("a leader", lambda: "leading" in bed.processes[-1].log.read_text())
+        wait_for("the link", lambda: find_link(bed, "True"))
+        since = find_condition(bed.get("node", NODE), "Ready")["lastTransitionTime"]
+        proxy.plan = make_plan(kind)
+        bed.apply(*make_pods(kind))
+        wait_for("faults", lambda: sum(proxy.counts.values()) >= FAULTS[kind])
+        proxy.sever()
+        proxy.plan = FaultPlan()
+        proxy.sever()
+        remote = wait_all_running(bed, seconds=120)
+        check_once(bed, remote)
+        check_ledger(bed, PODS)
+        ready = find_condition(bed.get("node", NODE), "Ready")
+        assert (ready["status"], ready["lastTransitionTime"]) == ("True", since)
+    bed.processes[-1].kill()  # its link is gone for good
+    bed.start()
+
+
+def make_plan(kind: str, *, seed: int = 15) -> FaultPlan:
+    """Every request stalls after it was forwarded; or three of five are reset, cut or lose their answer."""
+    if kind == "stalled":
+        return FaultPlan(rules=[Rule(Stall(), times=None)])
+    return FaultPlan(seed=seed, rates={"reset": 0.25, "cut": 0.1, "lose-answer": 0.25})
 
 
 def find_link(bed: AgentBed, status: str, reason: str | None = None) -> dict[str, Any] | None:

@@ -1,9 +1,13 @@
 """The seed's first pod through `runyard node`, between two real clusters, with exactly the printed rights."""
 
+import json
+import os
+import pty
 import secrets
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +47,22 @@ def make_pod(name: str, script: str, **limits: str) -> dict[str, Any]:
     }
 
 
+def run_in_terminal(bed: AgentBed, *arguments: str) -> tuple[int, str]:
+    """kubectl with a terminal, as a user has it: its exit code and what was shown."""
+    main, other = pty.openpty()
+    program = [str(bed.local.directory / "bin/kubectl"), f"--kubeconfig={bed.local.kubeconfig}"]
+    with subprocess.Popen(
+        ["setsid", "--ctty", "--wait", *program, *arguments], stdin=other, stdout=other, stderr=other
+    ) as running:
+        os.close(other)
+        shown = b""
+        with suppress(OSError):  # a terminal whose last user has left
+            while piece := os.read(main, 4096):
+                shown += piece
+        os.close(main)
+        return running.wait(30), shown.decode()
+
+
 def test_node_and_classes_are_there_when_the_agent_has_started(bed: AgentBed) -> None:
     listed = bed.local.kubectl("get", "nodes", "--no-headers").split()
     assert listed[:3] == [NODE, "Ready", "agent"]
@@ -73,6 +93,8 @@ def test_pod_is_filled_bound_run_read_and_removed_when_it_states_nothing(bed: Ag
     assert bed.local.kubectl("exec", "nvidia-smi", "--", "sh", "-c", "echo in; hostname") == "in\nnvidia-smi\n"
     with pytest.raises(TestbedError, match="exit code 7"):
         bed.local.kubectl("exec", "nvidia-smi", "--", "sh", "-c", "exit 7")
+    code, shown = run_in_terminal(bed, "exec", "-it", "nvidia-smi", "--", "sh", "-c", "tty; exit 3")
+    assert (code, "/dev/pts/" in shown) == (3, True), shown
     describe = bed.local.kubectl("describe", "pod", "nvidia-smi")
     assert "Successfully assigned default/nvidia-smi to k8s.gpu" in describe
     assert "Started" in describe
@@ -119,6 +141,58 @@ def test_exit_code_and_message_come_back_when_a_pod_ends(bed: AgentBed) -> None:
     wait_for("its resources", lambda: bed.read_allocatable()["pods"] == "8")
     bed.local.kubectl("delete", "pod", "fails")
     wait_for("nothing left at the provider", lambda: bed.get_remote("pods")["items"] == [])
+
+
+def test_job_fails_when_its_pods_do(bed: AgentBed) -> None:
+    template = make_pod("unused", "echo tried; exit 6")["spec"] | {"restartPolicy": "Never"}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "fails", "namespace": "default"},
+        "spec": {"backoffLimit": 1, "template": {"spec": template}},
+    }
+    bed.apply(job)
+    failed = wait_for("the Job's failure", lambda: find_condition(bed.get("job", "fails"), "Failed"), seconds=120)
+    assert (failed["status"], failed["reason"]) == ("True", "BackoffLimitExceeded")
+    pods = bed.get("pods", "-l", "job-name=fails")["items"]
+    codes = [pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] for pod in pods]
+    assert codes == [6, 6]
+    assert bed.local.kubectl("logs", "job/fails") == "tried\n"
+    bed.local.kubectl("delete", "job", "fails")
+    wait_for("nothing left at the provider", lambda: bed.get_remote("pods")["items"] == [])
+
+
+def test_pods_of_another_tenant_cannot_be_read_when_they_share_the_provider(bed: AgentBed) -> None:
+    other = f"{bed.provider_namespace}-other"
+    bed.provider.kubectl("apply", "-f", "-", stdin=run_command("node", "manifests", f"--provider-side={other}/tenant"))
+    secret = make_pod("theirs", "echo secret; sleep 3600")
+    del secret["spec"]["runtimeClassName"]
+    secret["metadata"]["namespace"] = other
+    bed.provider.kubectl("apply", "-f", "-", stdin=json.dumps(secret))
+    bed.provider.kubectl("wait", "-n", other, "pod/theirs", "--for=jsonpath={.status.phase}=Running", "--timeout=60s")
+    try:
+        # The account at the provider has no rights in the other tenant's namespace, whatever the agent asks for.
+        for verb in (("get", "pods"), ("logs", "theirs"), ("exec", "theirs", "--", "true"), ("get", "secrets")):
+            done = subprocess.run(
+                [
+                    bed.provider.directory / "bin/kubectl",
+                    f"--kubeconfig={bed.folder / 'provider.kubeconfig'}",
+                    f"--namespace={other}",
+                    *verb,
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert (done.returncode, "Forbidden" in done.stderr) == (1, True), verb
+        # Nor does the kubelet port know it, even for an admin of the local cluster.
+        for path in (f"containerLogs/{other}/theirs/nvidia", f"containerLogs/{bed.provider_namespace}/theirs/nvidia"):
+            with pytest.raises(TestbedError, match=r"NotFound|not found"):
+                bed.local.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/{path}")
+        listed = bed.local.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/pods")
+        assert "theirs" not in listed
+    finally:
+        bed.provider.kubectl("delete", "namespace", other, "--wait=false")
 
 
 def test_doctor_finds_nothing_missing_when_the_agent_runs(bed: AgentBed) -> None:

@@ -181,6 +181,116 @@ async def test_contents_arrive_byte_for_byte_when_a_pod_refers_to_them(pair: Mir
         await wait_until(is_clean, seconds=30)
 
 
+async def test_environment_is_what_the_pod_says_when_it_is_hard_to_quote(pair: Mirrored) -> None:
+    hard = "a 'b' \"c\" \\ `d` #e $f ${g} $$ $(NOBODY) ü\t€ "
+    await pair.local.create(
+        SECRETS, {"metadata": {"name": "quoted"}, "stringData": {"SECRET": hard}}, namespace=pair.namespace
+    )
+    names = ("PLAIN", "LINES", "ESCAPED", "EXPANDED", "SECRET", "FIELD", "EMPTY")
+    printed = " ".join(f'printf "%s\\n.\\n" "${name}";' for name in names)
+    script = f"{{ {printed} }} > /dev/termination-log"
+    field = {"fieldPath": "metadata.annotations['hard']"}
+    await pair.create(
+        "quotes",
+        metadata={"annotations": {"hard": hard}},
+        restartPolicy="Never",
+        containers=shell(
+            script,
+            envFrom=[{"secretRef": {"name": "quoted"}}],
+            env=[
+                {"name": "PLAIN", "value": "a 'b' \"c\" \\ `d` #e $f ${g} $(NOBODY) ü\t€ "},
+                {"name": "LINES", "value": "one\ntwo\n"},
+                {"name": "ESCAPED", "value": "$$(PLAIN) $$$$"},
+                {"name": "EXPANDED", "value": "<$(PLAIN)>"},
+                {"name": "FIELD", "valueFrom": {"fieldRef": field}},
+                {"name": "EMPTY", "value": ""},
+            ],
+        ),
+    )
+    plain = "a 'b' \"c\" \\ `d` #e $f ${g} $(NOBODY) ü\t€ "
+    values = {"PLAIN": plain, "LINES": "one\ntwo\n", "ESCAPED": "$(PLAIN) $$", "EXPANDED": f"<{plain}>", "EMPTY": ""}
+    values |= {"SECRET": hard, "FIELD": hard}
+    async with pair.mirror():
+        done = await pair.wait("quotes", has_phase("Succeeded", "Failed"))
+    assert ended(done)["message"] == "".join(f"{values[name]}\n.\n" for name in names)
+
+
+async def test_pods_fail_as_on_a_local_node_when_their_containers_do(pair: Mirrored) -> None:
+    async with pair.mirror():
+        await pair.create(
+            "memory",
+            restartPolicy="Never",
+            containers=shell("tail /dev/zero", resources={"limits": {"memory": "24Mi"}}),
+        )
+        await pair.create("command", restartPolicy="Never", containers=shell("", command=["/no-such-command"]))
+        await pair.create(
+            "init", restartPolicy="Never", initContainers=shell("exit 4", name="first"), containers=shell("true")
+        )
+        two = [*shell("exit 0", name="good"), *shell("exit 9", name="bad")]
+        await pair.create("one-of-two", restartPolicy="Never", containers=two)
+        await pair.create("image", containers=shell("true", image="docker.io/library/no-such-image:1"))
+        await pair.create("entrypoint", restartPolicy="Never", containers=shell("", command=None))
+        await pair.create(
+            "unhealthy",
+            containers=shell(
+                SLEEP,
+                startupProbe={"exec": {"command": ["true"]}, "periodSeconds": 1},
+                livenessProbe={"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1},
+            ),
+        )
+        killed = ended(await pair.wait("memory", has_phase("Failed", "Succeeded")))
+        assert (killed["exitCode"], killed["reason"]) == (137, "OOMKilled")
+        missing = ended(await pair.wait("command", has_phase("Failed", "Succeeded")))
+        assert (missing["exitCode"], missing["reason"]) == (128, "StartError")
+        assert "no-such-command" in missing["message"]
+        stopped = await pair.wait("init", has_phase("Failed", "Succeeded"))
+        assert (stopped["status"]["phase"], ended(stopped, "first")["exitCode"]) == ("Failed", 4)
+        assert "waiting" in stopped["status"]["containerStatuses"][0]["state"]
+        halved = await pair.wait("one-of-two", has_phase("Failed", "Succeeded"))
+        assert halved["status"]["phase"] == "Failed"
+        assert (ended(halved, "good")["exitCode"], ended(halved, "bad")["exitCode"]) == (0, 9)
+        await pair.wait("image", lambda pod: _waiting(pod) == "ErrImageNeverPull")
+        await pair.wait("entrypoint", has_phase("Succeeded"))
+        restarted = await pair.wait("unhealthy", lambda pod: _restarts(pod) > 0)
+        assert restarted["status"]["containerStatuses"][0]["started"] is not None
+
+
+def _waiting(pod: dict[str, Any]) -> str:
+    statuses = pod["status"].get("containerStatuses") or [{}]
+    return str((statuses[0].get("state") or {}).get("waiting", {}).get("reason", ""))
+
+
+def _restarts(pod: dict[str, Any]) -> int:
+    return sum(status["restartCount"] for status in pod["status"].get("containerStatuses") or ())
+
+
+async def test_hooks_and_shared_files_work_when_a_pod_lives_and_is_deleted(pair: Mirrored) -> None:
+    mounts = [{"name": "shared", "mountPath": "/shared"}]
+    hooks = {
+        "postStart": {"exec": {"command": ["sh", "-c", "echo begun > /shared/hook"]}},
+        "preStop": {"exec": {"command": ["sh", "-c", "cat /shared/hook /shared/other > /dev/termination-log"]}},
+    }
+    other = shell(f"echo beside > /shared/other; {SLEEP}", name="other", volumeMounts=mounts)
+    probe = {"exec": {"command": ["cat", "/shared/hook", "/shared/other"]}, "periodSeconds": 1}
+    hooked = shell(SLEEP, lifecycle=hooks, volumeMounts=mounts, readinessProbe=probe)
+    async with pair.mirror(), Reflector(pair.local, PODS, namespace=pair.namespace) as pods:
+        await pair.create(
+            "hooked",
+            terminationGracePeriodSeconds=20,
+            volumes=[{"name": "shared", "emptyDir": {}}],
+            containers=[*hooked, *other],
+        )
+        await pair.wait("hooked", is_ready)
+        with pods.subscribe() as subscription:
+            await pair.local.delete(PODS, "hooked", namespace=pair.namespace)
+            async with asyncio.timeout(40):
+                async for keys in subscription:
+                    tombstones = [tombstone for key in keys for tombstone in subscription.deleted(key)]
+                    if tombstones:
+                        break
+        assert ended(tombstones[-1].view)["message"] == "begun\nbeside\n"
+
+
 async def test_updates_arrive_when_a_pod_runs(pair: Mirrored) -> None:
     settings = {"metadata": {"name": "settings"}, "data": {"a": "old"}}
     await pair.local.create(CONFIG_MAPS, settings, namespace=pair.namespace)
