@@ -69,7 +69,6 @@ class RawConnection(asyncio.Protocol):
         self._writable.set()
         self._lost = asyncio.Event()
         self._incoming = select.poll()
-        self._has_socket = False
         self._watch_socket(transport.get_extra_info("socket"))
 
     @classmethod
@@ -197,17 +196,16 @@ class RawConnection(asyncio.Protocol):
         """Let the event loop take what has come, before a send.
 
         A peer that has answered and closed resets whoever goes on sending, and asyncio drops what it has not read when
-        a send fails: the answer. Where nothing has come, no turn of the loop is spent on it.
+        a send fails: the answer. A send that need not wait would let nobody else run at all.
         """
-        if self._has_socket and not self._incoming.poll(0):
-            return
-        for _ in range(3):
+        await asyncio.sleep(0)
+        if self._incoming.poll(0):
+            await asyncio.sleep(0)
             await asyncio.sleep(0)
 
     def _watch_socket(self, connection: Any) -> None:
         if connection is None:
             return
-        self._has_socket = True
         self._incoming.register(connection, select.POLLIN)
         for level, option, value in _KEEPALIVE:
             # A Unix socket has no such options.

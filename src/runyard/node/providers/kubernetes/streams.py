@@ -93,18 +93,13 @@ class _ProviderTunnel:
     def headers(self) -> Sequence[tuple[str, str]]:
         return self._connection.headers
 
-    # Called for every piece of a stream: without the context manager.
     async def receive(self) -> bytes:
-        try:
+        with provider_errors(self._uid):
             return await self._connection.receive()
-        except KubeError as error:
-            raise _translate(error, self._uid) from error
 
     async def send(self, data: bytes) -> None:
-        try:
+        with provider_errors(self._uid):
             await self._connection.send(data)
-        except KubeError as error:
-            raise _translate(error, self._uid) from error
 
     async def close_sending(self) -> None:
         await self._connection.close_sending()
