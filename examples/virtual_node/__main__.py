@@ -28,7 +28,7 @@ def main() -> int:
         title("Two clusters: one without a single machine, and a provider that has one, with two GPUs")
         local = stack.enter_context(start("demo-local", Options(node=False, dns=False, storage=False)))
         provider = stack.enter_context(start("demo-provider", Options(dns=False, storage=False, gpus=2)))
-        title("Install: an account with its rights on either side, and two admission policies")
+        title("Install: an account with its rights on either side, and three admission policies")
         install(local, provider, folder)
         stack.enter_context(run_agent(local, folder))
         wait(lambda: is_ready(local))
