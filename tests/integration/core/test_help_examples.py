@@ -1,11 +1,11 @@
 """Every command's help has an example, and every example works as it stands, in a shell.
 
-Each runs in a folder of its own, with a database that has two accounts. An example of a server is checked with
-`--check`, because it would not end. A new command needs an example of this kind; if it cannot run without a cluster, it
-is named in `ELSEWHERE` with the test that runs it.
+Each runs in a folder of its own, with a database that has two accounts; commands that speak to a server find one with
+the local engine. An example of a server is checked with `--check`, because it would not end. A new command needs an
+example of this kind; if it cannot run without a cluster, it is named in `ELSEWHERE` with the test that runs it.
 """
 
-import asyncio
+import json
 import os
 import re
 import shlex
@@ -16,15 +16,19 @@ from pathlib import Path
 
 import pytest
 
-from runyard.store import open_store
-from runyard.vault import open_vault
-from tests.certificates import write_certificate
 from tests.command_shim import CommandShim
 from tests.command_tree import ListedCommand, iter_commands
-from tests.contract.store.builders import make_run, make_transition
-from tests.core_process import call_runyard, make_environment
+from tests.core_process import make_environment
+from tests.integration.core.example_world import (
+    BACKUP,
+    PROJECT_ROOT,
+    RUN_ID,
+    STANDS_FOR,
+    build_folder,
+    run_server,
+)
+from tests.integration.local.local_core import PROJECT
 
-PROJECT_ROOT = Path(__file__).parents[3]
 ELSEWHERE = {
     "runyard node": "tests/cluster/node/agent_bed.py",
     "runyard node doctor": "tests/cluster/node/test_first_pod.py",
@@ -34,38 +38,11 @@ ELSEWHERE = {
 }
 """Commands whose examples need a cluster, and the file with the tests that run the command, or what it serves."""
 NEVER_END = ("runyard server",)
-BACKUP = "runyard-2026-11-15.db"
 ABSENT = {"runyard init": "run.yaml", "runyard db": BACKUP, "runyard db backup": BACKUP}
 """Commands whose examples write a file that must not exist before."""
-PASSWORD = "a password of some length"
-PLACE = "kubernetes/0c1e6c1c-8f6e-4b0e-9a43-2f5f3f1a7d10"
 SECONDS = 60
 COMMANDS = [listed for listed in iter_commands() if listed.examples]
 RUN = [listed for listed in COMMANDS if listed.name not in ELSEWHERE]
-
-PROFILE = "id: 1xa100\nresources: {requests: {memory: 32Gi}, limits: {nvidia.com/gpu: 1}}\n"
-FILES = {
-    "run.yaml": "image: busybox:1.36\nresources: {cpu: 2}\n",
-    "service.yaml": "image: busybox:1.36\nreplicas: 2\n",
-    "policy.yaml": "resources.mem: {default: 256Mi, max: 64Gi}\n",
-    "tighter.yaml": "resources.mem: {default: 256Mi, max: 4Gi}\n",
-    "core.env": "K8S_RESOURCE_MEM_DEFAULT=256Mi\n",
-    "runs.yaml": "id: a\nimage: busybox:1.36\nresources: {mem: 6Gi}\n",
-    "more.yaml": "id: b\nimage: busybox:1.36\n",
-    "train.py": "def train():\n    pass\n",
-    "runyard.yaml": "port: 0\n",
-    "profiles/a100.yaml": PROFILE,
-    "now/a100.yaml": PROFILE,
-    "next/a100.yaml": PROFILE.replace("32Gi", "16Gi"),
-    ".local/share/bash-completion/completions/.keep": "",
-    ".config/fish/completions/.keep": "",
-    ".zfunc/.keep": "",
-}
-STANDS_FOR = {
-    "kubectl": '#!/bin/sh\ngrep -q "^kind: "\n',
-    "pass": f"#!/bin/sh\necho '{PASSWORD}'\n",
-}
-"""Programs that examples call: kubectl takes objects, pass prints a password."""
 
 
 @pytest.fixture(scope="module")
@@ -79,39 +56,42 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandShim]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that each command gets a copy of."""
+    """The folder that each example gets a copy of."""
     folder = tmp_path_factory.mktemp("world")
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    shutil.copy(PROJECT_ROOT / "examples/virtual_node/offer.yaml", folder)
-    write_certificate(folder)
-    (folder / "cert.pem").rename(folder / "tls.crt")
-    (folder / "key.pem").rename(folder / "tls.key")
-    environment = {"RUNYARD_DATA": str(folder / "data")}
-    for words in (["ada", "--admin", "--no-password"], ["bob", "--no-password"]):
-        done = call_runyard("user", "create", *words, environment=environment)
-        assert done.code == 0, done.err
-    asyncio.run(_add_run(folder / "data"))
-    open_vault(folder / "data/key", text=None)
-    for words in (["keys", "rotate"], ["db", "backup", str(folder / BACKUP)]):
-        done = call_runyard(*words, environment=environment)
-        assert done.code == 0, done.err
-    old = (folder / "data/key").read_text().splitlines()
-    (folder / "old.key").write_text(f"{old[0]}\n")
-    (folder / "new.key").write_text(f"{old[-1]}\n")
+    build_folder(folder)
     return folder
 
 
-async def _add_run(data: Path) -> None:
-    """A run of the place that an example forgets."""
-    store = await open_store(f"sqlite:///{data}/runyard.db")
-    try:
-        async with store.begin() as unit:
-            await unit.runs.add(make_run("r1", place=PLACE, anchor_uid="a", state="READY"), [make_transition(1)])
-            await unit.commit()
-    finally:
-        await store.close()
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server, for the commands that speak to one."""
+    with run_server(tmp_path_factory.mktemp("server")) as url:
+        yield url
+
+
+def speaks_to_server(listed: ListedCommand) -> bool:
+    """Whether a command has the options that say which server."""
+    options = {option for param in listed.command.params for option in param.opts}
+    return {"--endpoint", "--context"} <= options and listed.name not in NEVER_END
+
+
+def run_example(line: str, *, folder: Path, shim: CommandShim, endpoint: str | None) -> str:
+    """Run a shell line that succeeds; returns what it printed."""
+    settings = {"RUNYARD_DATA": str(folder / "data"), "HOME": str(folder), "NO_COLOR": "1"}
+    if endpoint is not None:
+        settings |= {"RUNYARD_ENDPOINT": endpoint, "RUNYARD_PROJECT": PROJECT}
+    done = subprocess.run(
+        ["bash", "--norc", "-eo", "pipefail", "-c", line],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**make_environment(settings), "PATH": f"{shim.folder}:{os.environ['PATH']}"},
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, (line, done.stdout[-500:], done.stderr[-1500:])
+    assert "internal error" not in done.stderr
+    return done.stdout
 
 
 def name_of(listed: ListedCommand) -> str:
@@ -139,27 +119,23 @@ def test_command_is_run_by_the_test_that_is_named_when_its_examples_need_a_clust
 
 @pytest.mark.parametrize("listed", RUN, ids=name_of)
 def test_every_example_works_when_it_is_pasted(
-    listed: ListedCommand, world: Path, shim: CommandShim, tmp_path: Path
+    listed: ListedCommand, world: Path, shim: CommandShim, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    endpoint = request.getfixturevalue("endpoint") if speaks_to_server(listed) else None
     for number, example in enumerate(listed.examples):
         folder = tmp_path / str(number)
         shutil.copytree(world, folder)
         if listed.name in ABSENT:
             (folder / ABSENT[listed.name]).unlink()
-        settings = {"RUNYARD_DATA": str(folder / "data"), "HOME": str(folder), "NO_COLOR": "1"}
-        environment = {**make_environment(settings), "PATH": f"{shim.folder}:{os.environ['PATH']}"}
         line = f"{example} --check" if listed.name in NEVER_END and "--check" not in example else example
-        done = subprocess.run(
-            ["bash", "--norc", "-eo", "pipefail", "-c", line.replace("~/", f"{folder}/")],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env=environment,
-            timeout=SECONDS,
-        )
-        assert done.returncode == 0, (example, done.stdout[-500:], done.stderr[-1500:])
-        assert "internal error" not in done.stderr
+        run_example(line, folder=folder, shim=shim, endpoint=endpoint)
+
+
+def test_shell_reaches_a_server_with_a_run_when_a_command_speaks_to_one(
+    world: Path, shim: CommandShim, endpoint: str
+) -> None:
+    line = f"curl --silent --fail $RUNYARD_ENDPOINT/api/v1/-/$RUNYARD_PROJECT/runs/{RUN_ID}"
+    assert json.loads(run_example(line, folder=world, shim=shim, endpoint=endpoint))["id"] == RUN_ID
 
 
 @pytest.mark.parametrize("name", sorted(ELSEWHERE))

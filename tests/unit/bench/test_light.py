@@ -2,7 +2,16 @@ import re
 from pathlib import Path
 
 from bench.light import section
-from bench.light.section import EVERY_NAME, OURS, THEIRS, THEIRS_AND_RUNTIMES, Cost
+from bench.light.section import (
+    ALONE,
+    BASE,
+    EVERY_NAME,
+    OURS,
+    THEIRS,
+    THEIRS_AND_RUNTIMES,
+    WITH_RUNTIMES,
+    Cost,
+)
 
 FOLDER = Path(section.__file__).parent
 
@@ -14,14 +23,14 @@ def test_goals_are_ratios_of_the_same_run_when_figures_are_shown() -> None:
         THEIRS: Cost(100, 200),
         THEIRS_AND_RUNTIMES: Cost(200, 400),
     }
-    sizes = {"runyard": 20.0, "digitalhub": 300.0, "digitalhub with runtimes": 600.0}
+    sizes = {BASE: 20.0, ALONE: 300.0, WITH_RUNTIMES: 600.0}
     shown = section._describe(costs, sizes, rounds=3)
     assert [(goal.value, goal.at_most, goal.is_met) for goal in shown.goals] == [
         (0.1, 0.2, True),
-        (20 / 300, 0.05, False),
+        (20 / 600, 0.05, True),
     ]
-    assert [row[-1] for row in shown.tables[0].rows] == [0.1, 0.5, 1.0, 2.0]
-    assert [row[-1] for row in shown.tables[1].rows] == [20 / 300, 1.0, 2.0]
+    assert [row[-1] for row in shown.tables[0].rows] == [10, 50, 100, 200]
+    assert [row[-2:] for row in shown.tables[1].rows] == [[20 / 3, 20 / 6], [100, 50], [200, 100]]
 
 
 def test_pins_are_complete_and_those_of_the_tested_sdk_when_compiled() -> None:
