@@ -10,7 +10,7 @@ from runyard.cli.client_session import open_session
 from runyard.cli.humane_times import format_age
 from runyard.cli.log_output import keep_running, print_log, report_outcome
 from runyard.cli.output import clean, print_data, print_note
-from runyard.cli.run_submission import confirm
+from runyard.cli.questions import confirm
 from runyard.cli.tables import print_table
 from runyard.sdk.sync.run import Run
 
@@ -61,7 +61,7 @@ def stop_runs(flags: Flags, given: Sequence[str], *, reason: str | None, yes: bo
         runs = [session.get_run(each) for each in given]
         waiting = [run for run in runs if not run.has_ended]
         if waiting and not yes:
-            confirm(f"Stop {', '.join(run.id for run in waiting)}?")
+            confirm(f"Stop {', '.join(run.id for run in waiting)}?", is_yes_default=True)
         for run in runs:
             run.stop(reason=reason)
         for run in runs:

@@ -8,10 +8,10 @@ import click
 
 from runyard.cli.client_session import Session, open_session
 from runyard.cli.explanation import HEAD, format_verdict
-from runyard.cli.files import get_stdin
 from runyard.cli.findings import Failed, print_report, print_warnings
 from runyard.cli.log_output import follow_to_the_end
 from runyard.cli.output import clean, format_value, print_note
+from runyard.cli.questions import confirm
 from runyard.cli.run_definitions import RunDefinition, SubmitOptions, define_run
 from runyard.cli.server_problems import parse_path, to_findings
 from runyard.cli.tables import print_table
@@ -40,7 +40,7 @@ def run(flags: Flags, options: SubmitOptions, *, yes: bool, detach: bool, dry_ru
         if dry_run:
             return
         if not yes:
-            confirm("Start it?")
+            confirm("Start it?", is_yes_default=True)
         submitted = _submit(function, request, definition, strict=strict)
         if detach:
             click.echo(submitted.id)
@@ -48,18 +48,6 @@ def run(flags: Flags, options: SubmitOptions, *, yes: bool, detach: bool, dry_ru
             return
         print_note(f"run {submitted.id} of project {session.project_name}")
         follow_to_the_end(submitted)
-
-
-def confirm(question: str) -> None:
-    """Ask on the terminal; raises `Abort` if the answer is no, and a usage error if nobody can answer."""
-    try:
-        is_confirmed = click.confirm(question, default=True, err=True)
-    except click.Abort:
-        if get_stdin().isatty():
-            raise
-        raise click.UsageError("no answer on standard input: use --yes") from None
-    if not is_confirmed:
-        raise click.Abort
 
 
 def _prepare_function(session: Session, definition: RunDefinition) -> Function:

@@ -11,6 +11,7 @@ import click
 from runyard.cli.client_session import connect, report_errors
 from runyard.cli.files import get_stdin
 from runyard.cli.output import clean, print_data, print_note
+from runyard.cli.questions import can_ask
 from runyard.cli.tables import print_table
 from runyard.sdk.contexts import Context, Contexts, find_path, load_contexts, save_contexts
 from runyard.sdk.credentials import check_endpoint, find_credentials, get_context
@@ -137,7 +138,7 @@ def _choose_name(address: str, contexts: Contexts) -> str:
 
 
 def _ask_name(*, is_piped: bool) -> str:
-    if is_piped or not get_stdin().isatty():
+    if is_piped or not can_ask():
         raise click.UsageError("no terminal to prompt for the name: use --user")
     name: str = click.prompt("User")
     return name
@@ -147,7 +148,7 @@ def _ask(what: str, *, is_piped: bool) -> str:
     """Read a secret from a prompt without echo, or from standard input; never from an argument."""
     if is_piped:
         return get_stdin().buffer.readline(MOST_SECRET_BYTES).decode(errors="replace").strip()
-    if not get_stdin().isatty():
+    if not can_ask():
         raise click.UsageError(f"no terminal to prompt for the {what.lower()}: use --stdin")
     asked: str = click.prompt(what, hide_input=True)
     return asked.strip()

@@ -13,13 +13,16 @@ from runyard.vault import open_vault
 from tests.certificates import write_certificate
 from tests.contract.store.builders import make_run, make_transition
 from tests.core_process import call_runyard
-from tests.integration.local.local_core import BASE, PROJECT, PYTHON, end_runs, make_project, run_local_core
+from tests.integration.local.local_core import BASE, PROJECT, PYTHON, end_runs, make_project, run_local_core, wait_for
 
 PROJECT_ROOT = Path(__file__).parents[3]
 BACKUP = "runyard-2026-11-15.db"
 PASSWORD = "a password of some length"
 PLACE = "kubernetes/0c1e6c1c-8f6e-4b0e-9a43-2f5f3f1a7d10"
 RUN_ID = "train-5f3a90c2d1"
+SERVED_RUN = f"kind: python\npython_version: {PYTHON}\nsource: {{source: train.py, handler: train}}\n"
+"""A run that the local engine can start on any machine."""
+SERVED_PROFILE = "id: 1xa100\nresources: {requests: {memory: 64Mi}}\n"
 PROFILE = "id: 1xa100\nresources: {requests: {memory: 32Gi}, limits: {nvidia.com/gpu: 1}}\n"
 FILES = {
     "run.yaml": "image: busybox:1.36\nresources: {cpu: 2}\n",
@@ -81,8 +84,10 @@ async def _add_run(data: Path) -> None:
 
 @contextmanager
 def run_server(folder: Path) -> Iterator[str]:
-    """The address of a server with the local engine, and a project whose function `train` has a run that goes on."""
-    with run_local_core(folder) as core:
+    """The address of a server with the local engine, and a project whose function `train` has a run that has ended."""
+    (folder / "profiles").mkdir()
+    (folder / "profiles/a100.yaml").write_text(SERVED_PROFILE)
+    with run_local_core(folder, "--profiles", str(folder / "profiles")) as core:
         try:
             asyncio.run(_start_training(core.url))
             yield core.url
@@ -91,10 +96,7 @@ def run_server(folder: Path) -> Iterator[str]:
 
 
 async def _start_training(url: str) -> None:
-    source = {
-        "handler": "train",
-        "code": "import time\ndef train():\n    print('epoch 1', flush=True)\n    time.sleep(600)\n",
-    }
+    source = {"handler": "train", "code": "def train():\n    print('epoch 1')\n"}
     function = {"kind": "python", "name": "train", "id": "f1", "spec": {"python_version": PYTHON, "source": source}}
     task = {"kind": "python+job", "id": "t1", "spec": {"function": f"python://{PROJECT}/train:f1"}}
     run = {"kind": "python+job:run", "id": RUN_ID, "spec": {"task": f"python+job://{PROJECT}/t1"}}
@@ -103,3 +105,4 @@ async def _start_training(url: str) -> None:
         for plural, document in (("functions", function), ("tasks", task), ("runs", run)):
             answer = await client.post(f"{BASE}/{plural}", json=document)
             assert answer.status_code == 200, answer.text
+        await wait_for(client, RUN_ID, "COMPLETED")

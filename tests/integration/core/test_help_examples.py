@@ -23,6 +23,7 @@ from tests.integration.core.example_world import (
     BACKUP,
     PROJECT_ROOT,
     RUN_ID,
+    SERVED_RUN,
     STANDS_FOR,
     build_folder,
     run_server,
@@ -37,6 +38,16 @@ ELSEWHERE = {
     "runyard node gateway": "tests/unit/node/gateway/test_proxy.py",
 }
 """Commands whose examples need a cluster, and the file with the tests that run the command, or what it serves."""
+CLIENT_TESTS = "tests/e2e/client/test_cli_runs.py"
+LINES_ELSEWHERE = {
+    "runyard login https://runyard.example.org --user ada": CLIENT_TESTS,
+    "runyard login https://runyard.example.org --token --name lab": CLIENT_TESTS,
+    "runyard run --image busybox:1.36 --yes -- echo hello": CLIENT_TESTS,
+}
+"""Examples that need a terminal to type a secret, or podman with an image, and the tests of the command."""
+SIGN_IN = ("runyard login", "runyard logout", "runyard context")
+ADDRESSES = ("http://localhost:8080", "https://runyard.example.org")
+"""Servers of examples; the server of this test stands for them."""
 NEVER_END = ("runyard server",)
 ABSENT = {"runyard init": "run.yaml", "runyard db": BACKUP, "runyard db backup": BACKUP}
 """Commands whose examples write a file that must not exist before."""
@@ -72,7 +83,8 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def speaks_to_server(listed: ListedCommand) -> bool:
     """Whether a command has the options that say which server."""
     options = {option for param in listed.command.params for option in param.opts}
-    return {"--endpoint", "--context"} <= options and listed.name not in NEVER_END
+    has_options = {"--endpoint", "--context"} <= options or listed.name in SIGN_IN
+    return has_options and listed.name not in NEVER_END
 
 
 def run_example(line: str, *, folder: Path, shim: CommandShim, endpoint: str | None) -> str:
@@ -80,9 +92,11 @@ def run_example(line: str, *, folder: Path, shim: CommandShim, endpoint: str | N
     settings = {"RUNYARD_DATA": str(folder / "data"), "HOME": str(folder), "NO_COLOR": "1"}
     if endpoint is not None:
         settings |= {"RUNYARD_ENDPOINT": endpoint, "RUNYARD_PROJECT": PROJECT}
+        for address in ADDRESSES:
+            line = line.replace(address, endpoint)
     done = subprocess.run(
         ["bash", "--norc", "-eo", "pipefail", "-c", line],
-        stdin=subprocess.DEVNULL,
+        input="y\n",
         capture_output=True,
         text=True,
         cwd=folder,
@@ -112,7 +126,10 @@ def test_every_command_has_an_example_and_its_exit_codes_when_listed() -> None:
 
 def test_command_is_run_by_the_test_that_is_named_when_its_examples_need_a_cluster() -> None:
     known = {listed.name: listed for listed in COMMANDS}
-    for name, file in ELSEWHERE.items():
+    lines = {line for listed in COMMANDS for line in listed.examples}
+    assert LINES_ELSEWHERE.keys() <= lines
+    names = {line.partition(" http")[0].partition(" -")[0]: file for line, file in LINES_ELSEWHERE.items()}
+    for name, file in {**ELSEWHERE, **names}.items():
         assert known[name].examples
         assert name.split()[-1] in (PROJECT_ROOT / file).read_text(), (name, file)
 
@@ -127,8 +144,12 @@ def test_every_example_works_when_it_is_pasted(
         shutil.copytree(world, folder)
         if listed.name in ABSENT:
             (folder / ABSENT[listed.name]).unlink()
+        if endpoint is not None:
+            (folder / "run.yaml").write_text(SERVED_RUN)
+            run_example(f"runyard login {endpoint} --name lab", folder=folder, shim=shim, endpoint=endpoint)
         line = f"{example} --check" if listed.name in NEVER_END and "--check" not in example else example
-        run_example(line, folder=folder, shim=shim, endpoint=endpoint)
+        if example not in LINES_ELSEWHERE:
+            run_example(line, folder=folder, shim=shim, endpoint=endpoint)
 
 
 def test_shell_reaches_a_server_with_a_run_when_a_command_speaks_to_one(
@@ -136,6 +157,17 @@ def test_shell_reaches_a_server_with_a_run_when_a_command_speaks_to_one(
 ) -> None:
     line = f"curl --silent --fail $RUNYARD_ENDPOINT/api/v1/-/$RUNYARD_PROJECT/runs/{RUN_ID}"
     assert json.loads(run_example(line, folder=world, shim=shim, endpoint=endpoint))["id"] == RUN_ID
+
+
+def test_nothing_is_started_when_the_question_may_not_be_asked(
+    world: Path, shim: CommandShim, endpoint: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(world, folder)
+    (folder / "run.yaml").write_text(SERVED_RUN)
+    line = "{ runyard --no-input run -f run.yaml 2>&1 || echo code $?; } | tail -2"
+    shown = run_example(line, folder=folder, shim=shim, endpoint=endpoint)
+    assert shown == "error: --no-input leaves the question unanswered: use --yes\ncode 2\n"
 
 
 @pytest.mark.parametrize("name", sorted(ELSEWHERE))

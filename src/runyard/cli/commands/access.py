@@ -22,16 +22,28 @@ LOGOUT_EXAMPLES = """\b
 Examples:
   runyard logout
   runyard logout lab
+
+\b
+Exit codes:
+  0 signed out    1 refused, such as an unknown context    2 usage error
 """
 WHOAMI_EXAMPLES = """\b
 Examples:
   runyard whoami
   runyard whoami --context lab -o json
+
+\b
+Exit codes:
+  0 printed    1 refused, or no answer    2 usage error
 """
 CONTEXT_EXAMPLES = """\b
 Examples:
   runyard context
   runyard context lab
+
+\b
+Exit codes:
+  0 success    1 unknown context    2 usage error
 """
 
 

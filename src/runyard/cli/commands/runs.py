@@ -12,8 +12,12 @@ PS_EXAMPLES = """\b
 Examples:
   runyard ps
   runyard ps --all --state ERROR
-  runyard ps -o name | xargs -n 1 runyard stop --yes
+  runyard ps -o name | xargs -r -n 1 runyard stop --yes
   runyard ps -o json | jq -r '.[].status.reason'
+
+\b
+Exit codes:
+  0 printed    1 refused, or no answer    2 usage error
 """
 LOGS_EXAMPLES = """\b
 Examples:
@@ -30,6 +34,10 @@ STOP_EXAMPLES = """\b
 Examples:
   runyard stop train-5f3a90c2d1
   runyard stop train-5f3a90c2d1 --reason 'wrong data' --yes
+
+\b
+Exit codes:
+  0 stopped, or ended before    1 refused    2 usage error    130 interrupted; the runs may go on
 """
 _RUN = click.argument("run", required=False)
 _RUN_OR_MORE = click.argument("runs", metavar="RUN...", nargs=-1, required=True)
