@@ -7,16 +7,15 @@ from typing import Any
 import click
 
 from runyard.cli.client_session import Session, open_session
-from runyard.cli.explanation import HEAD, format_verdict
-from runyard.cli.findings import Failed, print_report, print_warnings
+from runyard.cli.findings import Failed, print_warnings
 from runyard.cli.log_output import follow_to_the_end
-from runyard.cli.output import clean, format_value, print_note
+from runyard.cli.output import clean, print_note
+from runyard.cli.plan_output import print_plan
 from runyard.cli.questions import confirm
 from runyard.cli.run_definitions import RunDefinition, SubmitOptions, define_run
-from runyard.cli.server_problems import parse_path, to_findings
-from runyard.cli.tables import print_table
+from runyard.cli.server_problems import to_findings
 from runyard.sdk.errors import AlreadyExists, ApiError, NotFound, ServerUnreachable
-from runyard.sdk.explanations import Explanation, Owned
+from runyard.sdk.explanations import Explanation
 from runyard.sdk.sync.function import Function
 from runyard.sdk.sync.project import Project
 from runyard.sdk.sync.run import Run
@@ -109,23 +108,4 @@ def _print_plan(explanation: Explanation, definition: RunDefinition, *, session:
     """Every value and its owner, then warnings, refusals and the verdict."""
     action = f"{definition.name}, {definition.action}, project {session.project_name}"
     click.echo(f"{clean(action)}, by {clean(session.client.endpoint)}\n", err=not is_answer)
-    rows = [_to_row(owned) for owned in explanation.provenance]
-    print_table(HEAD, rows, optional=("replaced",), is_answer=is_answer)
-    click.echo(err=not is_answer)
-    warnings = to_findings(explanation.warnings, definition.source)
-    refusals = to_findings(explanation.refusals, definition.source)
-    print_report(warnings, refusals, is_answer=is_answer)
-    click.echo(format_verdict(refusals, warnings), err=not is_answer)
-
-
-def _to_row(owned: Owned) -> tuple[str, ...]:
-    path = parse_path(owned.path)
-    value = _hide_code(owned.value) if path == ("source",) else owned.value
-    set_by = owned.source if owned.rule is None else f"{owned.source} ({owned.rule})"
-    replaced = ", ".join(f"{format_value(path, other.get('value'))} ({other.get('by')})" for other in owned.replaced)
-    return clean(owned.path), format_value(path, value), clean(set_by), clean(replaced)
-
-
-def _hide_code(source: Any) -> Any:
-    """The code's name and handler, without its text."""
-    return {name: text for name, text in source.items() if name not in ("base64", "code")}
+    print_plan(explanation, source=definition.source, is_answer=is_answer)

@@ -18,7 +18,7 @@ get_project get_run list_projects set_client
 PUBLIC = NAMES.split()
 METHODS = {
     "Client": """
-close create_token credentials delete_project describe_server endpoint get_or_create_project get_project
+get_profile close create_token credentials delete_project describe_server endpoint get_or_create_project get_project
 list_profiles list_projects new_project request revoke_token whoami
     """,
     "Project": """

@@ -110,6 +110,10 @@ class AsyncClient:
         found = await self.describe_server()
         return [str(name) for name in found.get("k8s_resource_profiles") or ()]
 
+    async def get_profile(self, name: str) -> Section:
+        """A profile with its values. Raises `NotFound`."""
+        return Section(await self._transport.fetch(get("profiles", name)))
+
     async def create_token(self, name: str, *, days: int | None = None) -> Section:
         """Create a personal access token: `id`, `value`, `expires_at`. Needs a sign-in by password."""
         body: Json = {"name": name} if days is None else {"name": name, "days": days}

@@ -109,6 +109,10 @@ class Client:
         found = self.describe_server()
         return [str(name) for name in found.get("k8s_resource_profiles") or ()]
 
+    def get_profile(self, name: str) -> Section:
+        """A profile with its values. Raises `NotFound`."""
+        return Section(self._transport.fetch(get("profiles", name)))
+
     def create_token(self, name: str, *, days: int | None = None) -> Section:
         """Create a personal access token: `id`, `value`, `expires_at`. Needs a sign-in by password."""
         body: Json = {"name": name} if days is None else {"name": name, "days": days}

@@ -1,0 +1,173 @@
+"""`runyard project`, `function`, `secret` and `profile`."""
+
+from typing import Any
+
+import click
+
+from runyard.cli.lazy_commands import Entry, LazyGroup, load
+from runyard.cli.server_options import add_output, add_project_options, add_server_options
+
+_HERE = "runyard.cli.commands.project_things"
+_YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+PROJECT_ENTRIES = {
+    "ls": Entry(f"{_HERE}:project_ls", "List projects."),
+    "create": Entry(f"{_HERE}:project_create", "Create a project."),
+    "rm": Entry(f"{_HERE}:project_rm", "Delete a project and everything in it."),
+}
+FUNCTION_ENTRIES = {
+    "ls": Entry(f"{_HERE}:function_ls", "List functions."),
+    "show": Entry(f"{_HERE}:function_show", "Show the newest version of a function."),
+    "rm": Entry(f"{_HERE}:function_rm", "Delete a version of a function, with its runs."),
+}
+SECRET_ENTRIES = {
+    "ls": Entry(f"{_HERE}:secret_ls", "List the names of secrets."),
+    "set": Entry(f"{_HERE}:secret_set", "Store or change a secret."),
+    "rm": Entry(f"{_HERE}:secret_rm", "Delete a secret."),
+}
+PROFILE_ENTRIES = {
+    "ls": Entry(f"{_HERE}:profile_ls", "List the profiles that runs may use."),
+    "show": Entry(f"{_HERE}:profile_show", "Show the values of a profile."),
+}
+PROJECT_EXAMPLES = """\b
+Examples:
+  runyard project ls
+  runyard project create vision
+  runyard project rm vision --yes
+"""
+FUNCTION_EXAMPLES = """\b
+Examples:
+  runyard function ls
+  runyard function show train -o yaml
+"""
+EXAMPLES_OF_SECRETS = """\b
+Examples:
+  runyard secret set HF_TOKEN
+  pass show hf | runyard secret set HF_TOKEN --stdin
+  runyard secret ls
+"""
+PROFILE_EXAMPLES = """\b
+Examples:
+  runyard profile ls
+  runyard profile show 1xa100
+"""
+
+
+@click.group(cls=LazyGroup, entries=PROJECT_ENTRIES, epilog=PROJECT_EXAMPLES)
+def project() -> None:
+    """List, create and delete projects."""
+
+
+@click.group(cls=LazyGroup, entries=FUNCTION_ENTRIES, epilog=FUNCTION_EXAMPLES)
+def function() -> None:
+    """Look at the functions of a project, and delete versions."""
+
+
+@click.group(cls=LazyGroup, entries=SECRET_ENTRIES, epilog=EXAMPLES_OF_SECRETS)
+def secret() -> None:
+    """Manage the secrets of a project. Values are read from a prompt or standard input, never from an argument."""
+
+
+@click.group(cls=LazyGroup, entries=PROFILE_ENTRIES, epilog=PROFILE_EXAMPLES)
+def profile() -> None:
+    """Look at the profiles that admins prepared."""
+
+
+@click.command(name="ls", epilog=PROJECT_EXAMPLES)
+@add_output("table", "json", "yaml", "name")
+@add_server_options
+def project_ls(output: str, **flags: Any) -> None:
+    """List the projects that are visible to you."""
+    _call("print_projects", flags, output=output)
+
+
+@click.command(name="create", epilog=PROJECT_EXAMPLES)
+@click.argument("name")
+@click.option("--description", metavar="TEXT", help="What it is for.")
+@click.option("--label", "labels", metavar="LABEL", multiple=True, help="Label. Repeatable.")
+@add_server_options
+def project_create(name: str, description: str | None, labels: tuple[str, ...], **flags: Any) -> None:
+    """Create the project NAME."""
+    _call("create_project", flags, name=name, description=description, labels=labels)
+
+
+@click.command(name="rm", epilog=PROJECT_EXAMPLES)
+@click.argument("name")
+@_YES
+@add_server_options
+def project_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
+    """Delete the project NAME: its runs are stopped, and everything in it is deleted."""
+    _call("delete_project", flags, name=name, yes=yes)
+
+
+@click.command(name="ls", epilog=FUNCTION_EXAMPLES)
+@add_output("table", "json", "yaml", "name")
+@add_project_options
+def function_ls(output: str, **flags: Any) -> None:
+    """List the newest version of each function."""
+    _call("print_functions", flags, output=output)
+
+
+@click.command(name="show", epilog=FUNCTION_EXAMPLES)
+@click.argument("name")
+@add_output("yaml", "json")
+@add_project_options
+def function_show(name: str, output: str, **flags: Any) -> None:
+    """Show the newest version of the function NAME."""
+    _call("print_function", flags, name=name, output=output)
+
+
+@click.command(name="rm", epilog=FUNCTION_EXAMPLES)
+@click.argument("name")
+@click.option("--id", "version", metavar="ID", help="Version.  [default: the newest]")
+@_YES
+@add_project_options
+def function_rm(name: str, version: str | None, yes: bool, **flags: Any) -> None:  # noqa: FBT001
+    """Delete a version of the function NAME, with its tasks and runs."""
+    _call("delete_function", flags, name=name, version=version, yes=yes)
+
+
+@click.command(name="ls", epilog=EXAMPLES_OF_SECRETS)
+@add_output("table", "json", "yaml", "name")
+@add_project_options
+def secret_ls(output: str, **flags: Any) -> None:
+    """List the names of the project's secrets."""
+    _call("print_secrets", flags, output=output)
+
+
+@click.command(name="set", epilog=EXAMPLES_OF_SECRETS)
+@click.argument("name")
+@click.option("--stdin", "is_piped", is_flag=True, help="Read the value from standard input instead of a prompt.")
+@add_project_options
+def secret_set(name: str, is_piped: bool, **flags: Any) -> None:  # noqa: FBT001
+    """Store the secret NAME, or change its value. Runs name it in `secrets`."""
+    _call("set_secret", flags, name=name, is_piped=is_piped)
+
+
+@click.command(name="rm", epilog=EXAMPLES_OF_SECRETS)
+@click.argument("name")
+@_YES
+@add_project_options
+def secret_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
+    """Delete the secret NAME and its value."""
+    _call("delete_secret", flags, name=name, yes=yes)
+
+
+@click.command(name="ls", epilog=PROFILE_EXAMPLES)
+@add_output("table", "json", "yaml", "name")
+@add_server_options
+def profile_ls(output: str, **flags: Any) -> None:
+    """List the profiles that runs may name."""
+    _call("print_profiles", flags, output=output)
+
+
+@click.command(name="show", epilog=PROFILE_EXAMPLES)
+@click.argument("name")
+@add_output("yaml", "json")
+@add_server_options
+def profile_show(name: str, output: str, **flags: Any) -> None:
+    """Show the values of the profile NAME, which win over those of runs."""
+    _call("print_profile", flags, name=name, output=output)
+
+
+def _call(function: str, flags: dict[str, Any], **more: Any) -> None:
+    load(f"runyard.cli.project_things:{function}")(flags, **more)

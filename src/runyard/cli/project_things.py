@@ -1,0 +1,157 @@
+"""Implements `runyard project`, `function`, `secret` and `profile`."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from runyard.cli.client_session import open_session
+from runyard.cli.files import get_stdin
+from runyard.cli.humane_times import format_age
+from runyard.cli.output import clean, print_data, print_note
+from runyard.cli.run_submission import confirm
+from runyard.cli.tables import print_table
+from runyard.sdk.documents import EntityView
+from runyard.sdk.errors import AlreadyExists, NotFound
+from runyard.spec.problems import find_nearest
+
+MOST_SECRET_BYTES = 1 << 20
+MOST_LISTED = 1000
+Flags = Mapping[str, Any]
+
+
+def print_projects(flags: Flags, *, output: str) -> None:
+    """List projects."""
+    with open_session(flags) as session:
+        found = session.client.list_projects(limit=MOST_LISTED)
+    _print_entities(found, output=output, head=("name", "created", "by"))
+
+
+def create_project(flags: Flags, *, name: str, description: str | None, labels: Sequence[str]) -> None:
+    """Create a project."""
+    with open_session(flags) as session:
+        try:
+            session.client.new_project(name, description=description, labels=list(labels) or None)
+        except AlreadyExists:
+            raise click.ClickException(f"there is a project {clean(name)} already") from None
+    click.echo(f"created: {clean(name)}")
+
+
+def delete_project(flags: Flags, *, name: str, yes: bool) -> None:
+    """Delete a project with everything in it, after a question."""
+    with open_session({**flags, "project": name}) as session:
+        project = session.get_project()
+        if not yes:
+            confirm(f"Delete the project {name} and everything in it?")
+        project.delete(cascade=True)
+    click.echo(f"deleted: {clean(name)}")
+
+
+def print_functions(flags: Flags, *, output: str) -> None:
+    """List functions."""
+    with open_session(flags) as session:
+        found = session.get_project().list_functions(limit=MOST_LISTED)
+    _print_entities(found, output=output, head=("name", "kind", "created", "by", "version"))
+
+
+def print_function(flags: Flags, *, name: str, output: str) -> None:
+    """Show the newest version of a function."""
+    with open_session(flags) as session:
+        print_data(session.get_project().get_function(name).to_dict(), output=output)
+
+
+def delete_function(flags: Flags, *, name: str, version: str | None, yes: bool) -> None:
+    """Delete a version of a function, after a question."""
+    with open_session(flags) as session:
+        function = session.get_project().get_function(name, id=version)
+        if not yes:
+            confirm(f"Delete version {function.id} of {name} with its runs?")
+        function.delete()
+    click.echo(f"deleted: {clean(function.reference)}")
+
+
+def print_secrets(flags: Flags, *, output: str) -> None:
+    """List the names of secrets."""
+    with open_session(flags) as session:
+        _print_names(session.get_project().list_secrets(limit=MOST_LISTED), output=output)
+
+
+def set_secret(flags: Flags, *, name: str, is_piped: bool) -> None:
+    """Store a secret."""
+    with open_session(flags) as session:
+        project = session.get_project()
+        project.new_secret(name, _ask_value(is_piped=is_piped))
+    click.echo(f"stored: {clean(name)}")
+    print_note(f"runs get it as a variable if they name it: `secrets: [{name}]`")
+
+
+def delete_secret(flags: Flags, *, name: str, yes: bool) -> None:
+    """Delete a secret, after a question."""
+    with open_session(flags) as session:
+        project = session.get_project()
+        if not yes:
+            confirm(f"Delete the secret {name}?")
+        project.delete_secret(name)
+    click.echo(f"deleted: {clean(name)}")
+
+
+def print_profiles(flags: Flags, *, output: str) -> None:
+    """List the names of profiles."""
+    with open_session(flags) as session:
+        _print_names(session.client.list_profiles(), output=output)
+
+
+def print_profile(flags: Flags, *, name: str, output: str) -> None:
+    """Show the values of a profile; raises with the nearest name if it is unknown."""
+    with open_session(flags) as session:
+        try:
+            print_data(dict(session.client.get_profile(name)), output=output)
+        except NotFound:
+            nearest = find_nearest(name, session.client.list_profiles())
+            meant = f"did you mean {nearest}?" if nearest else "`runyard profile ls` lists them"
+            raise click.ClickException(f"there is no profile {clean(name)}; {meant}") from None
+
+
+def _print_entities(found: Sequence[EntityView], *, output: str, head: Sequence[str]) -> None:
+    if output == "name":
+        for entity in found:
+            click.echo(entity.name)
+        return
+    if output != "table":
+        print_data([entity.to_dict() for entity in found], output=output)
+        return
+    now = datetime.now(UTC)
+    rows = [tuple(clean(_describe(entity, name, now=now)) for name in head) for entity in found]
+    print_table(head, rows, optional=("version", "by"))
+
+
+def _describe(entity: EntityView, name: str, *, now: datetime) -> str:
+    if name == "created":
+        return format_age(str(entity.metadata.get("created", "")), now=now)
+    found = {"name": entity.name, "kind": entity.kind, "by": entity.user or "", "version": entity.id}
+    return found[name]
+
+
+def _print_names(names: Sequence[str], *, output: str) -> None:
+    if output in ("json", "yaml"):
+        print_data(list(names), output=output)
+        return
+    for name in names:
+        click.echo(clean(name))
+
+
+def _ask_value(*, is_piped: bool) -> str:
+    """Read a value from a prompt without echo, or from standard input without its last newline."""
+    if is_piped:
+        content = get_stdin().buffer.read(MOST_SECRET_BYTES + 1)
+        if len(content) > MOST_SECRET_BYTES:
+            raise click.UsageError(f"the value has more than {MOST_SECRET_BYTES} bytes")
+        try:
+            return content.decode().removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError:
+            raise click.UsageError("the value on standard input is not UTF-8") from None
+    if not get_stdin().isatty():
+        raise click.UsageError("no terminal to prompt for the value: use --stdin")
+    asked: str = click.prompt("Value", hide_input=True, confirmation_prompt=True)
+    return asked
