@@ -29,6 +29,7 @@ _NAMES = {
     "AsyncFunction": "aio.function",
     "AsyncProject": "aio.project",
     "AsyncRun": "aio.run",
+    "AsyncStoredEntity": "aio.stored_files",
     "Client": "sync.client",
     "Explanation": "explanations",
     "Function": "sync.function",
@@ -36,6 +37,7 @@ _NAMES = {
     "Project": "sync.project",
     "Run": "sync.run",
     "Section": "documents",
+    "StoredEntity": "sync.stored_files",
 }
 """Where each public name is, below `runyard.sdk`."""
 

@@ -2,6 +2,7 @@ from runyard.sdk.aio.client import AsyncClient as AsyncClient
 from runyard.sdk.aio.function import AsyncFunction as AsyncFunction
 from runyard.sdk.aio.project import AsyncProject as AsyncProject
 from runyard.sdk.aio.run import AsyncRun as AsyncRun
+from runyard.sdk.aio.stored_files import AsyncStoredEntity as AsyncStoredEntity
 from runyard.sdk.arguments import Env as Env
 from runyard.sdk.arguments import FunctionArguments as FunctionArguments
 from runyard.sdk.arguments import NodeSelector as NodeSelector
@@ -47,5 +48,6 @@ from runyard.sdk.sync.client import Client as Client
 from runyard.sdk.sync.function import Function as Function
 from runyard.sdk.sync.project import Project as Project
 from runyard.sdk.sync.run import Run as Run
+from runyard.sdk.sync.stored_files import StoredEntity as StoredEntity
 
 __version__: str

@@ -47,6 +47,7 @@ COMMANDS = {
     "project": Entry("runyard.cli.commands.project_things:project", "List, create and delete projects."),
     "function": Entry("runyard.cli.commands.project_things:function", "Look at functions."),
     "secret": Entry("runyard.cli.commands.project_things:secret", "Manage secrets."),
+    "artifact": Entry("runyard.cli.commands.artifact:artifact", "Upload and download files."),
     "profile": Entry("runyard.cli.commands.project_things:profile", "Look at profiles."),
     "render": Entry("runyard.cli.commands.render:render", "Print the Kubernetes objects of a run."),
     "explain": Entry("runyard.cli.commands.explain:explain", "Show every value of a run and who set it."),

@@ -25,7 +25,7 @@ def print_projects(flags: Flags, *, output: str) -> None:
     """List projects."""
     with open_session(flags) as session:
         found = session.client.list_projects(limit=MOST_LISTED)
-    _print_entities(found, output=output, head=("name", "created", "by"))
+    print_entities(found, output=output, head=("name", "created", "by"))
 
 
 def create_project(flags: Flags, *, name: str, description: str | None, labels: Sequence[str]) -> None:
@@ -52,7 +52,7 @@ def print_functions(flags: Flags, *, output: str) -> None:
     """List functions."""
     with open_session(flags) as session:
         found = session.get_project().list_functions(limit=MOST_LISTED)
-    _print_entities(found, output=output, head=("name", "kind", "created", "by", "version"))
+    print_entities(found, output=output, head=("name", "kind", "created", "by", "version"))
 
 
 def print_function(flags: Flags, *, name: str, output: str) -> None:
@@ -113,7 +113,8 @@ def print_profile(flags: Flags, *, name: str, output: str) -> None:
             raise click.ClickException(f"there is no profile {clean(name)}; {meant}") from None
 
 
-def _print_entities(found: Sequence[EntityView], *, output: str, head: Sequence[str]) -> None:
+def print_entities(found: Sequence[EntityView], *, output: str, head: Sequence[str]) -> None:
+    """Print entities in a form; a table has the columns of `head`."""
     if output == "name":
         for entity in found:
             click.echo(entity.name)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +25,8 @@ class Call:
     """JSON."""
     form: Mapping[str, str] | None = None
     """A form, instead of JSON."""
+    file: Path | None = None
+    """A file whose bytes are sent, instead of JSON."""
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     is_safe_to_repeat: bool | None = None
     """Whether it may be sent again if nobody knows whether it arrived. None: as HTTP says of the method."""

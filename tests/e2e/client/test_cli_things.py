@@ -84,3 +84,15 @@ def test_every_form_of_a_list_is_legal_when_it_is_asked_for(call: Call, run: ry.
         listed = call("ps", "--all", "-o", form)
         assert (listed.code, run.id in listed.out) == (0, True), form
     assert "PROFILE" in call("ps", "--all", "-o", "wide").out
+
+
+def test_file_comes_back_when_it_was_put(call: Call, server: str, tmp_path: Path) -> None:
+    ry.get_or_create_project("demo")
+    (tmp_path / "points.csv").write_text("1,2\n")
+    key = call("artifact", "put", "points", "points.csv", "--type", "dataitem").out.strip()
+    assert key.startswith("store://demo/dataitem/dataitem/points:")
+    assert "points" in call("artifact", "ls", "--type", "dataitem", "-o", "name").out.split()
+    got = call("artifact", "get", "points", "back", "--type", "dataitem")
+    assert (got.out, (tmp_path / "back" / "points.csv").read_text()) == ("back/points.csv\n", "1,2\n")
+    assert "points.csv exists; use --overwrite" in call("artifact", "get", "points", "back", "--type", "dataitem").err
+    assert call("artifact", "get", "points", "back", "--type", "dataitem", "--overwrite").code == 0

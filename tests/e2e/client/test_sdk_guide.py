@@ -21,12 +21,13 @@ def run_python(code: str) -> str:
 
 def test_python_prints_what_the_guide_says_when_it_is_run(server: str) -> None:
     blocks = [text for language, text in BLOCK.findall(PAGE.read_text()) if language == "python"]
-    first, then, asynchronous = blocks
+    first, then, files, asynchronous = blocks
     assert read_part(PAGE, "python").strip() == f"```python\n{first}```"
     printed = run_python(f"{first}{then}")
     assert "hello Ada\n" in printed
     assert re.search(r"^resources\.mem\.requests +256Mi +profile small +6Gi \(you\)$", printed, re.MULTILINE)
     assert printed.endswith("spec.profile: there is no profile `smal`; allowed: small; did you mean: small\n")
+    assert run_python(f"{first}{files}").endswith("/tmp/readings/make_readings.py\n")
     assert run_python(asynchronous).endswith("hello Bob\n")
     readme = (ROOT / "README.md").read_text()
     assert first.replace('{"mem": "128Mi"}', '{"cpu": "500m", "mem": "128Mi"}') in readme

@@ -104,3 +104,36 @@ def test_same_version_is_taken_when_a_function_has_the_same_content(server: str,
     first = project.ensure_function("same", "python", wanted, folder=tmp_path)
     second = project.ensure_function("same", "python", wanted, folder=tmp_path)
     assert first.id == second.id == project.get_function("same").id
+
+
+def test_files_come_back_as_they_were_when_they_are_logged(server: str, tmp_path: Path) -> None:
+    project = ry.get_or_create_project("demo")
+    folder = tmp_path / "net"
+    (folder / "weights").mkdir(parents=True)
+    (folder / "weights" / "ä 1.bin").write_bytes(bytes(range(256)) * 20_000)
+    (folder / "config.json").write_text("{}")
+    model = project.log_model("net", folder, description="first")
+    assert (model.state, sorted(file.path for file in model.list_files())) == (
+        "READY",
+        ["config.json", "weights/ä 1.bin"],
+    )
+    target = project.get_model("net").download(tmp_path / "back")
+    assert (target / "weights" / "ä 1.bin").read_bytes() == (folder / "weights" / "ä 1.bin").read_bytes()
+    assert (target / "config.json").read_text() == "{}"
+    with pytest.raises(ry.NotFound, match="did you mean net"):
+        project.get_model("nett")
+    model.delete()
+
+
+def test_file_is_an_input_and_a_path_an_output_when_a_function_runs(server: str, tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("1,2\n3,4\n")
+    code = (
+        "def main(points):\n    text = open(points).read()\n    open('sum.txt', 'w').write(str(len(text)))\n"
+        "    import pathlib\n    return {'total': pathlib.Path('sum.txt')}\n"
+    )
+    project = ry.get_or_create_project("demo")
+    points = project.log_dataitem("points", tmp_path / "points.csv")
+    func = project.new_function("sum", code=code, handler="main")
+    run = func.run(inputs={"points": points}).wait(timeout=SECONDS, check=True)
+    name = run.outputs["total"].rpartition("/")[2].partition(":")[0]
+    assert project.get_artifact(name).download(tmp_path / "out").read_text() == "8"

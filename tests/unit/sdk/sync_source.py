@@ -9,13 +9,15 @@ SDK = Path(__file__).parents[3] / "src" / "runyard" / "sdk"
 RUFF = Path(sys.executable).parent / "ruff"
 HEADER = "# Generated from ../aio/{name} by `make sdk`: do not edit.\n"
 PACKAGE = '"""The client without `async`: generated from `aio/` by `make sdk`."""\n'
+DIRECTLY = "from runyard.sdk.local_files import call_directly as to_thread"
 REPLACED = (
     (r"Coroutine\[Any, Any, (\w+)\]", r"\1"),
     (r"\basync (def|for|with)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\bimport asyncio\b", "import time"),
     (r"\basyncio\.sleep\b", "time.sleep"),
-    (r"\bfrom asyncio import Lock\b", "from threading import Lock"),
+    (r"\bfrom asyncio import Lock, to_thread\b", "from threading import Lock\n" + DIRECTLY),
+    (r"\bfrom asyncio import to_thread\b", DIRECTLY),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\b__aenter__\b", "__enter__"),
     (r"\b__aexit__\b", "__exit__"),

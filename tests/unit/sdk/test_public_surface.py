@@ -8,6 +8,7 @@ from pathlib import Path
 import runyard as ry
 
 NAMES = """
+AsyncStoredEntity StoredEntity
 AlreadyExists ApiError ArgumentError AsyncClient AsyncFunction AsyncProject AsyncRun CertificateError Client
 ConfigurationError Conflict Env Explanation Forbidden Function FunctionArguments LogLine NodeSelector NotFound
 NotSignedIn NotSupported Problem Project Refused Resources Run RunArguments RunFailed RunyardError Section
@@ -17,11 +18,15 @@ get_project get_run list_projects set_client
 """
 PUBLIC = NAMES.split()
 METHODS = {
+    "StoredEntity": """
+delete download id key kind list_files metadata name project_name spec state status to_dict upload user
+    """,
     "Client": """
 get_profile close create_token credentials delete_project describe_server endpoint get_or_create_project get_project
 list_profiles list_projects new_project request revoke_token whoami
     """,
     "Project": """
+get_artifact get_dataitem get_model list_stored log_artifact log_dataitem log_model
 create_function delete delete_secret ensure_function get_function get_run get_secret id key kind
 list_functions list_runs list_secrets metadata name new_function new_secret project_name refresh spec status
 to_dict user

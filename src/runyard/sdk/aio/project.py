@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 from uuid import uuid4
@@ -9,6 +10,7 @@ from uuid import uuid4
 from runyard.sdk.aio.function import AsyncFunction
 from runyard.sdk.aio.pages import read_pages
 from runyard.sdk.aio.run import AsyncRun
+from runyard.sdk.aio.stored_files import AsyncStoredEntity, StoredType, log_files
 from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.arguments import FunctionArguments
 from runyard.sdk.calls import Json, delete, get, post, put
@@ -144,6 +146,72 @@ class AsyncProject(EntityView):
         """Delete a secret and its value. Raises `NotFound` with the nearest name."""
         document = await self._get_named("secret", name, entity_id=None)
         await self._transport.fetch(delete("-", self.name, "secrets", str(document["id"])))
+
+    async def log_artifact(
+        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+    ) -> AsyncStoredEntity:
+        """Upload a file, or the files of a folder, as a version of an artifact."""
+        return await self._log("artifact", name, source, kind=kind, description=description)
+
+    async def log_dataitem(
+        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+    ) -> AsyncStoredEntity:
+        """Upload a file, or the files of a folder, as a version of a data item; runs name it in `inputs`."""
+        return await self._log("dataitem", name, source, kind=kind, description=description)
+
+    async def log_model(
+        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+    ) -> AsyncStoredEntity:
+        """Upload a file, or the files of a folder, as a version of a model."""
+        return await self._log("model", name, source, kind=kind, description=description)
+
+    async def get_artifact(
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+    ) -> AsyncStoredEntity:
+        """The newest version of an artifact, or the one with that id. Raises `NotFound` with the nearest name."""
+        return await self._get_stored("artifact", name, entity_id=id)
+
+    async def get_dataitem(
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+    ) -> AsyncStoredEntity:
+        """The newest version of a data item, or the one with that id. Raises `NotFound` with the nearest name."""
+        return await self._get_stored("dataitem", name, entity_id=id)
+
+    async def get_model(
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+    ) -> AsyncStoredEntity:
+        """The newest version of a model, or the one with that id. Raises `NotFound` with the nearest name."""
+        return await self._get_stored("model", name, entity_id=id)
+
+    async def list_stored(self, type_name: StoredType, *, limit: int = MOST_LISTED) -> list[AsyncStoredEntity]:
+        """The newest version of each artifact, data item or model."""
+        found = await read_pages(self._transport, "-", self.name, f"{type_name}s", limit=limit)
+        return [AsyncStoredEntity(document, self._transport, type_name=type_name) for document in found]
+
+    async def _log(
+        self,
+        type_name: StoredType,
+        name: str,
+        source: str | PathLike[str],
+        *,
+        kind: str | None,
+        description: str | None,
+    ) -> AsyncStoredEntity:
+        metadata = {} if description is None else {"description": description}
+        return await log_files(self._transport, self.name, type_name, name, source, kind=kind, metadata=metadata)
+
+    async def _get_stored(self, type_name: StoredType, name: str, *, entity_id: str | None) -> AsyncStoredEntity:
+        document = await self._get_named(type_name, name, entity_id=entity_id)
+        return AsyncStoredEntity(document, self._transport, type_name=type_name)
 
     async def _create(self, plural: str, body: Json) -> Json:
         """Create an entity under an id that the client chose, so that a repeated request cannot create two."""

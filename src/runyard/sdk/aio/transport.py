@@ -1,9 +1,10 @@
 """Sends calls to a server: signs them in, repeats them where that is safe, and refreshes tokens."""
 
 import asyncio
-from asyncio import Lock
+from asyncio import Lock, to_thread
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -13,6 +14,7 @@ from runyard.sdk.calls import MOST_ANSWER_BYTES, Answer, Call
 from runyard.sdk.connections import is_loopback, is_permanent, make_answer_error, make_connection_error, was_sent
 from runyard.sdk.credentials import Credentials
 from runyard.sdk.errors import NotSignedIn, UnexpectedResponse
+from runyard.sdk.local_files import CHUNK_BYTES
 from runyard.sdk.retry import Attempts
 
 SILENT_SECONDS = 30.0
@@ -81,6 +83,10 @@ class AsyncTransport:
                     raise self._explain(make_answer_error(answer))
             await asyncio.sleep(pause)
 
+    async def pause(self, seconds: float) -> None:
+        """Wait before another attempt."""
+        await asyncio.sleep(seconds)
+
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[httpx2.Response]:
         """One attempt at a response that is read piece by piece. Raises `httpx2.TransportError` and `RunyardError`."""
@@ -109,6 +115,8 @@ class AsyncTransport:
         if call.form is None and self.credentials.authorization is not None:
             headers["Authorization"] = self.credentials.authorization
         more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+        if call.file is not None:
+            more["content"] = _iter_file(call.file)
         return self._client.build_request(
             call.method,
             call.path,
@@ -150,6 +158,16 @@ class AsyncTransport:
         known = "no credentials" if given.authorization is None else "the credentials are not accepted"
         message = f"{given.endpoint}: {known} ({given.source}): {error.message}; sign in with `runyard login`"
         return NotSignedIn(message, status=error.status, code=error.code, request_id=error.request_id)
+
+
+async def _iter_file(path: Path) -> AsyncIterator[bytes]:
+    """The bytes of a file, piece by piece."""
+    stream = await to_thread(path.open, "rb")
+    try:
+        while chunk := await to_thread(stream.read, CHUNK_BYTES):
+            yield chunk
+    finally:
+        await to_thread(stream.close)
 
 
 async def _read(response: httpx2.Response) -> Answer:

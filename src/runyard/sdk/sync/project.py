@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 from uuid import uuid4
@@ -15,6 +16,7 @@ from runyard.sdk.function_specs import DEFAULT_KIND, make_content_id, make_funct
 from runyard.sdk.sync.function import Function
 from runyard.sdk.sync.pages import read_pages
 from runyard.sdk.sync.run import Run
+from runyard.sdk.sync.stored_files import StoredEntity, StoredType, log_files
 from runyard.sdk.sync.transport import Transport
 from runyard.spec.problems import find_nearest
 
@@ -145,6 +147,72 @@ class Project(EntityView):
         """Delete a secret and its value. Raises `NotFound` with the nearest name."""
         document = self._get_named("secret", name, entity_id=None)
         self._transport.fetch(delete("-", self.name, "secrets", str(document["id"])))
+
+    def log_artifact(
+        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+    ) -> StoredEntity:
+        """Upload a file, or the files of a folder, as a version of an artifact."""
+        return self._log("artifact", name, source, kind=kind, description=description)
+
+    def log_dataitem(
+        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+    ) -> StoredEntity:
+        """Upload a file, or the files of a folder, as a version of a data item; runs name it in `inputs`."""
+        return self._log("dataitem", name, source, kind=kind, description=description)
+
+    def log_model(
+        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+    ) -> StoredEntity:
+        """Upload a file, or the files of a folder, as a version of a model."""
+        return self._log("model", name, source, kind=kind, description=description)
+
+    def get_artifact(
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+    ) -> StoredEntity:
+        """The newest version of an artifact, or the one with that id. Raises `NotFound` with the nearest name."""
+        return self._get_stored("artifact", name, entity_id=id)
+
+    def get_dataitem(
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+    ) -> StoredEntity:
+        """The newest version of a data item, or the one with that id. Raises `NotFound` with the nearest name."""
+        return self._get_stored("dataitem", name, entity_id=id)
+
+    def get_model(
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+    ) -> StoredEntity:
+        """The newest version of a model, or the one with that id. Raises `NotFound` with the nearest name."""
+        return self._get_stored("model", name, entity_id=id)
+
+    def list_stored(self, type_name: StoredType, *, limit: int = MOST_LISTED) -> list[StoredEntity]:
+        """The newest version of each artifact, data item or model."""
+        found = read_pages(self._transport, "-", self.name, f"{type_name}s", limit=limit)
+        return [StoredEntity(document, self._transport, type_name=type_name) for document in found]
+
+    def _log(
+        self,
+        type_name: StoredType,
+        name: str,
+        source: str | PathLike[str],
+        *,
+        kind: str | None,
+        description: str | None,
+    ) -> StoredEntity:
+        metadata = {} if description is None else {"description": description}
+        return log_files(self._transport, self.name, type_name, name, source, kind=kind, metadata=metadata)
+
+    def _get_stored(self, type_name: StoredType, name: str, *, entity_id: str | None) -> StoredEntity:
+        document = self._get_named(type_name, name, entity_id=entity_id)
+        return StoredEntity(document, self._transport, type_name=type_name)
 
     def _create(self, plural: str, body: Json) -> Json:
         """Create an entity under an id that the client chose, so that a repeated request cannot create two."""

@@ -4,6 +4,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import Any
@@ -14,6 +15,8 @@ from runyard.sdk.calls import MOST_ANSWER_BYTES, Answer, Call
 from runyard.sdk.connections import is_loopback, is_permanent, make_answer_error, make_connection_error, was_sent
 from runyard.sdk.credentials import Credentials
 from runyard.sdk.errors import NotSignedIn, UnexpectedResponse
+from runyard.sdk.local_files import CHUNK_BYTES
+from runyard.sdk.local_files import call_directly as to_thread
 from runyard.sdk.retry import Attempts
 
 SILENT_SECONDS = 30.0
@@ -82,6 +85,10 @@ class Transport:
                     raise self._explain(make_answer_error(answer))
             time.sleep(pause)
 
+    def pause(self, seconds: float) -> None:
+        """Wait before another attempt."""
+        time.sleep(seconds)
+
     @contextmanager
     def stream(self, call: Call) -> Iterator[httpx2.Response]:
         """One attempt at a response that is read piece by piece. Raises `httpx2.TransportError` and `RunyardError`."""
@@ -110,6 +117,8 @@ class Transport:
         if call.form is None and self.credentials.authorization is not None:
             headers["Authorization"] = self.credentials.authorization
         more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+        if call.file is not None:
+            more["content"] = _iter_file(call.file)
         return self._client.build_request(
             call.method,
             call.path,
@@ -151,6 +160,16 @@ class Transport:
         known = "no credentials" if given.authorization is None else "the credentials are not accepted"
         message = f"{given.endpoint}: {known} ({given.source}): {error.message}; sign in with `runyard login`"
         return NotSignedIn(message, status=error.status, code=error.code, request_id=error.request_id)
+
+
+def _iter_file(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, piece by piece."""
+    stream = to_thread(path.open, "rb")
+    try:
+        while chunk := to_thread(stream.read, CHUNK_BYTES):
+            yield chunk
+    finally:
+        to_thread(stream.close)
 
 
 def _read(response: httpx2.Response) -> Answer:
