@@ -21,7 +21,7 @@ def run_python(code: str) -> str:
 
 def test_python_prints_what_the_guide_says_when_it_is_run(server: str) -> None:
     blocks = [text for language, text in BLOCK.findall(PAGE.read_text()) if language == "python"]
-    first, then, files, asynchronous = blocks
+    first, then, files, asynchronous, own = blocks
     assert read_part(PAGE, "python").strip() == f"```python\n{first}```"
     printed = run_python(f"{first}{then}")
     assert "hello Ada\n" in printed
@@ -29,6 +29,7 @@ def test_python_prints_what_the_guide_says_when_it_is_run(server: str) -> None:
     assert printed.endswith("spec.profile: there is no profile `smal`; allowed: small; did you mean: small\n")
     assert run_python(f"{first}{files}").endswith("/tmp/readings/make_readings.py\n")
     assert run_python(asynchronous).endswith("hello Bob\n")
+    assert run_python(own) == ""
     readme = (ROOT / "README.md").read_text()
     assert first.replace('{"mem": "128Mi"}', '{"cpu": "500m", "mem": "128Mi"}') in readme
 
