@@ -1,9 +1,10 @@
 """Follows the log of a run over as many connections as it takes; `LogReader` knows what was delivered."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from time import monotonic
+from typing import Any
 
 import httpx2
 
@@ -17,12 +18,19 @@ from runyard.spec.problem_codes import Code
 
 _FIRST_ONLY = ("tail",)
 
+IsComplete = Callable[[], Coroutine[Any, Any, bool]]
+"""Whether the log is complete, as the server says."""
 OnAway = Callable[[RunyardError], None]
 """Called when the server is away and another attempt follows."""
 
 
-async def follow_log(transport: AsyncTransport, call: Call, *, on_away: OnAway | None = None) -> AsyncIterator[LogLine]:
-    """Yield the lines of a log until it is complete. Raises `RunyardError` if the server stays away."""
+async def follow_log(
+    transport: AsyncTransport, call: Call, *, is_complete: IsComplete | None = None, on_away: OnAway | None = None
+) -> AsyncIterator[LogLine]:
+    """Yield the lines of a log until it is complete. Raises `RunyardError` if the server stays away.
+
+    `is_complete` is asked when a response has ended properly: a proxy may have ended it.
+    """
     reader = LogReader()
     attempts = Attempts(transport.follow_seconds, now=monotonic())
     while True:
@@ -33,9 +41,9 @@ async def follow_log(transport: AsyncTransport, call: Call, *, on_away: OnAway |
         except (httpx2.TransportError, ApiError) as error:
             failure = _judge(error, reader, endpoint=transport.credentials.endpoint)
         else:
-            if reader.end_reason is None:
+            if reader.end_reason is None and (is_complete is None or await is_complete()):
                 break
-            failure = ServerUnreachable(f"the server ended the log early: {reader.end_reason}")
+            failure = ServerUnreachable(f"the log ended early: {reader.end_reason or 'the connection was closed'}")
         for line in reader.finish():
             yield line
         if failure is not None:

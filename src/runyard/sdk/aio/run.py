@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from time import monotonic
 from typing import Any, Literal, overload
@@ -10,13 +11,15 @@ from runyard.sdk.aio.log_follow import OnAway, follow_log
 from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.calls import Json, delete, get, post
 from runyard.sdk.documents import FINAL, RunView, Section
-from runyard.sdk.errors import RunFailed, WaitTimeout
+from runyard.sdk.errors import NotFound, RunFailed, WaitTimeout
 from runyard.sdk.explanations import Explanation, read_explanation
 from runyard.sdk.log_reader import LogLine, StreamTitles
 
 FIRST_POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 2.0
 MOST_EVENT_PAGES = 100
+MOST_LOG_CHARACTERS = 64 << 20
+"""The most of a log that `logs()` returns; the end of it."""
 Until = Literal["end", "running"]
 
 
@@ -113,7 +116,8 @@ class AsyncRun(RunView):
         flag = "true" if follow else None
         path = (*self._path, "log")
         call = get(*path, follow=flag, tail=tail, since=since, container=container, pod=pod)
-        async for line in follow_log(self._transport, call, on_away=on_away):
+        is_complete = self._is_log_complete if follow else None
+        async for line in follow_log(self._transport, call, is_complete=is_complete, on_away=on_away):
             yield line
 
     async def events(self) -> list[Section]:
@@ -171,8 +175,24 @@ class AsyncRun(RunView):
         return ("-", self.project_name, "runs", self.id)
 
     async def _read_log(self, *, tail: int | None, container: str | None, pod: str | None) -> str:
-        lines = [text async for text in self._iter_texts(follow=False, tail=tail, container=container, pod=pod)]
-        return "".join(f"{line}\n" for line in lines)
+        """The log; of a very long one, the end, after a line that says so."""
+        lines, size, left_out = deque[str](), 0, 0
+        async for line in self._iter_texts(follow=False, tail=tail, container=container, pod=pod):
+            lines.append(line)
+            size += len(line)
+            while size > MOST_LOG_CHARACTERS:
+                left_out += 1
+                size -= len(lines.popleft())
+        note = [f"[{left_out} lines are left out; `iter_log` has all]"] if left_out else []
+        return "".join(f"{line}\n" for line in (*note, *lines))
+
+    async def _is_log_complete(self) -> bool:
+        try:
+            await self.refresh()
+        except NotFound:
+            return True
+        logs = self.status.get("logs") or {}
+        return self.has_ended and logs.get("state") != "draining"
 
     async def _iter_texts(
         self, *, follow: bool, tail: int | None, container: str | None, pod: str | None

@@ -18,12 +18,19 @@ from runyard.spec.problem_codes import Code
 
 _FIRST_ONLY = ("tail",)
 
+IsComplete = Callable[[], bool]
+"""Whether the log is complete, as the server says."""
 OnAway = Callable[[RunyardError], None]
 """Called when the server is away and another attempt follows."""
 
 
-def follow_log(transport: Transport, call: Call, *, on_away: OnAway | None = None) -> Iterator[LogLine]:
-    """Yield the lines of a log until it is complete. Raises `RunyardError` if the server stays away."""
+def follow_log(
+    transport: Transport, call: Call, *, is_complete: IsComplete | None = None, on_away: OnAway | None = None
+) -> Iterator[LogLine]:
+    """Yield the lines of a log until it is complete. Raises `RunyardError` if the server stays away.
+
+    `is_complete` is asked when a response has ended properly: a proxy may have ended it.
+    """
     reader = LogReader()
     attempts = Attempts(transport.follow_seconds, now=monotonic())
     while True:
@@ -34,9 +41,9 @@ def follow_log(transport: Transport, call: Call, *, on_away: OnAway | None = Non
         except (httpx2.TransportError, ApiError) as error:
             failure = _judge(error, reader, endpoint=transport.credentials.endpoint)
         else:
-            if reader.end_reason is None:
+            if reader.end_reason is None and (is_complete is None or is_complete()):
                 break
-            failure = ServerUnreachable(f"the server ended the log early: {reader.end_reason}")
+            failure = ServerUnreachable(f"the log ended early: {reader.end_reason or 'the connection was closed'}")
         for line in reader.finish():
             yield line
         if failure is not None:
