@@ -4,7 +4,6 @@
 """
 
 from importlib import import_module
-from typing import Any
 
 __version__ = "0.1.0"
 
@@ -30,6 +29,7 @@ _NAMES = {
     "AsyncProject": "aio.project",
     "AsyncRun": "aio.run",
     "AsyncStoredEntity": "aio.stored_files",
+    "CapturedFunction": "captured_functions",
     "Client": "sync.client",
     "Explanation": "explanations",
     "Function": "sync.function",
@@ -38,16 +38,17 @@ _NAMES = {
     "Run": "sync.run",
     "Section": "documents",
     "StoredEntity": "sync.stored_files",
+    "function": "captured_functions",
 }
 """Where each public name is, below `runyard.sdk`."""
 
 __all__ = [*sorted(_NAMES), "__version__"]  # noqa: PLE0604 - computed from the table
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _NAMES:
         raise AttributeError(f"module `runyard` has no `{name}`")
-    value = getattr(import_module(f"runyard.sdk.{_NAMES[name]}"), name)
+    value: object = getattr(import_module(f"runyard.sdk.{_NAMES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -14,6 +14,8 @@ from runyard.sdk.arguments import Source as Source
 from runyard.sdk.arguments import Toleration as Toleration
 from runyard.sdk.arguments import Volume as Volume
 from runyard.sdk.arguments import VolumeSpec as VolumeSpec
+from runyard.sdk.captured_functions import CapturedFunction as CapturedFunction
+from runyard.sdk.captured_functions import function as function
 from runyard.sdk.default_client import delete_project as delete_project
 from runyard.sdk.default_client import get_client as get_client
 from runyard.sdk.default_client import get_or_create_project as get_or_create_project

@@ -19,9 +19,9 @@ def run_python(code: str) -> str:
     return done.stdout
 
 
-def test_python_prints_what_the_guide_says_when_it_is_run(server: str) -> None:
+def test_python_prints_what_the_guide_says_when_it_is_run(server: str, tmp_path: Path) -> None:
     blocks = [text for language, text in BLOCK.findall(PAGE.read_text()) if language == "python"]
-    first, then, files, asynchronous, own = blocks
+    first, then, decorated, files, asynchronous, own = blocks
     assert read_part(PAGE, "python").strip() == f"```python\n{first}```"
     printed = run_python(f"{first}{then}")
     assert "hello Ada\n" in printed
@@ -29,6 +29,10 @@ def test_python_prints_what_the_guide_says_when_it_is_run(server: str) -> None:
     assert printed.endswith("spec.profile: there is no profile `smal`; allowed: small; did you mean: small\n")
     assert run_python(f"{first}{files}").endswith("/tmp/readings/make_readings.py\n")
     assert run_python(asynchronous).endswith("hello Bob\n")
+    (tmp_path / "decorated.py").write_text(decorated)
+    done = subprocess.run([sys.executable, "decorated.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.stdout.splitlines()[0] == "3.0", done.stderr
+    assert "4.0" in done.stdout.splitlines()[1]
     assert run_python(own) == ""
     readme = (ROOT / "README.md").read_text()
     assert first.replace('{"mem": "128Mi"}', '{"cpu": "500m", "mem": "128Mi"}') in readme

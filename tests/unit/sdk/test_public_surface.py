@@ -8,6 +8,7 @@ from pathlib import Path
 import runyard as ry
 
 NAMES = """
+CapturedFunction function
 AsyncStoredEntity StoredEntity
 AlreadyExists ApiError ArgumentError AsyncClient AsyncFunction AsyncProject AsyncRun CertificateError Client
 ConfigurationError Conflict Env Explanation Forbidden Function FunctionArguments LogLine NodeSelector NotFound
@@ -26,6 +27,7 @@ get_profile close create_token credentials delete_project describe_server endpoi
 list_profiles list_projects new_project request revoke_token whoami
     """,
     "Project": """
+save_function
 get_artifact get_dataitem get_model list_stored log_artifact log_dataitem log_model
 create_function delete delete_secret ensure_function get_function get_run get_secret id key kind
 list_functions list_runs list_secrets metadata name new_function new_secret project_name refresh spec status

@@ -14,6 +14,7 @@ from runyard.sdk.aio.stored_files import AsyncStoredEntity, StoredType, log_file
 from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.arguments import FunctionArguments
 from runyard.sdk.calls import Json, delete, get, post, put
+from runyard.sdk.captured_functions import CapturedFunction
 from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.sdk.function_specs import DEFAULT_KIND, make_content_id, make_function_spec
@@ -77,6 +78,10 @@ class AsyncProject(EntityView):
             return await self.create_function(name, kind, spec, id=version, metadata={})
         except AlreadyExists:
             return await self.get_function(name, id=version)
+
+    async def save_function(self, captured: CapturedFunction[Any, Any]) -> AsyncFunction:
+        """Store a function that `@ry.function` captured; the same source and arguments are the same version."""
+        return await self.ensure_function(captured.name, DEFAULT_KIND, captured.to_arguments())
 
     async def create_function(
         self,

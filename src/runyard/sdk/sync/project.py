@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from runyard.sdk.arguments import FunctionArguments
 from runyard.sdk.calls import Json, delete, get, post, put
+from runyard.sdk.captured_functions import CapturedFunction
 from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.sdk.function_specs import DEFAULT_KIND, make_content_id, make_function_spec
@@ -78,6 +79,10 @@ class Project(EntityView):
             return self.create_function(name, kind, spec, id=version, metadata={})
         except AlreadyExists:
             return self.get_function(name, id=version)
+
+    def save_function(self, captured: CapturedFunction[Any, Any]) -> Function:
+        """Store a function that `@ry.function` captured; the same source and arguments are the same version."""
+        return self.ensure_function(captured.name, DEFAULT_KIND, captured.to_arguments())
 
     def create_function(
         self,
