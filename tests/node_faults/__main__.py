@@ -16,7 +16,7 @@ import yaml
 from testbed.cluster import Cluster
 from testbed.faults import FaultPlan, FaultProxy
 from testbed.site import Options
-from tests.cluster.node.agent_bed import NODE, AgentBed, find_condition, open_bed, wait_for
+from tests.cluster.node.agent_bed import NODE, AgentBed, find_condition, open_bed, proxied, wait_for
 from tests.cluster.node.test_faults import (
     OFFER,
     TENANT,
@@ -25,7 +25,6 @@ from tests.cluster.node.test_faults import (
     find_link,
     make_plan,
     make_pods,
-    proxied,
     wait_all_running,
 )
 from tests.cluster.node.test_seed import make_fake_class

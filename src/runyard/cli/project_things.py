@@ -10,7 +10,7 @@ from runyard.cli.client_session import open_session
 from runyard.cli.files import get_stdin
 from runyard.cli.humane_times import format_age
 from runyard.cli.output import clean, print_data, print_note
-from runyard.cli.run_submission import confirm
+from runyard.cli.questions import confirm
 from runyard.cli.tables import print_table
 from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound

@@ -9,7 +9,7 @@ from runyard.cli.client_session import open_session
 from runyard.cli.log_output import WAIT_TIMEOUT, keep_running, report_outcome
 from runyard.cli.output import clean, clean_lines, print_data, print_note
 from runyard.cli.plan_output import explanation_to_data, print_values
-from runyard.cli.run_submission import confirm
+from runyard.cli.questions import confirm
 from runyard.cli.tables import print_table
 from runyard.sdk.errors import WaitTimeout
 from runyard.sdk.sync.run import Run
