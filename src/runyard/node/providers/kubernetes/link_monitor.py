@@ -7,7 +7,7 @@ from runyard.node.providers.provider import Link
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LinkProblem:
     """Why the link does not work."""
 
     message: str
@@ -33,7 +33,7 @@ class LinkMonitor:
         """All pods have been listed."""
         self._link = replace(self._link, has_listed=True)
 
-    def observe(self, problem: Problem | None, *, now: datetime) -> bool:
+    def observe(self, problem: LinkProblem | None, *, now: datetime) -> bool:
         """Take in what was last observed, None when it works; says whether the link changed."""
         before = self._link
         if problem is None:

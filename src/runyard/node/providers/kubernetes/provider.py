@@ -26,7 +26,7 @@ from runyard.node.offer import Amounts
 from runyard.node.providers.change_feed import ChangeFeed
 from runyard.node.providers.kubernetes import remote_objects
 from runyard.node.providers.kubernetes.copies import Copies
-from runyard.node.providers.kubernetes.link_monitor import LinkMonitor, Problem
+from runyard.node.providers.kubernetes.link_monitor import LinkMonitor, LinkProblem
 from runyard.node.providers.kubernetes.refusals import provider_errors
 from runyard.node.providers.kubernetes.remote_events import follow_events
 from runyard.node.providers.kubernetes.remote_objects import CONTENTS_ANNOTATION, NODE_LABEL, UID_LABEL, pod_name
@@ -331,27 +331,27 @@ class KubernetesProvider:
                 async with asyncio.timeout(self._timing.probe_seconds / (1 if problem is None else 5)):
                     await self._heard.wait()
 
-    async def _find_problem(self) -> Problem | None:
+    async def _find_problem(self) -> LinkProblem | None:
         try:
             problem = await self._look_at_namespace()
         except KubeError as error:
-            return Problem(str(error))
+            return LinkProblem(str(error))
         if problem is not None:
             return problem
         if not self._reflector.has_synced:
-            return Problem(f"its pods are not listed yet: {self._reflector.last_error or 'the list is under way'}")
+            return LinkProblem(f"its pods are not listed yet: {self._reflector.last_error or 'the list is under way'}")
         if self._reflector.last_error is not None:
-            return Problem(f"its pods cannot be watched: {self._reflector.last_error}")
+            return LinkProblem(f"its pods cannot be watched: {self._reflector.last_error}")
         return None
 
-    async def _look_at_namespace(self) -> Problem | None:
+    async def _look_at_namespace(self) -> LinkProblem | None:
         """Who the provider is, and whether it keeps the namespace."""
         seconds = self._timing.probe_seconds
         try:
             found = await self._client.get(NAMESPACES, self._namespace, deadline_seconds=seconds)
         except NotFound:
             message = f"namespace {self._namespace} does not exist at the provider"
-            return Problem(message, "ProviderNamespaceMissing", is_certain=True)
+            return LinkProblem(message, "ProviderNamespaceMissing", is_certain=True)
         except Forbidden:
             problem = await self._probe_pods()
             if problem is None:
@@ -359,11 +359,11 @@ class KubernetesProvider:
             return problem
         if "deletionTimestamp" in found["metadata"]:
             message = f"namespace {self._namespace} is being deleted at the provider"
-            return Problem(message, "ProviderNamespaceTerminating", is_certain=True)
+            return LinkProblem(message, "ProviderNamespaceTerminating", is_certain=True)
         self._identity = found["metadata"]["uid"]
         return None
 
-    async def _probe_pods(self) -> Problem | None:
+    async def _probe_pods(self) -> LinkProblem | None:
         """For a tenant that may not read its namespace. Without rights to pods there may be no namespace any more."""
         try:
             await self._client.get(PODS, _PROBE, namespace=self._namespace, deadline_seconds=self._timing.probe_seconds)
@@ -371,7 +371,7 @@ class KubernetesProvider:
             return None
         except Forbidden as error:
             why = f"the tenant has no rights in namespace {self._namespace}, or it was deleted: {error}"
-            return Problem(why, "ProviderForbidden")
+            return LinkProblem(why, "ProviderForbidden")
         return None
 
     def _drop_unseen(self) -> None:

@@ -2,7 +2,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from runyard.node.providers.change_feed import ChangeFeed
-from runyard.node.providers.kubernetes.link_monitor import LinkMonitor, Problem
+from runyard.node.providers.kubernetes.link_monitor import LinkMonitor, LinkProblem
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -14,7 +14,7 @@ def _at(seconds: float) -> datetime:
 def test_link_is_down_when_nothing_was_heard() -> None:
     monitor = LinkMonitor(now=START, down_after_seconds=15)
     assert (monitor.link.is_up, monitor.link.has_listed) == (False, False)
-    assert not monitor.observe(Problem("refused"), now=_at(1))
+    assert not monitor.observe(LinkProblem("refused"), now=_at(1))
     assert monitor.link.message == "refused"
 
 
@@ -27,11 +27,11 @@ def test_link_is_up_at_once_when_something_works() -> None:
 def test_link_goes_down_only_when_it_fails_for_long() -> None:
     monitor = LinkMonitor(now=START, down_after_seconds=15)
     monitor.observe(None, now=_at(0))
-    assert not monitor.observe(Problem("cut"), now=_at(10))
+    assert not monitor.observe(LinkProblem("cut"), now=_at(10))
     assert not monitor.observe(None, now=_at(20))
-    assert not monitor.observe(Problem("cut"), now=_at(30))
-    assert not monitor.observe(Problem("cut"), now=_at(44))
-    assert monitor.observe(Problem("cut"), now=_at(45))
+    assert not monitor.observe(LinkProblem("cut"), now=_at(30))
+    assert not monitor.observe(LinkProblem("cut"), now=_at(44))
+    assert monitor.observe(LinkProblem("cut"), now=_at(45))
     assert (monitor.link.is_up, monitor.link.since, monitor.link.message) == (False, _at(45), "cut")
 
 
@@ -39,18 +39,18 @@ def test_list_stays_known_when_the_link_goes_down() -> None:
     monitor = LinkMonitor(now=START, down_after_seconds=0)
     monitor.note_listed()
     monitor.observe(None, now=_at(0))
-    monitor.observe(Problem("cut"), now=_at(1))
+    monitor.observe(LinkProblem("cut"), now=_at(1))
     assert (monitor.link.is_up, monitor.link.has_listed) == (False, True)
 
 
 def test_link_goes_down_at_once_when_the_provider_says_so_itself() -> None:
     monitor = LinkMonitor(now=START, down_after_seconds=15)
     monitor.observe(None, now=_at(0))
-    gone = Problem("namespace a does not exist", "ProviderNamespaceMissing", is_certain=True)
+    gone = LinkProblem("namespace a does not exist", "ProviderNamespaceMissing", is_certain=True)
     assert monitor.observe(gone, now=_at(1))
     assert (monitor.link.is_up, monitor.link.reason) == (False, "ProviderNamespaceMissing")
     assert not monitor.observe(gone, now=_at(2))
-    assert monitor.observe(Problem("refused"), now=_at(3))
+    assert monitor.observe(LinkProblem("refused"), now=_at(3))
     assert (monitor.link.since, monitor.link.reason, monitor.link.message) == (_at(1), "LinkDown", "refused")
 
 
