@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.dialects.sqlite import pysqlite
 
-from runyard.store import SqlStore, open_store, sqlite_transactions
+from runyard.store import open_store, sqlite_transactions
 from runyard.store.connections import make_transaction_factory
 from runyard.store.errors import StoreConflict, StoreUnavailable
 from runyard.store.sqlite_transactions import SqliteTransactionFactory
@@ -294,27 +294,32 @@ async def test_thread_is_free_soon_when_a_long_read_is_cancelled(place: Place) -
         await asyncio.wait_for(task, 20)
 
 
-async def write_much(store: SqlStore, *, is_urgent: bool) -> None:
-    async with store.begin(is_urgent=is_urgent) as unit:
-        for number in range(2_000):
-            await unit.put_meta(f"name-{number}", "value")
-
-
-@pytest.mark.parametrize("is_urgent", [False, True])
-async def test_others_have_their_turn_when_one_unit_of_work_has_much_to_do(tmp_path: Path, *, is_urgent: bool) -> None:
-    store = await open_store(f"sqlite:///{tmp_path}/runyard.db")
-    task = asyncio.create_task(write_much(store, is_urgent=is_urgent))
-    assert await count_turns(task) > (2 if is_urgent else 10)
-    await task
-    await store.close()
-
-
-async def test_others_wait_when_an_urgent_unit_of_work_has_something_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("is_urgent", "impatient", "is_interrupted"),
+    [
+        (False, "PATIENCE_SECONDS", True),
+        (False, "URGENT_PATIENCE_SECONDS", False),
+        (True, "URGENT_PATIENCE_SECONDS", True),
+        (True, "PATIENCE_SECONDS", False),
+    ],
+)
+async def test_others_have_their_turn_when_one_unit_of_work_has_taken_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_urgent: bool, impatient: str, is_interrupted: bool
 ) -> None:
-    monkeypatch.setattr(sqlite_transactions, "URGENT_PATIENCE_SECONDS", 1000.0)
+    for name in ("PATIENCE_SECONDS", "URGENT_PATIENCE_SECONDS"):
+        monkeypatch.setattr(sqlite_transactions, name, 0.0 if name == impatient else 1000.0)
     store = await open_store(f"sqlite:///{tmp_path}/runyard.db")
-    task = asyncio.create_task(write_much(store, is_urgent=True))
-    assert await count_turns(task) <= 2
+    turns = 0
+
+    async def write_much() -> None:
+        async with store.begin(is_urgent=is_urgent) as unit:
+            for number in range(100):
+                await unit.put_meta(f"name-{number}", "value")
+
+    task = asyncio.create_task(write_much())
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
     await task
+    assert turns >= 100 if is_interrupted else turns <= 2
     await store.close()
