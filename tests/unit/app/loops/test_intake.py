@@ -239,6 +239,22 @@ async def test_run_is_stored_when_the_loop_ends_while_it_is_committed(
     assert engine.list_acts() == []
 
 
+async def test_run_begins_when_the_preparation_of_its_anchor_meets_a_defect(preparing: Core) -> None:
+    engine = preparing.engine
+    assert isinstance(engine, PreparingEngine)
+
+    async def break_down(point: str) -> None:
+        if point == "prepare_anchor":
+            raise RuntimeError("a defect")
+
+    engine.at = break_down
+    async with running(Reconciler(preparing, engine, issue_token=issue_token)):
+        await open_intake(preparing)
+        await submit_run(preparing, ADA, "demo", RUN)
+        await reach(preparing, "PENDING")
+    assert "ensure_anchor" in engine.list_acts()
+
+
 async def test_run_says_why_it_failed_when_its_anchor_cannot_be_prepared(preparing: Core) -> None:
     engine = preparing.engine
     assert isinstance(engine, PreparingEngine)
