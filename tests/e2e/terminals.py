@@ -35,19 +35,6 @@ class Terminal:
             shown += os.read(self._leader, 65536).decode(errors="replace")
         return shown
 
-    def press_until(self, key: str, pattern: str) -> str:
-        """Press a key, every second again, until the pattern is shown; returns everything that was.
-
-        Python loses a Ctrl-C that comes between the words of a prompt and the read after it, so people press it again.
-        """
-        shown, deadline = "", time.monotonic() + SECONDS
-        while not re.search(pattern, shown):
-            assert time.monotonic() < deadline, f"nothing like {pattern} was shown: {shown!r}"
-            self.type(key)
-            while not re.search(pattern, shown) and select.select([self._leader], [], [], 1.0)[0]:
-                shown += os.read(self._leader, 65536).decode(errors="replace")
-        return shown
-
     def wait(self) -> int:
         """How the program ended."""
         return self._process.wait(SECONDS)

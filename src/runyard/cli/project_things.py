@@ -10,7 +10,7 @@ from runyard.cli.client_session import open_session
 from runyard.cli.files import get_stdin
 from runyard.cli.humane_times import format_age
 from runyard.cli.output import clean, print_data, print_note
-from runyard.cli.questions import confirm
+from runyard.cli.questions import ask_hidden, confirm
 from runyard.cli.tables import print_table
 from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
@@ -154,5 +154,4 @@ def _ask_value(*, is_piped: bool) -> str:
             raise click.UsageError("the value on standard input is not UTF-8") from None
     if not get_stdin().isatty():
         raise click.UsageError("no terminal to prompt for the value: use --stdin")
-    asked: str = click.prompt("Value", hide_input=True, confirmation_prompt=True)
-    return asked
+    return ask_hidden("Value", is_repeated=True)

@@ -8,6 +8,7 @@ import click
 from runyard.cli.lazy_commands import load
 
 Command = Callable[..., Any]
+MOST_ANSWER_LENGTH = 4096
 _NO_INPUT = "runyard.no_input"
 
 
@@ -36,16 +37,48 @@ def can_ask() -> bool:
     return is_input_allowed() and bool(load("runyard.cli.files:get_stdin")().isatty())
 
 
+def ask(question: str, *, default: str | None = None) -> str:
+    """Ask for a line, without the spaces around it. Raises `Abort` on Ctrl-C and at the end of standard input."""
+    shown = f" [{default}]" if default else ""
+    while not (answer := _read_line(f"{question}{shown}: ").strip()) and default is None:
+        pass
+    return answer or default or ""
+
+
+def ask_hidden(question: str, *, is_repeated: bool = False) -> str:
+    """Ask for a secret, without echo; a second time, to compare, if it `is_repeated`. Raises `Abort` on Ctrl-C."""
+    with load("runyard.cli.interrupts:repeat_interrupts")():
+        answer: str = click.prompt(question, hide_input=True, confirmation_prompt=is_repeated)
+    return answer
+
+
 def confirm(question: str, *, is_yes_default: bool = False) -> None:
     """Ask a question whose flag is --yes. Raises `Abort` if the answer is no, and `UsageError` if there is none."""
-    stdin = load("runyard.cli.files:get_stdin")()
     if not is_input_allowed():
         raise click.UsageError("--no-input leaves the question unanswered: use --yes")
+    is_terminal = load("runyard.cli.files:get_stdin")().isatty()
+    prompt = f"{question} [{'Y/n' if is_yes_default else 'y/N'}]: "
+    answers = {"y": True, "yes": True, "n": False, "no": False, "": is_yes_default}
     try:
-        is_confirmed = click.confirm(question, default=is_yes_default, err=True)
+        while (answer := _read_line(prompt).strip().lower()) not in answers:
+            click.echo("answer y or n", err=True)
     except click.Abort:  # Ctrl-C, or the end of standard input
-        if stdin.isatty():
+        if is_terminal:
             raise
         raise click.UsageError("no answer on standard input: use --yes") from None
-    if not is_confirmed:
+    if not answers[answer]:
         raise click.Abort
+
+
+def _read_line(prompt: str) -> str:
+    """Ask on standard error and read a line. Not by `input()`, which drops a Ctrl-C while it flushes its prompt."""
+    stdin = load("runyard.cli.files:get_stdin")()
+    try:
+        click.echo(prompt, nl=False, err=True)
+        with load("runyard.cli.interrupts:repeat_interrupts")():
+            line: str = stdin.readline(MOST_ANSWER_LENGTH)
+    except KeyboardInterrupt:
+        raise click.Abort from None
+    if not line:
+        raise click.Abort
+    return line

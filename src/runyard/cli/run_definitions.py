@@ -68,7 +68,7 @@ def define_run(options: SubmitOptions) -> RunDefinition:
         )
     own = (*kind.required_fields, "requirements") if defines else ()
     return RunDefinition(
-        name=named or _choose_name(run, options),
+        name=named or _choose_name(run, options, fields),
         kind=kind.name,
         action=options.action or run.action or "job",
         function_fields={name: fields[name] for name in own if name in fields},
@@ -113,11 +113,12 @@ def _read_options(options: SubmitOptions) -> dict[str, Any]:
     return found
 
 
-def _choose_name(run: RunFile, options: SubmitOptions) -> str:
-    """The run's name, that of its file, or that of its image."""
-    given = run.name
-    if given is None and options.file not in (None, STDIN):
-        given = Path(str(options.file)).stem
-    if given is None and options.image is not None:
-        given = options.image.rpartition("/")[2].partition(":")[0].partition("@")[0]
-    return _NOT_IN_NAMES.sub("-", (given or "").lower()).strip("-")[:40] or DEFAULT_NAME
+def _choose_name(run: RunFile, options: SubmitOptions, fields: Mapping[str, Any]) -> str:
+    """The run's name, or that of its file, handler or image. `run.yaml`, the usual name of a file, says nothing."""
+    source = fields.get("source")
+    handler = source.get("handler") if isinstance(source, Mapping) else None
+    stem = "" if options.file in (None, STDIN) else Path(str(options.file)).stem
+    image = str(fields.get("image") or "").rpartition("/")[2].partition(":")[0].partition("@")[0]
+    candidates = (run.name, stem if stem != DEFAULT_NAME else "", handler, image)
+    names = (_NOT_IN_NAMES.sub("-", str(each or "").lower()).strip("-")[:40].strip("-") for each in candidates)
+    return next(filter(None, names), DEFAULT_NAME)

@@ -8,6 +8,7 @@ import click
 
 from runyard.cli.findings import Finding, format_finding
 from runyard.cli.output import clean
+from runyard.cli.questions import ask
 from runyard.spec.kinds.registry import DEFAULT_KIND, get_kind, list_function_kinds
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
@@ -87,9 +88,7 @@ def _ask(question: Question, answers: Answers) -> str:
     choices = question.choices(answers)
     text = f"{question.text} ({', '.join(choices)})" if choices else question.text
     while True:
-        answer: str = click.prompt(
-            text, default=question.default, show_default=bool(question.default), err=True
-        ).strip()
+        answer = ask(text, default=question.default)
         problem = _find_problem(question.name, answer, choices) if answer else None
         if problem is None:
             return answer

@@ -11,7 +11,7 @@ import click
 from runyard.cli.client_session import connect, report_errors
 from runyard.cli.files import get_stdin
 from runyard.cli.output import clean, print_data, print_note
-from runyard.cli.questions import can_ask
+from runyard.cli.questions import ask, ask_hidden, can_ask
 from runyard.cli.tables import print_table
 from runyard.sdk.contexts import Context, Contexts, find_path, load_contexts, save_contexts
 from runyard.sdk.credentials import check_endpoint, find_credentials, get_context
@@ -140,8 +140,7 @@ def _choose_name(address: str, contexts: Contexts) -> str:
 def _ask_name(*, is_piped: bool) -> str:
     if is_piped or not can_ask():
         raise click.UsageError("no terminal to prompt for the name: use --user")
-    name: str = click.prompt("User")
-    return name
+    return ask("User")
 
 
 def _ask(what: str, *, is_piped: bool) -> str:
@@ -150,5 +149,4 @@ def _ask(what: str, *, is_piped: bool) -> str:
         return get_stdin().buffer.readline(MOST_SECRET_BYTES).decode(errors="replace").strip()
     if not can_ask():
         raise click.UsageError(f"no terminal to prompt for the {what.lower()}: use --stdin")
-    asked: str = click.prompt(what, hide_input=True)
-    return asked.strip()
+    return ask_hidden(what).strip()

@@ -14,7 +14,7 @@ from runyard.app.times import SystemClock
 from runyard.cli.files import get_stdin
 from runyard.cli.lazy_commands import load
 from runyard.cli.output import clean, print_data, print_note
-from runyard.cli.questions import can_ask, is_input_allowed
+from runyard.cli.questions import ask_hidden, can_ask, is_input_allowed
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
 from runyard.cli.tables import print_table
 from runyard.settings import Settings
@@ -160,5 +160,4 @@ def _ask_password(*, is_piped: bool) -> str:
     if not can_ask():
         cause = "no terminal to prompt" if is_input_allowed() else "--no-input leaves no prompt"
         raise click.UsageError(f"{cause} for the password: use --password-stdin")
-    asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
-    return asked
+    return ask_hidden("Password", is_repeated=True)

@@ -25,7 +25,7 @@ def test_plan_log_and_outcome_are_shown_when_a_file_is_run(call: Call, server: s
     assert (
         "run.yaml:5:8: warning: resources.mem.requests: profile small sets 256Mi; 6Gi from you is ignored" in done.err
     )
-    assert re.search(r"^run run-[0-9a-f]{10}: COMPLETED\n  result greeting: hello Ada$", done.err, re.MULTILINE)
+    assert re.search(r"^run hello-[0-9a-f]{10}: COMPLETED\n  result greeting: hello Ada$", done.err, re.MULTILINE)
 
 
 def test_nothing_is_submitted_when_the_plan_is_refused(call: Call, server: str, tmp_path: Path) -> None:

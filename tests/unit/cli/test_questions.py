@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+import runyard.cli.run_starter
+import runyard.cli.users  # noqa: F401 - what takes `get_stdin` by name must not find the one of these tests
 from tests.unit.cli.conftest import Call
 
 
