@@ -13,8 +13,11 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "operators" / "limits.md"
 SOURCE = ROOT / "src" / "runyard"
 HEADER = ("bound", "value", "setting", "constant")
-PACKAGES = ("api", "app", "auth", "domain", "files", "launcher", "manifests", "procs", "spec", "store")
-"""Where requests are read and answered: their bounds are on the page."""
+PACKAGES = (
+    *("api", "app", "auth", "domain", "engines", "files", "kube", "launcher", "logs", "manifests", "pods", "procs"),
+    *("spec", "store", "telemetry", "vault"),
+)
+"""The server, with its engines: their bounds are on the page."""
 UNLISTED = {
     "api.routes.events.MOST_SEQUENCE": "the largest number, not a limit of anything stored",
     "api.routes.profiles.MOST_NUMBER": "the largest number, not a limit of anything stored",
@@ -32,11 +35,20 @@ UNLISTED = {
     "app.loops.reconcile.LONGEST_YIELD_SECONDS": "how long the server's own work waits for more urgent work",
     "app.projects.metrics.MOST_VALUE": "the largest number in JSON",
     "app.projects.search.MOST_READ": "the step of a scan",
+    "engines.kubernetes.observations.container_exits.MOST_SIGNAL": "the largest number of a signal",
+    "engines.local.capacity.amounts.LARGEST_AMOUNT": "the largest number that is counted",
+    "engines.local.capacity.claim_journal.MOST_OUTDATED_SHARE": "when a file is written anew",
+    "engines.local.folders.place_files.LONGEST_LOCK_PAUSE_SECONDS": "backoff of the server's own work",
+    "engines.local.local_settings.LARGEST_LOG_BYTES": "the server sets what --max-log-bytes says",
+    "engines.local.log_files.LONGEST_PAUSE_SECONDS": "how often the server's own loop looks",
+    "engines.local.pod_plans.LONGEST_READINESS_PERIOD_SECONDS": "how often the server's own loop looks",
     "launcher.arguments.MOST_NAMED": "how many names a message lists",
     "launcher.remote_source.git_checkouts.LARGEST_GIT_MESSAGE_BYTES": "how much of a text a message is made of",
     "launcher.handlers.MOST_CANDIDATES": "how many names are compared for a message",
     "launcher.memory_peak.LARGEST_PROC_BYTES": "no file of the kernel is larger",
     "launcher.run_api.LARGEST_ERROR_CHARACTERS": "how much of a text a message quotes",
+    "logs.database_rows.MOST_FREE_PAGES": "the step in which a file gets smaller",
+    "logs.pieces.LARGEST_PIECE": "how a log is divided",
     "manifests.patches.MOST_GENERATION": "the largest number that the annotation holds",
     "app.times.MOST_CHARACTERS": "no time is longer",
     "auth.credential_cache.LONGEST_SECONDS": "how long a check is remembered",
@@ -64,6 +76,8 @@ UNLISTED = {
     "spec.run_fields.LARGEST_ID": "the largest value of a field",
     "spec.yaml.tree_builder.MOST_PROBLEMS": "below that of an error",
     "store.columns.LARGEST": "the largest number of the databases",
+    "telemetry.loop_supervision.LONGEST_PAUSE_SECONDS": "backoff of the server's own loops",
+    "telemetry.redaction.MOST_DEPTH": "how deep a line of the server's own log is",
 }
 """Constants that are named like bounds and have no row, each with its reason."""
 _BOUND = re.compile(r"(MOST|LARGEST|LONGEST|MAX)(_[A-Z_]+)?")
