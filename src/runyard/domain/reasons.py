@@ -134,7 +134,7 @@ class Reason(StrEnum):
     NODE_LOST = (
         "node.lost",
         "the node that executed the run was removed or did not come back, and the run's pod was given up",
-        "submit the run again, or let `backoff_limit` start it again; ask an operator about the node",
+        "nothing while the run is PENDING: it is started again. If it is in ERROR, submit it again",
     )
     NODE_PRESSURE = (
         "node.pressure",
@@ -149,7 +149,7 @@ class Reason(StrEnum):
     NODE_SHUTDOWN = (
         "node.shutdown",
         "the node was shut down while it executed the run",
-        "submit the run again, or let `backoff_limit` start it again",
+        "nothing while the run is PENDING: it is started again. If it is in ERROR, submit it again",
     )
     NODE_UNREACHABLE = (
         "node.unreachable",

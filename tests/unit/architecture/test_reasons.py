@@ -1,6 +1,7 @@
-"""Run reasons and problem codes are declared once, are pinned in tests/data/codes, and are on the page for users."""
+"""Run reasons and problem codes are declared once, are pinned in tests/data/codes, and are on the pages for users."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,14 @@ TAKE_A_CODE_FIRST = (
 
 TAKE_A_REASON = ("Deadline", "Move", "Observation", "Outcome", "Run", "make_first_transitions")
 PINNED = Path(__file__).parents[2] / "data" / "codes"
+TROUBLES = PAGE.with_name("troubleshooting.md")
+NO_TROUBLE = {
+    Reason.ENGINE_RELEASED: "a run that starts as it should",
+    Reason.PROJECT_REMOVING: "of projects",
+    Reason.VOLUME_LOST: "of volumes",
+    Reason.VOLUME_TAKEN: "of volumes",
+}
+"""Reasons of the Kubernetes engine that the page about troubles leaves out."""
 
 
 def test_run_reasons_are_these_when_listed() -> None:
@@ -67,6 +76,15 @@ def test_no_undeclared_code_is_written_when_a_code_is_expected() -> None:
 
 def test_page_for_users_is_up_to_date_when_compared_with_the_codes() -> None:
     assert PAGE.read_text(encoding="utf-8") == render_page(), "run `make docs`"
+
+
+def test_page_about_troubles_explains_every_reason_when_a_cluster_causes_it() -> None:
+    named = set(re.findall(r"`([a-z_]+\.[a-z_]+)`", TROUBLES.read_text(encoding="utf-8")))
+    engine = [path.read_text(encoding="utf-8") for path in (SOURCES / "engines" / "kubernetes").rglob("*.py")]
+    caused = {Reason[name] for text in engine for name in re.findall(r"\bReason\.([A-Z_]+)", text)}
+    assert len(caused) > 40
+    assert caused - named == NO_TROUBLE.keys()
+    assert {each for each in named if not each.startswith("status.")} <= set(Reason)
 
 
 def _iter_trees() -> Iterator[tuple[str, ast.AST]]:

@@ -1,6 +1,7 @@
 """Why a run is in its state, where no recorded status says it."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -174,6 +175,30 @@ def test_failure_is_explained_when_a_pod_has_failed(pod: PodView, reason: Reason
     assert (found.seen, found.reason, found.message) == (Seen.FAILED, reason, message)
 
 
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [
+        (
+            {"conditions": [disrupted("TerminationByKubelet", "The node was low on resource: memory.")]},
+            Reason.NODE_PRESSURE,
+        ),
+        ({"conditions": [disrupted("TerminationByKubelet", "node shutdown")]}, Reason.NODE_SHUTDOWN),
+        ({"conditions": [disrupted("DeletionByPodGC")]}, Reason.NODE_LOST),
+        ({"conditions": [disrupted("DeletionByTaintManager")]}, Reason.NODE_LOST),
+        ({"conditions": [disrupted("PreemptionByScheduler")]}, Reason.POD_PREEMPTED),
+    ],
+)
+def test_run_waits_for_another_pod_without_retries_when_the_cluster_ended_the_first(
+    ends: dict[str, Any], reason: Reason
+) -> None:
+    pod = make_pod("Failed", KILLED, **ends)
+    found = observe_run(make_run(make_job("run"), pod))
+    assert (found.seen, found.reason) == (Seen.PENDING, reason)
+    assert str(found.message).endswith("; the run is started again, which uses up no retry")
+    counted = observe_run(make_run(make_job("run", podFailurePolicy=None), pod))
+    assert (counted.seen, counted.reason) == (Seen.FAILED, reason)
+
+
 def test_last_lines_are_told_when_a_program_wrote_many() -> None:
     pod = make_pod("Failed", make_container(ended(1, message="\n".join(f"line {number}" for number in range(80)))))
     found = observe_run(make_run(make_job("run"), pod))
@@ -333,6 +358,32 @@ def test_configuration_is_named_when_a_container_cannot_be_configured(message: s
     pod = make_pod("Pending", make_container(waiting("CreateContainerConfigError", message)))
     found = observe_run(make_run(make_job("run"), pod))
     assert (found.reason, found.message) == (reason, told)
+
+
+@pytest.mark.parametrize(
+    ("event", "said", "reason", "told"),
+    [
+        (
+            "FailedCreatePodSandBox",
+            'Failed to create pod sandbox: plugin type="calico" failed: no addresses are left',
+            Reason.SANDBOX_FAILED,
+            'Failed to create pod sandbox: plugin type="calico" failed: no addresses are left',
+        ),
+        (
+            "FailedAttachVolume",
+            'Multi-Attach error for volume "pvc-1": it is used by another pod',
+            Reason.MOUNT_FAILED,
+            'a volume cannot be mounted: Multi-Attach error for volume "pvc-1": it is used by another pod',
+        ),
+    ],
+)
+def test_node_is_quoted_when_it_cannot_prepare_the_pod(event: str, said: str, reason: Reason, told: str) -> None:
+    events = (make_event(event, said),)
+    found = observe_run(make_run(make_job("run"), make_pod("Pending", name=NAME), events=events))
+    assert (found.seen, found.reason, found.message) == (Seen.PENDING, reason, told)
+    works = make_pod("Running", make_container(RUNNING), name=NAME, conditions=[READY])
+    started = observe_run(make_run(make_job("run"), works, events=events))
+    assert (started.seen, started.reason) == (Seen.RUNNING, None)
 
 
 def test_nothing_is_explained_when_a_run_is_held_or_done_or_stopped() -> None:
