@@ -10,7 +10,7 @@ from runyard.app.engine import EngineUnavailable
 from runyard.domain.reasons import Reason
 from runyard.domain.resolve_inputs import AdminRules
 from runyard.engines.kubernetes import projects as projects_module
-from runyard.engines.kubernetes.kubernetes_settings import KubernetesSettings
+from runyard.engines.kubernetes.kubernetes_settings import KubernetesSettings, ProjectLimits
 from runyard.engines.kubernetes.projects import Projects
 from runyard.kube import ApiError, BadRequest, Client, Conflict, Forbidden, Invalid, Listing, NotFound, Object, Resource
 from runyard.kube.resources import ROLE_BINDINGS, SELF_SUBJECT_REVIEWS, SERVICES, VALIDATING_ADMISSION_POLICIES
@@ -183,6 +183,24 @@ async def test_binding_is_mended_when_any_part_of_it_was_changed(
     tamper(cluster.objects[key]["spec"])
     await prepare(cluster)
     assert (cluster.replaced, cluster.objects[key]["spec"]) == ([key[1]], before)
+
+
+async def test_operator_is_told_once_when_nobody_knows_whether_networks_are_enforced(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    projects = Projects(cast("Client", cluster), KubernetesSettings(installation="i1"))
+    for name in ("demo", "vision"):
+        await projects.ensure_project(name, AdminRules())
+    assert sum("network plugin enforces them cannot be asked" in record.message for record in caplog.records) == 1
+
+
+async def test_nothing_is_told_of_networks_when_projects_have_no_network_policies(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = ProjectLimits(is_network_isolated=False)
+    settings = KubernetesSettings(installation="i1", project_limits=limits)
+    await Projects(cast("Client", cluster), settings).ensure_project("demo", AdminRules())
+    assert not [record for record in caplog.records if "network plugin" in record.message]
 
 
 async def test_project_waits_when_the_cluster_refuses_one_of_its_objects(cluster: FakeCluster) -> None:
