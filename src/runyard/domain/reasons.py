@@ -7,7 +7,6 @@ A reason is dotted and stable: it is never renamed or reused. docs/users/reasons
 from enum import StrEnum
 from typing import Self
 
-from runyard.pods.container_failure import IMAGE_ROOT
 from runyard.spec.problem_codes import Code
 
 
@@ -97,7 +96,7 @@ class Reason(StrEnum):
         "store the registry's credentials in the project, or correct `image`: a missing image may be refused too",
     )
     IMAGE_ROOT = (
-        IMAGE_ROOT,
+        "image.root",
         "the image runs as root, which the platform does not allow",
         "set `run_as_user`, or use an image with its own user",
     )

@@ -4,7 +4,7 @@ A policy's lists bind users, not profiles. The apiserver does not know which pro
 some profile sets passes the lists for every pod of the project. Bounds and locks bind profiles too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -12,8 +12,7 @@ from typing import Any
 from runyard.domain.admission.admin_inputs import AdminInputs
 from runyard.domain.resolve_inputs import AdminRules
 from runyard.spec.launcher import Launcher
-from runyard.spec.policy import BUILT_IN, Scope
-from runyard.spec.rule_grammar import Rule
+from runyard.spec.policy import BUILT_IN
 from runyard.spec.volumes import Volume
 
 
@@ -51,12 +50,6 @@ class WallInputs(AdminInputs):
         self.endpoint = endpoint
         self.package_index = package_index
         self.defaults = defaults or ClusterDefaults()
-
-    def iter_all_rules(self) -> Iterator[tuple[Scope, str, Rule]]:
-        """Every rule of every scope, widest first."""
-        for scope in self.scopes:
-            for name, rule in scope.rules.items():
-                yield scope, name, rule
 
     def list_values(self, name: str) -> list[Any]:
         """The values that profiles and defaults of the policy set for a field."""
