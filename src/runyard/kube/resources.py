@@ -86,12 +86,10 @@ SERVICES = Resource("", "v1", "services", "Service", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
-REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
 JOBS = Resource("batch", "v1", "jobs", "Job", namespaced=True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True)
 INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress", namespaced=True)
-INGRESS_CLASSES = Resource("networking.k8s.io", "v1", "ingressclasses", "IngressClass", namespaced=False)
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True)
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 POD_DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
@@ -99,7 +97,6 @@ PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "Prior
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 
 # The Gateway API is a set of CRDs that a cluster may lack: NotServed then.
-GATEWAYS = Resource("gateway.networking.k8s.io", "v1", "gateways", "Gateway", namespaced=True)
 HTTP_ROUTES = Resource("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute", namespaced=True)
 
 # Served by an aggregated API that a cluster may lack: NotServed or Unavailable then. They cannot be watched.
@@ -146,13 +143,6 @@ MUTATING_WEBHOOK_CONFIGURATIONS = Resource(
     "v1",
     "mutatingwebhookconfigurations",
     "MutatingWebhookConfiguration",
-    namespaced=False,
-)
-VALIDATING_WEBHOOK_CONFIGURATIONS = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration",
     namespaced=False,
 )
 VALIDATING_ADMISSION_POLICIES = Resource(
