@@ -34,7 +34,16 @@ from runyard.kube.resources import (
     Resource,
 )
 from testbed.cluster import Cluster
-from tests.cluster.engine.scenarios import PYTHON, REGISTRY, SCENARIOS, Object, Recorded, Scenario, make_container
+from tests.cluster.engine.scenarios import (
+    PYTHON,
+    REGISTRY,
+    SCENARIOS,
+    Object,
+    Recorded,
+    Scenario,
+    is_pod_ready,
+    make_container,
+)
 
 FOLDER = Path(__file__).parents[2] / "data" / "kubernetes" / "statuses"
 MOST_AT_ONCE = 6
@@ -49,14 +58,16 @@ _DROPPED = {"managedFields", "selfLink", "ownerReferences", "generateName", "fin
 async def record_all(cluster: Cluster, names: Sequence[str]) -> None:
     """Record each scenario in a namespace of its own, several at once."""
     async with Client.connect(load_kubeconfig(cluster.kubeconfig)) as client:
-        await _prepare(client)
+        await prepare(client)
         slots = asyncio.Semaphore(MOST_AT_ONCE)
         await asyncio.gather(*(_record(client, cluster, name, slots) for name in names))
 
 
-async def _prepare(client: Client) -> None:
+async def prepare(client: Client) -> None:
     """What scenarios share: a registry that refuses, a priority above others, a runtime class without a handler."""
-    server = make_container(image=PYTHON, command=["python3", "-c", REGISTRY])
+    connect = "import socket; socket.create_connection(('127.0.0.1', 5999), 1)"
+    probe = {"exec": {"command": ["python3", "-c", connect]}, "periodSeconds": 1, "timeoutSeconds": 10}
+    server = make_container(image=PYTHON, command=["python3", "-c", REGISTRY], readinessProbe=probe)
     shared: list[tuple[Resource, Object]] = [
         (PODS, {"metadata": {"name": "registry"}, "spec": {"hostNetwork": True, "containers": [server]}}),
         (PRIORITY_CLASSES, {"metadata": {"name": "recorded-high"}, "value": 1000}),
@@ -70,20 +81,32 @@ async def _prepare(client: Client) -> None:
         except ApiError as error:
             if error.status != 409:
                 raise
+    async with asyncio.timeout(LONGEST_SECONDS):
+        while not is_pod_ready(await client.get(PODS, "registry", namespace="default")):  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
 
 
 async def _record(client: Client, cluster: Cluster, name: str, slots: asyncio.Semaphore) -> None:
     async with slots:
-        scenario, namespace = SCENARIOS[name], f"record-{secrets.token_hex(3)}-{name}"
-        meta = {"name": namespace, "labels": dict(scenario.labels)}
-        await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
         try:
-            found = await _play(client, scenario, namespace)
-            _write(cluster, name, namespace, found)
+            text = await play(client, cluster, name)
         except (TimeoutError, ApiError) as error:
             sys.stdout.write(f"{name}: NOT RECORDED: {error}\n")
-        finally:
-            await client.delete(NAMESPACES, namespace)
+            return
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        (FOLDER / f"{name}.json").write_text(text + "\n")
+        sys.stdout.write(f"{name}: recorded\n")
+
+
+async def play(client: Client, cluster: Cluster, name: str) -> str:
+    """Let a scenario happen in a namespace of its own; what is recorded of it."""
+    scenario, namespace = SCENARIOS[name], f"record-{secrets.token_hex(3)}-{name}"
+    meta = {"name": namespace, "labels": dict(scenario.labels)}
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    try:
+        return _render(cluster, namespace, await _play(client, scenario, namespace))
+    finally:
+        await client.delete(NAMESPACES, namespace)
 
 
 async def _play(client: Client, scenario: Scenario, namespace: str) -> Recorded:
@@ -132,7 +155,7 @@ async def _read(client: Client, scenario: Scenario, namespace: str) -> Recorded:
     )
 
 
-def _write(cluster: Cluster, name: str, namespace: str, found: Recorded) -> None:
+def _render(cluster: Cluster, namespace: str, found: Recorded) -> str:
     """Without what is of this machine: its node, and addresses."""
     content = {
         "anchor": _clean(found.anchor),
@@ -144,10 +167,7 @@ def _write(cluster: Cluster, name: str, namespace: str, found: Recorded) -> None
     text = json.dumps({key: value for key, value in content.items() if value}, indent=1, sort_keys=True)
     text = text.replace(namespace, "team-a").replace(cluster.node_name, "node-1")
     text = text.replace(str(cluster.directory), "/var/lib/testbed")
-    text = re.sub(r"\b10\.21([789])\.\d+\.(\d+)", r"10.21\1.0.\2", text)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / f"{name}.json").write_text(text + "\n")
-    sys.stdout.write(f"{name}: recorded\n")
+    return re.sub(r"\b10\.21([789])\.\d+\.(\d+)", r"10.21\1.0.\2", text)
 
 
 def _clean(found: Any) -> Any:

@@ -191,11 +191,13 @@ def is_unschedulable(seen: Recorded) -> bool:
 
 def is_ready(seen: Recorded) -> bool:
     """A pod is ready."""
-    return any(
-        condition["type"] == "Ready" and condition["status"] == "True"
-        for pod in seen.pods
-        for condition in pod["status"].get("conditions", [])
-    )
+    return any(map(is_pod_ready, seen.pods))
+
+
+def is_pod_ready(pod: Object) -> bool:
+    """The pod's condition `Ready`."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def both(one: Check, other: Check) -> Check:

@@ -1,6 +1,7 @@
 """The recorded statuses of a real cluster as the caches would have them (tests/cluster/engine/record_statuses.py)."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,17 +22,20 @@ def read_recorded(name: str) -> dict[str, Any]:
 
 def make_recorded(name: str, **fields: Any) -> RunObjects:
     """The objects of one scenario."""
-    found = read_recorded(name)
+    return replace(make_objects(read_recorded(name)), **fields)
+
+
+def make_objects(found: Mapping[str, Any]) -> RunObjects:
+    """The objects of a run, from the JSON of a scenario."""
     anchor: AnchorView
     if "backoffLimit" in found["anchor"]["spec"]:
         anchor = decode(JobView, found["anchor"])
     else:
         anchor = decode(DeploymentView, found["anchor"])
-    objects = RunObjects(
+    return RunObjects(
         anchor=anchor,
         pods=tuple(decode(PodView, pod) for pod in found.get("pods", [])),
         services=tuple(decode(ServiceView, service) for service in found.get("services", [])),
         claims=tuple(decode(ClaimView, claim) for claim in found.get("claims", [])),
         events=tuple(decode(EventView, event) for event in found.get("events", [])),
     )
-    return replace(objects, **fields)
