@@ -312,7 +312,8 @@ async def test_gap_has_span_and_cause_when_a_pod_goes_with_its_node(lab: Lab, ru
     finally:
         await asyncio.to_thread(lab.cluster.kill, "kubelet")
         await asyncio.to_thread(lab.cluster.start, "kubelet")
-    await lab.wait_for_state(run_id, "COMPLETED")
+    status = await lab.wait_for_state(run_id, "COMPLETED")
+    assert [end["reason"] for end in status["ends"] if end.get("pod") == pod.name] == ["node.lost"]
     await wait_until_complete(lab, run_id)
     await judge(lab, Tampering(0.0, "pods", pod.name, run_id))
     answer = await lab.servers.ask("GET", f"{BASE}/runs/{run_id}/log")

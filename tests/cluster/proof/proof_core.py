@@ -195,12 +195,16 @@ def get_run_id(item: Json) -> str:
 
 @contextmanager
 def run_proof_core(
-    cluster: Cluster, folder: Path, *, policy: str = POLICY, profiles: Mapping[str, str] = MappingProxyType({})
+    cluster: Cluster,
+    folder: Path,
+    *settings: str,
+    policy: str = POLICY,
+    profiles: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[CoreProcess]:
-    """A server with the admin's rules, on the cluster."""
+    """A server with the admin's rules and more settings, on the cluster."""
     engine = ("--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig), "--namespace-per-project")
     rules = _write_rules(folder, policy, profiles)
-    with run_core(*engine, "--max-requests", "100000", *rules, folder=folder) as core:
+    with run_core(*engine, "--max-requests", "100000", *rules, *settings, folder=folder) as core:
         yield core
 
 
