@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from runyard.cli.client_session import open_session
+from runyard.cli.listings import Listing
 from runyard.cli.output import clean
 from runyard.cli.project_things import MOST_LISTED, print_entities
 from runyard.sdk.errors import ArgumentError
@@ -14,11 +15,11 @@ from runyard.sdk.sync.stored_files import StoredType
 Flags = Mapping[str, Any]
 
 
-def print_artifacts(flags: Flags, *, type_name: StoredType, output: str) -> None:
+def print_artifacts(flags: Flags, *, type_name: StoredType, listing: Listing) -> None:
     """List the newest version of each."""
     with open_session(flags) as session:
         found = session.get_project().list_stored(type_name, limit=MOST_LISTED)
-    print_entities(found, output=output, head=("name", "kind", "created", "by", "version"))
+    print_entities(found, listing=listing)
 
 
 def put_artifact(flags: Flags, *, name: str, path: str, type_name: StoredType) -> None:

@@ -15,10 +15,11 @@ from runyard.app.places import SweepFindings, Verdict
 from runyard.app.ports import PlaceUse
 from runyard.cli.commands.db_places import LOGS
 from runyard.cli.lazy_commands import load
-from runyard.cli.output import clean, count_things, print_data, print_note
+from runyard.cli.listings import Listing
+from runyard.cli.output import clean, count_things, print_note
 from runyard.cli.questions import can_ask, confirm, is_input_allowed
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
-from runyard.cli.tables import print_table
+from runyard.cli.tables import print_listing
 from runyard.cli.users import open_core
 from runyard.settings import Settings
 from runyard.spec.problems import find_nearest
@@ -53,7 +54,7 @@ def confirm_epoch(flags: Flags, *, is_confirmed: bool) -> None:
     click.echo("confirmed: the server removes objects of ended and deleted runs again, in its next sweep")
 
 
-def print_places(flags: Flags, *, output: str) -> None:
+def print_places(flags: Flags, *, listing: Listing) -> None:
     """List the places of runs, volumes, projects and servers."""
     settings = load_settings(flags, only=DATABASE).settings
 
@@ -61,12 +62,9 @@ def print_places(flags: Flags, *, output: str) -> None:
         async with open_core(settings) as core:
             return [asdict(use) for use in await places.list_places(core)]
 
-    rows = run_async(read())
-    if output != "table":
-        print_data(rows, output=output)
-        return
-    head = ("place", "runs", "unsettled", "volumes", "projects", "servers")
-    print_table(head, [tuple(clean(str(value)) for value in row.values()) for row in rows])
+    data = run_async(read())
+    rows = [{**{name: str(value) for name, value in use.items()}, "servers": str(use["replicas"])} for use in data]
+    print_listing(listing, rows, data=data, named="place")
 
 
 def forget_place(flags: Flags, *, place: str, is_confirmed: bool) -> None:

@@ -9,23 +9,25 @@ import click
 from runyard.cli.client_session import open_session
 from runyard.cli.files import get_stdin
 from runyard.cli.humane_times import format_age
+from runyard.cli.listings import Listing
 from runyard.cli.output import clean, print_data, print_note
 from runyard.cli.questions import ask_hidden, confirm
-from runyard.cli.tables import print_table
+from runyard.cli.tables import print_listing
 from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.spec.problems import find_nearest
 
 MOST_SECRET_BYTES = 1 << 20
 MOST_LISTED = 1000
+OPTIONAL = ("description", "labels", "version", "by")
 Flags = Mapping[str, Any]
 
 
-def print_projects(flags: Flags, *, output: str) -> None:
+def print_projects(flags: Flags, *, listing: Listing) -> None:
     """List projects."""
     with open_session(flags) as session:
         found = session.client.list_projects(limit=MOST_LISTED)
-    print_entities(found, output=output, head=("name", "created", "by"))
+    print_entities(found, listing=listing)
 
 
 def create_project(flags: Flags, *, name: str, description: str | None, labels: Sequence[str]) -> None:
@@ -48,11 +50,11 @@ def delete_project(flags: Flags, *, name: str, yes: bool) -> None:
     click.echo(f"deleted: {clean(name)}")
 
 
-def print_functions(flags: Flags, *, output: str) -> None:
+def print_functions(flags: Flags, *, listing: Listing) -> None:
     """List functions."""
     with open_session(flags) as session:
         found = session.get_project().list_functions(limit=MOST_LISTED)
-    print_entities(found, output=output, head=("name", "kind", "created", "by", "version"))
+    print_entities(found, listing=listing)
 
 
 def print_function(flags: Flags, *, name: str, output: str) -> None:
@@ -113,25 +115,25 @@ def print_profile(flags: Flags, *, name: str, output: str) -> None:
             raise click.ClickException(f"there is no profile {clean(name)}; {meant}") from None
 
 
-def print_entities(found: Sequence[EntityView], *, output: str, head: Sequence[str]) -> None:
-    """Print entities in a form; a table has the columns of `head`."""
-    if output == "name":
-        for entity in found:
-            click.echo(entity.name)
-        return
-    if output != "table":
-        print_data([entity.to_dict() for entity in found], output=output)
-        return
+def print_entities(found: Sequence[EntityView], *, listing: Listing) -> None:
+    """Print entities in a form."""
     now = datetime.now(UTC)
-    rows = [tuple(clean(_describe(entity, name, now=now)) for name in head) for entity in found]
-    print_table(head, rows, optional=("version", "by"))
+    rows = [_to_row(entity, now=now) for entity in found]
+    print_listing(listing, rows, data=[entity.to_dict() for entity in found], optional=OPTIONAL)
 
 
-def _describe(entity: EntityView, name: str, *, now: datetime) -> str:
-    if name == "created":
-        return format_age(str(entity.metadata.get("created", "")), now=now)
-    found = {"name": entity.name, "kind": entity.kind, "by": entity.user or "", "version": entity.id}
-    return found[name]
+def _to_row(entity: EntityView, *, now: datetime) -> Mapping[str, str]:
+    metadata = entity.metadata
+    return {
+        "name": entity.name,
+        "kind": entity.kind,
+        "created": format_age(str(metadata.get("created", "")), now=now),
+        "by": entity.user or "",
+        "version": entity.id,
+        "updated": format_age(str(metadata.get("updated", "")), now=now),
+        "labels": ", ".join(map(str, metadata.get("labels") or ())),
+        "description": str(metadata.get("description") or ""),
+    }
 
 
 def _print_names(names: Sequence[str], *, output: str) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 import click
 
 from runyard.cli.client_session import open_session
+from runyard.cli.listings import Listing
 from runyard.cli.log_output import WAIT_TIMEOUT, keep_running, report_outcome
 from runyard.cli.output import clean, clean_lines, print_data, print_note
 from runyard.cli.plan_output import explanation_to_data, print_values
 from runyard.cli.questions import confirm
-from runyard.cli.tables import print_table
+from runyard.cli.tables import print_listing
 from runyard.sdk.errors import WaitTimeout
 from runyard.sdk.sync.run import Run
 from runyard.spec.duration import DurationError, parse_duration
@@ -49,16 +50,13 @@ def _list_facts(run: Run) -> list[tuple[str, str]]:
     return [(name, text) for name, text in facts if text]
 
 
-def print_events(flags: Flags, given: str | None, *, output: str) -> None:
+def print_events(flags: Flags, given: str | None, *, listing: Listing) -> None:
     """List the transitions of a run, oldest first."""
     with open_session(flags) as session:
         found = session.get_run(given).events()
-    if output != "table":
-        print_data([dict(event) for event in found], output=output)
-        return
-    names = ("time", "status", "actor", "reason", "message")
-    rows = [tuple(clean(str(event.get(name) or "")) for name in names) for event in found]
-    print_table(("time", "state", "by", "reason", "message"), rows, optional=("by", "reason"))
+    names = {"time": "time", "state": "status", "by": "actor", "reason": "reason", "message": "message"}
+    rows = [{column: str(event.get(name) or "") for column, name in names.items()} for event in found]
+    print_listing(listing, rows, data=[dict(event) for event in found], optional=("by", "reason"))
 
 
 def print_reason(flags: Flags, given: str | None) -> None:

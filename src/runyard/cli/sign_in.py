@@ -10,9 +10,10 @@ import click
 
 from runyard.cli.client_session import connect, report_errors
 from runyard.cli.files import get_stdin
+from runyard.cli.listings import Listing
 from runyard.cli.output import clean, print_data, print_note
 from runyard.cli.questions import ask, ask_hidden, can_ask
-from runyard.cli.tables import print_table
+from runyard.cli.tables import print_listing
 from runyard.sdk.contexts import Context, Contexts, find_path, load_contexts, save_contexts
 from runyard.sdk.credentials import check_endpoint, find_credentials, get_context
 from runyard.sdk.errors import RunyardError
@@ -20,6 +21,7 @@ from runyard.sdk.sync.client import Client
 
 MOST_SECRET_BYTES = 8192
 TOKEN_DAYS = 90
+COLUMNS = ("name", "endpoint", "user", "project")
 Flags = Mapping[str, Any]
 
 
@@ -100,16 +102,13 @@ def print_user(flags: Flags, *, output: str) -> None:
     click.echo(f"{clean(str(data['user']))} at {clean(given.endpoint)} (from {clean(given.source)})")
 
 
-def print_contexts(*, output: str) -> None:
+def print_contexts(*, listing: Listing) -> None:
     """List the contexts; the current one is marked."""
     with report_errors():
         contexts = load_contexts(find_path(os.environ))
     rows = [_to_row(name, context, contexts) for name, context in sorted(contexts.by_name.items())]
-    if output == "table":
-        print_table(("current", "name", "endpoint", "user", "project"), rows, optional=("project",))
-        return
-    names = ("is_current", "name", "endpoint", "user", "project")
-    print_data([dict(zip(names, (bool(row[0]), *row[1:]), strict=True)) for row in rows], output=output)
+    data = [{"is_current": bool(row["current"]), **{name: row[name] for name in COLUMNS}} for row in rows]
+    print_listing(listing, rows, data=data, optional=("project",))
 
 
 def use_context(name: str) -> None:
@@ -122,9 +121,9 @@ def use_context(name: str) -> None:
     click.echo(f"context {clean(name)}: {clean(context.endpoint)}")
 
 
-def _to_row(name: str, context: Context, contexts: Contexts) -> tuple[str, ...]:
-    mark = "*" if name == contexts.current else ""
-    return mark, clean(name), clean(context.endpoint), clean(context.user or ""), clean(context.project or "")
+def _to_row(name: str, context: Context, contexts: Contexts) -> Mapping[str, str]:
+    cells = (name, context.endpoint, context.user or "", context.project or "")
+    return {"current": "*" if name == contexts.current else "", **dict(zip(COLUMNS, cells, strict=True))}
 
 
 def _choose_name(address: str, contexts: Contexts) -> str:

@@ -5,13 +5,15 @@ No library is used: the usual one is a third of the size of the base install.
 
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from unicodedata import combining, east_asian_width
 
 import click
 
-from runyard.cli.output import has_colour
+from runyard.cli.listings import NAME, TABLE, WIDE, Listing
+from runyard.cli.output import clean, has_colour, print_data
 
 GAP = "  "
 ELLIPSIS = "…"
@@ -31,6 +33,30 @@ class Layout:
     most_in_first: int | None = None
 
 
+def print_listing(
+    listing: Listing,
+    rows: Sequence[Mapping[str, str]],
+    *,
+    data: Sequence[Any],
+    named: str = "name",
+    optional: Sequence[str] = (),
+) -> None:
+    """Print a list in its form.
+
+    Each row has a cell for every column of the listing, `data` the entries for programs, `named` the column with the
+    names, `optional` the columns that a narrow terminal may leave out, in their order.
+    """
+    if listing.output == NAME:
+        for row in rows:
+            click.echo(clean(row[named]))
+    elif listing.output in (TABLE, WIDE):
+        cells = [[clean(row[column]) for column in listing.columns] for row in rows]
+        left_out = () if listing.is_chosen else [column for column in optional if column in listing.columns]
+        print_table(listing.columns, cells, optional=left_out)
+    else:
+        print_data(list(data), output=listing.output)
+
+
 def print_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, optional: Collection[str] = (), is_answer: bool = True
 ) -> None:
@@ -39,7 +65,7 @@ def print_table(
     On a narrow terminal cells are wrapped between words. If that is not enough, long words are cut and marked with an
     ellipsis, and `optional` columns are left out, in their order; a last line says so.
     """
-    cells = [[name.upper() for name in head], *([str(cell) for cell in row] for row in rows)]
+    cells = [[name.replace("-", " ").upper() for name in head], *([str(cell) for cell in row] for row in rows)]
     stream = sys.stdout if is_answer else sys.stderr
     width = shutil.get_terminal_size().columns if stream.isatty() else None
     layout = Layout(columns=tuple(range(len(head)))) if width is None else _choose_layout(head, cells, optional, width)

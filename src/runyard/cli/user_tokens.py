@@ -1,5 +1,6 @@
 """Implements `runyard user token`, `tokens` and `revoke`: personal access tokens of any account."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,13 +9,12 @@ import click
 from runyard.app import identity
 from runyard.app.errors import Missing
 from runyard.app.model import Principal, Token
-from runyard.cli.output import clean, print_data, print_note
+from runyard.cli.listings import Listing
+from runyard.cli.output import clean, print_note
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
-from runyard.cli.tables import print_table
+from runyard.cli.tables import print_listing
 from runyard.cli.users import WHO, Flags, open_core, suggest_account
 from runyard.spec.duration import DurationError, format_duration, parse_duration
-
-COLUMNS = ("id", "name", "scopes", "ends", "last used")
 
 
 def print_token(flags: Flags, *, name: str, label: str, scopes: tuple[str, ...], life: str | None) -> None:
@@ -34,7 +34,7 @@ def print_token(flags: Flags, *, name: str, label: str, scopes: tuple[str, ...],
     print_note(f"the token is shown only once; it expires at {created.token.expires_at.isoformat(timespec='seconds')}")
 
 
-def print_tokens(flags: Flags, *, name: str, output: str) -> None:
+def print_tokens(flags: Flags, *, name: str, listing: Listing) -> None:
     """List the personal access tokens of an account."""
     settings = load_settings(flags, only=DATABASE).settings
 
@@ -43,10 +43,9 @@ def print_tokens(flags: Flags, *, name: str, output: str) -> None:
             return await identity.list_account_tokens(core, WHO, name)
 
     held = run_async(work())
-    if output != "table":
-        print_data([_describe(token) for token in held], output=output)
-        return
-    print_table(COLUMNS, [_make_row(token) for token in held], optional=("last used", "scopes"))
+    data = [_describe(token) for token in held]
+    rows = list(map(_make_row, data))
+    print_listing(listing, rows, data=data, named="id", optional=("last-used", "scopes"))
 
 
 def revoke(flags: Flags, *, name: str, token_id: str | None) -> None:
@@ -82,11 +81,14 @@ def _describe(token: Token) -> dict[str, Any]:
     }
 
 
-def _make_row(token: Token) -> tuple[str, ...]:
-    described = _describe(token)
-    scopes = ", ".join(described["scopes"]) or "no limit"
-    ends, used = described["ends"] or "never", described["last_used"] or "never"
-    return (token.id, clean(token.name), scopes, ends, used)
+def _make_row(described: Mapping[str, Any]) -> Mapping[str, str]:
+    return {
+        "id": described["id"],
+        "name": described["name"],
+        "scopes": ", ".join(described["scopes"]) or "no limit",
+        "ends": described["ends"] or "never",
+        "last-used": described["last_used"] or "never",
+    }
 
 
 def _show_time(at: datetime | None) -> str | None:

@@ -13,10 +13,11 @@ from runyard.app.model import Principal
 from runyard.app.times import SystemClock
 from runyard.cli.files import get_stdin
 from runyard.cli.lazy_commands import load
-from runyard.cli.output import clean, print_data, print_note
+from runyard.cli.listings import Listing
+from runyard.cli.output import clean, print_note
 from runyard.cli.questions import ask_hidden, can_ask, is_input_allowed
 from runyard.cli.setting_options import DATABASE, load_settings, run_async
-from runyard.cli.tables import print_table
+from runyard.cli.tables import print_listing
 from runyard.settings import Settings
 from runyard.spec.problems import find_nearest
 
@@ -44,8 +45,8 @@ def create(flags: Flags, *, name: str, is_admin: bool, has_password: bool, is_pa
         print_note("there is no admin yet: create one with `runyard user create NAME --admin`")
 
 
-def print_list(flags: Flags, *, output: str) -> None:
-    """List all identity."""
+def print_list(flags: Flags, *, listing: Listing) -> None:
+    """List all accounts."""
     settings = _load(flags)
 
     async def work() -> Any:
@@ -61,11 +62,7 @@ def print_list(flags: Flags, *, output: str) -> None:
         }
         for account in run_async(work())
     ]
-    if output != "table":
-        print_data(rows, output=output)
-        return
-    head = ("name", "role", "state", "created")
-    print_table(head, [tuple(row.values()) for row in rows], optional=("created",))
+    print_listing(listing, rows, data=rows, optional=("created",))
 
 
 def set_disabled(flags: Flags, *, name: str, is_disabled: bool) -> None:

@@ -96,3 +96,11 @@ def test_file_comes_back_when_it_was_put(call: Call, server: str, tmp_path: Path
     assert (got.out, (tmp_path / "back" / "points.csv").read_text()) == ("back/points.csv\n", "1,2\n")
     assert "points.csv exists; use --overwrite" in call("artifact", "get", "points", "back", "--type", "dataitem").err
     assert call("artifact", "get", "points", "back", "--type", "dataitem", "--overwrite").code == 0
+
+
+def test_table_has_the_columns_that_were_named_when_runs_are_listed(call: Call, run: ry.Run) -> None:
+    listed = call("ps", "--all", "--columns", "state,run")
+    assert listed.out.splitlines()[0].split() == ["STATE", "RUN"]
+    assert f"COMPLETED  {run.id}" in listed.out.splitlines()
+    refused = call("ps", "--columns", "stat")
+    assert (refused.code, "unknown column `stat`; did you mean `state`?" in refused.err) == (2, True)

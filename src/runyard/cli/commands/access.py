@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from runyard.cli.lazy_commands import load
+from runyard.cli.listings import add_listing
 from runyard.cli.server_options import add_output, add_server_options
 
 LOGIN_EXAMPLES = """\b
@@ -83,10 +84,10 @@ def whoami(output: str, **flags: Any) -> None:
 
 @click.command(epilog=CONTEXT_EXAMPLES)
 @click.argument("name", required=False)
-@add_output("table", "json", "yaml")
-def context(name: str | None, output: str) -> None:
+@add_listing("current", "name", "endpoint", "user", "project")
+def context(name: str | None, listing: Any) -> None:
     """List the contexts, or make NAME the current one."""
     if name is None:
-        load("runyard.cli.sign_in:print_contexts")(output=output)
+        load("runyard.cli.sign_in:print_contexts")(listing=listing)
     else:
         load("runyard.cli.sign_in:use_context")(name)

@@ -5,7 +5,8 @@ from typing import Any
 import click
 
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
-from runyard.cli.server_options import add_output, add_project_options
+from runyard.cli.listings import add_listing
+from runyard.cli.server_options import add_project_options
 
 _HERE = "runyard.cli.commands.artifact"
 ENTRIES = {
@@ -36,11 +37,11 @@ def artifact() -> None:
 
 @click.command(name="ls", epilog=EXAMPLES)
 @_TYPE
-@add_output("table", "json", "yaml", "name")
+@add_listing("name", "kind", "created", "by", "version", more=("updated", "labels", "description"))
 @add_project_options
-def artifact_ls(type_name: str, output: str, **flags: Any) -> None:
+def artifact_ls(type_name: str, listing: Any, **flags: Any) -> None:
     """List the newest version of each."""
-    load("runyard.cli.artifacts:print_artifacts")(flags, type_name=type_name, output=output)
+    load("runyard.cli.artifacts:print_artifacts")(flags, type_name=type_name, listing=listing)
 
 
 @click.command(name="put", epilog=EXAMPLES)

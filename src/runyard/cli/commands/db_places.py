@@ -6,6 +6,7 @@ import click
 
 from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
+from runyard.cli.listings import add_listing
 from runyard.cli.questions import add_no_input
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
@@ -17,9 +18,6 @@ PLACE_ENTRIES = {
     "list": Entry("runyard.cli.commands.db_places:list_places", "List places, and what belongs to them."),
     "forget": Entry("runyard.cli.commands.db_places:forget", "End all runs of a place that is gone for good."),
 }
-_OUTPUT = click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
-)
 _YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -59,14 +57,14 @@ def confirm(yes: bool, **flags: Any) -> None:  # noqa: FBT001
         "runyard db place list -o json",
     ),
 )
-@_OUTPUT
+@add_listing("place", "runs", "unsettled", "volumes", "projects", "servers")
 @add_settings(DATABASE)
-def list_places(output: str, **flags: Any) -> None:
+def list_places(listing: Any, **flags: Any) -> None:
     """List the places that runs, volumes and projects belong to, and how many servers serve each.
 
     UNSETTLED counts runs that have not ended, or whose objects were not cleaned up after the end.
     """
-    _call("print_places", flags, output=output)
+    _call("print_places", flags, listing=listing)
 
 
 @click.command(epilog=format_epilog("runyard db place forget kubernetes/0c1e6c1c-8f6e-4b0e-9a43-2f5f3f1a7d10 --yes"))

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
+from runyard.cli.listings import NAME, add_listing
 from runyard.cli.server_options import add_output, add_project_options, add_server_options
 
 _HERE = "runyard.cli.commands.project_things"
@@ -73,11 +74,11 @@ def profile() -> None:
 
 
 @click.command(name="ls", epilog=PROJECT_EXAMPLES)
-@add_output("table", "json", "yaml", "name")
+@add_listing("name", "created", "by", more=("updated", "labels", "description"))
 @add_server_options
-def project_ls(output: str, **flags: Any) -> None:
+def project_ls(listing: Any, **flags: Any) -> None:
     """List the projects that are visible to you."""
-    _call("print_projects", flags, output=output)
+    _call("print_projects", flags, listing=listing)
 
 
 @click.command(name="create", epilog=PROJECT_EXAMPLES)
@@ -100,11 +101,11 @@ def project_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
 
 
 @click.command(name="ls", epilog=FUNCTION_EXAMPLES)
-@add_output("table", "json", "yaml", "name")
+@add_listing("name", "kind", "created", "by", "version", more=("updated", "labels", "description"))
 @add_project_options
-def function_ls(output: str, **flags: Any) -> None:
+def function_ls(listing: Any, **flags: Any) -> None:
     """List the newest version of each function."""
-    _call("print_functions", flags, output=output)
+    _call("print_functions", flags, listing=listing)
 
 
 @click.command(name="show", epilog=FUNCTION_EXAMPLES)
@@ -127,7 +128,7 @@ def function_rm(name: str, version: str | None, yes: bool, **flags: Any) -> None
 
 
 @click.command(name="ls", epilog=EXAMPLES_OF_SECRETS)
-@add_output("table", "json", "yaml", "name")
+@add_output(NAME, "json", "yaml")
 @add_project_options
 def secret_ls(output: str, **flags: Any) -> None:
     """List the names of the project's secrets."""
@@ -153,7 +154,7 @@ def secret_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
 
 
 @click.command(name="ls", epilog=PROFILE_EXAMPLES)
-@add_output("table", "json", "yaml", "name")
+@add_output(NAME, "json", "yaml")
 @add_server_options
 def profile_ls(output: str, **flags: Any) -> None:
     """List the profiles that runs may name."""

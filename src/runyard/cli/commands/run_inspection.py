@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from runyard.cli.lazy_commands import load
+from runyard.cli.listings import UNNAMED_FORM, add_listing
 from runyard.cli.server_options import add_output, add_project_options
 
 DESCRIBE_EXAMPLES = """\b
@@ -57,11 +58,11 @@ def describe(run: str | None, output: str, **flags: Any) -> None:
 
 @click.command(epilog=EVENTS_EXAMPLES)
 @_RUN
-@add_output("table", "json", "yaml")
+@add_listing("time", "state", "by", "reason", "message", forms=UNNAMED_FORM)
 @add_project_options
-def events(run: str | None, output: str, **flags: Any) -> None:
+def events(run: str | None, listing: Any, **flags: Any) -> None:
     """List the transitions of RUN, or of the newest run: when, which state, who, and why."""
-    load("runyard.cli.run_reports:print_events")(flags, run, output=output)
+    load("runyard.cli.run_reports:print_events")(flags, run, listing=listing)
 
 
 @click.command(epilog=WHY_EXAMPLES)

@@ -5,13 +5,15 @@ from typing import Any
 import click
 
 from runyard.cli.lazy_commands import load
-from runyard.cli.server_options import add_output, add_project_options
+from runyard.cli.listings import add_listing
+from runyard.cli.server_options import add_project_options
 
 STATES = ("CREATED", "BUILT", "READY", "PENDING", "RUNNING", "COMPLETED", "ERROR", "STOP", "STOPPED", "DELETING")
 PS_EXAMPLES = """\b
 Examples:
   runyard ps
   runyard ps --all --state ERROR
+  runyard ps --all --columns run,state,message
   runyard ps -o name | xargs -r -n 1 runyard stop --yes
   runyard ps -o json | jq -r '.[].status.reason'
 
@@ -48,12 +50,12 @@ _RUN_OR_MORE = click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only runs in this state.")
 @click.option("--function", metavar="NAME", help="Only runs of this function.")
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=25, show_default=True, help="Most runs to show.")
-@add_output()
+@add_listing("run", "function", "action", "state", "reason", "age", more=("user", "profile", "message"))
 @add_project_options
-def ps(is_all: bool, state: str | None, function: str | None, limit: int, output: str, **flags: Any) -> None:  # noqa: FBT001
+def ps(is_all: bool, state: str | None, function: str | None, limit: int, listing: Any, **flags: Any) -> None:  # noqa: FBT001
     """List runs, newest first: by default those that have not ended."""
     load("runyard.cli.run_lists:print_runs")(
-        flags, is_all=is_all, state=state, function=function, limit=limit, output=output
+        flags, is_all=is_all, state=state, function=function, limit=limit, listing=listing
     )
 
 

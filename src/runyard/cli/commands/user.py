@@ -6,6 +6,7 @@ import click
 
 from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
+from runyard.cli.listings import add_listing
 from runyard.cli.questions import add_no_input, confirm
 from runyard.cli.setting_options import DATABASE, add_settings, require_server
 
@@ -73,11 +74,11 @@ def create(name: str, is_admin: bool, no_password: bool, password_stdin: bool, *
         "runyard user list -o json",
     ),
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@add_listing("name", "role", "state", "created")
 @add_settings(DATABASE)
-def list_users(output: str, **flags: Any) -> None:
+def list_users(listing: Any, **flags: Any) -> None:
     """List all accounts."""
-    _call("print_list", flags, output=output)
+    _call("print_list", flags, listing=listing)
 
 
 @click.command(epilog=format_epilog("runyard user disable bob", exit_codes="0 success    1 refused    2 usage error"))
@@ -168,11 +169,11 @@ def token(name: str, label: str, scopes: tuple[str, ...], life: str | None, **fl
     )
 )
 @click.argument("name")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@add_listing("id", "name", "scopes", "ends", "last-used")
 @add_settings(DATABASE)
-def tokens(name: str, output: str, **flags: Any) -> None:
+def tokens(name: str, listing: Any, **flags: Any) -> None:
     """List the personal access tokens of the account NAME: label, scopes, expiry, last use."""
-    _call("print_tokens", flags, module="user_tokens", name=name, output=output)
+    _call("print_tokens", flags, module="user_tokens", name=name, listing=listing)
 
 
 @click.command(
