@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 from runyard.app.core import Core
+from runyard.app.list_query import Span
 from runyard.app.model import AuditEntry, Entity, Principal
 from runyard.app.ports import UnitOfWork
 
@@ -77,16 +78,19 @@ async def list_audit(
     *,
     project: str | None = None,
     actor: str | None = None,
+    action: str | None = None,
+    written: Span = (None, None),
     before: int | None = None,
     limit: int = 100,
     most_bytes: int,
 ) -> AuditPage:
-    """A page of entries, newest first; `before` continues where the last page ended."""
+    """A page of entries, newest first, written in a time span; `before` continues where the last page ended."""
     limit = min(limit, MOST_ENTRIES)
     async with core.store.begin(is_read_only=True) as unit:
-        sizes = await unit.audit.list_sizes(project=project, actor=actor, before=before, limit=limit)
+        chosen: Any = {"project": project, "actor": actor, "action": action, "written": written, "before": before}
+        sizes = await unit.audit.list_sizes(**chosen, limit=limit)
         fitting = max(1, sum(total <= most_bytes for total in accumulate(sizes)))
-        entries = await unit.audit.list_entries(project=project, actor=actor, before=before, limit=fitting)
+        entries = await unit.audit.list_entries(**chosen, limit=fitting)
     is_last = len(sizes) < limit and fitting >= len(sizes)
     return AuditPage(entries=entries, next=None if is_last or not entries else entries[-1][0])
 

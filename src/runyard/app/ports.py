@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Literal, Protocol
 
-from runyard.app.list_query import Page, Query
+from runyard.app.list_query import Page, Query, Span
 from runyard.app.model import (
     Account,
     AuditEntry,
@@ -493,12 +493,26 @@ class Audit(Protocol):
         """The same for several, in their order."""
 
     async def list_entries(
-        self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
+        self,
+        *,
+        project: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        written: Span = (None, None),
+        before: int | None = None,
+        limit: int = 100,
     ) -> Sequence[tuple[int, AuditEntry]]:
-        """Entries with their sequence numbers, newest first."""
+        """Entries with their sequence numbers, newest first. `written`: since and until these times."""
 
     async def list_sizes(
-        self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
+        self,
+        *,
+        project: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        written: Span = (None, None),
+        before: int | None = None,
+        limit: int = 100,
     ) -> Sequence[int]:
         """The bytes of the details of the same entries."""
 

@@ -1,12 +1,13 @@
 """The audit log: rows are only added and read. Retention deletes old ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, Text, delete, func, insert, select, type_coerce
+from sqlalchemy import ColumnElement, Text, delete, func, insert, select, type_coerce
 
+from runyard.app.list_query import Span
 from runyard.app.model import AuditEntry
 from runyard.store import tables
 from runyard.store.columns import LARGEST
@@ -33,20 +34,38 @@ class SqlAudit:
         await self._session.write_all(_ADD, map(_make_row, entries))
 
     async def list_entries(
-        self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
+        self,
+        *,
+        project: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        written: Span = (None, None),
+        before: int | None = None,
+        limit: int = 100,
     ) -> Sequence[tuple[int, AuditEntry]]:
-        """Entries with their sequence numbers, newest first."""
-        statement = _choose(select(tables.audit), project=project, actor=actor, before=before, limit=limit)
-        rows = await self._session.fetch_all(statement, is_long=limit > MANY_ROWS)
+        """Entries with their sequence numbers, newest first. `written`: since and until these times."""
+        chosen = _choose(project=project, actor=actor, action=action, written=written, before=before)
+        statement = select(tables.audit).where(*chosen).order_by(_columns.sequence.desc()).limit(limit)
+        is_long = limit > MANY_ROWS or _passes_over(action, written)
+        rows = await self._session.fetch_all(statement, is_long=is_long)
         return [(row["sequence"], AuditEntry(**{name: row[name] for name in _FIELDS})) for row in rows]
 
     async def list_sizes(
-        self, *, project: str | None = None, actor: str | None = None, before: int | None = None, limit: int = 100
+        self,
+        *,
+        project: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        written: Span = (None, None),
+        before: int | None = None,
+        limit: int = 100,
     ) -> Sequence[int]:
         """The bytes of their details. JSON is stored as ASCII, so a character is a byte."""
         size = func.length(type_coerce(_columns.details, Text)).label("size")
-        statement = _choose(select(size), project=project, actor=actor, before=before, limit=limit)
-        return [row["size"] for row in await self._session.fetch_all(statement)]
+        chosen = _choose(project=project, actor=actor, action=action, written=written, before=before)
+        statement = select(size).where(*chosen).order_by(_columns.sequence.desc()).limit(limit)
+        is_long = _passes_over(action, written)
+        return [row["size"] for row in await self._session.fetch_all(statement, is_long=is_long)]
 
     async def delete_before(self, written_before: datetime, *, limit: int) -> int:
         """Delete entries that are older, at most `limit` of them, oldest first; returns how many."""
@@ -55,15 +74,26 @@ class SqlAudit:
 
 
 def _choose(
-    statement: Select[Any], *, project: str | None, actor: str | None, before: int | None, limit: int
-) -> Select[Any]:
+    *, project: str | None, actor: str | None, action: str | None, written: Span, before: int | None
+) -> Iterator[ColumnElement[bool]]:
+    since, until = written
     if project is not None:
-        statement = statement.where(_columns.project == project)
+        yield _columns.project == project
     if actor is not None:
-        statement = statement.where(_columns.actor == actor)
+        yield _columns.actor == actor
+    if action is not None:
+        yield _columns.action == action
+    if since is not None:
+        yield _columns.at >= since
+    if until is not None:
+        yield _columns.at <= until
     if before is not None:
-        statement = statement.where(_columns.sequence < min(before, LARGEST))
-    return statement.order_by(_columns.sequence.desc()).limit(limit)
+        yield _columns.sequence < min(before, LARGEST)
+
+
+def _passes_over(action: str | None, written: Span) -> bool:
+    """Whether any number of rows may be read for one that is chosen: no index has these columns with the sequence."""
+    return action is not None or written != (None, None)
 
 
 def _make_row(entry: AuditEntry) -> dict[str, Any]:

@@ -27,6 +27,25 @@ async def test_newest_entries_come_first_when_the_audit_is_paged(store: Store) -
         assert await work.audit.list_sizes(before=rest[0][0], limit=2) == [len('{"n":0}')]
 
 
+async def test_entries_are_those_of_the_time_span_when_one_is_given(store: Store) -> None:
+    async with store.begin() as work:
+        for number, action in enumerate(("a", "b", "a", "b")):
+            await work.audit.add(make_audit(id=str(number), at=after(number), action=action))
+        await work.commit()
+    async with store.begin(is_read_only=True) as work:
+
+        async def ask(**filters: Any) -> list[str | None]:
+            sizes = await work.audit.list_sizes(**filters)
+            entries = await work.audit.list_entries(**filters)
+            assert len(sizes) == len(entries)
+            return [entry.id for _, entry in entries]
+
+        assert await ask(written=(after(1), None)) == ["3", "2", "1"]
+        assert await ask(written=(None, after(1))) == ["1", "0"]
+        assert await ask(written=(after(1), after(2)), action="a") == ["2"]
+        assert await ask(written=(after(9), None)) == []
+
+
 async def test_entries_are_filtered_when_project_or_actor_is_given(store: Store) -> None:
     async with store.begin() as work:
         await work.audit.add(make_audit(id="1"))

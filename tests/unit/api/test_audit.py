@@ -61,11 +61,16 @@ async def test_filters_hold_when_they_are_given(demo: httpx2.AsyncClient) -> Non
     assert len((await demo.get(AUDIT, params={"project": "demo"})).json()["entries"]) == 4
     assert (await demo.get(AUDIT, params={"project": "other"})).json() == {"entries": []}
     assert (await demo.get(AUDIT, params={"actor": "nobody"})).json() == {"entries": []}
-    newest = (await demo.get(AUDIT)).json()["entries"][0]
+    newest, before = (await demo.get(AUDIT)).json()["entries"][:2]
     assert (newest["action"], newest["type"], newest["id"]) == ("profile.put", "profile", "small")
+    assert (await demo.get(AUDIT, params={"action": "profile.put"})).json() == {"entries": [newest]}
+    assert (await demo.get(AUDIT, params={"until": "2001-01-01T00:00:00Z"})).json() == {"entries": []}
+    assert (await demo.get(AUDIT, params={"since": before["time"]})).json()["entries"][:2] == [newest, before]
 
 
-@pytest.mark.parametrize("parameters", ["limit=0", "limit=1001", "before=0", "before=x", "projekt=demo"])
+@pytest.mark.parametrize(
+    "parameters", ["limit=0", "limit=1001", "before=0", "before=x", "projekt=demo", "since=monday"]
+)
 async def test_question_is_refused_when_a_parameter_is_wrong(client: httpx2.AsyncClient, parameters: str) -> None:
     assert (await client.get(f"{AUDIT}?{parameters}")).status_code == 400
 

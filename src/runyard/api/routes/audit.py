@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from runyard.api.context import get_context
 from runyard.api.openapi_models import AuditResponse
-from runyard.api.query_parameters import get_parameters, integer, optional_integer, text
+from runyard.api.query_parameters import get_parameters, integer, optional_integer, text, time_point
 from runyard.api.responses import format_time, made_response
 from runyard.api.routing import Routes
 from runyard.app.audit import MOST_ENTRIES, list_audit
@@ -16,6 +16,9 @@ from runyard.domain.access import Permission
 routes = Routes("/api/v1/audit", tag="audit")
 PROJECT = text("project", "Only entries of this project.")
 ACTOR = text("actor", "Only entries of this actor.")
+ACTION = text("action", "Only entries of this action, such as `policy.put`.")
+SINCE = time_point("since", "Only entries written at or after this time.")
+UNTIL = time_point("until", "Only entries written until this time.")
 BEFORE = optional_integer("before", "Only entries with a smaller sequence.", at_least=1, at_most=2**63 - 1)
 LIMIT = integer("limit", "Maximum number of entries.", default=100, at_least=1, at_most=MOST_ENTRIES)
 
@@ -23,7 +26,7 @@ LIMIT = integer("limit", "Maximum number of entries.", default=100, at_least=1, 
 @routes.get(
     "",
     permission=Permission.ADMINISTER,
-    parameters=(PROJECT, ACTOR, BEFORE, LIMIT),
+    parameters=(PROJECT, ACTOR, ACTION, SINCE, UNTIL, BEFORE, LIMIT),
     response=AuditResponse,
     name="list_audit",
     is_listing=True,
@@ -38,6 +41,8 @@ async def list_all(request: Request) -> Response:
         context.core,
         project=parameters[PROJECT],
         actor=parameters[ACTOR],
+        action=parameters[ACTION],
+        written=(parameters[SINCE], parameters[UNTIL]),
         before=parameters[BEFORE],
         limit=parameters[LIMIT],
         most_bytes=context.limits.page_bytes,
