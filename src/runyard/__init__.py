@@ -20,10 +20,24 @@ _FUNCTIONS = (
     *("delete_project", "get_client", "get_or_create_project", "get_project", "get_run", "list_projects"),
     "set_client",
 )
+_RECORDS = (
+    *(
+        "AuditEntry",
+        "ConfigMap",
+        "CreatedToken",
+        "KeptVolume",
+        "Rehearsal",
+        "Revision",
+        "StoredPolicy",
+        "StoredProfile",
+    ),
+    "Token",
+)
 _NAMES = {
     **dict.fromkeys(_DICTIONARIES, "arguments"),
     **dict.fromkeys(_ERRORS, "errors"),
     **dict.fromkeys(_FUNCTIONS, "default_client"),
+    **dict.fromkeys(_RECORDS, "records"),
     "AsyncClient": "aio.client",
     "AsyncFunction": "aio.function",
     "AsyncProject": "aio.project",

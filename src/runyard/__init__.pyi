@@ -46,6 +46,15 @@ from runyard.sdk.errors import UnexpectedResponse as UnexpectedResponse
 from runyard.sdk.errors import WaitTimeout as WaitTimeout
 from runyard.sdk.explanations import Explanation as Explanation
 from runyard.sdk.log_reader import LogLine as LogLine
+from runyard.sdk.records import AuditEntry as AuditEntry
+from runyard.sdk.records import ConfigMap as ConfigMap
+from runyard.sdk.records import CreatedToken as CreatedToken
+from runyard.sdk.records import KeptVolume as KeptVolume
+from runyard.sdk.records import Rehearsal as Rehearsal
+from runyard.sdk.records import Revision as Revision
+from runyard.sdk.records import StoredPolicy as StoredPolicy
+from runyard.sdk.records import StoredProfile as StoredProfile
+from runyard.sdk.records import Token as Token
 from runyard.sdk.sync.client import Client as Client
 from runyard.sdk.sync.function import Function as Function
 from runyard.sdk.sync.project import Project as Project

@@ -28,6 +28,8 @@ class Call:
     file: Path | None = None
     """A file whose bytes are sent, instead of JSON."""
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    read_seconds: float | None = None
+    """How long the server may take to answer. None: as long as the client waits for any answer."""
     is_safe_to_repeat: bool | None = None
     """Whether it may be sent again if nobody knows whether it arrived. None: as HTTP says of the method."""
 
@@ -79,14 +81,16 @@ def post(*parts: str, body: Any = None, is_safe_to_repeat: bool = False, **query
     )
 
 
-def put(*parts: str, body: Any) -> Call:
-    """A PUT."""
-    return Call(method="PUT", path=make_path(*parts), body=body)
+def put(*parts: str, body: Any, expected_revision: int | None = None, **query: str | int | None) -> Call:
+    """A PUT; with a revision, only of what has it."""
+    headers = {} if expected_revision is None else {"If-Match": f'"{expected_revision}"'}
+    return Call(method="PUT", path=make_path(*parts), body=body, query=select(query), headers=headers)
 
 
-def delete(*parts: str, **query: str | int | None) -> Call:
-    """A DELETE."""
-    return Call(method="DELETE", path=make_path(*parts), query=select(query))
+def delete(*parts: str, expected_revision: int | None = None, **query: str | int | None) -> Call:
+    """A DELETE; with a revision, only of what has it."""
+    headers = {} if expected_revision is None else {"If-Match": f'"{expected_revision}"'}
+    return Call(method="DELETE", path=make_path(*parts), query=select(query), headers=headers)
 
 
 def select(query: Mapping[str, str | int | None]) -> dict[str, str | int]:

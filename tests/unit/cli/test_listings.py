@@ -31,7 +31,7 @@ def call(*words: str) -> Result:
 
 
 def test_table_has_the_columns_that_were_named_when_they_are_known() -> None:
-    assert [line.split() for line in call().output.splitlines()][0] == ["NAME", "BY", "LAST", "USED"]
+    assert call().output.splitlines()[0].split() == ["NAME", "BY", "LAST", "USED"]
     assert call("--columns", "by,name,by").output == "BY   NAME\nada  a\n     b\n"
     assert call("--columns", "Last used, NAME").output.splitlines()[1] == "never      a"
     assert call("-o", "wide").output.splitlines()[1].endswith("\\x1b[31m")

@@ -9,6 +9,7 @@ import runyard as ry
 
 NAMES = """
 CapturedFunction function
+AuditEntry ConfigMap CreatedToken KeptVolume Rehearsal Revision StoredPolicy StoredProfile Token
 AsyncStoredEntity StoredEntity
 AlreadyExists ApiError ArgumentError AsyncClient AsyncFunction AsyncProject AsyncRun CertificateError Client
 ConfigurationError Conflict Env Explanation Forbidden Function FunctionArguments LogLine NodeSelector NotFound
@@ -25,9 +26,14 @@ delete download id key kind list_files metadata name project_name spec state sta
     "Client": """
 get_profile close create_token credentials delete_project describe_server endpoint get_or_create_project get_project
 list_profiles list_projects new_project request revoke_token whoami
+describe_profiles put_profile delete_profile list_profile_revisions get_profile_revision
+get_policy put_policy delete_policy list_policy_revisions get_policy_revision rehearse
+iter_audit list_tokens
     """,
     "Project": """
 save_function
+new_config_map get_config_map list_config_maps delete_config_map
+new_volume get_volume list_volumes delete_volume
 get_artifact get_dataitem get_model list_stored log_artifact log_dataitem log_model
 create_function delete delete_secret ensure_function get_function get_run get_secret id key kind
 list_functions list_runs list_secrets metadata name new_function new_secret project_name refresh spec status

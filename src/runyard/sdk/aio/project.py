@@ -1,4 +1,4 @@
-"""A project: its functions, runs and secrets."""
+"""A project: its functions, runs, secrets, config maps, volumes and files."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,14 +13,16 @@ from runyard.sdk.aio.run import AsyncRun
 from runyard.sdk.aio.stored_files import AsyncStoredEntity, StoredType, log_files
 from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.arguments import FunctionArguments
-from runyard.sdk.calls import Json, delete, get, post, put
+from runyard.sdk.calls import Json, delete, get, post, put, select
 from runyard.sdk.captured_functions import CapturedFunction
 from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.sdk.function_specs import DEFAULT_KIND, make_content_id, make_function_spec
+from runyard.sdk.records import ConfigMap, KeptVolume
 from runyard.spec.problems import find_nearest
 
 MOST_LISTED = 100
+_NOUNS = {"configmap": "config map", "dataitem": "data item"}
 
 
 class AsyncProject(EntityView):
@@ -152,6 +154,66 @@ class AsyncProject(EntityView):
         document = await self._get_named("secret", name, entity_id=None)
         await self._transport.fetch(delete("-", self.name, "secrets", str(document["id"])))
 
+    async def new_config_map(
+        self,
+        name: str,
+        data: Mapping[str, str],
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+        description: str | None = None,
+    ) -> ConfigMap:
+        """Store files with text as a version of a config map: their texts by name."""
+        metadata = {} if description is None else {"description": description}
+        body = {"kind": "configmap", "name": name, "id": id or uuid4().hex, "metadata": metadata}
+        return ConfigMap(await self._create("configmaps", {**body, "spec": {"data": dict(data)}}))
+
+    async def get_config_map(
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+    ) -> ConfigMap:
+        """The newest version of a config map, or the one with that id. Raises `NotFound` with the nearest name."""
+        return ConfigMap(await self._get_named("configmap", name, entity_id=id))
+
+    async def list_config_maps(self, *, name: str | None = None, limit: int = MOST_LISTED) -> list[ConfigMap]:
+        """The newest version of each config map; with a name, every version of that one, newest first."""
+        versions = None if name is None else "all"
+        path = ("-", self.name, "configmaps")
+        found = await read_pages(self._transport, *path, name=name, versions=versions, limit=limit)
+        return [ConfigMap(document) for document in found]
+
+    async def delete_config_map(
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+    ) -> None:
+        """Delete a config map with all its versions, or one version. Raises `NotFound` with the nearest name."""
+        found = await self._get_named("configmap", name, entity_id=id)
+        path = ("-", self.name, "configmaps")
+        named = delete(*path, name=name) if id is None else delete(*path, str(found["id"]))
+        await self._transport.fetch(named)
+
+    async def new_volume(self, name: str, *, size: str | None = None, storage_class: str | None = None) -> KeptVolume:
+        """Create a volume that outlives runs, which mount it as `shared_volume`. Raises `AlreadyExists`."""
+        spec = select({"size": size, "storage_class": storage_class})
+        body = {"kind": "volume", "name": name, "spec": spec}
+        return KeptVolume(await self._transport.fetch(post("-", self.name, "volumes", body=body)))
+
+    async def list_volumes(self, *, limit: int = MOST_LISTED) -> list[KeptVolume]:
+        """Its volumes, and the claims that outlive their runs, by name."""
+        found = await read_pages(self._transport, "-", self.name, "volumes", limit=limit)
+        return [KeptVolume(document) for document in found]
+
+    async def get_volume(self, name: str) -> KeptVolume:
+        """A volume, with who uses it. Raises `NotFound`."""
+        return KeptVolume(await self._transport.fetch(get("-", self.name, "volumes", name)))
+
+    async def delete_volume(self, name: str) -> None:
+        """Delete a volume and its data. Refused while a run uses it."""
+        await self._transport.fetch(delete("-", self.name, "volumes", name))
+
     async def log_artifact(
         self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
     ) -> AsyncStoredEntity:
@@ -235,4 +297,4 @@ class AsyncProject(EntityView):
         others = await read_pages(self._transport, "-", self.name, plural, limit=MOST_LISTED)
         nearest = find_nearest(name, [str(document.get("name")) for document in others])
         meant = f"; did you mean {nearest}?" if nearest else ""
-        raise NotFound(f"project {self.name} has no {type_name} {name}{meant}", status=404)
+        raise NotFound(f"project {self.name} has no {_NOUNS.get(type_name, type_name)} {name}{meant}", status=404)

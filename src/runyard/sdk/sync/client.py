@@ -1,19 +1,33 @@
 # Generated from ../aio/client.py by `make sdk`: do not edit.
 """The client: a connection to one server, and its projects."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
 import httpx2
 
-from runyard.sdk.calls import Call, Json, delete, get, post
+from runyard.sdk.calls import Call, Json, delete, get, post, put, select
 from runyard.sdk.credentials import Credentials, find_credentials
 from runyard.sdk.documents import Section
 from runyard.sdk.errors import AlreadyExists, NotFound
+from runyard.sdk.records import (
+    AuditEntry,
+    CreatedToken,
+    Rehearsal,
+    Revision,
+    StoredPolicy,
+    StoredProfile,
+    Token,
+)
 from runyard.sdk.sync.pages import read_pages
 from runyard.sdk.sync.project import Project
 from runyard.sdk.sync.transport import Transport
+
+REHEARSAL_SECONDS = 600.0
+"""How long a rehearsal of 10,000 runs may take."""
 
 
 class Client:
@@ -109,14 +123,119 @@ class Client:
         found = self.describe_server()
         return [str(name) for name in found.get("k8s_resource_profiles") or ()]
 
-    def get_profile(self, name: str) -> Section:
-        """A profile with its values. Raises `NotFound`."""
-        return Section(self._transport.fetch(get("profiles", name)))
+    def describe_profiles(self) -> list[StoredProfile]:
+        """The profiles that runs may use, with their documents, by name."""
+        return [StoredProfile(found) for found in self._transport.fetch(get("profiles"))]
 
-    def create_token(self, name: str, *, days: int | None = None) -> Section:
-        """Create a personal access token: `id`, `value`, `expires_at`. Needs a sign-in by password."""
-        body: Json = {"name": name} if days is None else {"name": name, "days": days}
-        return Section(self._transport.fetch(post("tokens", "personal", body=body)))
+    def get_profile(self, name: str) -> StoredProfile:
+        """A profile with its values. Raises `NotFound`."""
+        return StoredProfile(self._transport.fetch(get("profiles", name)))
+
+    def put_profile(
+        self, name: str, document: Json, *, expected_revision: int | None = None, strict: bool = False
+    ) -> StoredProfile:
+        """Create or replace a profile; an unchanged document adds no revision. For admins.
+
+        `expected_revision` is the one it replaces, 0 for none; raises `Conflict` if there is another. With `strict`,
+        what contradicts the policy is refused.
+        """
+        call = put(
+            "profiles", name, body=document, expected_revision=expected_revision, strict="true" if strict else None
+        )
+        return StoredProfile(self._transport.fetch(call))
+
+    def delete_profile(self, name: str, *, expected_revision: int | None = None) -> None:
+        """Delete a profile for new runs; its revisions stay. For admins."""
+        self._transport.fetch(delete("profiles", name, expected_revision=expected_revision))
+
+    def list_profile_revisions(self, name: str) -> list[Revision]:
+        """Every revision of a profile, newest first, with deletions. For admins."""
+        return [Revision(found) for found in self._transport.fetch(get("profiles", name, "revisions"))]
+
+    def get_profile_revision(self, name: str, revision: int) -> Revision:
+        """One revision of a profile. For admins."""
+        return Revision(self._transport.fetch(get("profiles", name, "revisions", str(revision))))
+
+    def get_policy(self) -> StoredPolicy:
+        """The policy: for admins all of it, for others without the rules of projects that they do not see."""
+        return StoredPolicy(self._transport.fetch(get("policy")))
+
+    def put_policy(self, document: Json, *, expected_revision: int | None = None, strict: bool = False) -> StoredPolicy:
+        """Replace the policy for future runs; an unchanged document adds no revision. For admins.
+
+        `expected_revision` is the one it replaces, 0 for none; raises `Conflict` if there is another. With `strict`,
+        rules without effect, and profiles that the policy contradicts, are refused.
+        """
+        call = put("policy", body=document, expected_revision=expected_revision, strict="true" if strict else None)
+        return StoredPolicy(self._transport.fetch(call))
+
+    def delete_policy(self, *, expected_revision: int | None = None) -> None:
+        """Delete the policy: only the built-in rules remain. For admins."""
+        self._transport.fetch(delete("policy", expected_revision=expected_revision))
+
+    def list_policy_revisions(self) -> list[Revision]:
+        """Every revision of the policy, newest first, with deletions. For admins."""
+        return [Revision(found) for found in self._transport.fetch(get("policy", "revisions"))]
+
+    def get_policy_revision(self, revision: int) -> Revision:
+        """One revision of the policy. For admins."""
+        return Revision(self._transport.fetch(get("policy", "revisions", str(revision))))
+
+    def rehearse(
+        self,
+        *,
+        has_policy: bool = False,
+        policy: Json | None = None,
+        profiles: Mapping[str, Json | None] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        project: str | None = None,
+        limit: int | None = None,
+    ) -> Rehearsal:
+        """Resolve the newest runs of the past with another policy, or other profiles, and change nothing. For admins.
+
+        A `policy` replaces the current one; `has_policy` without one stands for the built-in rules. `profiles` are
+        added to the current ones; None removes one. Times are in ISO 8601.
+        """
+        body: Json = {**select({"since": since, "until": until, "project": project, "limit": limit})}
+        body |= {"policy": policy} if has_policy or policy is not None else {}
+        body |= {"profiles": dict(profiles)} if profiles else {}
+        call = replace(post("policy", "rehearse", body=body), read_seconds=REHEARSAL_SECONDS)
+        return Rehearsal(self._transport.fetch(call))
+
+    def iter_audit(
+        self,
+        *,
+        project: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        page_size: int = 100,
+    ) -> Iterator[AuditEntry]:
+        """The entries of the audit, newest first, page by page. For admins. Times are in ISO 8601."""
+        before: int | None = None
+        chosen = {"project": project, "actor": actor, "action": action, "since": since, "until": until}
+        while True:
+            page = self._transport.fetch(get("audit", **chosen, before=before, limit=page_size))
+            for entry in page.get("entries") or ():
+                yield AuditEntry(entry)
+            before = page.get("next")
+            if before is None:
+                return
+
+    def list_tokens(self) -> list[Token]:
+        """The user's personal access tokens, newest first, without their texts."""
+        return [Token(found) for found in self._transport.fetch(get("tokens", "personal"))]
+
+    def create_token(self, name: str, *, scopes: Sequence[str] = (), days: int | None = None) -> CreatedToken:
+        """Create a personal access token, whose text is `value`. Needs a sign-in by password.
+
+        `scopes` are `read`, `write` and `admin`; without them it may do what the user may. `days` is how long it is
+        valid; None: as long as the server allows.
+        """
+        body: Json = {"name": name, "scopes": list(scopes), **({} if days is None else {"days": days})}
+        return CreatedToken(self._transport.fetch(post("tokens", "personal", body=body)))
 
     def revoke_token(self, token_id: str) -> None:
         """Revoke a personal access token."""

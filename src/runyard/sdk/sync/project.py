@@ -1,5 +1,5 @@
 # Generated from ../aio/project.py by `make sdk`: do not edit.
-"""A project: its functions, runs and secrets."""
+"""A project: its functions, runs, secrets, config maps, volumes and files."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -9,11 +9,12 @@ from typing import Any, Unpack
 from uuid import uuid4
 
 from runyard.sdk.arguments import FunctionArguments
-from runyard.sdk.calls import Json, delete, get, post, put
+from runyard.sdk.calls import Json, delete, get, post, put, select
 from runyard.sdk.captured_functions import CapturedFunction
 from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.sdk.function_specs import DEFAULT_KIND, make_content_id, make_function_spec
+from runyard.sdk.records import ConfigMap, KeptVolume
 from runyard.sdk.sync.function import Function
 from runyard.sdk.sync.pages import read_pages
 from runyard.sdk.sync.run import Run
@@ -22,6 +23,7 @@ from runyard.sdk.sync.transport import Transport
 from runyard.spec.problems import find_nearest
 
 MOST_LISTED = 100
+_NOUNS = {"configmap": "config map", "dataitem": "data item"}
 
 
 class Project(EntityView):
@@ -153,6 +155,66 @@ class Project(EntityView):
         document = self._get_named("secret", name, entity_id=None)
         self._transport.fetch(delete("-", self.name, "secrets", str(document["id"])))
 
+    def new_config_map(
+        self,
+        name: str,
+        data: Mapping[str, str],
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+        description: str | None = None,
+    ) -> ConfigMap:
+        """Store files with text as a version of a config map: their texts by name."""
+        metadata = {} if description is None else {"description": description}
+        body = {"kind": "configmap", "name": name, "id": id or uuid4().hex, "metadata": metadata}
+        return ConfigMap(self._create("configmaps", {**body, "spec": {"data": dict(data)}}))
+
+    def get_config_map(
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+    ) -> ConfigMap:
+        """The newest version of a config map, or the one with that id. Raises `NotFound` with the nearest name."""
+        return ConfigMap(self._get_named("configmap", name, entity_id=id))
+
+    def list_config_maps(self, *, name: str | None = None, limit: int = MOST_LISTED) -> list[ConfigMap]:
+        """The newest version of each config map; with a name, every version of that one, newest first."""
+        versions = None if name is None else "all"
+        path = ("-", self.name, "configmaps")
+        found = read_pages(self._transport, *path, name=name, versions=versions, limit=limit)
+        return [ConfigMap(document) for document in found]
+
+    def delete_config_map(
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the API's name
+    ) -> None:
+        """Delete a config map with all its versions, or one version. Raises `NotFound` with the nearest name."""
+        found = self._get_named("configmap", name, entity_id=id)
+        path = ("-", self.name, "configmaps")
+        named = delete(*path, name=name) if id is None else delete(*path, str(found["id"]))
+        self._transport.fetch(named)
+
+    def new_volume(self, name: str, *, size: str | None = None, storage_class: str | None = None) -> KeptVolume:
+        """Create a volume that outlives runs, which mount it as `shared_volume`. Raises `AlreadyExists`."""
+        spec = select({"size": size, "storage_class": storage_class})
+        body = {"kind": "volume", "name": name, "spec": spec}
+        return KeptVolume(self._transport.fetch(post("-", self.name, "volumes", body=body)))
+
+    def list_volumes(self, *, limit: int = MOST_LISTED) -> list[KeptVolume]:
+        """Its volumes, and the claims that outlive their runs, by name."""
+        found = read_pages(self._transport, "-", self.name, "volumes", limit=limit)
+        return [KeptVolume(document) for document in found]
+
+    def get_volume(self, name: str) -> KeptVolume:
+        """A volume, with who uses it. Raises `NotFound`."""
+        return KeptVolume(self._transport.fetch(get("-", self.name, "volumes", name)))
+
+    def delete_volume(self, name: str) -> None:
+        """Delete a volume and its data. Refused while a run uses it."""
+        self._transport.fetch(delete("-", self.name, "volumes", name))
+
     def log_artifact(
         self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
     ) -> StoredEntity:
@@ -236,4 +298,4 @@ class Project(EntityView):
         others = read_pages(self._transport, "-", self.name, plural, limit=MOST_LISTED)
         nearest = find_nearest(name, [str(document.get("name")) for document in others])
         meant = f"; did you mean {nearest}?" if nearest else ""
-        raise NotFound(f"project {self.name} has no {type_name} {name}{meant}", status=404)
+        raise NotFound(f"project {self.name} has no {_NOUNS.get(type_name, type_name)} {name}{meant}", status=404)

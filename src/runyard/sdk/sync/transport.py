@@ -117,6 +117,8 @@ class Transport:
         if call.form is None and self.credentials.authorization is not None:
             headers["Authorization"] = self.credentials.authorization
         more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+        if call.read_seconds is not None and timeout is None:
+            more["timeout"] = httpx2.Timeout(self._timeout, read=call.read_seconds)
         if call.file is not None:
             more["content"] = _iter_file(call.file)
         return self._client.build_request(
