@@ -47,6 +47,8 @@ COMMANDS = {
     "project": Entry("runyard.cli.commands.project_things:project", "List, create and delete projects."),
     "function": Entry("runyard.cli.commands.project_things:function", "Look at functions."),
     "secret": Entry("runyard.cli.commands.project_things:secret", "Manage secrets."),
+    "config-map": Entry("runyard.cli.commands.config_map:config_map", "Manage config maps."),
+    "volume": Entry("runyard.cli.commands.volume:volume", "Manage volumes that outlive runs."),
     "artifact": Entry("runyard.cli.commands.artifact:artifact", "Upload and download files."),
     "profile": Entry("runyard.cli.commands.project_things:profile", "Look at profiles."),
     "render": Entry("runyard.cli.commands.render:render", "Print the Kubernetes objects of a run."),

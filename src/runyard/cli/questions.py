@@ -21,6 +21,11 @@ def add_no_input(command: Command) -> Command:
     return option(command)
 
 
+def add_yes(command: Command) -> Command:
+    """Add `--yes` and `--no-input` to a command that asks before it acts."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(add_no_input(command))
+
+
 def _store(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
     if value:
         ctx.meta[_NO_INPUT] = True

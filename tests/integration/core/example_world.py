@@ -32,6 +32,8 @@ FILES = {
     "core.env": "K8S_RESOURCE_MEM_DEFAULT=256Mi\n",
     "runs.yaml": "id: a\nimage: busybox:1.36\nresources: {mem: 6Gi}\n",
     "more.yaml": "id: b\nimage: busybox:1.36\n",
+    "train.toml": "epochs = 3\n",
+    "other.toml": "epochs = 5\n",
     "train.py": "def train():\n    pass\n",
     "runyard.yaml": "port: 0\n",
     "profiles/a100.yaml": PROFILE,
