@@ -1,7 +1,12 @@
-"""Times for people: `3 min ago`."""
+"""Times for people: `3 min ago`, and the times that they give."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import click
+
+from runyard.spec.duration import DurationError, parse_duration
+
+_ALLOWED = "ISO 8601, such as 2026-11-15T12:00:00Z, or how long ago, such as 2h or 7d"
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -17,3 +22,21 @@ def format_age(text: str, *, now: datetime) -> str:
         return "now"
     size, unit = next((size, unit) for size, unit in _UNITS if seconds >= size)
     return f"{seconds // size} {unit} ago"
+
+
+def read_time_option(option: str, given: str | None) -> str | None:
+    """Return a time of an option as ISO 8601 with its offset; a time without one is local. Raises `UsageError`."""
+    if given is None:
+        return None
+    try:
+        return datetime.fromisoformat(given).astimezone().isoformat()
+    except ValueError:
+        pass
+    suggestion = f"{given}d" if given.isdecimal() else None
+    try:
+        if suggestion is None:
+            return (datetime.now(UTC) - timedelta(seconds=parse_duration(given))).isoformat()
+    except DurationError as error:
+        suggestion = error.suggestion
+    meant = f"; did you mean {suggestion}?" if suggestion else ""
+    raise click.UsageError(f"{option}: `{given}` is not a time; allowed: {_ALLOWED}{meant}")

@@ -53,6 +53,8 @@ COMMANDS = {
     "profile": Entry("runyard.cli.commands.project_things:profile", "Look at profiles."),
     "render": Entry("runyard.cli.commands.render:render", "Print the Kubernetes objects of a run."),
     "explain": Entry("runyard.cli.commands.explain:explain", "Show every value of a run and who set it."),
+    "token": Entry("runyard.cli.commands.token:token", "Manage your personal access tokens."),
+    "audit": Entry("runyard.cli.commands.audit:audit", "Show who did what."),
     "policy": Entry("runyard.cli.commands.policy:policy", "Check a policy, or compare two against recorded runs."),
     "schema": Entry("runyard.cli.commands.schema:schema", "Print the JSON Schema of a document."),
     "server": Entry("runyard.cli.commands.server:server", "Start the API server."),

@@ -50,11 +50,11 @@ def login(
 def _sign_in(address: str, *, user: str | None, project: str | None, is_token: bool, is_piped: bool) -> Context:
     """Check the credentials. A password is exchanged for a personal token, so that it is not stored."""
     if is_token:
-        token = _ask("Token", is_piped=is_piped)
+        token = ask_secret("Token", is_piped=is_piped)
         with Client(address, token=token) as client:
             return Context(endpoint=address, user=client.whoami()["username"], token=token, project=project)
     user = user or _ask_name(is_piped=is_piped)
-    password = _ask("Password", is_piped=is_piped)
+    password = ask_secret("Password", is_piped=is_piped)
     with Client(address, user=user, password=password) as client:
         client.whoami()
         made = client.create_token(f"runyard login on {platform.node()}"[:100], days=TOKEN_DAYS)
@@ -142,10 +142,10 @@ def _ask_name(*, is_piped: bool) -> str:
     return ask("User")
 
 
-def _ask(what: str, *, is_piped: bool) -> str:
+def ask_secret(what: str, *, is_piped: bool) -> str:
     """Read a secret from a prompt without echo, or from standard input; never from an argument."""
     if is_piped:
         return get_stdin().buffer.readline(MOST_SECRET_BYTES).decode(errors="replace").strip()
     if not can_ask():
-        raise click.UsageError(f"no terminal to prompt for the {what.lower()}: use --stdin")
+        raise click.UsageError(f"no terminal to prompt for the {what[:1].lower()}{what[1:]}: use --stdin")
     return ask_hidden(what).strip()
