@@ -1,7 +1,9 @@
 """Policy files: Runyard's YAML, or the settings of DigitalHub's Core."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from runyard.cli.files import read_bytes, show_name
 from runyard.cli.findings import Failed, Finding
@@ -23,6 +25,8 @@ class LoadedPolicy:
     policy: Policy
     warnings: tuple[Finding, ...] = ()
     is_settings: bool = False
+    document: Mapping[str, Any] = field(default_factory=dict)
+    """As it was written, and is stored; empty for settings."""
 
 
 def load_policy(file: str) -> LoadedPolicy:
@@ -50,7 +54,8 @@ def _load_own(source: Source) -> LoadedPolicy:
         policy = read_policy(source.document.data)
     except Refused as refused:
         raise source.refuse(refused) from None
-    return LoadedPolicy(policy, tuple(map(source.locate, lint_policy(policy))))
+    warnings = tuple(map(source.locate, lint_policy(policy)))
+    return LoadedPolicy(policy, warnings, document=source.document.data or {})
 
 
 def _load_settings(values: dict[str, str], source: Source) -> LoadedPolicy:

@@ -1,4 +1,4 @@
-"""Implements `runyard project`, `function`, `secret` and `profile`."""
+"""Implements `runyard project`, `function` and `secret`."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,8 +14,7 @@ from runyard.cli.output import clean, print_data, print_note
 from runyard.cli.questions import ask_hidden, confirm
 from runyard.cli.tables import print_listing
 from runyard.sdk.documents import EntityView
-from runyard.sdk.errors import AlreadyExists, NotFound
-from runyard.spec.problems import find_nearest
+from runyard.sdk.errors import AlreadyExists
 
 MOST_SECRET_BYTES = 1 << 20
 MOST_LISTED = 1000
@@ -96,23 +95,6 @@ def delete_secret(flags: Flags, *, name: str, yes: bool) -> None:
             confirm(f"Delete the secret {name}?")
         project.delete_secret(name)
     click.echo(f"deleted: {clean(name)}")
-
-
-def print_profiles(flags: Flags, *, output: str) -> None:
-    """List the names of profiles."""
-    with open_session(flags) as session:
-        _print_names(session.client.list_profiles(), output=output)
-
-
-def print_profile(flags: Flags, *, name: str, output: str) -> None:
-    """Show the values of a profile; raises with the nearest name if it is unknown."""
-    with open_session(flags) as session:
-        try:
-            print_data(dict(session.client.get_profile(name)), output=output)
-        except NotFound:
-            nearest = find_nearest(name, session.client.list_profiles())
-            meant = f"did you mean {nearest}?" if nearest else "`runyard profile ls` lists them"
-            raise click.ClickException(f"there is no profile {clean(name)}; {meant}") from None
 
 
 def print_entities(found: Sequence[EntityView], *, listing: Listing) -> None:

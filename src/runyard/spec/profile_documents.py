@@ -77,6 +77,14 @@ def load_profile_files(files: Mapping[str, str]) -> tuple[Mapping[str, Profile],
     return MappingProxyType(profiles), warnings
 
 
+def split_profile_file(text: str, *, source: str) -> Mapping[str, Any]:
+    """The documents of a valid file as they are stored, by profile: alone, or `{documents: …}` with base objects."""
+    parts = [document.data for document in load_documents(text, source=source)]
+    owners = [part for part in parts if isinstance(part, dict) and "id" in part]
+    is_whole = len(owners) == 1 and len(parts) > 1
+    return {str(owner["id"]): {"documents": parts} if is_whole else owner for owner in owners}
+
+
 def _load_file(text: str, name: str) -> tuple[list[Profile], list[Problem]]:
     documents = load_documents(text, source=name)
     try:

@@ -102,7 +102,19 @@ def test_audit_says_who_did_what_when_an_admin_asks(call: Call, home: Path) -> N
     assert "did you mean 7d?" in call("audit", "--since", "7").err
 
 
-@pytest.mark.parametrize("words", [["audit"]], ids=" ".join)
+ADMINS_ONLY = [
+    ["audit"],
+    ["policy", "apply", "policy.yaml", "--yes"],
+    ["policy", "rehearse", "policy.yaml"],
+    ["policy", "history"],
+    ["policy", "show", "--revision", "1"],
+    ["profile", "apply", "small.yaml", "--yes"],
+    ["profile", "history", "small"],
+    ["profile", "diff", "small"],
+]
+
+
+@pytest.mark.parametrize("words", ADMINS_ONLY, ids=" ".join)
 def test_user_is_refused_in_one_line_when_admins_only_may(call: Call, home: Path, words: list[str]) -> None:
     (home / "policy.yaml").write_text(POLICY)
     (home / "small.yaml").write_text("id: small\nresources: {mem: 1Gi}\n")

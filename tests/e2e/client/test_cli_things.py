@@ -74,7 +74,8 @@ def test_functions_and_profiles_are_shown_when_asked(call: Call, run: ry.Run) ->
     assert (shown["name"], shown["spec"]["source"]["handler"]) == ("hello", "hello")
     assert "did you mean hello?" in call("function", "show", "helo").err
     assert call("function", "rm", "hello", "--yes").out == f"deleted: python://demo/hello:{shown['id']}\n"
-    assert call("profile", "ls").out == "small\n"
+    assert call("profile", "ls", "-o", "name").out == "small\n"
+    assert call("profile", "ls", "--columns", "name,by").out.splitlines()[1].split() == ["small", "files"]
     assert json.loads(call("profile", "show", "small", "-o", "json").out)["name"] == "small"
     assert call("profile", "show", "smal").err == "error: there is no profile smal; did you mean small?\n"
 

@@ -12,7 +12,7 @@ from runyard.cli.listings import add_listing
 from runyard.cli.tables import print_listing
 from tests.command_tree import iter_commands
 
-REPORTS = {"runyard explain", "runyard policy diff"}
+REPORTS = {"runyard explain", "runyard policy diff", "runyard policy rehearse"}
 """Commands with a table that is no list of things."""
 ROWS = [
     {"name": "a", "by": "ada", "last-used": "never", "note": "\x1b[31m"},

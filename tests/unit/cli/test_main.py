@@ -38,7 +38,7 @@ def test_nearest_command_is_named_when_it_is_unknown(call: Call) -> None:
     called = call("rendr")
     assert called.code == 2
     assert "did you mean `render`?" in called.err
-    assert "allowed: check, diff" in call("policy", "zzz").err
+    assert "allowed: show, check, rehearse, apply, history, diff" in call("policy", "zzz").err
 
 
 def test_options_of_the_root_are_refused_when_unknown(call: Call) -> None:

@@ -15,7 +15,7 @@ from runyard.app.rules.current_rules import POLICY_NAME
 from runyard.spec.policy import lint_policy, read_policy
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
-from runyard.spec.profile_documents import load_profile_files
+from runyard.spec.profile_documents import load_profile_files, split_profile_file
 from runyard.spec.yaml.loader import load_documents
 
 FILES = Principal(name="files", is_admin=True, via="system")
@@ -27,10 +27,7 @@ async def import_profiles(core: Core, files: Mapping[str, str]) -> list[Problem]
     _, warnings = load_profile_files(files)
     documents: dict[str, Json] = {}
     for name, text in files.items():
-        parts = [document.data for document in load_documents(text, source=name)]
-        owners = [part for part in parts if isinstance(part, dict) and "id" in part]
-        is_whole = len(owners) == 1 and len(parts) > 1
-        documents |= {str(owner["id"]): {"documents": parts} if is_whole else owner for owner in owners}
+        documents |= split_profile_file(text, source=name)
     async with core.store.begin() as unit:
         for name, document in documents.items():
             await _put(core, unit, "profile", name, document)

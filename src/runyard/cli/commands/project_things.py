@@ -1,4 +1,4 @@
-"""`runyard project`, `function`, `secret` and `profile`."""
+"""`runyard project`, `function` and `secret`."""
 
 from typing import Any
 
@@ -25,10 +25,6 @@ SECRET_ENTRIES = {
     "set": Entry(f"{_HERE}:secret_set", "Store or change a secret."),
     "rm": Entry(f"{_HERE}:secret_rm", "Delete a secret."),
 }
-PROFILE_ENTRIES = {
-    "ls": Entry(f"{_HERE}:profile_ls", "List the profiles that runs may use."),
-    "show": Entry(f"{_HERE}:profile_show", "Show the values of a profile."),
-}
 PROJECT_EXAMPLES = """\b
 Examples:
   runyard project ls
@@ -46,11 +42,6 @@ Examples:
   pass show hf | runyard secret set HF_TOKEN --stdin
   runyard secret ls
 """
-PROFILE_EXAMPLES = """\b
-Examples:
-  runyard profile ls
-  runyard profile show 1xa100
-"""
 
 
 @click.group(cls=LazyGroup, entries=PROJECT_ENTRIES, epilog=PROJECT_EXAMPLES)
@@ -66,11 +57,6 @@ def function() -> None:
 @click.group(cls=LazyGroup, entries=SECRET_ENTRIES, epilog=EXAMPLES_OF_SECRETS)
 def secret() -> None:
     """Manage the secrets of a project. Values are read from a prompt or standard input, never from an argument."""
-
-
-@click.group(cls=LazyGroup, entries=PROFILE_ENTRIES, epilog=PROFILE_EXAMPLES)
-def profile() -> None:
-    """Look at the profiles that admins prepared."""
 
 
 @click.command(name="ls", epilog=PROJECT_EXAMPLES)
@@ -151,23 +137,6 @@ def secret_set(name: str, is_piped: bool, **flags: Any) -> None:  # noqa: FBT001
 def secret_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Delete the secret NAME and its value."""
     _call("delete_secret", flags, name=name, yes=yes)
-
-
-@click.command(name="ls", epilog=PROFILE_EXAMPLES)
-@add_output(NAME, "json", "yaml")
-@add_server_options
-def profile_ls(output: str, **flags: Any) -> None:
-    """List the profiles that runs may name."""
-    _call("print_profiles", flags, output=output)
-
-
-@click.command(name="show", epilog=PROFILE_EXAMPLES)
-@click.argument("name")
-@add_output("yaml", "json")
-@add_server_options
-def profile_show(name: str, output: str, **flags: Any) -> None:
-    """Show the values of the profile NAME, which win over those of runs."""
-    _call("print_profile", flags, name=name, output=output)
 
 
 def _call(function: str, flags: dict[str, Any], **more: Any) -> None:
