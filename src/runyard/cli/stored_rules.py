@@ -58,7 +58,11 @@ def print_profile(flags: Flags, *, name: str, revision: int | None, output: str)
 def print_policy(flags: Flags, *, revision: int | None, output: str) -> None:
     """Print the policy as it was written, or all of it."""
     with report_errors(), connect(flags) as client:
-        found = client.get_policy() if revision is None else client.get_policy_revision(revision)
+        try:
+            found = client.get_policy() if revision is None else client.get_policy_revision(revision)
+        except NotFound:
+            message = f"the policy has no revision {revision}; `runyard policy history` lists them"
+            raise click.ClickException(message) from None
     if isinstance(found, StoredPolicy) and found.is_built_in:
         if output == "file":
             print_note("there is no policy: only the built-in rules apply, which `-o yaml` lists")

@@ -66,6 +66,7 @@ def test_policy_is_rehearsed_and_applied_when_an_admin_changes_it(call: Call, pr
     assert call("policy", "apply", "-", "--yes", "--no-rehearse", stdin=old).out == "applied: policy, revision 3\n"
     assert call("policy", "apply", "none", "--yes").out.startswith("deleted: the policy")
     assert call("policy", "apply", "none", "--yes").out == "unchanged: revision 4\n"
+    assert "`runyard policy history` lists them" in call("policy", "show", "--revision", "9").err
     assert "revision 4 is a deletion" in call("policy", "show", "--revision", "4").err
 
 

@@ -20,9 +20,12 @@ BACKUP = "runyard-2026-11-15.db"
 PASSWORD = "a password of some length"
 PLACE = "kubernetes/0c1e6c1c-8f6e-4b0e-9a43-2f5f3f1a7d10"
 RUN_ID = "train-5f3a90c2d1"
+DELETED_RUN_ID = "train-0b7d44e19a"
+"""The run that an example deletes."""
 SERVED_RUN = f"kind: python\npython_version: {PYTHON}\nsource: {{source: train.py, handler: train}}\n"
 """A run that the local engine can start on any machine."""
 SERVED_PROFILE = "id: 1xa100\nresources: {requests: {memory: 64Mi}}\n"
+SERVED_POLICY = "timeout: {max: 7d}\n"
 PROFILE = "id: 1xa100\nresources: {requests: {memory: 32Gi}, limits: {nvidia.com/gpu: 1}}\n"
 FILES = {
     "run.yaml": "image: busybox:1.36\nresources: {cpu: 2}\n",
@@ -32,6 +35,8 @@ FILES = {
     "core.env": "K8S_RESOURCE_MEM_DEFAULT=256Mi\n",
     "runs.yaml": "id: a\nimage: busybox:1.36\nresources: {mem: 6Gi}\n",
     "more.yaml": "id: b\nimage: busybox:1.36\n",
+    "small.yaml": "id: small\nresources: {mem: 64Mi}\n",
+    "readings.csv": "x,y\n1,2\n",
     "train.toml": "epochs = 3\n",
     "other.toml": "epochs = 5\n",
     "train.py": "def train():\n    pass\n",
@@ -86,10 +91,12 @@ async def _add_run(data: Path) -> None:
 
 @contextmanager
 def run_server(folder: Path) -> Iterator[str]:
-    """The address of a server with the local engine, and a project whose function `train` has a run that has ended."""
+    """The address of a server with the local engine, whose function `train` has two runs that have ended."""
     (folder / "profiles").mkdir()
     (folder / "profiles/a100.yaml").write_text(SERVED_PROFILE)
-    with run_local_core(folder, "--profiles", str(folder / "profiles")) as core:
+    (folder / "policy.yaml").write_text(SERVED_POLICY)
+    rules = ("--profiles", str(folder / "profiles"), "--policy", str(folder / "policy.yaml"))
+    with run_local_core(folder, *rules) as core:
         try:
             asyncio.run(_start_training(core.url))
             yield core.url
@@ -101,10 +108,19 @@ async def _start_training(url: str) -> None:
     source = {"handler": "train", "code": "def train():\n    print('epoch 1')\n"}
     function = {"kind": "python", "name": "train", "id": "f1", "spec": {"python_version": PYTHON, "source": source}}
     task = {"kind": "python+job", "id": "t1", "spec": {"function": f"python://{PROJECT}/train:f1"}}
-    run = {"kind": "python+job:run", "id": RUN_ID, "spec": {"task": f"python+job://{PROJECT}/t1"}}
+    other = {**function, "name": "resize", "id": "f2"}
+    runs = [
+        {"kind": "python+job:run", "id": run_id, "spec": {"task": f"python+job://{PROJECT}/t1"}}
+        for run_id in (RUN_ID, DELETED_RUN_ID)
+    ]
+    documents = (("functions", function), ("functions", other), ("tasks", task), *(("runs", run) for run in runs))
     async with httpx2.AsyncClient(base_url=url, trust_env=False, timeout=60) as client:
         await make_project(client)
-        for plural, document in (("functions", function), ("tasks", task), ("runs", run)):
+        for plural, document in documents:
             answer = await client.post(f"{BASE}/{plural}", json=document)
             assert answer.status_code == 200, answer.text
-        await wait_for(client, RUN_ID, "COMPLETED")
+        for run_id in (RUN_ID, DELETED_RUN_ID):
+            await wait_for(client, run_id, "COMPLETED")
+        changed = {"resources": {"requests": {"memory": "96Mi"}}}
+        answer = await client.put("/api/v1/profiles/1xa100", json=changed)
+        assert answer.status_code == 200, answer.text

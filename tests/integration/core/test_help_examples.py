@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from runyard.cli.lazy_commands import LazyGroup
 from tests.command_shim import CommandShim
 from tests.command_tree import ListedCommand, iter_commands
 from tests.core_process import make_environment
@@ -39,12 +40,23 @@ ELSEWHERE = {
 }
 """Commands whose examples need a cluster, and the file with the tests that run the command, or what it serves."""
 CLIENT_TESTS = "tests/e2e/client/test_cli_runs.py"
+THINGS_TESTS = "tests/e2e/client/test_cli_things.py"
+TOKEN_TESTS = "tests/e2e/client/test_cli_accounts.py"
 LINES_ELSEWHERE = {
     "runyard login https://runyard.example.org --user ada": CLIENT_TESTS,
     "runyard login https://runyard.example.org --token --name lab": CLIENT_TESTS,
     "runyard run --image busybox:1.36 --yes -- echo hello": CLIENT_TESTS,
+    "runyard wait predict-77 --until running --timeout 5m": THINGS_TESTS,
+    "runyard resume predict-77": THINGS_TESTS,
+    "runyard secret set HF_TOKEN": THINGS_TESTS,
+    "runyard token ls": TOKEN_TESTS,
+    "runyard token ls --columns name,last-used": TOKEN_TESTS,
+    "runyard token create ci --scope write --days 30": TOKEN_TESTS,
+    "runyard token create laptop": TOKEN_TESTS,
+    "pass show runyard/ada | runyard token create ci --scope write --days 30 --stdin > token": TOKEN_TESTS,
+    "runyard token revoke ci --yes": TOKEN_TESTS,
 }
-"""Examples that need a terminal to type a secret, or podman with an image, and the tests of the command."""
+"""Examples that need a terminal, a service, accounts, or podman with an image, and the tests of the command."""
 SIGN_IN = ("runyard login", "runyard logout", "runyard context")
 ADDRESSES = ("http://localhost:8080", "https://runyard.example.org")
 """Servers of examples; the server of this test stands for them."""
@@ -81,7 +93,10 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def speaks_to_server(listed: ListedCommand) -> bool:
-    """Whether a command has the options that say which server."""
+    """Whether a command, or one of a group, has the options that say which server."""
+    if isinstance(listed.command, LazyGroup):
+        own = [other for other in COMMANDS if other.name.startswith(f"{listed.name} ")]
+        return any(map(speaks_to_server, own))
     options = {option for param in listed.command.params for option in param.opts}
     has_options = {"--endpoint", "--context"} <= options or listed.name in SIGN_IN
     return has_options and listed.name not in NEVER_END
@@ -126,10 +141,9 @@ def test_every_command_has_an_example_and_its_exit_codes_when_listed() -> None:
 
 def test_command_is_run_by_the_test_that_is_named_when_its_examples_need_a_cluster() -> None:
     known = {listed.name: listed for listed in COMMANDS}
-    lines = {line for listed in COMMANDS for line in listed.examples}
-    assert LINES_ELSEWHERE.keys() <= lines
-    names = {line.partition(" http")[0].partition(" -")[0]: file for line, file in LINES_ELSEWHERE.items()}
-    for name, file in {**ELSEWHERE, **names}.items():
+    names = {line: listed.name for listed in COMMANDS for line in listed.examples}
+    files = {names[line]: file for line, file in LINES_ELSEWHERE.items()}
+    for name, file in {**ELSEWHERE, **files}.items():
         assert known[name].examples
         assert name.split()[-1] in (PROJECT_ROOT / file).read_text(), (name, file)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.listings import add_listing
 from runyard.cli.server_options import add_project_options
@@ -14,12 +15,6 @@ ENTRIES = {
     "put": Entry(f"{_HERE}:artifact_put", "Upload a file or a folder."),
     "get": Entry(f"{_HERE}:artifact_get", "Download the files."),
 }
-EXAMPLES = """\b
-Examples:
-  runyard artifact put readings readings.csv --type dataitem
-  runyard artifact ls --type model
-  runyard artifact get net models/ --type model
-"""
 _TYPE = click.option(
     "--type",
     "type_name",
@@ -30,12 +25,19 @@ _TYPE = click.option(
 )
 
 
-@click.group(cls=LazyGroup, entries=ENTRIES, epilog=EXAMPLES)
+@click.group(
+    cls=LazyGroup,
+    entries=ENTRIES,
+    epilog=format_epilog(
+        "runyard artifact put readings readings.csv --type dataitem",
+        "runyard artifact get readings data/ --type dataitem",
+    ),
+)
 def artifact() -> None:
     """Upload and download the files of artifacts, data items and models, which the server stores."""
 
 
-@click.command(name="ls", epilog=EXAMPLES)
+@click.command(name="ls", epilog=format_epilog("runyard artifact ls --type model"))
 @_TYPE
 @add_listing("name", "kind", "created", "by", "version", more=("updated", "labels", "description"))
 @add_project_options
@@ -44,7 +46,7 @@ def artifact_ls(type_name: str, listing: Any, **flags: Any) -> None:
     load("runyard.cli.artifacts:print_artifacts")(flags, type_name=type_name, listing=listing)
 
 
-@click.command(name="put", epilog=EXAMPLES)
+@click.command(name="put", epilog=format_epilog("runyard artifact put readings readings.csv --type dataitem"))
 @click.argument("name")
 @click.argument("path", type=click.Path(exists=True))
 @_TYPE
@@ -57,7 +59,7 @@ def artifact_put(name: str, path: str, type_name: str, **flags: Any) -> None:
     load("runyard.cli.artifacts:put_artifact")(flags, name=name, path=path, type_name=type_name)
 
 
-@click.command(name="get", epilog=EXAMPLES)
+@click.command(name="get", epilog=format_epilog("runyard artifact get readings data/ --type dataitem"))
 @click.argument("name")
 @click.argument("folder", type=click.Path(file_okay=False), default=".")
 @click.option("--id", "version", metavar="ID", help="Version.  [default: the newest]")

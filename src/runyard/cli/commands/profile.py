@@ -106,7 +106,7 @@ def profile_history(name: str, listing: Any, **flags: Any) -> None:
 
 @click.command(
     name="diff",
-    epilog=format_epilog("runyard profile diff small 1 2", "runyard profile diff small", exit_codes=_ADMINS),
+    epilog=format_epilog("runyard profile diff 1xa100", "runyard profile diff 1xa100 1 2", exit_codes=_ADMINS),
 )
 @click.argument("name")
 @click.argument("old", type=click.IntRange(1), required=False)

@@ -4,12 +4,13 @@ from typing import Any
 
 import click
 
+from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import Entry, LazyGroup, load
 from runyard.cli.listings import NAME, add_listing
+from runyard.cli.questions import add_yes
 from runyard.cli.server_options import add_output, add_project_options, add_server_options
 
 _HERE = "runyard.cli.commands.project_things"
-_YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 PROJECT_ENTRIES = {
     "ls": Entry(f"{_HERE}:project_ls", "List projects."),
     "create": Entry(f"{_HERE}:project_create", "Create a project."),
@@ -25,41 +26,32 @@ SECRET_ENTRIES = {
     "set": Entry(f"{_HERE}:secret_set", "Store or change a secret."),
     "rm": Entry(f"{_HERE}:secret_rm", "Delete a secret."),
 }
-PROJECT_EXAMPLES = """\b
-Examples:
-  runyard project ls
-  runyard project create vision
-  runyard project rm vision --yes
-"""
-FUNCTION_EXAMPLES = """\b
-Examples:
-  runyard function ls
-  runyard function show train -o yaml
-"""
-EXAMPLES_OF_SECRETS = """\b
-Examples:
-  runyard secret set HF_TOKEN
-  pass show hf | runyard secret set HF_TOKEN --stdin
-  runyard secret ls
-"""
 
 
-@click.group(cls=LazyGroup, entries=PROJECT_ENTRIES, epilog=PROJECT_EXAMPLES)
+@click.group(cls=LazyGroup, entries=PROJECT_ENTRIES, epilog=format_epilog("runyard project ls"))
 def project() -> None:
     """List, create and delete projects."""
 
 
-@click.group(cls=LazyGroup, entries=FUNCTION_ENTRIES, epilog=FUNCTION_EXAMPLES)
+@click.group(
+    cls=LazyGroup,
+    entries=FUNCTION_ENTRIES,
+    epilog=format_epilog("runyard function ls", "runyard function show train -o yaml"),
+)
 def function() -> None:
     """Look at the functions of a project, and delete versions."""
 
 
-@click.group(cls=LazyGroup, entries=SECRET_ENTRIES, epilog=EXAMPLES_OF_SECRETS)
+@click.group(
+    cls=LazyGroup,
+    entries=SECRET_ENTRIES,
+    epilog=format_epilog("pass show hf | runyard secret set HF_TOKEN --stdin", "runyard secret ls"),
+)
 def secret() -> None:
     """Manage the secrets of a project. Values are read from a prompt or standard input, never from an argument."""
 
 
-@click.command(name="ls", epilog=PROJECT_EXAMPLES)
+@click.command(name="ls", epilog=format_epilog("runyard project ls", "runyard project ls --columns name,labels"))
 @add_listing("name", "created", "by", more=("updated", "labels", "description"))
 @add_server_options
 def project_ls(listing: Any, **flags: Any) -> None:
@@ -67,7 +59,7 @@ def project_ls(listing: Any, **flags: Any) -> None:
     _call("print_projects", flags, listing=listing)
 
 
-@click.command(name="create", epilog=PROJECT_EXAMPLES)
+@click.command(name="create", epilog=format_epilog("runyard project create vision --label images"))
 @click.argument("name")
 @click.option("--description", metavar="TEXT", help="What it is for.")
 @click.option("--label", "labels", metavar="LABEL", multiple=True, help="Label. Repeatable.")
@@ -77,16 +69,16 @@ def project_create(name: str, description: str | None, labels: tuple[str, ...], 
     _call("create_project", flags, name=name, description=description, labels=labels)
 
 
-@click.command(name="rm", epilog=PROJECT_EXAMPLES)
+@click.command(name="rm", epilog=format_epilog("runyard project rm vision --yes"))
 @click.argument("name")
-@_YES
+@add_yes
 @add_server_options
 def project_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Delete the project NAME: its runs are stopped, and everything in it is deleted."""
     _call("delete_project", flags, name=name, yes=yes)
 
 
-@click.command(name="ls", epilog=FUNCTION_EXAMPLES)
+@click.command(name="ls", epilog=format_epilog("runyard function ls", "runyard function ls -o wide"))
 @add_listing("name", "kind", "created", "by", "version", more=("updated", "labels", "description"))
 @add_project_options
 def function_ls(listing: Any, **flags: Any) -> None:
@@ -94,7 +86,7 @@ def function_ls(listing: Any, **flags: Any) -> None:
     _call("print_functions", flags, listing=listing)
 
 
-@click.command(name="show", epilog=FUNCTION_EXAMPLES)
+@click.command(name="show", epilog=format_epilog("runyard function show train -o yaml"))
 @click.argument("name")
 @add_output("yaml", "json")
 @add_project_options
@@ -103,17 +95,17 @@ def function_show(name: str, output: str, **flags: Any) -> None:
     _call("print_function", flags, name=name, output=output)
 
 
-@click.command(name="rm", epilog=FUNCTION_EXAMPLES)
+@click.command(name="rm", epilog=format_epilog("runyard function rm resize --yes"))
 @click.argument("name")
 @click.option("--id", "version", metavar="ID", help="Version.  [default: the newest]")
-@_YES
+@add_yes
 @add_project_options
 def function_rm(name: str, version: str | None, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Delete a version of the function NAME, with its tasks and runs."""
     _call("delete_function", flags, name=name, version=version, yes=yes)
 
 
-@click.command(name="ls", epilog=EXAMPLES_OF_SECRETS)
+@click.command(name="ls", epilog=format_epilog("runyard secret ls"))
 @add_output(NAME, "json", "yaml")
 @add_project_options
 def secret_ls(output: str, **flags: Any) -> None:
@@ -121,7 +113,10 @@ def secret_ls(output: str, **flags: Any) -> None:
     _call("print_secrets", flags, output=output)
 
 
-@click.command(name="set", epilog=EXAMPLES_OF_SECRETS)
+@click.command(
+    name="set",
+    epilog=format_epilog("runyard secret set HF_TOKEN", "pass show hf | runyard secret set HF_TOKEN --stdin"),
+)
 @click.argument("name")
 @click.option("--stdin", "is_piped", is_flag=True, help="Read the value from standard input instead of a prompt.")
 @add_project_options
@@ -130,9 +125,9 @@ def secret_set(name: str, is_piped: bool, **flags: Any) -> None:  # noqa: FBT001
     _call("set_secret", flags, name=name, is_piped=is_piped)
 
 
-@click.command(name="rm", epilog=EXAMPLES_OF_SECRETS)
+@click.command(name="rm", epilog=format_epilog("runyard secret rm HF_TOKEN --yes"))
 @click.argument("name")
-@_YES
+@add_yes
 @add_project_options
 def secret_rm(name: str, yes: bool, **flags: Any) -> None:  # noqa: FBT001
     """Delete the secret NAME and its value."""

@@ -4,25 +4,14 @@ from typing import Any
 
 import click
 
+from runyard.cli.help_texts import format_epilog
 from runyard.cli.lazy_commands import load
 from runyard.cli.listings import UNNAMED_FORM, add_listing
 from runyard.cli.server_options import add_output, add_project_options
 
-DESCRIBE_EXAMPLES = """\b
-Examples:
-  runyard describe
-  runyard describe train-5f3a90c2d1 -o yaml
-"""
-EVENTS_EXAMPLES = """\b
-Examples:
-  runyard events train-5f3a90c2d1
-  runyard events -o json
-"""
-WHY_EXAMPLES = """\b
-Examples:
-  runyard why
-  runyard why train-5f3a90c2d1
-"""
+DESCRIBE_EXAMPLES = format_epilog("runyard describe", "runyard describe train-5f3a90c2d1 -o yaml")
+EVENTS_EXAMPLES = format_epilog("runyard events train-5f3a90c2d1", "runyard events -o json")
+WHY_EXAMPLES = format_epilog("runyard why", "runyard why train-5f3a90c2d1")
 WAIT_EXAMPLES = """\b
 Examples:
   runyard wait train-5f3a90c2d1
@@ -33,15 +22,11 @@ Exit codes:
   0 the run completed, or is running (--until running)    1 refused    2 usage error    3 the run failed or was stopped
   4 the time is over; the run goes on    130 interrupted; the run goes on
 """
-RESUME_EXAMPLES = """\b
-Examples:
-  runyard resume predict-77
-"""
-RM_EXAMPLES = """\b
-Examples:
-  runyard rm train-5f3a90c2d1
-  runyard ps --all --state ERROR -o name | xargs runyard rm --yes
-"""
+RESUME_EXAMPLES = format_epilog("runyard resume predict-77")
+RM_EXAMPLES = format_epilog(
+    "runyard rm train-0b7d44e19a --yes",
+    "runyard ps --all --state ERROR -o name | xargs -r runyard rm --yes",
+)
 _RUN = click.argument("run", required=False)
 _RUNS = click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 _YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
