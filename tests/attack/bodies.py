@@ -60,12 +60,16 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "functions": ("spec.source", "spec.command", "spec.parameters"),
     "tasks": tuple(f"spec.{name}" for name in _RUN_FIELDS),
     "runs": tuple(f"spec.{name}" for name in _RUN_FIELDS),
+    "plans": tuple(
+        f"drafts.{place}" for place in ("function", "function.spec", "function.metadata", "task.spec.secrets")
+    ),
     "triggers": ("spec.states", "spec.key", "spec.template", "spec.template.parameters", "spec.schedule"),
     "dataitems": ("spec.schema.fields", "spec.schema", "status.preview"),
     "artifacts": ("spec.src_path", "status.files"),
     "configmaps": ("spec.data",),
     "models": ("spec.parameters", "spec.signature", "spec.input_datasets"),
 }
+_DRAFTS = ("drafts", "drafts.function", "drafts.function.spec", "drafts.function.metadata", "drafts.task.spec.secrets")
 _OTHERS: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
     "/profiles/{name}": ({}, ("resources", "envs", "tolerations", "node_selector", "description", "documents")),
     "/policy": ({}, ("resources", "envs", "images", "resources.cpu", "resources.cpu.options", "secrets.allowed")),
@@ -134,7 +138,8 @@ def list_places(route: Route) -> tuple[str, ...]:
     """Where an expensive value can be in the body of that route; the empty one is the whole body."""
     plural = find_plural(route)
     if plural is not None:
-        return ("", "spec", *_COMMON, "extensions", *_FIELDS.get(plural, ()))
+        more = _DRAFTS if _is_plan(route) else ()
+        return ("", "spec", *_COMMON, "extensions", *_FIELDS.get(plural, ()), *more)
     known = _find_other(route)
     return ("",) if known is None else ("", *known[1])
 
@@ -216,9 +221,22 @@ def find_plural(route: Route) -> str | None:
     parts = route.path.split("/")
     if parts[-1] in SPECS:
         return parts[-1]
-    if parts[-1] in ("{id}", "{project}", "explain") and parts[-2] in SPECS:
+    if parts[-1] in ("{id}", "{project}", "explain", "render") and parts[-2] in SPECS:
         return parts[-2]
     return None
+
+
+def _is_plan(route: Route) -> bool:
+    """Whether it takes a run with drafts."""
+    return route.path.endswith(("/runs/explain", "/runs/render"))
+
+
+def _make_drafts(route: Route) -> dict[str, Any]:
+    """The spec of a run, and the function and task to which it refers; in the project of the path."""
+    project = PROJECT if "{project}" in route.path else "small"
+    drafts = {"function": make_entity("functions", "e-function"), "task": make_entity("tasks", "e-task")}
+    drafts["task"]["spec"]["function"] = FUNCTION.replace(PROJECT, project)
+    return {"spec": {"task": TASK.replace(PROJECT, project)}, "drafts": drafts}
 
 
 def _make_document(route: Route, chance: random.Random) -> dict[str, Any]:
@@ -231,7 +249,7 @@ def _make_document(route: Route, chance: random.Random) -> dict[str, Any]:
             document["kind"] = "container+serve"  # a function has one task of a kind, and e-task is the other
         if plural == "projects":
             document["name"] = document["id"] = entity_id if not is_new else f"p{chance.getrandbits(32):x}"
-        return document
+        return document | (_make_drafts(route) if _is_plan(route) else {})
     known = _find_other(route)
     return {} if known is None else dict(json.loads(json.dumps(known[0])))
 

@@ -50,6 +50,7 @@ ALL_ROUTES: tuple[Routes, ...] = (
     projects.routes,
     secrets.routes,
     runs.routes,
+    runs.new_projects,
     events.routes,
     logs.routes,
     sessions.routes,

@@ -102,20 +102,6 @@ class PageResponse(BaseModel):
     size: int = Field(description="Number of entries per page.", examples=[25])
 
 
-class ExplanationResponse(BaseModel):
-    """The effective spec that a run would get, and who sets each value."""
-
-    effective: Json | None = Field(description="The effective spec.", examples=[{"image": "busybox:1.36"}])
-    provenance: list[Json] = Field(
-        description="For each field, who set it and what it replaced.",
-        examples=[[{"path": "image", "set_by": "function"}]],
-    )
-    warnings: list[ReportedProblem] = Field(description="Doubtful or ignored values.")
-    refusals: list[ReportedProblem] = Field(description="Why the run would be refused; empty if it may run.")
-    profile_revision: int | None = Field(default=None, description="Revision of the profile used.", examples=[3])
-    policy_revision: int | None = Field(default=None, description="Revision of the policy used.", examples=[7])
-
-
 class EffectiveResponse(BaseModel):
     """The effective spec of a run, as resolved when it was submitted."""
 

@@ -504,6 +504,18 @@ MOST_DEFAULTS = 200
 
 
 @runtime_checkable
+class Locating(Protocol):
+    """An engine that makes Kubernetes objects. Asks nobody."""
+
+    @property
+    def installation(self) -> str:
+        """The id of this installation in the labels of its objects."""
+
+    def get_namespace(self, project: str) -> str:
+        """Where the objects of a project are."""
+
+
+@runtime_checkable
 class Defaulting(Protocol):
     """An engine whose place fills blanks by rules of its own."""
 

@@ -33,7 +33,6 @@ T = TypeVar("T")
 DEFAULT_PROJECT = "default"
 DEFAULT_ACTION: Action = "job"
 ID_CHARACTERS = 12
-UID_CHARACTERS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +136,6 @@ def make_id(options: RunOptions, content: bytes) -> str:
     """An id derived from the run's content and the options that change it: the same call renders the same objects."""
     said = json.dumps([options.image, options.action, options.profile, options.project])
     return hashlib.sha256(content + b"\0" + said.encode()).hexdigest()[:ID_CHARACTERS]
-
-
-def make_uid(project: str, run_id: str) -> str:
-    """A uid for a run that no server knows: the same for the same id in the same project, and only then."""
-    return hashlib.sha256(json.dumps([project, run_id]).encode()).hexdigest()[:UID_CHARACTERS]
 
 
 def _attempt(reader: Callable[[Any], T], given: Any, failures: list[Failed]) -> T | None:

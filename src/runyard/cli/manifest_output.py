@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from runyard.cli.findings import Failed, Finding, format_finding, print_warnings
-from runyard.cli.inputs import Decision, Inputs, decide, locate, make_uid, read_inputs
+from runyard.cli.inputs import Decision, Inputs, decide, locate, read_inputs
 from runyard.cli.options import RunOptions
 from runyard.cli.output import print_data, print_documents, print_note
 from runyard.domain.admission import admit
 from runyard.manifests.environment import get_platform_envs
 from runyard.manifests.identity import RunIdentity
+from runyard.manifests.names import make_preview_uid
 from runyard.manifests.render import render_run
 from runyard.spec.problem_codes import Code
 from runyard.spec.problems import Problem, Refused
@@ -42,7 +43,7 @@ def _identify(inputs: Inputs) -> RunIdentity:
     run = inputs.loaded.run
     return RunIdentity(
         run_id=inputs.run_id,
-        run_uid=inputs.options.run_uid or make_uid(inputs.request.project, inputs.run_id),
+        run_uid=inputs.options.run_uid or make_preview_uid(inputs.request.project, inputs.run_id),
         project=inputs.request.project,
         namespace=inputs.options.namespace,
         function=run.function,

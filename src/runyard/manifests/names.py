@@ -15,12 +15,18 @@ HASH_CHARACTERS = 20
 """80 bits: finding a text with the same hash as another is infeasible."""
 UID_HASH_CHARACTERS = 15
 """60 bits: uids are random, so two of a million runs share a hash with a probability below one in a million."""
+PREVIEW_UID_CHARACTERS = 32
 MOST_RUN_NAME_CHARACTERS = 52
 """Controllers append up to 11 characters for ReplicaSets and pods; the result must fit a label value."""
 MOST_SERVICE_NAME_CHARACTERS = 63
 _OF_RUN = re.compile(
     rf"(run-(?:[a-z0-9-]{{0,{MOST_RUN_NAME_CHARACTERS}}}-)?[0-9a-f]{{{UID_HASH_CHARACTERS}}})(?:[-.]|$)"
 )
+
+
+def make_preview_uid(project: str, run_id: str) -> str:
+    """A uid for a run that is not stored: the same for the same id in the same project, and only then."""
+    return hashlib.sha256(json.dumps([project, run_id]).encode()).hexdigest()[:PREVIEW_UID_CHARACTERS]
 
 
 def run_name(identity: RunIdentity) -> str:

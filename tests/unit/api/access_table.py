@@ -45,6 +45,8 @@ _USAGE = {
 _PROJECTS = {
     "GET /api/v1/projects": "accounts",
     "POST /api/v1/projects": "people",
+    "POST /api/v1/new-projects/{name}/runs/explain": "people",
+    "POST /api/v1/new-projects/{name}/runs/render": "people",
     "GET /api/v1/projects/{project}": "readers",
     "PUT /api/v1/projects/{project}": "owners",
     "DELETE /api/v1/projects/{project}": "owners",
@@ -59,6 +61,7 @@ _RUNS = {
     "GET /runs": "readers",
     "POST /runs": "writers",
     "POST /runs/explain": "readers",
+    "POST /runs/render": "readers",
     "GET /runs/{id}": "readers",
     "PUT /runs/{id}": "producers",
     "DELETE /runs/{id}": "writers",

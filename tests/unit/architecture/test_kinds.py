@@ -29,6 +29,13 @@ OWNERS = "spec/kinds/"
 OTHER_MEANINGS = {
     ("api/openapi_models.py", "container"): "examples for readers of the API, and the container of a log",
     ("api/openapi_models.py", "container+job:run"): "an example for readers of the API",
+    **{
+        ("api/openapi_plans.py", literal): "an example for readers of the API"
+        for literal in (
+            *("container", "container+job", "container+job:run"),
+            *("container://demo/hello:f1", "container+job://demo/t1"),
+        )
+    },
     ("api/routes/logs.py", "container"): "Kubernetes' container",
     ("api/routes/sessions.py", "container"): "Kubernetes' container",
     ("api/routes/usage.py", "container"): "Kubernetes' container",

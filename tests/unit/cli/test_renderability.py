@@ -15,7 +15,7 @@ import yaml
 from runyard.app.core import Core
 from runyard.app.model import Entity
 from runyard.app.rules.profiles_and_policy import put_policy
-from runyard.app.runs.submission import explain_run, submit_run
+from runyard.app.runs import explain_run, submit_run
 from runyard.spec.problems import Problem, Refused
 from tests.engines.memory import MemoryEngine
 from tests.unit.app.demo import ADA, open_demo
@@ -122,7 +122,7 @@ async def test_refusals_are_the_same_everywhere_when_a_run_cannot_be_rendered(
     with pytest.raises(Refused) as caught:
         await submit_run(core, ADA, "demo", document)
     assert [tell(problem.to_dict()) for problem in caught.value.problems] == on_server
-    explained = await explain_run(core, "demo", document)
+    explained = await explain_run(core, ADA, "demo", document)
     assert [tell(problem) for problem in explained.refusals] == on_server
     assert explained.effective is not None
 
@@ -147,10 +147,10 @@ async def test_run_is_stored_with_a_warning_when_nothing_would_start_it(tmp_path
     """Published SDKs submit python functions without command; a server without engine only stores them."""
     async with open_demo(tmp_path / "data") as core:
         document = await store_function(core, RUNS["python without command"])
-        strict = await explain_run(core, "demo", document, is_strict=True)
+        strict = await explain_run(core, ADA, "demo", document, is_strict=True)
         with pytest.raises(Refused) as caught:
             await submit_run(core, ADA, "demo", document, is_strict=True)
-        explained = await explain_run(core, "demo", document)
+        explained = await explain_run(core, ADA, "demo", document)
         run, _ = await submit_run(core, ADA, "demo", document)
     code, path, message = NO_LAUNCHER
     assert [tell(warning) for warning in run.warnings] == [(code, place(path), message)]
@@ -174,14 +174,16 @@ async def test_kind_is_shown_as_it_was_given_when_its_action_is_refused(core: Co
         await submit_run(core, ADA, "demo", document)
     (problem,) = caught.value.problems
     assert (problem.where, problem.value, problem.allowed) == ("kind", "container+build:run", None)
-    (shown,) = (await explain_run(core, "demo", document)).refusals
+    (shown,) = (await explain_run(core, ADA, "demo", document)).refusals
     assert shown == problem.to_dict()
 
 
 async def test_missing_image_is_not_told_when_the_profile_that_may_set_it_is_refused(core: Core, call: Call) -> None:
     document = await store_function(core, RUNS["container without image"])
     named = {**document, "spec": {**document["spec"], "profile": "none"}}
-    assert [problem["code"] for problem in (await explain_run(core, "demo", named)).refusals] == ["profile.unknown"]
+    assert [problem["code"] for problem in (await explain_run(core, ADA, "demo", named)).refusals] == [
+        "profile.unknown"
+    ]
     called = call("render", "-f", "-", stdin="profile: none\n")
     assert called.code == 1
     assert called.err.count("error:") == 1

@@ -1,4 +1,4 @@
-"""`/api/v1/-/{project}/runs`: submit, explain, read, report, stop, resume and delete runs."""
+"""`/api/v1/-/{project}/runs`: submit, explain, render, read, report, stop, resume and delete runs."""
 
 from dataclasses import replace
 
@@ -8,7 +8,8 @@ from starlette.responses import Response
 from runyard.api.context import get_context
 from runyard.api.if_match import read_expected_revision
 from runyard.api.list_parameters import LIST, read_query
-from runyard.api.openapi_models import EffectiveResponse, EntityBody, EntityResponse, ExplanationResponse, PageResponse
+from runyard.api.openapi_models import EffectiveResponse, EntityBody, EntityResponse, PageResponse
+from runyard.api.openapi_plans import ExplanationResponse, PlanBody, RenderingResponse
 from runyard.api.query_parameters import CASCADE, NAME, STRICT, flag, get_parameters, text
 from runyard.api.request_bodies import read_body
 from runyard.api.responses import (
@@ -30,6 +31,7 @@ from runyard.app.runs import (
     list_newest_transitions,
     list_place_defaults,
     list_runs,
+    render_planned_run,
     report_run,
     resume_run,
     stop_run,
@@ -39,6 +41,8 @@ from runyard.app.sessions import Described, EngineViews
 from runyard.domain.access import Permission
 
 routes = Routes("/api/v1/-/{project}/runs", tag="runs")
+new_projects = Routes("/api/v1/new-projects/{name}/runs", tag="runs")
+"""Plans for runs in projects that do not exist yet."""
 DESCRIBE = flag("describe", "Ask the engine for the run's objects; takes up to 5 seconds.")
 REASON = text("reason", "Why, in your own words; recorded in the transition.")
 
@@ -64,23 +68,40 @@ async def submit(request: Request, project: str) -> Response:
     return entity_response(*await submit_run(core, get_principal(request), project, document, is_strict=is_strict))
 
 
-@routes.post(
-    "/explain", permission=Permission.READ, body=EntityBody, parameters=(STRICT,), response=ExplanationResponse
-)
+@routes.post("/explain", permission=Permission.READ, body=PlanBody, parameters=(STRICT,), response=ExplanationResponse)
 async def explain(request: Request, project: str) -> Response:
-    """Dry run: the effective spec, who sets each value, and why the run would be refused. Stores nothing."""
-    is_strict = get_parameters(request)[STRICT]
-    found = await explain_run(get_context(request).core, project, await read_body(request), is_strict=is_strict)
-    return json_response(
-        {
-            "effective": found.effective,
-            "provenance": list(found.provenance),
-            "warnings": list(found.warnings),
-            "refusals": list(found.refusals),
-            "profile_revision": found.profile_revision,
-            "policy_revision": found.policy_revision,
-        }
-    )
+    """Dry run: the effective spec, who sets each value, and why the run would be refused. Stores nothing.
+
+    `drafts` may define the function and the task that the run refers to, as they would be created; they are found
+    before stored ones.
+    """
+    return await _explain(request, project)
+
+
+@routes.post("/render", permission=Permission.READ, body=PlanBody, parameters=(STRICT,), response=RenderingResponse)
+async def render(request: Request, project: str) -> Response:
+    """Dry run: the Kubernetes objects that the run would become. Stores nothing.
+
+    Values of secrets and tokens are empty. The names of the objects end with another hash than those of a stored run.
+    A run that would be refused is refused. `drafts` may define its function and task, as for `explain`.
+    """
+    return await _render(request, project)
+
+
+@new_projects.post(
+    "/explain", permission=Permission.CREATE_PROJECT, body=PlanBody, parameters=(STRICT,), response=ExplanationResponse
+)
+async def explain_in_new_project(request: Request, name: str) -> Response:
+    """`explain` for a run in a project that does not exist yet; it is refused if there is one of that name."""
+    return await _explain(request, name, is_new_project=True)
+
+
+@new_projects.post(
+    "/render", permission=Permission.CREATE_PROJECT, body=PlanBody, parameters=(STRICT,), response=RenderingResponse
+)
+async def render_in_new_project(request: Request, name: str) -> Response:
+    """`render` for a run in a project that does not exist yet; it is refused if there is one of that name."""
+    return await _render(request, name, is_new_project=True)
 
 
 @routes.get("/{id}", permission=Permission.READ, parameters=(NAME, DESCRIBE), response=EntityResponse)
@@ -160,6 +181,36 @@ async def resume(request: Request, project: str, id: str) -> Response:  # noqa: 
     """Resume a stopped service."""
     words, core, who = get_parameters(request)[REASON], get_context(request).core, get_principal(request)
     return await _run_response(request, await resume_run(core, who, project, id, words=words))
+
+
+async def _explain(request: Request, project: str, *, is_new_project: bool = False) -> Response:
+    is_strict, core = get_parameters(request)[STRICT], get_context(request).core
+    who, document = get_principal(request), await read_body(request)
+    found = await explain_run(core, who, project, document, is_strict=is_strict, is_new_project=is_new_project)
+    return json_response(
+        {
+            "effective": found.effective,
+            "provenance": list(found.provenance),
+            "warnings": list(found.warnings),
+            "refusals": list(found.refusals),
+            "profile_revision": found.profile_revision,
+            "policy_revision": found.policy_revision,
+        }
+    )
+
+
+async def _render(request: Request, project: str, *, is_new_project: bool = False) -> Response:
+    is_strict, core = get_parameters(request)[STRICT], get_context(request).core
+    who, document = get_principal(request), await read_body(request)
+    found = await render_planned_run(core, who, project, document, is_strict=is_strict, is_new_project=is_new_project)
+    return json_response(
+        {
+            "objects": list(found.objects),
+            "warnings": list(found.warnings),
+            "profile_revision": found.profile_revision,
+            "policy_revision": found.policy_revision,
+        }
+    )
 
 
 async def _run_response(request: Request, run: Run) -> Response:

@@ -11,6 +11,7 @@ from runyard.app.entities.crud import (
     get_entity,
     list_entities,
     lock_entity,
+    make_entity,
     replace_entity,
     require_entity,
     require_project,
@@ -59,7 +60,13 @@ from runyard.app.entities.project_places import (
 )
 from runyard.app.entities.secret_rotation import Rotation, rewrap_values, rotate_keys
 from runyard.app.entities.secret_values import get_secret_values, put_secret_values
-from runyard.app.entities.spec_checks import check_same_project, find_function, is_runnable_kind, unknown_reference
+from runyard.app.entities.spec_checks import (
+    check_new,
+    check_same_project,
+    find_function,
+    is_runnable_kind,
+    unknown_reference,
+)
 from runyard.app.entities.volume_rows import (
     CLAIM_KIND,
     VOLUME_KIND,
@@ -90,6 +97,7 @@ __all__ = [
     "change_status",
     "check_id",
     "check_merged",
+    "check_new",
     "check_own_entity",
     "check_project",
     "check_revision",
@@ -126,6 +134,7 @@ __all__ = [
     "load_config_maps",
     "lock_entity",
     "make_claim_name",
+    "make_entity",
     "make_kept_volume",
     "make_key",
     "mark_registries_changed",

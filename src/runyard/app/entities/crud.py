@@ -35,6 +35,27 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
     Fields that are ignored are listed in the answer's `status.warnings`.
     """
     entity_type = TYPES[type_name]
+    entity, draft = await make_entity(core, who, type_name, project, document)
+    async with core.store.begin() as unit:
+        await enter_project(unit, project)
+        await check_count(unit, entity)
+        if unknown := await check_new(unit.entities, entity):
+            raise Refused(unknown)
+        try:
+            await unit.entities.add(entity)
+        except Duplicate:
+            raise Duplicate(await _describe_duplicate(unit, entity)) from None
+        await audit(core, unit, who, f"{type_name}.create", entity)
+        await unit.commit()
+    unused = find_unused(entity, draft, is_clients=entity_type.has_clients_state)
+    return with_warnings(entity, [*find_near_kinds(entity_type, draft), *unused])
+
+
+async def make_entity(
+    core: Core, who: Principal, type_name: str, project: str, document: Any
+) -> tuple[Entity, EntityDraft]:
+    """A new entity as `create_entity` stores it, and its draft. Raises `Refused` with every problem of its own."""
+    entity_type = TYPES[type_name]
     address = _find_files_address(core, entity_type, project)
     draft = await compute(lambda: _read_new(entity_type, document, project, address=address), over=document)
     entity_id = draft.requested_id
@@ -61,19 +82,7 @@ async def create_entity(core: Core, who: Principal, type_name: str, project: str
         status=take_status(draft.status, is_clients=entity_type.has_clients_state),
         extensions=draft.extensions,
     )
-    async with core.store.begin() as unit:
-        await enter_project(unit, project)
-        await check_count(unit, entity)
-        if unknown := await check_new(unit, entity):
-            raise Refused(unknown)
-        try:
-            await unit.entities.add(entity)
-        except Duplicate:
-            raise Duplicate(await _describe_duplicate(unit, entity)) from None
-        await audit(core, unit, who, f"{type_name}.create", entity)
-        await unit.commit()
-    unused = find_unused(entity, draft, is_clients=entity_type.has_clients_state)
-    return with_warnings(entity, [*find_near_kinds(entity_type, draft), *unused])
+    return entity, draft
 
 
 async def get_entity(core: Core, type_name: str, project: str, entity_id: str) -> Entity:
@@ -117,7 +126,7 @@ async def update_entity(
         status = {name: value for name, value in changed.status.items() if name != "files"}
         merged = partial(check_merged, metadata=changed.metadata, status=status)
         await compute(merged, over=changed.status)
-        if entity_type.on_update == "replace" and (unknown := await check_new(unit, changed)):
+        if entity_type.on_update == "replace" and (unknown := await check_new(unit.entities, changed)):
             raise Refused(unknown)
         saved = await replace_entity(unit, changed, expected_revision=expected_revision)
         await audit(core, unit, who, f"{type_name}.update", saved)

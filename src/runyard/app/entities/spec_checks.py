@@ -6,7 +6,7 @@ from typing import Any
 from runyard.app.entities.drafts import EntityDraft, expect_name
 from runyard.app.entities.entity_types import STATES, EntityType
 from runyard.app.model import Entity
-from runyard.app.ports import EntityLookup, UnitOfWork
+from runyard.app.ports import EntityLookup
 from runyard.domain.triggers import KINDS as TRIGGER_KINDS
 from runyard.domain.triggers import find_trigger_problems
 from runyard.spec.digitalhub.reference_strings import (
@@ -137,19 +137,21 @@ def is_runnable_kind(type_name: str, kind: str) -> bool:
     return type_name in ("secret", "configmap")
 
 
-async def check_new(unit: UnitOfWork, entity: Entity) -> Sequence[Problem]:
+async def check_new(entities: EntityLookup, entity: Entity) -> Sequence[Problem]:
     """Problems of references: what a task or trigger refers to must exist in its own project."""
     problems: list[Problem] = []
     for name, type_name in (("function", "function"), ("workflow", "workflow")):
         given = entity.spec.get(name)
         if entity.type in ("task", "trigger") and given is not None:
-            problems += await _check_function(unit, entity, given, name, type_name)
+            problems += await _check_function(entities, entity, given, name, type_name)
     if entity.type == "trigger" and (given := entity.spec.get("task")) is not None:
-        problems += await _check_task(unit, entity, given)
+        problems += await _check_task(entities, entity, given)
     return problems
 
 
-async def _check_function(unit: UnitOfWork, entity: Entity, given: object, field: str, type_name: str) -> list[Problem]:
+async def _check_function(
+    entities: EntityLookup, entity: Entity, given: object, field: str, type_name: str
+) -> list[Problem]:
     path = ("spec", field)
     try:
         reference = parse_function_reference(given)  # type: ignore[arg-type]  # it refuses what is not text
@@ -157,11 +159,11 @@ async def _check_function(unit: UnitOfWork, entity: Entity, given: object, field
         return [problem.under(*path) for problem in refused.problems]
     if problem := check_same_project(reference, entity.project, path=path):
         return [problem]
-    found = await find_function(unit.entities, reference, type_name=type_name)
+    found = await find_function(entities, reference, type_name=type_name)
     return [] if found is not None else [unknown_reference(str(reference), path=path, what=type_name)]
 
 
-async def _check_task(unit: UnitOfWork, entity: Entity, given: object) -> list[Problem]:
+async def _check_task(entities: EntityLookup, entity: Entity, given: object) -> list[Problem]:
     path = ("spec", "task")
     try:
         reference = parse_task_reference(given)  # type: ignore[arg-type]  # it refuses what is not text
@@ -169,7 +171,7 @@ async def _check_task(unit: UnitOfWork, entity: Entity, given: object) -> list[P
         return [problem.under(*path) for problem in refused.problems]
     if problem := check_same_project(reference, entity.project, path=path):
         return [problem]
-    found = await unit.entities.find("task", reference.id, project=entity.project)
+    found = await entities.find("task", reference.id, project=entity.project)
     return [] if found is not None else [unknown_reference(str(reference), path=path, what="task")]
 
 

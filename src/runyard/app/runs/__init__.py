@@ -18,10 +18,11 @@ from runyard.app.runs.run_deletion import (
     finish_run_deletion,
 )
 from runyard.app.runs.run_follower import RunFollower, follow_run
+from runyard.app.runs.run_plans import explain_run, render_planned_run
 from runyard.app.runs.run_queries import get_run, list_newest_transitions, list_runs
 from runyard.app.runs.run_volumes import RunEnd, RunVolume, list_run_volumes, lock_run_volumes, make_expiry, read_end
 from runyard.app.runs.stop import stop_run
-from runyard.app.runs.submission import explain_run, submit_run
+from runyard.app.runs.submission import submit_run
 from runyard.app.runs.transitions import (
     NOTES,
     RESUMABLE,
@@ -71,6 +72,7 @@ __all__ = [
     "make_expiry",
     "read_end",
     "rehearse_candidate",
+    "render_planned_run",
     "report_run",
     "require_run",
     "resume_run",

@@ -3,8 +3,8 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
@@ -18,46 +18,33 @@ from runyard.app.entities import (
     EntityDraft,
     drop_nulls,
     enter_project,
-    find_unused_name,
-    find_unused_status,
-    read_draft,
-    read_restored_draft,
-    require_project,
 )
 from runyard.app.errors import Duplicate
 from runyard.app.intake import AHEAD, NewRun
 from runyard.app.model import Json, Principal, Run, Transition
 from runyard.app.ports import UnitOfWork
 from runyard.app.rules import CurrentRules, load_current
-from runyard.app.runs.place_defaults import list_place_defaults
+from runyard.app.runs.run_decisions import (
+    choose_first_state,
+    find_profile_revision,
+    find_unused_values,
+    place_problems,
+    read_request,
+    read_run_document,
+    resolve_request,
+    split_problems,
+)
 from runyard.app.runs.run_queries import list_newest_transitions
-from runyard.app.runs.run_requests import RunRequest, load_inventory, read_drafted_request, read_run_request
+from runyard.app.runs.run_requests import RunRequest
 from runyard.app.runs.transitions import make_first_transitions
 from runyard.domain.effective_document import write_effective
 from runyard.domain.lifecycle import State
 from runyard.domain.reasons import Reason
-from runyard.domain.resolution import NOT_USED, Resolution
-from runyard.domain.resolve_inputs import Request
-from runyard.manifests.renderability import resolve_run
-from runyard.spec.digitalhub.original_fields import ORIGINAL
-from runyard.spec.problem_codes import Code
+from runyard.domain.resolution import Resolution
 from runyard.spec.problems import Problem, Refused, cap_problems, limit_nearest
-from runyard.spec.readers import to_snake_case
 from runyard.spec.registries import REGISTRIES_SECRET
 
 NO_ENGINE_MESSAGE = "no engine is configured: the run is accepted and stored, and nothing starts it"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What a run would get, and why it would be refused. Nothing is stored."""
-
-    effective: Json | None
-    provenance: tuple[Json, ...] = ()
-    warnings: tuple[Json, ...] = ()
-    refusals: tuple[Json, ...] = ()
-    profile_revision: int | None = None
-    policy_revision: int | None = None
 
 
 async def submit_run(
@@ -89,7 +76,7 @@ async def _submit(
         # Before any lookup: a retried submit succeeds even if its task or function was deleted since.
         if draft.id is not None and (stored := await unit.runs.find(draft.id, project=project)) is not None:
             return await _take_same(unit, stored, request_hash)
-        run_request = await _read(core, unit, project, document, draft)
+        run_request = await read_request(core, unit, unit.entities, project, document, draft)
         rules = await load_current(unit)
         resolution = await _decide(core, unit, run_request, rules, is_strict=is_strict)
         run = _make_run(core, who, project, run_request, resolution, rules, request=request, request_hash=request_hash)
@@ -122,46 +109,11 @@ async def _submit(
     return run, transitions
 
 
-async def explain_run(core: Core, project: str, document: Any, *, is_strict: bool = False) -> Explanation:
-    """Resolve a run without storing it. Raises `Refused` only if the request cannot be read."""
-    document, draft = await compute(partial(_read_draft, document), over=document)
-    async with core.store.begin(is_read_only=True) as unit:
-        await require_project(unit, project)
-        run_request = await _read(core, unit, project, document, draft)
-        if run_request.request is None:
-            message = "the client executes this run itself; nothing is resolved here"
-            raise Refused([Problem(Code.RUN_LOCAL, ("spec", "local_execution"), message, value=True)])
-        rules = await load_current(unit)
-        resolution = await _resolve(core, unit, run_request.request, rules, over=run_request.specs)
-    warnings, refusals = _split(resolution, is_strict=is_strict)
-    unused, kind = _find_unused(run_request), run_request.draft.kind
-    shown = [*_place(warnings, kind), *(() if is_strict else unused)]
-    refused = [*_place(refusals, kind), *(unused if is_strict else ())]
-    additions = await list_place_defaults(core, project, resolution.spec)
-    return Explanation(
-        effective=resolution.spec.to_dict(),
-        provenance=(*(leaf.to_dict() for leaf in resolution.leaves), *additions),
-        warnings=tuple(problem.to_dict() for problem in cap_problems(shown)),
-        refusals=tuple(problem.to_dict() for problem in cap_problems(refused)),
-        profile_revision=_find_profile_revision(resolution, rules),
-        policy_revision=rules.policy_revision,
-    )
-
-
 def _read_submission(given: Any) -> tuple[Any, EntityDraft, Json, str]:
     """The restored document, its draft, what it asks for, and the hash of that."""
-    document, draft = _read_draft(given)
+    document, draft = read_run_document(given)
     request = canonicalize_request(document)
     return document, draft, request, hash_request(request)
-
-
-def _read_draft(given: Any) -> tuple[Any, EntityDraft]:
-    """The document and its draft; with the fields of `spec.original`, if a client submits a response as a new run."""
-    draft = read_draft(given)
-    if ORIGINAL not in (given.get("spec") or {}):
-        return given, draft
-    document = {**given, "spec": read_restored_draft(given, "run").spec}
-    return document, read_draft(document)
 
 
 def hash_request(request: Json) -> str:
@@ -186,82 +138,18 @@ async def _take_same(unit: UnitOfWork, stored: Run, request_hash: str) -> tuple[
     raise Duplicate(f"Duplicated entity run:{stored.id}.")
 
 
-async def _read(core: Core, unit: UnitOfWork, project: str, document: Any, draft: EntityDraft) -> RunRequest:
-    """Read the request. If fields cannot be read, also refuse what resolving the others would refuse."""
-    try:
-        return await read_drafted_request(unit.entities, project, draft)
-    except Refused as refused:
-        more = await _find_more(core, unit, project, document, refused.problems)
-        raise Refused([*refused.problems, *more]) from None
-
-
-async def _find_more(
-    core: Core, unit: UnitOfWork, project: str, document: Any, found: Sequence[Problem]
-) -> list[Problem]:
-    """The refusals of the run without its unreadable fields, so that all problems are named in one answer."""
-    unread = {str(problem.path[1]) for problem in found if problem.path[:1] == ("spec",) and len(problem.path) > 1}
-    if not all(problem.path[:1] == ("spec",) and len(problem.path) > 1 for problem in found):
-        return []
-    spec = {key: value for key, value in (document.get("spec") or {}).items() if key not in unread}
-    try:
-        run_request = await read_run_request(unit.entities, project, {**document, "spec": spec})
-    except Refused:
-        return []
-    if run_request.request is None:
-        return []
-    resolution = await _resolve(core, unit, run_request.request, await load_current(unit), over=run_request.specs)
-    names = {to_snake_case(key) for key in unread}
-    if "profile" in names:
-        names |= {"image", "command"}  # the unreadable profile may set them
-    more = [problem for problem in resolution.refusals if problem.path[:1] and problem.path[0] not in names]
-    return _place(more, run_request.draft.kind)
-
-
-async def _resolve(core: Core, unit: UnitOfWork, request: Request, rules: CurrentRules, *, over: Any) -> Resolution:
-    inventory = await load_inventory(unit, request, rules.admin_rules)
-    engine = core.engine
-    return await compute(
-        lambda: resolve_run(
-            request,
-            rules.admin_rules,
-            inventory,
-            is_started=engine is not None,
-            has_launcher=engine is not None and engine.platform.launcher is not None,
-        ),
-        over=over,
-    )
-
-
 async def _decide(
     core: Core, unit: UnitOfWork, run_request: RunRequest, rules: CurrentRules, *, is_strict: bool
 ) -> Resolution | None:
-    refusals = _find_unused(run_request) if is_strict else []
+    refusals = find_unused_values(run_request) if is_strict else []
     resolution = None
     if run_request.request is not None:
-        resolution = await _resolve(core, unit, run_request.request, rules, over=run_request.specs)
-        _, decided = _split(resolution, is_strict=is_strict)
-        refusals = [*_place(decided, run_request.draft.kind), *refusals]
+        resolution = await resolve_request(core, unit, run_request.request, rules, over=run_request.specs)
+        _, decided = split_problems(resolution, is_strict=is_strict)
+        refusals = [*place_problems(decided, run_request.draft.kind), *refusals]
     if refusals:
         raise Refused(refusals)
     return resolution
-
-
-def _place(problems: Iterable[Problem], kind: str) -> list[Problem]:
-    """The problems as they are in a run document: fields are under `spec`, and `kind` names the action."""
-    return [
-        replace(problem, path=("kind",), value=kind, allowed=None)
-        if problem.path == ("action",)
-        else problem.under("spec")
-        for problem in problems
-    ]
-
-
-def _split(resolution: Resolution, *, is_strict: bool) -> tuple[Sequence[Problem], Sequence[Problem]]:
-    """Warnings and refusals. Strict refuses values that are not used, and a run that nothing here can start."""
-    codes = {*NOT_USED, Code.LAUNCHER_MISSING} if is_strict else set()
-    promoted = [problem for problem in resolution.warnings if problem.code in codes]
-    warnings = [problem for problem in resolution.warnings if problem not in promoted]
-    return warnings, [*resolution.refusals, *promoted]
 
 
 def _make_run(
@@ -290,7 +178,7 @@ def _make_run(
         created_at=now,
         updated_at=now,
         updated_by=who.name,
-        state=_choose_state(run_request),
+        state=choose_first_state(run_request),
         metadata={"version": run_request.id, **draft.metadata, "project": project, "name": name},
         spec=draft.spec,
         extensions=draft.extensions,
@@ -299,7 +187,7 @@ def _make_run(
         effective=None if resolution is None else write_effective(resolution.spec),
         provenance=() if resolution is None else tuple(leaf.to_dict() for leaf in resolution.leaves),
         warnings=tuple(problem.to_dict() for problem in cap_problems(_list_warnings(run_request, resolution))),
-        profile_revision=None if resolution is None else _find_profile_revision(resolution, rules),
+        profile_revision=None if resolution is None else find_profile_revision(resolution, rules),
         policy_revision=rules.policy_revision,
         task=run_request.task_reference,
         function=run_request.function_reference,
@@ -316,27 +204,9 @@ def _choose_due(core: Core, run: Run) -> timedelta | None:
     return timedelta(0) if run.place is None else AHEAD
 
 
-def _choose_state(run_request: RunRequest) -> State:
-    return State.CREATED if run_request.is_local else State.READY
-
-
 def _list_warnings(run_request: RunRequest, resolution: Resolution | None) -> list[Problem]:
     decided = () if resolution is None else resolution.warnings
-    return [*_place(decided, run_request.draft.kind), *_find_unused(run_request)]
-
-
-def _find_unused(run_request: RunRequest) -> list[Problem]:
-    draft = run_request.draft
-    if "transitions" in draft.status:  # a response sent back: its status belongs to the run that it described
-        return find_unused_name(draft, name=draft.name or run_request.id)
-    # Every client sends the state CREATED for a new run; that is no wish.
-    said = replace(draft, state=None) if draft.state == State.CREATED else draft
-    unused = find_unused_status(said, state=_choose_state(run_request), taken=())
-    return [*find_unused_name(draft, name=draft.name or run_request.id), *unused]
-
-
-def _find_profile_revision(resolution: Resolution, rules: CurrentRules) -> int | None:
-    return None if resolution.profile is None else rules.profile_revisions.get(resolution.profile.id)
+    return [*place_problems(decided, run_request.draft.kind), *find_unused_values(run_request)]
 
 
 def _make_transitions(who: Principal, run: Run) -> tuple[Transition, ...]:

@@ -304,6 +304,15 @@ class KubernetesEngine:
         with engine_errors("list claims"):
             return await self._volumes.list_volumes()
 
+    @property
+    def installation(self) -> str:
+        """As in the settings."""
+        return self._settings.installation
+
+    def get_namespace(self, project: str) -> str:
+        """The project's own, or the one of all projects."""
+        return self._namespaces.get_namespace(project)
+
     async def list_defaults(self, project: str, spec: EffectiveSpec) -> Sequence[PlaceDefault]:
         """By LimitRanges and default classes."""
         with engine_errors("read what the cluster adds to runs"):

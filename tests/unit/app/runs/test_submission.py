@@ -15,10 +15,10 @@ from runyard.app.entities.crud import create_entity
 from runyard.app.entities.drafts import EntityDraft, read_draft
 from runyard.app.errors import Duplicate, Missing, NotPossible
 from runyard.app.projects.entity_deletion import delete_entity
-from runyard.app.runs import run_requests, submission
+from runyard.app.runs import explain_run, run_decisions, run_requests
 from runyard.app.runs.run_deletion import delete_run
 from runyard.app.runs.run_queries import get_run
-from runyard.app.runs.submission import canonicalize_request, explain_run, hash_request, submit_run
+from runyard.app.runs.submission import canonicalize_request, hash_request, submit_run
 from runyard.spec.launcher import Launcher
 from runyard.spec.problems import Refused
 from tests.engines.memory import MemoryEngine
@@ -217,8 +217,8 @@ async def test_function_without_command_is_refused_when_the_engine_has_no_launch
 
 
 async def test_explanation_says_the_same_as_submitting_when_it_is_asked_first(core: Core) -> None:
-    told = await explain_run(core, "demo", UNUSED)
-    strict = await explain_run(core, "demo", UNUSED, is_strict=True)
+    told = await explain_run(core, ADA, "demo", UNUSED)
+    strict = await explain_run(core, ADA, "demo", UNUSED, is_strict=True)
     run, _ = await submit_run(core, ADA, "demo", UNUSED)
     assert (told.provenance, told.warnings) == (run.provenance, run.warnings)
     assert run.effective == {"schema_version": 3, **(told.effective or {})}
@@ -231,7 +231,7 @@ async def test_explanation_says_the_same_as_submitting_when_it_is_asked_first(co
 
 @pytest.mark.parametrize("document", [{"kind": "container+job:run"}, {"kind": "container+job:run", "spec": None}])
 async def test_run_is_refused_when_it_has_no_spec(core: Core, document: dict[str, Any]) -> None:
-    for act in (submit_run(core, ADA, "demo", document), explain_run(core, "demo", document)):
+    for act in (submit_run(core, ADA, "demo", document), explain_run(core, ADA, "demo", document)):
         with pytest.raises(Refused) as caught:
             await act
         assert [problem.where for problem in caught.value.problems] == ["spec.task"]
@@ -256,7 +256,7 @@ async def test_document_is_read_once_when_a_run_is_submitted(core: Core, monkeyp
         read.append(given)
         return read_draft(given)
 
-    for module in (drafts, submission, run_requests):
+    for module in (drafts, run_decisions, run_requests):
         monkeypatch.setattr(module, "read_draft", read_counted)
     await submit_run(core, ADA, "demo", REQUEST)
     assert read == [REQUEST]
