@@ -78,6 +78,7 @@ def serve(settings: Settings, *, engine: Engine | None = None) -> None:
 
     `engine` executes the runs instead of the one that the settings name; it is closed at the end.
     """
+    gc.freeze()  # what was imported: else collections walk through it during the start
     set_up_logging(level=settings.log_level, form=settings.log_format)
     map_large_buffers()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -1,3 +1,6 @@
+import gc
+from pathlib import Path
+
 import click
 import pytest
 from click.shell_completion import ShellComplete
@@ -19,6 +22,18 @@ def test_command_is_found_when_it_stands_in_a_table(entry: Entry) -> None:
     command = load(entry.target)
     assert isinstance(command, click.Command)
     assert entry.line.endswith(".")
+
+
+def test_garbage_is_not_collected_while_a_command_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "loaded_command.py").write_text("import gc\nwas_enabled = gc.isenabled()\n")
+    (tmp_path / "broken_command.py").write_text("raise ValueError('a bug')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert gc.isenabled()
+    assert load("loaded_command:was_enabled") is False
+    assert gc.isenabled()
+    with pytest.raises(ValueError, match="a bug"):
+        load("broken_command:command")
+    assert gc.isenabled()
 
 
 def test_nothing_is_loaded_when_commands_are_listed_or_completed() -> None:
