@@ -7,7 +7,7 @@ cluster's: so it is read by its name, and is absent if there is none or one of a
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import overload
 from weakref import WeakSet
@@ -16,7 +16,7 @@ from runyard.app.engine import Anchor, ContainerEnd, Observation
 from runyard.domain.outcomes import Seen
 from runyard.engines.kubernetes.cluster_cache import MOST_PODS, ClusterCache
 from runyard.engines.kubernetes.kube_errors import engine_errors
-from runyard.engines.kubernetes.observations import observe_absence, observe_run
+from runyard.engines.kubernetes.observations import is_finished, observe_absence, observe_run
 from runyard.engines.kubernetes.run_objects import (
     AnchorView,
     GonePod,
@@ -65,12 +65,19 @@ def choose_newer(known: Observation, other: Observation) -> Observation:
 class ObservedAnchors(Sequence[tuple[Anchor, Observation]]):
     """Anchors and their observations, which are made when they are asked for, from the objects as they were listed.
 
-    All observations at once would take as much memory as the views of all objects.
+    All observations at once would take as much memory as the views of all objects. A slice leaves out what cannot be
+    observed; `note_failure` is called with its run key in the block of the exception.
     """
 
-    def __init__(self, listed: Sequence[RunObjects], observe: Callable[[RunObjects], Observation]) -> None:
+    def __init__(
+        self,
+        listed: Sequence[RunObjects],
+        observe: Callable[[RunObjects], Observation],
+        note_failure: Callable[[str], None],
+    ) -> None:
         self._listed = listed
         self._observe = observe
+        self._note_failure = note_failure
 
     def __len__(self) -> int:
         return len(self._listed)
@@ -83,8 +90,17 @@ class ObservedAnchors(Sequence[tuple[Anchor, Observation]]):
 
     def __getitem__(self, index: int | slice) -> tuple[Anchor, Observation] | list[tuple[Anchor, Observation]]:
         if isinstance(index, slice):
-            return [self._make(objects) for objects in self._listed[index]]
+            return [*self._make_each(self._listed[index])]
         return self._make(self._listed[index])
+
+    def _make_each(self, listed: Iterable[RunObjects]) -> Iterator[tuple[Anchor, Observation]]:
+        for objects in listed:
+            try:
+                made = self._make(objects)
+            except Exception:  # noqa: BLE001 - a bug in one observation must not hide all others
+                self._note_failure(objects.anchor.metadata.labels.run_uid)
+            else:
+                yield made
 
     def _make(self, objects: RunObjects) -> tuple[Anchor, Observation]:
         return make_anchor(objects.anchor), self._observe(objects)
@@ -157,8 +173,9 @@ class RunWatch:
     async def list_observations(self) -> ObservedAnchors:
         """The anchors in the cache with their observations. Asks nothing; other work gets turns meanwhile.
 
-        A run that the cluster has to be asked about, or that cannot be observed, is left out: then the cache is not
-        current, so that the list does not count as complete. The background asks, and tells the answer.
+        Those that may have ended come first: after a start, thousands of others say nothing new. A run that the cluster
+        has to be asked about, or that cannot be observed, is left out: then the cache is not current, so that the list
+        does not count as complete. The background asks, and tells the answer.
         """
         listed: list[RunObjects] = []
         incomplete, left_out = self._cache.incomplete_runs, set[str]()
@@ -174,7 +191,13 @@ class RunWatch:
             # The background may have had its answer meanwhile: then they are not incomplete anymore, and belong here.
             pending = [run_key for run_key in left_out if run_key not in incomplete]
             left_out.difference_update(pending)
-        return ObservedAnchors(listed, lambda objects: self._complete(observe_run(objects)))
+        listed.sort(key=lambda objects: not _may_have_ended(objects))
+        return ObservedAnchors(listed, lambda objects: self._complete(observe_run(objects)), self._note_failure)
+
+    def _note_failure(self, run_key: str) -> None:
+        """Of a run that could not be observed: log the exception, and let no list be complete that lacks the run."""
+        _log.exception("a run could not be observed", extra={"run_key": run_key})
+        self._cache.incomplete_runs.add(run_key)
 
     def _find_observed(self, run_key: str) -> RunObjects | None:
         """The objects by which a run can be observed; None if it is gone, or incomplete, which is noted."""
@@ -182,12 +205,13 @@ class RunWatch:
             objects = self._cache.find_by_key(run_key)
             if objects is None:
                 return None
-            observation = self._observe(objects)
+            # Others are observed once, when the list is read: if a Job counts no end, no pods of it are missing.
+            is_checked = _has_counted_ends(objects) or run_key in self._cache.incomplete_runs
+            is_doubtful = is_checked and self._is_doubtful(objects, self._observe(objects))
         except Exception:  # noqa: BLE001 - a bug in one observation must not hide all others
-            _log.exception("a run could not be observed", extra={"run_key": run_key})
-            self._cache.incomplete_runs.add(run_key)
+            self._note_failure(run_key)
             return None
-        if self._is_doubtful(objects, observation):
+        if is_doubtful:
             self._cache.incomplete_runs.add(run_key)
             self._doubt(run_key)
             return None
@@ -272,11 +296,9 @@ class RunWatch:
         A run that has ended stays as it is, so its exit code would never be known. If the watch of pods has come as
         far as the Job, there is nothing to wait for: the pod is gone.
         """
-        job = objects.anchor
-        is_counted = isinstance(job, JobView) and bool(job.status.succeeded or job.status.failed)
         has_ends = any(end.container for end in observation.ends)
         is_over = observation.seen in (Seen.SUCCEEDED, Seen.FAILED, Seen.STOPPED) and not has_ends
-        return is_counted and is_over and not self._cache.has_pods_of(job)
+        return _has_counted_ends(objects) and is_over and not self._cache.has_pods_of(objects.anchor)
 
     def _find_read_pods(self, objects: RunObjects) -> _ReadPods | None:
         metadata = objects.anchor.metadata
@@ -336,6 +358,15 @@ class RunWatch:
     def _tell(self, observation: Observation) -> None:
         for subscriber in self._subscribers:
             subscriber.tell(observation)
+
+
+def _has_counted_ends(objects: RunObjects) -> bool:
+    job = objects.anchor
+    return isinstance(job, JobView) and bool(job.status.succeeded or job.status.failed)
+
+
+def _may_have_ended(objects: RunObjects) -> bool:
+    return _has_counted_ends(objects) or any(is_finished(pod) for pod in objects.pods)
 
 
 def view_anchor(body: Object) -> AnchorView:

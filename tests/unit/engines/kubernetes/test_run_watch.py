@@ -12,6 +12,8 @@ import pytest
 from runyard.app.engine import Anchor, EngineUnavailable, Observation
 from runyard.domain.outcomes import Seen
 from runyard.engines.kubernetes.cluster_cache import MOST_GONE_RUNS
+from runyard.engines.kubernetes.observations import observe_run
+from runyard.engines.kubernetes.run_objects import RunObjects, get_run_uid
 from runyard.engines.kubernetes.run_watch import RunWatch, choose_newer
 from runyard.engines.kubernetes.views import PodView, read_view
 from runyard.engines.subscriber import Subscriber
@@ -221,8 +223,8 @@ async def test_others_are_told_when_one_run_cannot_be_observed() -> None:
         assert [each.run_uid for each in told.observations] == ["u2"]
 
 
-def make_ended_pod(exit_code: int = 0) -> dict[str, Any]:
-    pod = make_pod_body("u1", "a", created=CREATED)
+def make_ended_pod(exit_code: int = 0, *, run_uid: str = "u1") -> dict[str, Any]:
+    pod = make_pod_body(run_uid, "a", created=CREATED)
     ended = {"name": "main", "state": {"terminated": {"exitCode": exit_code}}}
     pod["status"] |= {"phase": "Failed" if exit_code else "Succeeded", "containerStatuses": [ended]}
     return pod
@@ -331,6 +333,39 @@ async def test_list_shows_what_was_listed_when_a_run_changes_before_it_is_read()
     assert (len(listed), listed[0], listed[:5]) == (1, before, [before])
     [(_, now)] = await told.watch.list_observations()
     assert (before[1].seen, now.seen) == (Seen.PENDING, Seen.FAILED)
+
+
+async def test_runs_that_may_have_ended_come_first_when_many_are_listed() -> None:
+    told = Told()
+    put(told.cache, told.cache.jobs, *(make_job(f"u{n}", uid=f"job-{n}") for n in range(3)))
+    put(told.cache, told.cache.jobs, make_job("u3", uid="job-3", status={"succeeded": 1}))
+    put(told.cache, told.cache.jobs, make_job("u4", uid="job-4"))
+    put(told.cache, told.cache.pods, read_view(PodView, make_ended_pod(3, run_uid="u4")))
+    reach(told.cache, told.cache.pods, 12)
+    listed = [(anchor.run_uid, seen.seen) for anchor, seen in await told.watch.list_observations()]
+    assert sorted(listed[:2]) == [("u3", Seen.SUCCEEDED), ("u4", Seen.PENDING)]
+    assert sorted(listed[2:]) == [(f"u{n}", Seen.PENDING) for n in range(3)]
+
+
+async def test_a_slice_leaves_out_a_run_when_it_cannot_be_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+    put(told.cache, told.cache.jobs, make_job("u1"), make_job("u2", uid="job-2"))
+    listed = await told.watch.list_observations()
+    real, runs = observe_run, ["u1"]
+
+    def fail(objects: RunObjects) -> Observation:
+        if get_run_uid(objects.anchor) in runs:
+            raise ValueError("a bug")
+        return real(objects)
+
+    monkeypatch.setattr("runyard.engines.kubernetes.run_watch.observe_run", fail)
+    assert [anchor.run_uid for anchor, _ in listed[:]] == ["u2"]
+    assert not told.cache.is_current
+    assert await told.list_seen() == {"u2": Seen.PENDING}  # and from now on, it is not listed
+    assert not told.cache.is_current
+    runs.clear()
+    assert await told.list_seen() == {"u1": Seen.PENDING, "u2": Seen.PENDING}
+    assert told.cache.is_current
 
 
 async def test_others_are_listed_when_one_run_cannot_be_observed() -> None:

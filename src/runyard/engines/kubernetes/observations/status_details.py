@@ -65,7 +65,7 @@ def make_details(objects: RunObjects, seen: Seen) -> Json:
 @lru_cache(maxsize=MOST_REMEMBERED_PODS)
 def _show_pod(pod: PodView) -> tuple[Json, int]:
     """A pod with the size of its JSON. Remembered: most changes of a run are not changes of its pods."""
-    return _measure(_make_pod(pod))
+    return _fit_pod(_make_pod(pod))
 
 
 def _measure(shown: Json) -> tuple[Json, int]:
@@ -90,12 +90,18 @@ def _make_pod(pod: PodView) -> Json:
         "conditions": [_leave_blanks_out(condition) for condition in _make_conditions(pod)],
         "containers": [_make_container(status, images.get(status.name, "")) for status in statuses],
     }
-    shown = _leave_blanks_out(found)
+    return _leave_blanks_out(found)
+
+
+def _fit_pod(shown: Json) -> tuple[Json, int]:
+    """Without its largest parts, as long as it is too large; with its size."""
+    measured = _measure(shown)
     for part in ("conditions", "containers", "message"):
-        if len(json.dumps(shown)) <= LARGEST_POD_BYTES:
+        if measured[1] <= LARGEST_POD_BYTES:
             break
         shown.pop(part, None)
-    return shown
+        measured = _measure(shown)
+    return measured
 
 
 def _make_conditions(pod: PodView) -> list[Json]:
