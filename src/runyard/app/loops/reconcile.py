@@ -39,7 +39,7 @@ LONGEST_YIELD_SECONDS = 0.5
 """How long creating and settling wait for reports at most."""
 SHORTEST_PAUSE_SECONDS = 0.01
 """Between two looks at the queue although nothing was reported due."""
-OFFERED_AT_ONCE = 500
+OFFERED_AT_ONCE = 100
 """How many observations are compared with their digests before others get a turn."""
 PAGE = 1000
 """How many active runs are read, or woken, at a time."""
