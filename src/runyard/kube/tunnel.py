@@ -7,6 +7,7 @@ fixed buffer and nothing is written further than the peer reads, so a slow side 
 import asyncio
 import select
 import socket
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -60,8 +61,9 @@ class RawConnection(asyncio.Protocol):
         self._reports_loss_late = reports_loss_late
         self._chunks: list[bytes] = []
         self._buffered_bytes = 0
-        self._has_ended = False
+        self._ended = asyncio.Event()
         self._is_reading_paused = False
+        self._is_discarding = False
         self._failure: Exception | None = None
         self._is_loss_reported = False
         self._readable = asyncio.Event()
@@ -96,7 +98,7 @@ class RawConnection(asyncio.Protocol):
     async def receive(self) -> bytes:
         """The next bytes; empty when the peer has ended. Disconnected when the connection was cut."""
         while not self._chunks:
-            if self._has_ended:
+            if self._ended.is_set():
                 if self._failure is not None:
                     raise Disconnected("the connection was cut") from self._failure
                 return b""
@@ -104,14 +106,14 @@ class RawConnection(asyncio.Protocol):
             await self._readable.wait()
         data = b"".join(self._chunks)
         self._chunks.clear()
-        self._buffered_bytes = 0
-        if self._is_reading_paused:
-            self._is_reading_paused = False
-            self._transport.resume_reading()
+        self._resume_reading()
         return data
 
     async def send(self, data: bytes) -> None:
-        """Send bytes; waits while the peer does not read. Disconnected when the connection is gone."""
+        """Send bytes; waits while the peer does not read. Disconnected when the connection is gone.
+
+        A peer that has closed is sent nothing before all of its bytes were received: somebody must go on receiving.
+        """
         await self._read_first()
         self._check_open()
         self._transport.write(data)
@@ -129,15 +131,15 @@ class RawConnection(asyncio.Protocol):
         return self._lost.is_set() or self._transport.is_closing()
 
     async def close(self, *, patience_seconds: float = CLOSE_SECONDS) -> None:
-        """Send what is still buffered and close; a peer that does not read for so long is cut off. Idempotent."""
+        """Send what is buffered, say that nothing follows, and wait until the peer closes too. Idempotent.
+
+        What the peer still sends is read and thrown away: closed before, the connection would be reset by it, and the
+        last bytes to the peer lost. After `patience_seconds` the peer is cut off.
+        """
         try:
             async with asyncio.timeout(patience_seconds):
-                if not self.is_lost:
-                    # The transport's own close gives up on a TLS peer after 30 s, whatever is still buffered.
-                    self._transport.set_write_buffer_limits(high=1, low=0)
-                    await self._writable.wait()
-                self._transport.close()
-                await self._lost.wait()
+                await self._end_sending()
+                await self._ended.wait()
         except TimeoutError:
             pass
         finally:
@@ -151,6 +153,8 @@ class RawConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the transport."""
+        if self._is_discarding:
+            return
         self._chunks.append(data)
         self._buffered_bytes += len(data)
         self._readable.set()
@@ -161,14 +165,15 @@ class RawConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Called by the transport. The other direction stays open where the connection can be half-closed."""
-        self._has_ended = True
+        self._ended.set()
         self._readable.set()
         return self._transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the transport."""
-        self._failure = None if self._has_ended else exc
-        self._has_ended = True
+        # TLS that was ended by both sides is said to have failed with "zero return".
+        self._failure = None if self._ended.is_set() or isinstance(exc, ssl.SSLZeroReturnError) else exc
+        self._ended.set()
         self._lost.set()
         self._readable.set()
         self._writable.set()
@@ -199,14 +204,42 @@ class RawConnection(asyncio.Protocol):
         a send fails: the answer. A send that need not wait would let nobody else run at all.
         """
         await asyncio.sleep(0)
-        if self._incoming.poll(0):
+        events = dict(self._incoming.poll(0))
+        if events:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
+        if any(event & select.POLLRDHUP for event in events.values()):
+            await self._ended.wait()
+
+    async def _end_sending(self) -> None:
+        self._is_discarding = True
+        self._chunks.clear()
+        self._resume_reading()
+        if not self.is_lost:
+            self._transport.set_write_buffer_limits(high=1, low=0)
+            await self._writable.wait()
+        if self.is_lost:
+            return
+        tls = self._transport.get_extra_info("ssl_object")
+        if tls is None:
+            await self.close_sending()
+            return
+        # The transport's own close gives up on a peer that sends something meanwhile, and after 30 s in any case, with
+        # all that is still buffered. So the end is said here, and the transport reads on.
+        with suppress(ssl.SSLError):
+            tls.unwrap()
+        self._transport.writelines([])  # Sends what TLS has to send.
+
+    def _resume_reading(self) -> None:
+        self._buffered_bytes = 0
+        if self._is_reading_paused:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
 
     def _watch_socket(self, connection: Any) -> None:
         if connection is None:
             return
-        self._incoming.register(connection, select.POLLIN)
+        self._incoming.register(connection, select.POLLIN | select.POLLRDHUP)
         for level, option, value in _KEEPALIVE:
             # A Unix socket has no such options.
             with suppress(OSError):

@@ -236,6 +236,26 @@ async def test_disconnected_when_the_peer_resets() -> None:
             await send_until_refused(tunnel)
 
 
+async def test_all_bytes_are_received_when_others_are_sent_to_a_peer_that_has_closed() -> None:
+    closed = asyncio.Event()
+
+    async def say_and_close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED + MEGABYTE)
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    async with tunnel_to(say_and_close) as tunnel:
+        await closed.wait()
+        sending = asyncio.create_task(send_until_refused(tunnel))
+        # Without a receiver nothing may be sent: the peer would reset the connection.
+        assert await asyncio.wait([sending], timeout=0.2) == (set(), {sending})
+        received = await receive_exactly(tunnel, len(MEGABYTE))
+        assert (len(received), await tunnel.receive()) == (len(MEGABYTE), b"")
+        with pytest.raises(Disconnected):
+            await sending
+
+
 async def test_connection_is_closed_when_the_block_is_cancelled() -> None:
     ended = asyncio.Event()
 

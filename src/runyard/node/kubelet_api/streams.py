@@ -157,13 +157,15 @@ async def _switch_protocols(
     # A lost connection cancels this handler; bytes that came before must still reach the provider.
     client = RawConnection.take_over(request.transport, request.protocol, reports_loss_late=True)
     try:
-        async with ended_with_link(streams.read_link) as activity:
-            with suppress(Disconnected):
-                await exchange_bytes(client, tunnel, streams, activity)
-                await client.close(patience_seconds=SLOW_CLIENT_SECONDS)
-    except ProviderError as error:
-        # Its protocol belongs to both ends: no words can be put in between.
-        streams.on_lost(what[1], f"{what[0]} broke off: {error}")
+        with suppress(Disconnected):
+            try:
+                async with ended_with_link(streams.read_link) as activity:
+                    await exchange_bytes(client, tunnel, streams, activity)
+            except ProviderError as error:
+                # Its protocol belongs to both ends: no words can be put in between.
+                streams.on_lost(what[1], f"{what[0]} broke off: {error}")
+            # Also what came before a failure is the client's.
+            await client.close(patience_seconds=SLOW_CLIENT_SECONDS)
     finally:
         client.release()
     return response
