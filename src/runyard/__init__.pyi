@@ -2,6 +2,7 @@ from runyard.sdk.aio.client import AsyncClient as AsyncClient
 from runyard.sdk.aio.function import AsyncFunction as AsyncFunction
 from runyard.sdk.aio.project import AsyncProject as AsyncProject
 from runyard.sdk.aio.run import AsyncRun as AsyncRun
+from runyard.sdk.aio.run_draft import AsyncRunDraft as AsyncRunDraft
 from runyard.sdk.aio.stored_files import AsyncStoredEntity as AsyncStoredEntity
 from runyard.sdk.arguments import Env as Env
 from runyard.sdk.arguments import FunctionArguments as FunctionArguments
@@ -45,6 +46,7 @@ from runyard.sdk.errors import TransferFailed as TransferFailed
 from runyard.sdk.errors import UnexpectedResponse as UnexpectedResponse
 from runyard.sdk.errors import WaitTimeout as WaitTimeout
 from runyard.sdk.explanations import Explanation as Explanation
+from runyard.sdk.explanations import Rendering as Rendering
 from runyard.sdk.log_reader import LogLine as LogLine
 from runyard.sdk.records import AuditEntry as AuditEntry
 from runyard.sdk.records import ConfigMap as ConfigMap
@@ -59,6 +61,7 @@ from runyard.sdk.sync.client import Client as Client
 from runyard.sdk.sync.function import Function as Function
 from runyard.sdk.sync.project import Project as Project
 from runyard.sdk.sync.run import Run as Run
+from runyard.sdk.sync.run_draft import RunDraft as RunDraft
 from runyard.sdk.sync.stored_files import StoredEntity as StoredEntity
 
 __version__: str

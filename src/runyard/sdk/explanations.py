@@ -85,6 +85,26 @@ def read_explanation(answer: Mapping[str, Any]) -> Explanation:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    """The Kubernetes objects that a run would become, in the order in which they can be applied."""
+
+    objects: tuple[Mapping[str, Any], ...] = field(repr=False)
+    warnings: tuple[Problem, ...] = ()
+    profile_revision: int | None = None
+    policy_revision: int | None = None
+
+
+def read_rendering(answer: Mapping[str, Any]) -> Rendering:
+    """A rendering from the server's JSON."""
+    return Rendering(
+        objects=tuple(answer.get("objects") or ()),
+        warnings=read_problems(answer.get("warnings")),
+        profile_revision=answer.get("profile_revision"),
+        policy_revision=answer.get("policy_revision"),
+    )
+
+
 def _read_owned(given: Mapping[str, Any]) -> Owned:
     return Owned(
         path=str(given.get("path", "")),

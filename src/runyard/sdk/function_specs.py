@@ -51,6 +51,12 @@ def make_content_id(kind: str, name: str, spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(said.encode()).hexdigest()[:32]
 
 
+def draft_function(project: str, name: str, kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a function whose id is made of its content."""
+    version = make_content_id(kind, name, spec)
+    return {"kind": kind, "name": name, "id": version, "project": project, "metadata": {}, "spec": dict(spec)}
+
+
 def _encode(content: bytes, *, what: str) -> str:
     if len(content) > MOST_CODE_BYTES:
         raise ArgumentError(f"{what} has {len(content)} bytes; allowed: at most {MOST_CODE_BYTES}")

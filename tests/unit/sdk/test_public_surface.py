@@ -10,7 +10,7 @@ import runyard as ry
 NAMES = """
 CapturedFunction function
 AuditEntry ConfigMap CreatedToken KeptVolume Rehearsal Revision StoredPolicy StoredProfile Token
-AsyncStoredEntity StoredEntity
+AsyncRunDraft AsyncStoredEntity Rendering RunDraft StoredEntity
 AlreadyExists ApiError ArgumentError AsyncClient AsyncFunction AsyncProject AsyncRun CertificateError Client
 ConfigurationError Conflict Env Explanation Forbidden Function FunctionArguments LogLine NodeSelector NotFound
 NotSignedIn NotSupported Problem Project Refused Resources Run RunArguments RunFailed RunyardError Section
@@ -24,11 +24,11 @@ METHODS = {
 delete download id key kind list_files metadata name project_name spec state status to_dict upload user
     """,
     "Client": """
-get_profile close create_token credentials delete_project describe_server endpoint get_or_create_project get_project
-list_profiles list_projects new_project request revoke_token whoami
 describe_profiles put_profile delete_profile list_profile_revisions get_profile_revision
 get_policy put_policy delete_policy list_policy_revisions get_policy_revision rehearse
 iter_audit list_tokens
+close create_token credentials delete_project describe_server draft_run endpoint get_or_create_project get_project
+get_profile list_profiles list_projects new_project request revoke_token whoami
     """,
     "Project": """
 save_function
@@ -40,8 +40,11 @@ list_functions list_runs list_secrets metadata name new_function new_secret proj
 to_dict user
     """,
     "Function": """
-address_request delete explain explain_request id key kind make_request metadata name project_name reference
-run spec status submit to_dict user
+address_request delete draft_run explain explain_request id key kind make_request metadata name project_name reference
+render run spec status submit to_dict user
+    """,
+    "RunDraft": """
+explain render submit
     """,
     "Run": """
 action delete describe effective events explain has_ended has_failed id is_service iter_log key kind logs

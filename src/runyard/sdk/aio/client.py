@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -10,11 +11,13 @@ import httpx2
 
 from runyard.sdk.aio.pages import read_pages
 from runyard.sdk.aio.project import AsyncProject
+from runyard.sdk.aio.run_draft import AsyncRunDraft
 from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.calls import Call, Json, delete, get, post, put, select
 from runyard.sdk.credentials import Credentials, find_credentials
 from runyard.sdk.documents import Section
 from runyard.sdk.errors import AlreadyExists, NotFound
+from runyard.sdk.function_specs import draft_function, make_function_spec
 from runyard.sdk.records import (
     AuditEntry,
     CreatedToken,
@@ -109,6 +112,25 @@ class AsyncClient:
             return await self.new_project(name, description=description, labels=labels)
         except AlreadyExists:  # somebody else was faster, or a repeated request had arrived
             return await self.get_project(name)
+
+    def draft_run(
+        self,
+        project: str,
+        name: str,
+        kind: str,
+        *,
+        function: Mapping[str, Any],
+        spec: Mapping[str, Any],
+        action: str = "job",
+        folder: Path | None = None,
+    ) -> AsyncRunDraft:
+        """A run of a function that may not be stored, in a project that may not exist. Sends nothing yet.
+
+        `function` has arguments of `new_function`, of which the function's id is made; `spec` those of the run, which
+        the server checks. Paths of code are relative to `folder`.
+        """
+        document = draft_function(project, name, kind, make_function_spec(kind, function, folder=folder))
+        return AsyncRunDraft(self._transport, document, action=action, spec=dict(spec), is_stored=False)
 
     async def list_projects(self, *, limit: int = 100) -> list[AsyncProject]:
         """Projects that are visible to the user."""

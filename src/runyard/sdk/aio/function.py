@@ -5,12 +5,13 @@ from typing import Any, Unpack
 from uuid import uuid4
 
 from runyard.sdk.aio.run import AsyncRun
+from runyard.sdk.aio.run_draft import AsyncRunDraft
+from runyard.sdk.aio.tasks import ensure_task
 from runyard.sdk.aio.transport import AsyncTransport
 from runyard.sdk.arguments import RUN_ARGUMENTS, Action, RunArguments, check_arguments, to_spec
-from runyard.sdk.calls import Json, delete, get, post
+from runyard.sdk.calls import Json, delete, post
 from runyard.sdk.documents import EntityView
-from runyard.sdk.errors import AlreadyExists, NotFound
-from runyard.sdk.explanations import Explanation, read_explanation
+from runyard.sdk.explanations import Explanation, Rendering, read_explanation
 
 
 class AsyncFunction(EntityView):
@@ -52,10 +53,22 @@ class AsyncFunction(EntityView):
     ) -> Explanation:
         """What a run with these arguments would get, who decides each value, and why it would be refused.
 
-        Starts nothing. Raises `Refused` if the arguments cannot be read.
+        Starts and stores nothing. Raises `Refused` if the arguments cannot be read.
         """
-        document = await self.make_request(action, arguments=arguments)
-        return await self.explain_request(document, strict=strict)
+        return await self._draft_run(action, arguments).explain(strict=strict)
+
+    async def render(
+        self, action: Action = "job", *, strict: bool = False, **arguments: Unpack[RunArguments]
+    ) -> Rendering:
+        """The Kubernetes objects that a run with these arguments would become, without values of secrets.
+
+        Starts and stores nothing. Raises `Refused` if the run would be refused.
+        """
+        return await self._draft_run(action, arguments).render(strict=strict)
+
+    def draft_run(self, action: str, spec: Json) -> AsyncRunDraft:
+        """A run that is not submitted yet, with a spec as it is, which the server checks."""
+        return AsyncRunDraft(self._transport, self._document, action=action, spec=spec, is_stored=True)
 
     async def make_request(
         self,
@@ -79,13 +92,14 @@ class AsyncFunction(EntityView):
     ) -> Json:
         """The document of a run with a spec as it is, which the server checks."""
         kind = f"{self.kind}+{action}"
-        task = await self._ensure_task(kind)
+        if kind not in self._tasks:
+            self._tasks[kind] = await ensure_task(self._transport, self.project_name, kind, self.reference)
         identity = {"id": id, "name": name}
         return {
             "kind": f"{kind}:run",
             "project": self.project_name,
             **{field: value for field, value in identity.items() if value is not None},
-            "spec": {"task": f"{kind}://{self.project_name}/{task}", "function": self.reference, **spec},
+            "spec": {"task": f"{kind}://{self.project_name}/{self._tasks[kind]}", "function": self.reference, **spec},
         }
 
     async def submit(self, document: Json, *, strict: bool = False) -> AsyncRun:
@@ -107,25 +121,6 @@ class AsyncFunction(EntityView):
         flag = "true" if cascade else "false"
         await self._transport.fetch(delete("-", self.project_name, "functions", self.id, cascade=flag))
 
-    async def _ensure_task(self, kind: str) -> str:
-        """The id of its task of a kind. A function has one of each kind, whoever creates it."""
-        if kind not in self._tasks:
-            found = await self._find_task(kind)
-            self._tasks[kind] = found if found is not None else await self._create_task(kind)
-        return self._tasks[kind]
-
-    async def _find_task(self, kind: str) -> str | None:
-        call = get("-", self.project_name, "tasks", kind=kind, function=self.reference, size=1)
-        content = (await self._transport.fetch(call)).get("content") or []
-        return str(content[0]["id"]) if content else None
-
-    async def _create_task(self, kind: str) -> str:
-        body = {"kind": kind, "id": uuid4().hex, "spec": {"function": self.reference}}
-        call = post("-", self.project_name, "tasks", body=body, is_safe_to_repeat=True)
-        try:
-            return str((await self._transport.fetch(call))["id"])
-        except AlreadyExists:
-            found = await self._find_task(kind)
-            if found is None:
-                raise NotFound(f"the {kind} task of {self.reference} is gone", status=404) from None
-            return found
+    def _draft_run(self, action: str, arguments: Mapping[str, Any]) -> AsyncRunDraft:
+        check_arguments(arguments, known=RUN_ARGUMENTS, of="run")
+        return self.draft_run(action, to_spec(arguments))

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from runyard.sdk.calls import Call, Json, delete, get, post, put, select
 from runyard.sdk.credentials import Credentials, find_credentials
 from runyard.sdk.documents import Section
 from runyard.sdk.errors import AlreadyExists, NotFound
+from runyard.sdk.function_specs import draft_function, make_function_spec
 from runyard.sdk.records import (
     AuditEntry,
     CreatedToken,
@@ -24,6 +26,7 @@ from runyard.sdk.records import (
 )
 from runyard.sdk.sync.pages import read_pages
 from runyard.sdk.sync.project import Project
+from runyard.sdk.sync.run_draft import RunDraft
 from runyard.sdk.sync.transport import Transport
 
 REHEARSAL_SECONDS = 600.0
@@ -108,6 +111,25 @@ class Client:
             return self.new_project(name, description=description, labels=labels)
         except AlreadyExists:  # somebody else was faster, or a repeated request had arrived
             return self.get_project(name)
+
+    def draft_run(
+        self,
+        project: str,
+        name: str,
+        kind: str,
+        *,
+        function: Mapping[str, Any],
+        spec: Mapping[str, Any],
+        action: str = "job",
+        folder: Path | None = None,
+    ) -> RunDraft:
+        """A run of a function that may not be stored, in a project that may not exist. Sends nothing yet.
+
+        `function` has arguments of `new_function`, of which the function's id is made; `spec` those of the run, which
+        the server checks. Paths of code are relative to `folder`.
+        """
+        document = draft_function(project, name, kind, make_function_spec(kind, function, folder=folder))
+        return RunDraft(self._transport, document, action=action, spec=dict(spec), is_stored=False)
 
     def list_projects(self, *, limit: int = 100) -> list[Project]:
         """Projects that are visible to the user."""

@@ -6,11 +6,12 @@ from typing import Any, Unpack
 from uuid import uuid4
 
 from runyard.sdk.arguments import RUN_ARGUMENTS, Action, RunArguments, check_arguments, to_spec
-from runyard.sdk.calls import Json, delete, get, post
+from runyard.sdk.calls import Json, delete, post
 from runyard.sdk.documents import EntityView
-from runyard.sdk.errors import AlreadyExists, NotFound
-from runyard.sdk.explanations import Explanation, read_explanation
+from runyard.sdk.explanations import Explanation, Rendering, read_explanation
 from runyard.sdk.sync.run import Run
+from runyard.sdk.sync.run_draft import RunDraft
+from runyard.sdk.sync.tasks import ensure_task
 from runyard.sdk.sync.transport import Transport
 
 
@@ -53,10 +54,20 @@ class Function(EntityView):
     ) -> Explanation:
         """What a run with these arguments would get, who decides each value, and why it would be refused.
 
-        Starts nothing. Raises `Refused` if the arguments cannot be read.
+        Starts and stores nothing. Raises `Refused` if the arguments cannot be read.
         """
-        document = self.make_request(action, arguments=arguments)
-        return self.explain_request(document, strict=strict)
+        return self._draft_run(action, arguments).explain(strict=strict)
+
+    def render(self, action: Action = "job", *, strict: bool = False, **arguments: Unpack[RunArguments]) -> Rendering:
+        """The Kubernetes objects that a run with these arguments would become, without values of secrets.
+
+        Starts and stores nothing. Raises `Refused` if the run would be refused.
+        """
+        return self._draft_run(action, arguments).render(strict=strict)
+
+    def draft_run(self, action: str, spec: Json) -> RunDraft:
+        """A run that is not submitted yet, with a spec as it is, which the server checks."""
+        return RunDraft(self._transport, self._document, action=action, spec=spec, is_stored=True)
 
     def make_request(
         self,
@@ -80,13 +91,14 @@ class Function(EntityView):
     ) -> Json:
         """The document of a run with a spec as it is, which the server checks."""
         kind = f"{self.kind}+{action}"
-        task = self._ensure_task(kind)
+        if kind not in self._tasks:
+            self._tasks[kind] = ensure_task(self._transport, self.project_name, kind, self.reference)
         identity = {"id": id, "name": name}
         return {
             "kind": f"{kind}:run",
             "project": self.project_name,
             **{field: value for field, value in identity.items() if value is not None},
-            "spec": {"task": f"{kind}://{self.project_name}/{task}", "function": self.reference, **spec},
+            "spec": {"task": f"{kind}://{self.project_name}/{self._tasks[kind]}", "function": self.reference, **spec},
         }
 
     def submit(self, document: Json, *, strict: bool = False) -> Run:
@@ -108,25 +120,6 @@ class Function(EntityView):
         flag = "true" if cascade else "false"
         self._transport.fetch(delete("-", self.project_name, "functions", self.id, cascade=flag))
 
-    def _ensure_task(self, kind: str) -> str:
-        """The id of its task of a kind. A function has one of each kind, whoever creates it."""
-        if kind not in self._tasks:
-            found = self._find_task(kind)
-            self._tasks[kind] = found if found is not None else self._create_task(kind)
-        return self._tasks[kind]
-
-    def _find_task(self, kind: str) -> str | None:
-        call = get("-", self.project_name, "tasks", kind=kind, function=self.reference, size=1)
-        content = (self._transport.fetch(call)).get("content") or []
-        return str(content[0]["id"]) if content else None
-
-    def _create_task(self, kind: str) -> str:
-        body = {"kind": kind, "id": uuid4().hex, "spec": {"function": self.reference}}
-        call = post("-", self.project_name, "tasks", body=body, is_safe_to_repeat=True)
-        try:
-            return str((self._transport.fetch(call))["id"])
-        except AlreadyExists:
-            found = self._find_task(kind)
-            if found is None:
-                raise NotFound(f"the {kind} task of {self.reference} is gone", status=404) from None
-            return found
+    def _draft_run(self, action: str, arguments: Mapping[str, Any]) -> RunDraft:
+        check_arguments(arguments, known=RUN_ARGUMENTS, of="run")
+        return self.draft_run(action, to_spec(arguments))

@@ -13,7 +13,7 @@ from runyard.sdk.calls import Json, delete, get, post, put, select
 from runyard.sdk.captured_functions import CapturedFunction
 from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
-from runyard.sdk.function_specs import DEFAULT_KIND, make_content_id, make_function_spec
+from runyard.sdk.function_specs import DEFAULT_KIND, draft_function, make_function_spec
 from runyard.sdk.records import ConfigMap, KeptVolume
 from runyard.sdk.sync.function import Function
 from runyard.sdk.sync.pages import read_pages
@@ -75,12 +75,11 @@ class Project(EntityView):
         self, name: str, kind: str, arguments: Mapping[str, Any], *, folder: Path | None = None
     ) -> Function:
         """The version of a function with this content; creates it if there is none. Idempotent."""
-        spec = make_function_spec(kind, arguments, folder=folder)
-        version = make_content_id(kind, name, spec)
+        document = draft_function(self.name, name, kind, make_function_spec(kind, arguments, folder=folder))
         try:
-            return self.create_function(name, kind, spec, id=version, metadata={})
+            return Function(self._create("functions", document), self._transport)
         except AlreadyExists:
-            return self.get_function(name, id=version)
+            return self.get_function(name, id=document["id"])
 
     def save_function(self, captured: CapturedFunction[Any, Any]) -> Function:
         """Store a function that `@ry.function` captured; the same source and arguments are the same version."""

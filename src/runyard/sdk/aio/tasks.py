@@ -1,0 +1,34 @@
+"""The tasks of functions: a function has one of each kind, whoever creates it."""
+
+from uuid import uuid4
+
+from runyard.sdk.aio.transport import AsyncTransport
+from runyard.sdk.calls import Json, get, post
+from runyard.sdk.errors import AlreadyExists, NotFound
+
+
+async def find_task(transport: AsyncTransport, project: str, kind: str, function: str) -> str | None:
+    """The id of the task of a kind of a function, which is named by its reference. Raises `NotFound` for a project."""
+    call = get("-", project, "tasks", kind=kind, function=function, size=1)
+    content = (await transport.fetch(call)).get("content") or []
+    return str(content[0]["id"]) if content else None
+
+
+async def ensure_task(transport: AsyncTransport, project: str, kind: str, function: str) -> str:
+    """The same; creates the task if there is none."""
+    found = await find_task(transport, project, kind, function)
+    if found is not None:
+        return found
+    call = post("-", project, "tasks", body=draft_task(kind, function), is_safe_to_repeat=True)
+    try:
+        return str((await transport.fetch(call))["id"])
+    except AlreadyExists:
+        found = await find_task(transport, project, kind, function)
+        if found is None:
+            raise NotFound(f"the {kind} task of {function} is gone", status=404) from None
+        return found
+
+
+def draft_task(kind: str, function: str) -> Json:
+    """The document of a new task."""
+    return {"kind": kind, "id": uuid4().hex, "spec": {"function": function}}
