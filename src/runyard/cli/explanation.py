@@ -10,6 +10,7 @@ from runyard.cli.inputs import Decision, Inputs, decide, read_inputs
 from runyard.cli.lazy_commands import load
 from runyard.cli.options import RunOptions
 from runyard.cli.output import clean, count_things, format_value, print_data, print_note
+from runyard.cli.plan_sources import OFFLINE
 from runyard.domain.effective_spec import Leaf
 from runyard.manifests.checks import needs_launcher
 from runyard.spec.problems import format_path
@@ -19,7 +20,7 @@ HEAD = ("field", "value", "set by", "replaced")
 _ORDER = {name: index for index, name in enumerate(("kind", "action", "pod_security", *ADMIN_FIELDS))}
 
 
-def print_explanation(options: RunOptions, *, output: str) -> None:
+def print_explanation(options: RunOptions, *, reason: str, output: str) -> None:
     """Print the table, warnings, refusals and the verdict; or all of it as JSON or YAML.
 
     A python function without `command` would start, because servers with an engine have a launcher.
@@ -32,8 +33,9 @@ def print_explanation(options: RunOptions, *, output: str) -> None:
             click.echo(format_verdict(failed.errors, failed.warnings))
             raise click.exceptions.Exit(failed.exit_code) from None
         found = _show_findings(failed.warnings, failed.errors)
-        print_data({"effective": None, "provenance": [], **found}, output=output)
+        print_data({"answered_by": None, "effective": None, "provenance": [], **found}, output=output)
         raise click.exceptions.Exit(failed.exit_code) from None
+    print_note(f"answered offline, {reason}")
     decision = decide(inputs, has_launcher=True)
     if needs_launcher(decision.resolution.spec):
         print_note("the launcher of a server's engine starts this function; `runyard render` needs a `command`")
@@ -49,6 +51,7 @@ def to_data(inputs: Inputs, decision: Decision) -> dict[str, Any]:
     """The explanation as plain data: amounts as text, times in seconds, nothing shortened."""
     run = {"id": inputs.run_id, "project": inputs.request.project, "namespace": inputs.options.namespace}
     return {
+        "answered_by": OFFLINE,
         "run": {name: value for name, value in run.items() if value is not None},
         "effective": decision.resolution.spec.to_dict(),
         "provenance": [leaf.to_dict() for leaf in _sort_leaves(decision)],

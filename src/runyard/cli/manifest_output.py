@@ -1,7 +1,7 @@
 """Output of `runyard render`: the Kubernetes objects of a run."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,9 +10,11 @@ from runyard.cli.findings import Failed, Finding, format_finding, print_warnings
 from runyard.cli.inputs import Decision, Inputs, decide, locate, read_inputs
 from runyard.cli.options import RunOptions
 from runyard.cli.output import print_data, print_documents, print_note
+from runyard.cli.plan_sources import OFFLINE
 from runyard.domain.admission import admit
 from runyard.manifests.environment import get_platform_envs
 from runyard.manifests.identity import RunIdentity
+from runyard.manifests.metadata import PREFIX
 from runyard.manifests.names import make_preview_uid
 from runyard.manifests.render import render_run
 from runyard.spec.problem_codes import Code
@@ -21,9 +23,10 @@ from runyard.spec.problems import Problem, Refused
 Objects = list[dict[str, Any]]
 
 
-def print_manifests(options: RunOptions, *, output: str) -> None:
+def print_manifests(options: RunOptions, *, reason: str, output: str) -> None:
     """Print a run's objects as YAML documents or a `v1` List; raises `Failed` with every reason why it is refused."""
     inputs = read_inputs(options)
+    print_note(f"answered offline, {reason}")
     decision = decide(inputs)
     if decision.refusals:
         raise Failed(decision.refusals, decision.warnings)
@@ -33,10 +36,16 @@ def print_manifests(options: RunOptions, *, output: str) -> None:
     print_warnings([*decision.warnings, *_iter_empty_secrets(inputs, decision)])
     if inputs.is_id_made:
         print_note(f"the run id is {inputs.run_id}, derived from its content; set another with --id")
-    if output == "json":
-        print_data({"apiVersion": "v1", "kind": "List", "items": objects}, output="json")
-    else:
+    print_objects(objects, answered_by=OFFLINE, output=output)
+
+
+def print_objects(objects: Sequence[Mapping[str, Any]], *, answered_by: str, output: str) -> None:
+    """Print them as YAML documents, or as a `v1` List that says who rendered them."""
+    if output == "yaml":
         print_documents(objects)
+        return
+    metadata = {"annotations": {f"{PREFIX}answered-by": answered_by}}
+    print_data({"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": list(objects)}, output="json")
 
 
 def _identify(inputs: Inputs) -> RunIdentity:

@@ -1,4 +1,4 @@
-"""Options of `render` and `explain`, and their first checks."""
+"""Options of `render` and `explain`, and their first checks. `server_options.py` has those about servers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

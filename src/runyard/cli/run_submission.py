@@ -1,7 +1,8 @@
 """Implements `runyard run`: shows the plan, asks, submits under an id of its own, and follows the run to its end."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -14,11 +15,10 @@ from runyard.cli.plan_output import print_plan
 from runyard.cli.questions import confirm
 from runyard.cli.run_definitions import RunDefinition, SubmitOptions, define_run
 from runyard.cli.server_problems import to_findings
-from runyard.sdk.errors import AlreadyExists, ApiError, NotFound, ServerUnreachable
+from runyard.sdk.errors import AlreadyExists, ApiError, ServerUnreachable
 from runyard.sdk.explanations import Explanation
-from runyard.sdk.sync.function import Function
-from runyard.sdk.sync.project import Project
 from runyard.sdk.sync.run import Run
+from runyard.sdk.sync.run_draft import RunDraft
 
 Flags = Mapping[str, Any]
 ID_BYTES = 5
@@ -30,17 +30,19 @@ def run(flags: Flags, options: SubmitOptions, *, yes: bool, detach: bool, dry_ru
     with open_session(flags, project=definition.project) as session:
         if definition.loaded is not None:
             print_warnings(definition.loaded.warnings)
-        function = _prepare_function(session, definition)
-        request = _make_request(function, definition)
-        explanation = _explain(function, request, definition, strict=strict)
-        _print_plan(explanation, definition, session=session, is_answer=dry_run)
+        draft = draft_run(session, definition)
+        with locate_errors(definition):
+            explanation = draft.explain(strict=strict)
+        _print_plan(explanation, definition, session=session, makes_project=draft.makes_project, is_answer=dry_run)
         if explanation.refusals:
             raise click.exceptions.Exit(1)
         if dry_run:
             return
         if not yes:
             confirm("Start it?", is_yes_default=True)
-        submitted = _submit(function, request, definition, strict=strict)
+        submitted = _submit(draft, definition, strict=strict)
+        if draft.makes_project:
+            print_note(f"project {session.project_name} is created")
         if detach:
             click.echo(submitted.id)
             print_note(f"follow it with `runyard logs -f {submitted.id}`")
@@ -49,63 +51,54 @@ def run(flags: Flags, options: SubmitOptions, *, yes: bool, detach: bool, dry_ru
         follow_to_the_end(submitted)
 
 
-def _prepare_function(session: Session, definition: RunDefinition) -> Function:
-    """The function on the server; the same definition is the same version, so repeating a run creates nothing new."""
-    try:
-        project = session.client.get_project(session.project_name)
-    except NotFound:
-        project = session.client.get_or_create_project(session.project_name)
-        print_note(f"project {session.project_name} is created")
+def draft_run(session: Session, definition: RunDefinition) -> RunDraft:
+    """The run before anything of it is stored. The same definition of a function is the same version."""
     if not definition.function_fields:
-        return project.get_function(definition.name)
-    return _ensure_function(project, definition)
+        function = session.get_project().get_function(definition.name)
+        return function.draft_run(definition.action, dict(definition.run_fields))
+    return session.client.draft_run(
+        session.project_name,
+        definition.name,
+        definition.kind,
+        function=definition.function_fields,
+        spec=definition.run_fields,
+        action=definition.action,
+        folder=definition.folder,
+    )
 
 
-def _ensure_function(project: Project, definition: RunDefinition) -> Function:
+@contextmanager
+def locate_errors(definition: RunDefinition) -> Iterator[None]:
+    """Show the server's problems with the lines of the user's file."""
     try:
-        return project.ensure_function(
-            definition.name, definition.kind, definition.function_fields, folder=definition.folder
-        )
+        yield
     except ApiError as error:
-        raise _locate(error, definition) from None
+        if isinstance(error, AlreadyExists) or not error.problems:
+            raise
+        raise Failed(to_findings(error.problems, definition.source)) from None
 
 
-def _make_request(function: Function, definition: RunDefinition) -> dict[str, Any]:
-    run_id = definition.run_id or f"{definition.name}-{secrets.token_hex(ID_BYTES)}"
-    return function.address_request(definition.action, dict(definition.run_fields), id=run_id)
-
-
-def _explain(function: Function, request: dict[str, Any], definition: RunDefinition, *, strict: bool) -> Explanation:
-    try:
-        return function.explain_request({**request, "id": None}, strict=strict)
-    except ApiError as error:
-        raise _locate(error, definition) from None
-
-
-def _submit(function: Function, request: dict[str, Any], definition: RunDefinition, *, strict: bool) -> Run:
+def _submit(draft: RunDraft, definition: RunDefinition, *, strict: bool) -> Run:
     """Submit; says how to look for the run if nobody knows whether it arrived."""
-    run_id = request["id"]
+    run_id = definition.run_id or f"{definition.name}-{secrets.token_hex(ID_BYTES)}"
     try:
-        return function.submit(request, strict=strict)
+        with locate_errors(definition):
+            return draft.submit(id=run_id, strict=strict)
     except AlreadyExists:
         raise click.ClickException(
             f"there is another run {run_id} in this project, of another request; choose an id with --id"
         ) from None
-    except ApiError as error:
-        raise _locate(error, definition) from None
     except (ServerUnreachable, KeyboardInterrupt) as error:
         words = "interrupted" if isinstance(error, KeyboardInterrupt) else clean(str(error))
         message = f"{words}; the run may have been submitted: `runyard describe {run_id}` says so"
         raise click.ClickException(message) from None
 
 
-def _locate(error: ApiError, definition: RunDefinition) -> click.ClickException | ApiError:
-    """The server's problems with the lines of the user's file."""
-    return Failed(to_findings(error.problems, definition.source)) if error.problems else error
-
-
-def _print_plan(explanation: Explanation, definition: RunDefinition, *, session: Session, is_answer: bool) -> None:
+def _print_plan(
+    explanation: Explanation, definition: RunDefinition, *, session: Session, makes_project: bool, is_answer: bool
+) -> None:
     """Every value and its owner, then warnings, refusals and the verdict."""
-    action = f"{definition.name}, {definition.action}, project {session.project_name}"
+    project = f"{'new project' if makes_project else 'project'} {session.project_name}"
+    action = f"{definition.name}, {definition.action}, {project}"
     click.echo(f"{clean(action)}, by {clean(session.client.endpoint)}\n", err=not is_answer)
     print_plan(explanation, source=definition.source, is_answer=is_answer)

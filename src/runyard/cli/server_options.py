@@ -1,6 +1,6 @@
 """Options of commands that talk to a server: which server, which project, and the form of the output."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -13,6 +13,7 @@ OUTPUTS = ("table", "wide", "json", "yaml", "name")
 
 _CONTEXT = click.option("--context", metavar="NAME", help="Context to use.  [default: RUNYARD_CONTEXT, or the current]")
 _ENDPOINT = click.option("--endpoint", metavar="URL", help="Address of the server. Overrides the context.")
+_OFFLINE = click.option("--offline", is_flag=True, help="Answer without a server, by the given files alone.")
 _PROJECT = click.option(
     "-p",
     "--project",
@@ -25,6 +26,18 @@ _PROJECT = click.option(
 def add_server_options(command: Command) -> Command:
     """Add `--context` and `--endpoint`."""
     return _CONTEXT(_ENDPOINT(command))
+
+
+def add_answer_options(command: Command) -> Command:
+    """Add `--offline`, `--context` and `--endpoint`."""
+    return _OFFLINE(add_server_options(command))
+
+
+def split_flags(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values of `add_answer_options`, and the others."""
+    names = ("offline", "context", "endpoint")
+    flags = {name: given[name] for name in names}
+    return flags, {name: value for name, value in given.items() if name not in names}
 
 
 def add_project_options(command: Command) -> Command:

@@ -16,6 +16,7 @@ def to_finding(problem: ServerProblem, source: Source | None = None) -> Finding:
     """The finding; with a source, at its line there. Codes of newer servers are shown as `field.invalid`."""
     code = next((known for known in Code if known.value == problem.code), Code.FIELD_INVALID)
     path = parse_path(problem.path)
+    path = path[2:] if path[:1] == ("drafts",) else path
     path = path[1:] if path[:1] == ("spec",) else path
     found = Problem(code, path, problem.message, problem.value, problem.allowed, problem.suggestion)
     if source is None:

@@ -4,6 +4,9 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
+import runyard as ry
 from tests.unit.cli.conftest import Call
 
 HELLO = """\
@@ -60,6 +63,28 @@ def test_plan_is_the_answer_when_the_run_is_dry(call: Call, server: str, tmp_pat
     assert done.code == 0
     assert done.out.endswith("would start, 1 warning\n")
     assert call("ps", "--all", "-o", "name").out == before
+
+
+def test_nothing_is_stored_when_the_question_is_not_answered_with_yes(
+    call: Call, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.yaml").write_text(HELLO + "project: later\n")
+    monkeypatch.delenv("RUNYARD_PROJECT")
+    with ry.Client() as client:
+        projects = {project.name for project in client.list_projects()}
+        dry = call("run", "-f", "run.yaml", "--dry-run")
+        assert dry.code == 0, dry.err
+        assert dry.out.startswith(f"run, job, new project later, by {server}\n")
+        assert call("run", "-f", "run.yaml", stdin="n\n").code == 130
+        assert {project.name for project in client.list_projects()} == projects
+        functions = {function.id for function in client.get_project("demo").list_functions()}
+        (tmp_path / "other.yaml").write_text(
+            HELLO.replace("Ada", "Eve") + "python_version: PYTHON3_11\nproject: demo\n"
+        )
+        assert call("run", "-f", "other.yaml", "--dry-run").code == 0
+        assert {function.id for function in client.get_project("demo").list_functions()} == functions
+    missing = call("run", "--function", "nobody", "--project", "later", "--dry-run")
+    assert (missing.code, missing.err.startswith("error: there is no project later")) == (1, True), missing.err
 
 
 def test_exit_code_is_3_when_the_run_fails(call: Call, server: str, tmp_path: Path) -> None:

@@ -21,8 +21,20 @@ class Called:
 Call = Callable[..., Called]
 
 
+BUILT_IN_NOTE = "note: answered offline, by the built-in policy alone: no server is configured\n"
+
+
+def forget_servers(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Make this user one who has no server configured."""
+    monkeypatch.setenv("HOME", str(folder / "nobody"))
+    for name in ("XDG_CONFIG_HOME", "RUNYARD_CONTEXTS", "RUNYARD_CONTEXT", "RUNYARD_ENDPOINT", "DHCORE_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    forget_servers(monkeypatch, tmp_path)
+
     def make_call(*arguments: str | Path, stdin: str | bytes = b"") -> Called:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))

@@ -6,12 +6,14 @@ import yaml
 
 from runyard.domain.effective_spec import iter_leaves
 from runyard.spec.problems import format_path
-from tests.unit.cli.conftest import Call
+from tests.unit.cli.conftest import BUILT_IN_NOTE, Call
+
+FILES_NOTE = "note: answered offline, by --profiles, --policy\n"
 
 
 def test_table_says_who_set_what_and_what_it_replaced_when_explained(call: Call, folder: Path) -> None:
     called = call("explain", "-f", "run.yaml", "--profiles", "profiles", "--policy", "policy.yaml")
-    assert (called.code, called.err) == (0, "")
+    assert (called.code, called.err) == (0, FILES_NOTE)
     rows = [" ".join(line.split()) for line in called.out.splitlines()]
     assert "FIELD VALUE SET BY REPLACED" in rows
     assert "resources.mem.requests 32Gi profile 1xa100 6Gi (you)" in rows
@@ -24,7 +26,7 @@ def test_warnings_and_refusals_follow_the_table_when_there_are_some(call: Call, 
     called = call(
         "explain", "-f", "run.yaml", "--profiles", "profiles", "--policy", "policy.yaml", "--project", "vision"
     )
-    assert (called.code, called.err) == (1, "")
+    assert (called.code, called.err) == (1, FILES_NOTE)
     table, _, rest = called.out.partition("\n\n")[2].partition("\n\n")
     assert table.startswith("FIELD")
     lines = rest.splitlines()
@@ -54,9 +56,10 @@ def test_durations_and_long_values_are_readable_when_in_a_table(call: Call) -> N
 
 def test_every_leaf_has_its_owner_when_json_is_asked(call: Call, folder: Path) -> None:
     called = call("explain", "-f", "run.yaml", "--profiles", "profiles", "--policy", "policy.yaml", "-o", "json")
-    assert (called.code, called.err) == (0, "")
+    assert (called.code, called.err) == (0, FILES_NOTE)
     shown = json.loads(called.out)
-    assert list(shown) == ["run", "effective", "provenance", "warnings", "refusals"]
+    assert shown["answered_by"] == "offline"
+    assert list(shown) == ["answered_by", "run", "effective", "provenance", "warnings", "refusals"]
     owned = {leaf["path"]: leaf["value"] for leaf in shown["provenance"]}
     assert owned == {format_path(path): value for path, value in iter_leaves(shown["effective"])}
     (memory,) = [leaf for leaf in shown["provenance"] if leaf["path"] == "resources.mem.requests"]
@@ -94,7 +97,7 @@ def test_problems_are_on_standard_error_when_there_is_no_table(call: Call) -> No
 
 def test_values_are_shown_before_the_refusal_when_a_run_has_no_image(call: Call) -> None:
     called = call("explain", "-f", "-", stdin="resources: {cpu: 8}\n")
-    assert (called.code, called.err) == (1, "")
+    assert (called.code, called.err) == (1, BUILT_IN_NOTE)
     rows = [" ".join(line.split()) for line in called.out.splitlines()]
     assert "resources.cpu.requests 8 you" in rows
     assert rows[-3:] == [

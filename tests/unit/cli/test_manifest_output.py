@@ -259,6 +259,6 @@ def test_rendered_objects_are_withheld_when_they_break_a_rule(
 
 def test_options_of_a_run_are_all_given_when_a_command_is_called(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[RunOptions] = []
-    monkeypatch.setattr(manifest_output, "print_manifests", lambda options, output: seen.append(options))
+    monkeypatch.setattr(manifest_output, "print_manifests", lambda options, **_: seen.append(options))
     assert call("render", "-f", "-", "--secret", "A", "--secret", "B", "--volume", "a=b", "--strict").code == 0
     assert seen == [RunOptions(file="-", secrets=("A", "B"), volumes=(("a", "b"),), strict=True)]

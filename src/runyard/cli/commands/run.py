@@ -63,7 +63,8 @@ def run(yes: bool, detach: bool, dry_run: bool, strict: bool, **given: Any) -> N
     A file that has `image`, or `source` with the path of a local Python file, defines its function: the server stores
     it, and the same definition is stored once. Other files name a function of the project in `function`.
 
-    The plan is the server's answer. With --dry-run nothing is started; a function that the file defines is stored.
+    The plan is the server's answer. Nothing is stored before you agree, also not the function or a missing project;
+    with --dry-run nothing is stored at all.
     """
     flags = {name: given.pop(name) for name in ("project", "context", "endpoint")}
     options = load("runyard.cli.run_definitions:SubmitOptions")(**given)
