@@ -55,6 +55,7 @@ _NAMES = {
     "RunDraft": "sync.run_draft",
     "Section": "documents",
     "StoredEntity": "sync.stored_files",
+    "TransferProgress": "transfer_progress",
     "function": "captured_functions",
 }
 """Where each public name is, below `runyard.sdk`."""

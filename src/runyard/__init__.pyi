@@ -63,5 +63,6 @@ from runyard.sdk.sync.project import Project as Project
 from runyard.sdk.sync.run import Run as Run
 from runyard.sdk.sync.run_draft import RunDraft as RunDraft
 from runyard.sdk.sync.stored_files import StoredEntity as StoredEntity
+from runyard.sdk.transfer_progress import TransferProgress as TransferProgress
 
 __version__: str

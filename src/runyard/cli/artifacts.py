@@ -9,6 +9,7 @@ from runyard.cli.client_session import open_session
 from runyard.cli.listings import Listing
 from runyard.cli.output import clean
 from runyard.cli.project_things import MOST_LISTED, print_entities
+from runyard.cli.transfer_output import show_transfer
 from runyard.sdk.errors import ArgumentError
 from runyard.sdk.sync.stored_files import StoredType
 
@@ -31,7 +32,9 @@ def put_artifact(flags: Flags, *, name: str, path: str, type_name: StoredType) -
             "dataitem": project.log_dataitem,
             "model": project.log_model,
         }
-        click.echo(clean(log[type_name](name, path).key))
+        with show_transfer() as on_progress:
+            stored = log[type_name](name, path, on_progress=on_progress)
+        click.echo(clean(stored.key))
 
 
 def get_artifact(
@@ -46,7 +49,9 @@ def get_artifact(
             "model": project.get_model,
         }
         try:
-            found = find[type_name](name, id=version).download(folder, overwrite=overwrite)
+            entity = find[type_name](name, id=version)
+            with show_transfer() as on_progress:
+                found = entity.download(folder, overwrite=overwrite, on_progress=on_progress)
         except ArgumentError as error:
             raise click.ClickException(clean(str(error).replace("overwrite=True", "--overwrite"))) from None
     click.echo(clean(str(found)))

@@ -1,7 +1,7 @@
 """What is sent to the server: one `Call` per request. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,17 @@ _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """Bytes of a local file, sent as a body."""
+
+    path: Path
+    start: int = 0
+    size: int
+    on_sent: Callable[[int], None] = lambda _: None
+    """Called with the number of bytes that went out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """A request, without what every request has."""
 
@@ -25,11 +36,13 @@ class Call:
     """JSON."""
     form: Mapping[str, str] | None = None
     """A form, instead of JSON."""
-    file: Path | None = None
-    """A file whose bytes are sent, instead of JSON."""
+    file: FilePart | None = None
+    """Bytes of a file, instead of JSON."""
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     read_seconds: float | None = None
     """How long the server may take to answer. None: as long as the client waits for any answer."""
+    answer_seconds: float | None = None
+    """How long the server may be silent before it answers. None: as the client says."""
     is_safe_to_repeat: bool | None = None
     """Whether it may be sent again if nobody knows whether it arrived. None: as HTTP says of the method."""
 

@@ -53,6 +53,10 @@ class CertificateError(ServerUnreachable):
 class UnexpectedResponse(RunyardError):
     """The response is not from a Runyard server, or is too large."""
 
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
 
 class WaitTimeout(RunyardError, TimeoutError):
     """The time to wait is over. The run goes on."""
@@ -180,7 +184,8 @@ def make_api_error(status: int, answer: Any, *, text: str = "") -> RunyardError:
     """The error of a response. `answer` is its JSON, or None; `text` is its body."""
     if not isinstance(answer, Mapping) or "message" not in answer:
         shown = " ".join(text.split())[:200] or "no text"
-        return UnexpectedResponse(f"HTTP {status}, and the response is not from a Runyard server: {shown}")
+        words = f"HTTP {status}, and the response is not from a Runyard server: {shown}"
+        return UnexpectedResponse(words, status=status)
     kind = _BY_STATUS.get(status, ServerFailed if status >= 500 else Refused)
     code = str(answer.get("errorCode", ""))
     if kind is Refused and code == _DUPLICATE:

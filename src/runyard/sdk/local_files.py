@@ -3,11 +3,13 @@
 import base64
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, ParamSpec, TypeVar
+from urllib.parse import quote
 
+from runyard.sdk.calls import make_path
 from runyard.sdk.errors import ArgumentError, TransferFailed
 
 CHUNK_BYTES = 1 << 20
@@ -40,6 +42,17 @@ def list_local_files(source: str | os.PathLike[str]) -> list[LocalFile]:
     return [LocalFile(path, path.relative_to(root).as_posix()) for path in found]
 
 
+def measure_files(files: Iterable[LocalFile]) -> int:
+    """How many bytes they have. Raises `ArgumentError`."""
+    total = 0
+    for file in files:
+        try:
+            total += file.source.stat().st_size
+        except OSError as error:
+            raise ArgumentError(f"{file.source}: cannot be read: {error.strerror or error}") from None
+    return total
+
+
 def _iter_files(root: Path) -> Iterator[Path]:
     for folder, _, names in os.walk(root, followlinks=False):
         for name in names:
@@ -49,14 +62,15 @@ def _iter_files(root: Path) -> Iterator[Path]:
             yield path
 
 
-def hash_file(path: Path) -> tuple[int, bytes]:
-    """Size and SHA-256 of a file, read piece by piece."""
+def hash_file(path: Path, on_read: Callable[[int], None] = lambda _: None) -> tuple[int, bytes]:
+    """Size and SHA-256 of a file, read piece by piece. Raises `ArgumentError`."""
     digest, size = hashlib.sha256(), 0
     try:
         with path.open("rb") as stream:
             while chunk := stream.read(CHUNK_BYTES):
                 digest.update(chunk)
                 size += len(chunk)
+                on_read(len(chunk))
     except OSError as error:
         raise ArgumentError(f"{path}: cannot be read: {error.strerror or error}") from None
     return size, digest.digest()
@@ -65,6 +79,16 @@ def hash_file(path: Path) -> tuple[int, bytes]:
 def make_upload_headers(size: int, digest: bytes) -> dict[str, str]:
     """The headers by which the server checks an upload (RFC 9530)."""
     return {"Content-Length": str(size), "Content-Digest": f"sha-256=:{base64.b64encode(digest).decode()}:"}
+
+
+def make_file_address(entity: tuple[str, ...], path: str) -> str:
+    """Where the bytes of a file of an entity are."""
+    return f"{make_path(*entity)}/files/content/{quote(path, safe='/')}"
+
+
+def make_etag(digest: str) -> str:
+    """The `ETag` of the bytes with that SHA-256, in hexadecimal."""
+    return f'"{digest}"'
 
 
 def choose_target(folder: Path, path: str) -> Path:

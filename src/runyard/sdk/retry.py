@@ -9,6 +9,7 @@ import random
 from collections.abc import Mapping
 
 from runyard.sdk.calls import Call
+from runyard.sdk.errors import CertificateError, RunyardError, ServerUnreachable
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
@@ -48,6 +49,13 @@ class Attempts:
         if status not in _PASSING or not (call.may_repeat or status in _NOT_REACHED):
             return None
         return self.find_pause(now=now, at_least=_read_retry_after(headers.get("retry-after")))
+
+
+def is_passing(error: RunyardError) -> bool:
+    """Whether the same call may succeed later: the server is away, or it or a proxy says that it is busy."""
+    if isinstance(error, ServerUnreachable):
+        return not isinstance(error, CertificateError)
+    return getattr(error, "status", None) in _PASSING
 
 
 def _read_retry_after(given: str | None) -> float:

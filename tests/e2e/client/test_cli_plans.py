@@ -133,5 +133,6 @@ def test_nobody_answers_when_the_server_is_away(call: Call, folder: Path) -> Non
         away = call(command, "-f", "service.yaml", "--endpoint", "http://127.0.0.1:9")
         assert (away.code, away.out) == (1, "")
         assert away.err == (
-            "error: http://127.0.0.1:9: connection refused; is the server running?; --offline answers without a server\n"
+            "error: http://127.0.0.1:9: connection refused; is the server running?; "
+            "--offline answers without a server\n"
         )

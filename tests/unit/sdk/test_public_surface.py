@@ -14,7 +14,7 @@ AsyncRunDraft AsyncStoredEntity Rendering RunDraft StoredEntity
 AlreadyExists ApiError ArgumentError AsyncClient AsyncFunction AsyncProject AsyncRun CertificateError Client
 ConfigurationError Conflict Env Explanation Forbidden Function FunctionArguments LogLine NodeSelector NotFound
 NotSignedIn NotSupported Problem Project Refused Resources Run RunArguments RunFailed RunyardError Section
-ServerFailed ServerUnreachable ServicePort Sides Source Toleration TooManyRequests TransferFailed
+ServerFailed ServerUnreachable ServicePort Sides Source Toleration TooManyRequests TransferFailed TransferProgress
 UnexpectedResponse Volume VolumeSpec WaitTimeout __version__ delete_project get_client get_or_create_project
 get_project get_run list_projects set_client
 """

@@ -54,6 +54,33 @@ class Server:
         return httpx2.Response(status, content=body)
 
 
+class ClientPlace:
+    """A server whose files of this entity are in S3, where it cannot append to them."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, bytes] = {}
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        path = request.url.path
+        if path.endswith("/files/uploads"):
+            refused = {"errorCode": "files.elsewhere", "message": "elsewhere", "errors": []}
+            return httpx2.Response(200, json=[]) if request.method == "GET" else httpx2.Response(400, json=refused)
+        if "/files/content/" in path:
+            self.bodies[path] = request.read()
+        return httpx2.Response(200, json={**ENTITY, "name": "demo"})
+
+
+def test_file_is_sent_by_one_request_when_the_server_cannot_append_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runyard.sdk.sync.file_uploads.MOST_WHOLE_BYTES", 100)
+    (tmp_path / "net.bin").write_bytes(CONTENT)
+    server = ClientPlace()
+    with ry.Client("http://server", transport=httpx2.MockTransport(server)) as client:
+        client.get_project("demo").log_artifact("net", tmp_path / "net.bin")
+    assert server.bodies == {"/api/v1/-/demo/artifacts/a1/files/content/net.bin": CONTENT}
+
+
 def download(server: Server, folder: Path) -> Path:
     with ry.Client("http://server", transport=httpx2.MockTransport(server)) as client:
         return client.get_project("demo").get_artifact("net").download(folder)

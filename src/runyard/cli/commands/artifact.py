@@ -54,7 +54,7 @@ def artifact_ls(type_name: str, listing: Any, **flags: Any) -> None:
 def artifact_put(name: str, path: str, type_name: str, **flags: Any) -> None:
     """Upload the file PATH, or the files of that folder, as a new version of NAME.
 
-    Prints its key, by which runs name it in `inputs`.
+    Prints its key, by which runs name it in `inputs`. An upload goes on where it was when the server was away.
     """
     load("runyard.cli.artifacts:put_artifact")(flags, name=name, path=path, type_name=type_name)
 

@@ -19,6 +19,7 @@ from runyard.sdk.documents import EntityView
 from runyard.sdk.errors import AlreadyExists, NotFound
 from runyard.sdk.function_specs import DEFAULT_KIND, draft_function, make_function_spec
 from runyard.sdk.records import ConfigMap, KeptVolume
+from runyard.sdk.transfer_progress import OnProgress
 from runyard.spec.problems import find_nearest
 
 MOST_LISTED = 100
@@ -214,22 +215,49 @@ class AsyncProject(EntityView):
         await self._transport.fetch(delete("-", self.name, "volumes", name))
 
     async def log_artifact(
-        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+        self,
+        name: str,
+        source: str | PathLike[str],
+        *,
+        kind: str | None = None,
+        description: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> AsyncStoredEntity:
         """Upload a file, or the files of a folder, as a version of an artifact."""
-        return await self._log("artifact", name, source, kind=kind, description=description)
+        metadata = _describe(description)
+        return await log_files(
+            self._transport, self.name, "artifact", name, source, kind=kind, metadata=metadata, on_progress=on_progress
+        )
 
     async def log_dataitem(
-        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+        self,
+        name: str,
+        source: str | PathLike[str],
+        *,
+        kind: str | None = None,
+        description: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> AsyncStoredEntity:
         """Upload a file, or the files of a folder, as a version of a data item; runs name it in `inputs`."""
-        return await self._log("dataitem", name, source, kind=kind, description=description)
+        metadata = _describe(description)
+        return await log_files(
+            self._transport, self.name, "dataitem", name, source, kind=kind, metadata=metadata, on_progress=on_progress
+        )
 
     async def log_model(
-        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+        self,
+        name: str,
+        source: str | PathLike[str],
+        *,
+        kind: str | None = None,
+        description: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> AsyncStoredEntity:
         """Upload a file, or the files of a folder, as a version of a model."""
-        return await self._log("model", name, source, kind=kind, description=description)
+        metadata = _describe(description)
+        return await log_files(
+            self._transport, self.name, "model", name, source, kind=kind, metadata=metadata, on_progress=on_progress
+        )
 
     async def get_artifact(
         self,
@@ -263,18 +291,6 @@ class AsyncProject(EntityView):
         found = await read_pages(self._transport, "-", self.name, f"{type_name}s", limit=limit)
         return [AsyncStoredEntity(document, self._transport, type_name=type_name) for document in found]
 
-    async def _log(
-        self,
-        type_name: StoredType,
-        name: str,
-        source: str | PathLike[str],
-        *,
-        kind: str | None,
-        description: str | None,
-    ) -> AsyncStoredEntity:
-        metadata = {} if description is None else {"description": description}
-        return await log_files(self._transport, self.name, type_name, name, source, kind=kind, metadata=metadata)
-
     async def _get_stored(self, type_name: StoredType, name: str, *, entity_id: str | None) -> AsyncStoredEntity:
         document = await self._get_named(type_name, name, entity_id=entity_id)
         return AsyncStoredEntity(document, self._transport, type_name=type_name)
@@ -297,3 +313,8 @@ class AsyncProject(EntityView):
         nearest = find_nearest(name, [str(document.get("name")) for document in others])
         meant = f"; did you mean {nearest}?" if nearest else ""
         raise NotFound(f"project {self.name} has no {_NOUNS.get(type_name, type_name)} {name}{meant}", status=404)
+        raise NotFound(f"project {self.name} has no {type_name} {name}{meant}", status=404)
+
+
+def _describe(description: str | None) -> Json:
+    return {} if description is None else {"description": description}

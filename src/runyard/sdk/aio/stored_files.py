@@ -7,25 +7,27 @@ from os import PathLike
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
-from urllib.parse import quote
 from uuid import uuid4
 
 import httpx2
 
+from runyard.sdk.aio.file_uploads import upload_file
 from runyard.sdk.aio.transport import AsyncTransport
-from runyard.sdk.calls import Call, Json, delete, get, make_path, post, put
+from runyard.sdk.calls import Call, Json, delete, get, post, put
 from runyard.sdk.connections import is_permanent, make_connection_error
 from runyard.sdk.documents import EntityView, Section
-from runyard.sdk.errors import ArgumentError, RunyardError, TransferFailed
+from runyard.sdk.errors import AlreadyExists, ArgumentError, RunyardError, TransferFailed
 from runyard.sdk.local_files import (
     LocalFile,
     check_download,
     choose_target,
-    hash_file,
     list_local_files,
-    make_upload_headers,
+    make_etag,
+    make_file_address,
+    measure_files,
 )
-from runyard.sdk.retry import Attempts
+from runyard.sdk.retry import Attempts, is_passing
+from runyard.sdk.transfer_progress import OnProgress, TransferMeter
 
 StoredType = Literal["artifact", "dataitem", "model"]
 PARTIAL = ".part"
@@ -49,10 +51,17 @@ class AsyncStoredEntity(EntityView):
         """Its files: `path`, `size`, `hash`, and `stored` if the server has the bytes."""
         return [Section(info) for info in await self._transport.fetch(get(*self._path, "files", "info"))]
 
-    async def download(self, destination: str | PathLike[str] = ".", *, overwrite: bool = False) -> Path:
+    async def download(
+        self,
+        destination: str | PathLike[str] = ".",
+        *,
+        overwrite: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> Path:
         """Download its files into a folder, checked by their digests. A download that broke off is continued.
 
-        Returns the file, if it is a single one, otherwise the folder. Raises `TransferFailed`.
+        `on_progress` is told how far it is, possibly from another thread. Returns the file, if it is a single one,
+        otherwise the folder. Raises `TransferFailed`.
         """
         folder = Path(destination)
         files = [info for info in await self.list_files() if info.get("stored")]
@@ -64,74 +73,77 @@ class AsyncStoredEntity(EntityView):
         for target in targets:
             if target.exists() and not overwrite:
                 raise ArgumentError(f"{target} exists; use overwrite=True")
+        total = sum(int(info.get("size") or 0) for info in files)
+        meter = TransferMeter(on_progress, phase="downloading", total_bytes=total)
         for info, target in zip(files, targets, strict=True):
-            await self._download_file(info, target)
+            await self._download_file(info, target, meter)
         return targets[0] if len(targets) == 1 else folder
 
     async def delete(self) -> None:
         """Delete it with its files."""
         await self._transport.fetch(delete(*self._path))
 
-    async def upload(self, files: list[LocalFile]) -> None:
+    async def upload(self, files: list[LocalFile], *, on_progress: OnProgress | None = None) -> None:
         """Upload files, and mark it READY; ERROR if one cannot be uploaded."""
         try:
+            meter = TransferMeter(on_progress, phase="uploading", total_bytes=measure_files(files))
             for file in files:
-                await self._upload_file(file)
+                await upload_file(self._transport, self._path, file, meter=meter)
         except RunyardError as error:
             await self._set_state("ERROR", message=str(error)[:500])
             raise
         await self._set_state("READY")
 
-    async def _upload_file(self, file: LocalFile) -> None:
-        """Upload one file; the server checks its digest, and nothing is visible before the last byte."""
-        size, digest = await to_thread(hash_file, file.source)
-        headers = make_upload_headers(size, digest)
-        await self._transport.fetch(
-            Call(method="PUT", path=self._make_address(file.path), file=file.source, headers=headers)
-        )
-
-    async def _download_file(self, info: Mapping[str, Any], target: Path) -> None:
+    async def _download_file(self, info: Mapping[str, Any], target: Path, meter: TransferMeter) -> None:
+        """Download one file; `is_passing` errors and broken connections are followed by another attempt."""
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(target.name + PARTIAL)
-        call = Call(method="GET", path=self._make_address(str(info["path"])))
-        etag = f'"{str(info.get("hash", "")).removeprefix("sha256:")}"'
+        size = int(info.get("size") or 0)
+        call = Call(method="GET", path=make_file_address(self._path, str(info["path"])))
+        etag = make_etag(str(info.get("hash", "")).removeprefix("sha256:"))
         attempts = Attempts(self._transport.follow_seconds, now=monotonic())
+        meter.begin(str(info["path"]), phase="downloading")
         while True:
             start = part.stat().st_size if part.exists() else 0
             plain = {"Accept-Encoding": "identity"}
-            ranged = {"Range": f"bytes={start}-", "If-Range": etag} if 0 < start < int(info.get("size") or 0) else {}
+            ranged = {"Range": f"bytes={start}-", "If-Range": etag} if 0 < start < size else {}
+            failure: RunyardError
             try:
-                await self._receive(replace(call, headers=plain | ranged), part, attempts)
+                await self._receive(replace(call, headers=plain | ranged), part, attempts, meter)
                 break
             except httpx2.TransportError as error:
                 failure = make_connection_error(error, self._transport.credentials.endpoint)
                 pause = None if is_permanent(error) else attempts.find_pause(now=monotonic())
-                if pause is None:
-                    raise failure from error
-                await self._transport.pause(pause)
+            except RunyardError as error:
+                failure = error
+                pause = attempts.find_pause(now=monotonic()) if is_passing(error) else None
+            if pause is None:
+                raise failure
+            meter.report_problem(str(failure))
+            await self._transport.pause(pause)
         try:
             await to_thread(check_download, part, info.get("hash"))
         except TransferFailed:
             part.unlink(missing_ok=True)
             raise
         part.replace(target)
+        meter.end(size)
 
-    async def _receive(self, call: Call, part: Path, attempts: Attempts) -> None:
+    async def _receive(self, call: Call, part: Path, attempts: Attempts, meter: TransferMeter) -> None:
         """Append what comes to the partial file; a whole answer replaces it."""
         async with self._transport.stream(call) as response:
-            mode = "ab" if response.status_code == 206 else "wb"
-            with part.open(mode) as stream:
+            with part.open("ab" if response.status_code == 206 else "wb") as stream:
+                meter.move_to(stream.tell())
                 async for chunk in response.aiter_bytes():
                     attempts.reset(now=monotonic())
                     stream.write(chunk)
+                    meter.add(len(chunk))
 
     async def _set_state(self, state: str, *, message: str | None = None) -> None:
         status = {"state": state} if message is None else {"state": state, "message": message}
         body = {"kind": self.kind, "name": self.name, "id": self.id, "status": status}
-        self._document = await self._transport.fetch(put(*self._path, body=body))
-
-    def _make_address(self, path: str) -> str:
-        return f"{make_path(*self._path)}/files/content/{quote(path, safe='/')}"
+        seconds = self._transport.follow_seconds
+        self._document = await self._transport.fetch(put(*self._path, body=body), retry_seconds=seconds)
 
     @property
     def _path(self) -> tuple[str, ...]:
@@ -148,10 +160,12 @@ async def log_files(
     kind: str | None = None,
     metadata: Json | None = None,
     spec: Json | None = None,
+    on_progress: OnProgress | None = None,
 ) -> AsyncStoredEntity:
     """Create a version of an artifact, data item or model, and upload its files."""
     files = list_local_files(source)
-    body = {
+    path = ("-", project, f"{type_name}s")
+    body: Json = {
         "kind": kind or type_name,
         "name": name,
         "id": uuid4().hex,
@@ -160,7 +174,10 @@ async def log_files(
         "spec": spec or {},
         "status": {"state": "UPLOADING"},
     }
-    document = await transport.fetch(post("-", project, f"{type_name}s", body=body))
+    try:
+        document = await transport.fetch(post(*path, body=body, is_safe_to_repeat=True))
+    except AlreadyExists:  # a request that was repeated had arrived
+        document = await transport.fetch(get(*path, str(body["id"])))
     entity = AsyncStoredEntity(document, transport, type_name=type_name)
-    await entity.upload(files)
+    await entity.upload(files, on_progress=on_progress)
     return entity

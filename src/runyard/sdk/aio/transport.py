@@ -4,16 +4,15 @@ import asyncio
 from asyncio import Lock, to_thread
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import httpx2
 
-from runyard.sdk.calls import MOST_ANSWER_BYTES, Answer, Call
+from runyard.sdk.calls import MOST_ANSWER_BYTES, Answer, Call, FilePart
 from runyard.sdk.connections import is_loopback, is_permanent, make_answer_error, make_connection_error, was_sent
 from runyard.sdk.credentials import Credentials
-from runyard.sdk.errors import NotSignedIn, UnexpectedResponse
+from runyard.sdk.errors import ArgumentError, NotSignedIn, UnexpectedResponse
 from runyard.sdk.local_files import CHUNK_BYTES
 from runyard.sdk.retry import Attempts
 
@@ -51,17 +50,17 @@ class AsyncTransport:
         """Close all connections. Idempotent."""
         await self._client.aclose()
 
-    async def fetch(self, call: Call) -> Any:
+    async def fetch(self, call: Call, *, retry_seconds: float | None = None) -> Any:
         """Send a call and return the JSON of its answer. Raises `RunyardError`."""
-        answer = await self.send(call)
+        answer = await self.send(call, retry_seconds=retry_seconds)
         content = answer.find_json()
         if content is None:
             raise UnexpectedResponse(f"{call.path}: the response is not JSON: {answer.text[:200]}")
         return content
 
-    async def send(self, call: Call) -> Answer:
+    async def send(self, call: Call, *, retry_seconds: float | None = None) -> Answer:
         """Send a call, several times if that is safe and helps. Raises `RunyardError` for any answer but 2xx."""
-        attempts = Attempts(self._retry_seconds, now=monotonic())
+        attempts = Attempts(self._retry_seconds if retry_seconds is None else retry_seconds, now=monotonic())
         is_refreshed = False
         while True:
             used = self.credentials.authorization
@@ -114,6 +113,8 @@ class AsyncTransport:
         headers = dict(call.headers)
         if call.form is None and self.credentials.authorization is not None:
             headers["Authorization"] = self.credentials.authorization
+        if timeout is None and call.answer_seconds is not None:
+            timeout = httpx2.Timeout(self._timeout, read=max(self._timeout, call.answer_seconds))
         more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
         if call.read_seconds is not None and timeout is None:
             more["timeout"] = httpx2.Timeout(self._timeout, read=call.read_seconds)
@@ -162,14 +163,24 @@ class AsyncTransport:
         return NotSignedIn(message, status=error.status, code=error.code, request_id=error.request_id)
 
 
-async def _iter_file(path: Path) -> AsyncIterator[bytes]:
-    """The bytes of a file, piece by piece."""
-    stream = await to_thread(path.open, "rb")
+async def _iter_file(part: FilePart) -> AsyncIterator[bytes]:
+    """The bytes, piece by piece. Raises `ArgumentError` if the file has changed: no other attempt would help."""
     try:
-        while chunk := await to_thread(stream.read, CHUNK_BYTES):
-            yield chunk
-    finally:
-        await to_thread(stream.close)
+        stream = await to_thread(part.path.open, "rb")
+        try:
+            await to_thread(stream.seek, part.start)
+            left = part.size
+            while left > 0:
+                chunk = await to_thread(stream.read, min(CHUNK_BYTES, left))
+                if not chunk:
+                    raise ArgumentError(f"{part.path}: became shorter while it was uploaded")
+                left -= len(chunk)
+                yield chunk
+                part.on_sent(len(chunk))
+        finally:
+            await to_thread(stream.close)
+    except OSError as error:
+        raise ArgumentError(f"{part.path}: cannot be read: {error.strerror or error}") from None
 
 
 async def _read(response: httpx2.Response) -> Answer:

@@ -20,6 +20,7 @@ from runyard.sdk.sync.pages import read_pages
 from runyard.sdk.sync.run import Run
 from runyard.sdk.sync.stored_files import StoredEntity, StoredType, log_files
 from runyard.sdk.sync.transport import Transport
+from runyard.sdk.transfer_progress import OnProgress
 from runyard.spec.problems import find_nearest
 
 MOST_LISTED = 100
@@ -215,22 +216,49 @@ class Project(EntityView):
         self._transport.fetch(delete("-", self.name, "volumes", name))
 
     def log_artifact(
-        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+        self,
+        name: str,
+        source: str | PathLike[str],
+        *,
+        kind: str | None = None,
+        description: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> StoredEntity:
         """Upload a file, or the files of a folder, as a version of an artifact."""
-        return self._log("artifact", name, source, kind=kind, description=description)
+        metadata = _describe(description)
+        return log_files(
+            self._transport, self.name, "artifact", name, source, kind=kind, metadata=metadata, on_progress=on_progress
+        )
 
     def log_dataitem(
-        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+        self,
+        name: str,
+        source: str | PathLike[str],
+        *,
+        kind: str | None = None,
+        description: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> StoredEntity:
         """Upload a file, or the files of a folder, as a version of a data item; runs name it in `inputs`."""
-        return self._log("dataitem", name, source, kind=kind, description=description)
+        metadata = _describe(description)
+        return log_files(
+            self._transport, self.name, "dataitem", name, source, kind=kind, metadata=metadata, on_progress=on_progress
+        )
 
     def log_model(
-        self, name: str, source: str | PathLike[str], *, kind: str | None = None, description: str | None = None
+        self,
+        name: str,
+        source: str | PathLike[str],
+        *,
+        kind: str | None = None,
+        description: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> StoredEntity:
         """Upload a file, or the files of a folder, as a version of a model."""
-        return self._log("model", name, source, kind=kind, description=description)
+        metadata = _describe(description)
+        return log_files(
+            self._transport, self.name, "model", name, source, kind=kind, metadata=metadata, on_progress=on_progress
+        )
 
     def get_artifact(
         self,
@@ -264,18 +292,6 @@ class Project(EntityView):
         found = read_pages(self._transport, "-", self.name, f"{type_name}s", limit=limit)
         return [StoredEntity(document, self._transport, type_name=type_name) for document in found]
 
-    def _log(
-        self,
-        type_name: StoredType,
-        name: str,
-        source: str | PathLike[str],
-        *,
-        kind: str | None,
-        description: str | None,
-    ) -> StoredEntity:
-        metadata = {} if description is None else {"description": description}
-        return log_files(self._transport, self.name, type_name, name, source, kind=kind, metadata=metadata)
-
     def _get_stored(self, type_name: StoredType, name: str, *, entity_id: str | None) -> StoredEntity:
         document = self._get_named(type_name, name, entity_id=entity_id)
         return StoredEntity(document, self._transport, type_name=type_name)
@@ -298,3 +314,8 @@ class Project(EntityView):
         nearest = find_nearest(name, [str(document.get("name")) for document in others])
         meant = f"; did you mean {nearest}?" if nearest else ""
         raise NotFound(f"project {self.name} has no {_NOUNS.get(type_name, type_name)} {name}{meant}", status=404)
+        raise NotFound(f"project {self.name} has no {type_name} {name}{meant}", status=404)
+
+
+def _describe(description: str | None) -> Json:
+    return {} if description is None else {"description": description}

@@ -4,17 +4,16 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import Any
 
 import httpx2
 
-from runyard.sdk.calls import MOST_ANSWER_BYTES, Answer, Call
+from runyard.sdk.calls import MOST_ANSWER_BYTES, Answer, Call, FilePart
 from runyard.sdk.connections import is_loopback, is_permanent, make_answer_error, make_connection_error, was_sent
 from runyard.sdk.credentials import Credentials
-from runyard.sdk.errors import NotSignedIn, UnexpectedResponse
+from runyard.sdk.errors import ArgumentError, NotSignedIn, UnexpectedResponse
 from runyard.sdk.local_files import CHUNK_BYTES
 from runyard.sdk.local_files import call_directly as to_thread
 from runyard.sdk.retry import Attempts
@@ -53,17 +52,17 @@ class Transport:
         """Close all connections. Idempotent."""
         self._client.close()
 
-    def fetch(self, call: Call) -> Any:
+    def fetch(self, call: Call, *, retry_seconds: float | None = None) -> Any:
         """Send a call and return the JSON of its answer. Raises `RunyardError`."""
-        answer = self.send(call)
+        answer = self.send(call, retry_seconds=retry_seconds)
         content = answer.find_json()
         if content is None:
             raise UnexpectedResponse(f"{call.path}: the response is not JSON: {answer.text[:200]}")
         return content
 
-    def send(self, call: Call) -> Answer:
+    def send(self, call: Call, *, retry_seconds: float | None = None) -> Answer:
         """Send a call, several times if that is safe and helps. Raises `RunyardError` for any answer but 2xx."""
-        attempts = Attempts(self._retry_seconds, now=monotonic())
+        attempts = Attempts(self._retry_seconds if retry_seconds is None else retry_seconds, now=monotonic())
         is_refreshed = False
         while True:
             used = self.credentials.authorization
@@ -116,6 +115,8 @@ class Transport:
         headers = dict(call.headers)
         if call.form is None and self.credentials.authorization is not None:
             headers["Authorization"] = self.credentials.authorization
+        if timeout is None and call.answer_seconds is not None:
+            timeout = httpx2.Timeout(self._timeout, read=max(self._timeout, call.answer_seconds))
         more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
         if call.read_seconds is not None and timeout is None:
             more["timeout"] = httpx2.Timeout(self._timeout, read=call.read_seconds)
@@ -164,14 +165,24 @@ class Transport:
         return NotSignedIn(message, status=error.status, code=error.code, request_id=error.request_id)
 
 
-def _iter_file(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, piece by piece."""
-    stream = to_thread(path.open, "rb")
+def _iter_file(part: FilePart) -> Iterator[bytes]:
+    """The bytes, piece by piece. Raises `ArgumentError` if the file has changed: no other attempt would help."""
     try:
-        while chunk := to_thread(stream.read, CHUNK_BYTES):
-            yield chunk
-    finally:
-        to_thread(stream.close)
+        stream = to_thread(part.path.open, "rb")
+        try:
+            to_thread(stream.seek, part.start)
+            left = part.size
+            while left > 0:
+                chunk = to_thread(stream.read, min(CHUNK_BYTES, left))
+                if not chunk:
+                    raise ArgumentError(f"{part.path}: became shorter while it was uploaded")
+                left -= len(chunk)
+                yield chunk
+                part.on_sent(len(chunk))
+        finally:
+            to_thread(stream.close)
+    except OSError as error:
+        raise ArgumentError(f"{part.path}: cannot be read: {error.strerror or error}") from None
 
 
 def _read(response: httpx2.Response) -> Answer:
